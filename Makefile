@@ -1,0 +1,39 @@
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: sandbox test test-long check bench-server lock clean
+
+sandbox: $(STAMP)
+	@$(BIN)/almanac sandbox
+
+test: check
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -q -m "long"
+	$(BIN)/python tests/mutants/run.py
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench-server: $(STAMP)
+	$(BIN)/python -m bench.server
+
+lock: $(STAMP)
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 \
+		--group dev --group bench pyproject.toml -o requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and \
+		"Almanac needs Python 3.11 to 3.13; name one with make PYTHON=python3.12")'
+	@echo 'Setting up .venv ...'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+clean:
+	rm -rf .venv build dist

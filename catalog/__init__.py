@@ -1,0 +1,4 @@
+"""The event catalog: its interface, a server that conforms to it, and a sandbox that lives.
+
+Knows nothing of the warehouse, of Dagster or of the command line.
+"""

@@ -1,0 +1,125 @@
+"""What a service answers when it does not answer with data (interface section 7).
+
+    ApiError                          status  code
+    ├── InvalidParameter              400     invalid_parameter
+    ├── InvalidCursor                 400     invalid_cursor
+    ├── Forbidden                     403     forbidden
+    │   ├── PlanRequired              403     plan_required
+    │   └── VersionRetired            403     version_retired
+    ├── NotFound                      404     not_found
+    ├── MethodNotAllowed              405     method_not_allowed
+    ├── EventCancelled                410     event_cancelled
+    ├── UriTooLong                    414     uri_too_long
+    ├── RateLimited                   429     rate_limited
+    │   └── QuotaExceeded             429     quota_exceeded
+    ├── HeadersTooLarge               431     headers_too_large
+    └── InternalError                 500     internal_error
+        └── RequestTimeout            500     timeout
+
+Every one has the same body. Belongs here: what travels. Does not: what a client does next.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+
+class ApiError(Exception):
+    """An answer that is an error: status, code, message and the fields beside them."""
+
+    status: ClassVar[int]
+    code: ClassVar[str]
+    default_message: ClassVar[str]
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        beside: Mapping[str, str] | None = None,
+    ) -> None:
+        self.message = message or self.default_message
+        self.headers = dict(headers or {})
+        self.beside = dict(beside or {})
+        super().__init__(self.message)
+
+    def body(self) -> bytes:
+        """Return the JSON body, one shape for every error."""
+        error = {"code": self.code, "message": self.message}
+        return msgspec.json.encode({"error": error, "message": self.message, **self.beside})
+
+
+class InvalidParameter(ApiError):
+    status, code, default_message = 400, "invalid_parameter", "Invalid parameter"
+
+
+class InvalidCursor(ApiError):
+    status, code, default_message = 400, "invalid_cursor", "Invalid cursor"
+
+
+class Forbidden(ApiError):
+    status, code, default_message = 403, "forbidden", "Forbidden"
+
+
+class PlanRequired(Forbidden):
+    code, default_message = "plan_required", "Your plan does not include this"
+
+
+class VersionRetired(Forbidden):
+    code, default_message = "version_retired", "Forbidden"
+
+
+class NotFound(ApiError):
+    status, code, default_message = 404, "not_found", "Not found"
+
+
+class MethodNotAllowed(ApiError):
+    status, code, default_message = 405, "method_not_allowed", "Method not allowed"
+
+
+class EventCancelled(ApiError):
+    status, code, default_message = 410, "event_cancelled", "The event was cancelled"
+
+
+class UriTooLong(ApiError):
+    status, code, default_message = 414, "uri_too_long", "The path or query is too long"
+
+
+class RateLimited(ApiError):
+    status, code, default_message = 429, "rate_limited", "Too Many Requests"
+
+
+class QuotaExceeded(RateLimited):
+    code = "quota_exceeded"
+
+
+class HeadersTooLarge(ApiError):
+    status, code, default_message = 431, "headers_too_large", "The headers are too large"
+
+
+class InternalError(ApiError):
+    status, code, default_message = 500, "internal_error", "Internal server error"
+
+
+class RequestTimeout(InternalError):
+    code = "timeout"
+    default_message = "The request ran longer than 30 seconds; reduce limit or narrow the filters"
+
+
+ALL_ERRORS: tuple[type[ApiError], ...] = (
+    InvalidParameter,
+    InvalidCursor,
+    Forbidden,
+    PlanRequired,
+    VersionRetired,
+    NotFound,
+    MethodNotAllowed,
+    EventCancelled,
+    UriTooLong,
+    RateLimited,
+    QuotaExceeded,
+    HeadersTooLarge,
+    InternalError,
+    RequestTimeout,
+)

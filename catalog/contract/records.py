@@ -1,0 +1,130 @@
+"""The records as they travel, with types and wire names (interface section 2).
+
+Fields are in the order of the wire. An `Event` here is what one plan shows: hidden fields
+are None, and `categories` is UNSET (the key is left out) on Free.
+"""
+
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+RecordT = TypeVar("RecordT")
+
+
+class Record(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A frozen record whose wire names are camelCase."""
+
+
+class EventCoin(Record, frozen=True):
+    """A linked coin. The slug identifies it; the symbol does not."""
+
+    slug: str
+    symbol: str
+    name: str
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """One dated event. When `is_estimated`, `date` is a deadline and is never shown to people."""
+
+    id: str
+    slug: str
+    title: str
+    description: str | None
+    displayed_date: str
+    date: datetime
+    date_end: datetime | None
+    date_type: str
+    is_estimated: bool
+    categories: tuple[str, ...] | UnsetType = UNSET
+    coins: tuple[EventCoin, ...] = ()
+    impact: float | str | None = None
+    impact_summary: str | None = None
+    source_url: str | None = None
+    snapshot_url: str | None = None
+    last_verified_at: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+class CancelledEvent(Event, frozen=True, kw_only=True):
+    """The payload of an `event.cancelled` delivery."""
+
+    cancelled_at: datetime
+
+
+class Coin(Record, frozen=True):
+    """One coin with its counters inside the requester's window (interface 2.1)."""
+
+    slug: str
+    symbol: str
+    name: str
+    rank: int | None
+    tracked: bool
+    icon_url: str
+    upcoming_count: int
+    major_count: int | None
+    peak_impact: float | None
+
+
+class Category(Record, frozen=True):
+    """One editorial category; `id` is the value of the `categories` filter."""
+
+    id: str
+    name: str
+
+
+class Cancellation(Record, frozen=True):
+    """One cancelled event."""
+
+    id: str
+    cancelled_at: datetime
+
+
+class Period(Record, frozen=True):
+    """A quota month: start inclusive, end exclusive."""
+
+    start: datetime
+    end: datetime
+
+
+class Usage(Record, frozen=True):
+    """A key's account of its month. `limit` and `remaining` are None where there is no quota."""
+
+    plan: str
+    period: Period
+    used: int
+    limit: int | None
+    remaining: int | None
+    reset_at: datetime
+    rate: float
+    burst: int
+
+
+class PaginationMeta(Record, frozen=True):
+    """The `meta` of a list (interface 2.2)."""
+
+    total: int
+    limit: int
+    cursor: str | None
+
+
+class Page(Record, Generic[RecordT], frozen=True):
+    """The wrapper of every list (interface section 1)."""
+
+    data: tuple[RecordT, ...]
+    meta: PaginationMeta
+
+
+class Delivery(Record, frozen=True):
+    """The body of a webhook; `id` is the same at every attempt."""
+
+    id: str
+    type: str
+    created_at: datetime
+    data: Event
+
+
+EVENT_FIELDS: tuple[str, ...] = tuple(field.encode_name for field in msgspec.structs.fields(Event))
+"""Names of the Event fields on the wire, in order; also the columns of the export."""

@@ -1,0 +1,1 @@
+pytest_plugins = ["catalog.sandbox.pytest_plugin"]
