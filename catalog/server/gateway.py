@@ -1,0 +1,162 @@
+"""What stands before the routes: sizes, retired paths, key, quota, rate and burst, time limit.
+
+Each request that passes counts once against the quota; one turned away here does not
+(interface 5, 7, 8.1; decisions on keys, limits and what counts).
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable
+from math import ceil
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from catalog.contract import decisions, errors
+from catalog.contract.errors import ApiError
+from catalog.server.answers import error_answer
+from catalog.server.bucket import TokenBucket
+from catalog.server.exchange import Exchange, exchange_of
+from catalog.server.grants import Grant
+from catalog.server.key_book import KeyRing
+from catalog.server.usage import UsageBook, quota_period
+
+log = logging.getLogger(__name__)
+
+OPEN_PATHS = frozenset({"/", decisions.OPENAPI_PATH, "/docs", "/healthz", "/metrics"})
+"""Paths that need no key and count against no quota."""
+_RETIRED = re.compile(r"/v1(/.*)?|/(events|coins|categories)(/.*)?", re.DOTALL)
+_BEARER = "bearer "
+
+
+class Gateway:
+    """ASGI layer that lets a request through or answers it with an error."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: KeyRing,
+        usage: UsageBook,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        time_limit_s: float = decisions.REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._app = app
+        self._keys = keys
+        self._usage = usage
+        self._monotonic_ns = monotonic_ns
+        self._time_limit_s = time_limit_s
+        self._buckets: dict[str, tuple[tuple[float, int], TokenBucket]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = False
+
+        async def send_noting_start(message: Message) -> None:
+            nonlocal began
+            began = began or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            self._admit(scope)
+            await self._within_time(scope, receive, send_noting_start)
+        except ApiError as error:
+            failure = error
+        except HTTPException as error:
+            failure = _as_api_error(error)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], exchange_of(scope).route)
+            failure = errors.InternalError()
+        else:
+            return
+        if began:
+            # Half a body is out: only a broken connection tells the client so.
+            raise ConnectionAbortedError("the answer failed after it had begun")
+        await error_answer(failure)(scope, receive, send)
+
+    def _admit(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        if len(path) > decisions.PATH_LENGTH_MAX:
+            raise errors.UriTooLong(f"The path is longer than {decisions.PATH_LENGTH_MAX}")
+        if len(scope["query_string"]) > decisions.QUERY_LENGTH_MAX:
+            raise errors.UriTooLong(f"The query is longer than {decisions.QUERY_LENGTH_MAX}")
+        if sum(len(k) + len(v) for k, v in scope["headers"]) > decisions.HEADERS_BYTES_MAX:
+            raise errors.HeadersTooLarge(
+                f"The headers are larger than {decisions.HEADERS_BYTES_MAX} bytes"
+            )
+        if path in OPEN_PATHS:
+            return
+        if _RETIRED.fullmatch(path):
+            raise errors.VersionRetired()
+        exchange = exchange_of(scope)
+        grant = self._keys.find(presented_key(scope))
+        if grant is None:
+            raise errors.Forbidden()
+        exchange.grant = grant
+        self._charge(grant, exchange)
+
+    def _charge(self, grant: Grant, exchange: Exchange) -> None:
+        if self._usage.exhausted(grant, exchange.now):
+            wait = quota_period(exchange.now).end - exchange.now
+            raise errors.QuotaExceeded(headers={"Retry-After": str(ceil(wait.total_seconds()))})
+        if not self._bucket(grant).take(self._monotonic_ns()):
+            raise errors.RateLimited(headers={"Retry-After": "1"})
+        self._usage.charge(grant, exchange.now)
+
+    def _bucket(self, grant: Grant) -> TokenBucket:
+        limits = (grant.rate_per_s, grant.burst)
+        known = self._buckets.get(grant.meter_id)
+        if known is None or known[0] != limits:
+            bucket = TokenBucket(
+                rate_per_s=grant.rate_per_s, burst=grant.burst, now_ns=self._monotonic_ns()
+            )
+            known = self._buckets[grant.meter_id] = (limits, bucket)
+        return known[1]
+
+    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the routes; the limit ends with the first byte of the answer."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._time_limit_s) as limit:
+
+                async def send_in_time(message: Message) -> None:
+                    if message["type"] == "http.response.start":
+                        # Work that never awaits can't be cut off, and is late all the same.
+                        if loop.time() > (limit.when() or 0):
+                            raise TimeoutError
+                        limit.reschedule(None)
+                    await send(message)
+
+                await self._app(scope, receive, send_in_time)
+        except TimeoutError as error:
+            raise errors.RequestTimeout() from error
+
+
+def presented_key(scope: Scope) -> str:
+    """Return the one key of the request, from either header (interface 5.2 and 5.3).
+
+    Raises:
+        Forbidden: no key, or two different ones.
+    """
+    found: set[str] = set()
+    for name, value in scope["headers"]:
+        if name == b"x-api-key":
+            found.add(value.decode("latin-1").strip())
+        elif name == b"authorization":
+            text = value.decode("latin-1").strip()
+            if text[: len(_BEARER)].lower() == _BEARER:
+                found.add(text[len(_BEARER) :].strip())
+    if len(found) != 1:
+        raise errors.Forbidden()
+    return found.pop()
+
+
+def _as_api_error(error: HTTPException) -> ApiError:
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        return errors.MethodNotAllowed(headers=headers)
+    return errors.NotFound("No such path", headers=headers)

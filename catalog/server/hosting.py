@@ -1,0 +1,146 @@
+"""Serving an application over loopback or beyond, in a thread of its own.
+
+Granian, since it closes idle, half-header and half-body connections by itself within
+`HEADER_TIMEOUT_S` (measured; see the README). The calling thread stays free, so Ctrl-C and
+tests work as usual.
+"""
+
+import asyncio
+import logging
+import socket
+import threading
+from types import TracebackType
+
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.server.embed import Server
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+HEADER_TIMEOUT_S = 5.0
+_BUFFER_BYTES = 64 * 1024
+_BACKLOG = 1_024
+
+
+class HostingError(Exception):
+    """The server could not be started; nothing is listening."""
+
+
+class HostedApp:
+    """An application that listens on `host:port` from `start` to `stop`."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        start_timeout_s: float = 30.0,
+    ) -> None:
+        self._app = app
+        self._host = host
+        self._port = port
+        self._start_timeout_s = start_timeout_s
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def base_url(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    def start(self) -> "HostedApp":
+        """Listen, and return once connections are answered.
+
+        Raises:
+            HostingError: the port is taken, or the application did not come up in time.
+        """
+        self._port = _free_port(self._host, self._port)
+        self._thread = threading.Thread(target=self._run, name="almanac-server", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(self._start_timeout_s):
+            raise HostingError(f"the server did not start within {self._start_timeout_s:g} s")
+        if self._failure is not None:
+            raise HostingError(f"the server did not start: {self._failure}") from self._failure
+        return self
+
+    def stop(self) -> None:
+        """Stop listening and wait for the application's own ending."""
+        if self._loop is not None and self._server is not None and self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._server.stop)
+        if self._thread is not None:
+            self._thread.join(timeout=self._start_timeout_s)
+
+    def __enter__(self) -> "HostedApp":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            logging.getLogger(__name__).exception("the server ended with an error")
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._server = Server(
+            self._announcing,
+            address=self._host,
+            port=self._port,
+            interface=Interfaces.ASGI,
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=_BACKLOG,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=int(HEADER_TIMEOUT_S * 1000), max_buffer_size=_BUFFER_BYTES
+            ),
+            log_enabled=False,
+        )
+        waiting = asyncio.create_task(self._wait_until_answering())
+        try:
+            await self._server.serve()
+        finally:
+            waiting.cancel()
+
+    async def _wait_until_answering(self) -> None:
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(self._host, self._port)
+            except OSError:
+                await asyncio.sleep(0.005)
+                continue
+            writer.close()
+            self._ready.set()
+            return
+
+    async def _announcing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+def _free_port(host: str, port: int) -> int:
+    """Return a port that can be listened on; 0 takes any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise HostingError(f"can't listen on {host} port {port}: {error.strerror}") from error
+        taken: int = probe.getsockname()[1]
+        return taken

@@ -1,0 +1,2 @@
+-- No row before the first round.
+SELECT instant FROM watermark

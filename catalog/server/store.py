@@ -1,0 +1,201 @@
+"""What the server asks of a store: a view of the catalog at an instant.
+
+The sandbox answers from its synthetic world, the mirror from a warehouse. A view never
+changes once made, so an export or a page reads one state. Belongs here: the protocol and
+the queries. Does not: plans, HTTP.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from catalog.contract.parameters import SortBy
+from catalog.contract.windows import Window
+
+ChangeKind = Literal["event.created", "event.updated", "event.cancelled"]
+DateKey = tuple[float, str]
+"""Epoch seconds of the date, id: the order of the events list."""
+ImpactKey = tuple[float, float, str]
+"""Minus the impact, epoch seconds, id; an event without a score comes last."""
+CoinKey = tuple[int, str]
+"""Rank (UNRANKED when there is none), slug: the order of the coins list."""
+CancellationKey = tuple[float, str]
+UNRANKED = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCoin:
+    slug: str
+    symbol: str
+    name: str
+    rank: int | None
+    tracked: bool
+    icon_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCategory:
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """All that is known of an event. Coins by slug, categories by id.
+
+    Instants are whole seconds: the wire has no place for more (interface section 1).
+    """
+
+    id: str
+    slug: str
+    title: str
+    description: str | None
+    displayed_date: str
+    date: datetime
+    date_end: datetime | None
+    date_type: str
+    is_estimated: bool
+    categories: tuple[str, ...]
+    coins: tuple[str, ...]
+    impact: float | None
+    impact_summary: str | None
+    source_url: str | None
+    snapshot_url: str | None
+    last_verified_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EventQuery:
+    """Filters, all combined with AND; None is no filter."""
+
+    window: Window
+    coins: frozenset[str] | None = None
+    categories: frozenset[str] | None = None
+    keyword: str | None = None
+    """Lower case. Looked for in the title, and the description if `keyword_in_description`."""
+    keyword_in_description: bool = True
+    impact_min: float | None = None
+    coverage_top: int | None = None
+    """Only events with a coin whose rank is at most this."""
+    order: SortBy = "date_asc"
+
+
+@dataclass(frozen=True, slots=True)
+class CoinQuery:
+    q: str | None = None
+    """Lower case."""
+    tracked: bool | None = None
+    coverage_top: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """A coin's upcoming events in a window: how many, how many major, the highest impact."""
+
+    upcoming: int
+    major: int
+    peak_impact: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventSlice:
+    """At most `limit` events after a key, whether more follow, and the total of all pages."""
+
+    events: Sequence[StoredEvent]
+    more: bool
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoinSlice:
+    coins: Sequence[StoredCoin]
+    more: bool
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledEntry:
+    id: str
+    cancelled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CancellationSlice:
+    entries: Sequence[CancelledEntry]
+    more: bool
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChange:
+    """An event was created, updated or cancelled; `event` is its content then."""
+
+    at: datetime
+    kind: ChangeKind
+    event: StoredEvent
+    cancelled_at: datetime | None = None
+
+
+class CatalogView(Protocol):
+    """The catalog as it was at one instant. Keys are exclusive: rows strictly after them."""
+
+    def events(
+        self, query: EventQuery, *, after: DateKey | ImpactKey | None, limit: int
+    ) -> EventSlice: ...
+
+    def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
+        """Yield every event of the query in order, lazily."""
+        ...
+
+    def event(self, event_id: str) -> StoredEvent | None: ...
+
+    def cancelled_at(self, event_id: str) -> datetime | None: ...
+
+    def cancellations(
+        self, *, since: datetime, after: CancellationKey | None, limit: int
+    ) -> CancellationSlice: ...
+
+    def coins(self, query: CoinQuery, *, after: CoinKey | None, limit: int) -> CoinSlice: ...
+
+    def coin(self, slug: str) -> StoredCoin | None: ...
+
+    def counters(self, slug: str, window: Window, *, coverage_top: int | None) -> Counters: ...
+
+    def categories(self) -> Sequence[StoredCategory]: ...
+
+
+class CatalogStore(Protocol):
+    """A catalog through time."""
+
+    @property
+    def identity(self) -> str:
+        """What tells this catalog, as it now stands, from any other: part of the export's tag."""
+        ...
+
+    def at(self, instant: datetime) -> CatalogView: ...
+
+    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
+        """Return the changes with `after < at <= until`, oldest first."""
+        ...
+
+
+class Clock(Protocol):
+    """The service's time, aware UTC."""
+
+    def now(self) -> datetime: ...
+
+
+def date_key(event: StoredEvent) -> DateKey:
+    return (event.date.timestamp(), event.id)
+
+
+def impact_key(event: StoredEvent) -> ImpactKey:
+    score = 1.0 if event.impact is None else -event.impact
+    return (score, event.date.timestamp(), event.id)
+
+
+def coin_key(coin: StoredCoin) -> CoinKey:
+    return (UNRANKED if coin.rank is None else coin.rank, coin.slug)

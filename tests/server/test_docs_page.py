@@ -1,0 +1,107 @@
+"""The reference page says all that the document says, and needs nothing from outside."""
+
+import re
+from html.parser import HTMLParser
+
+from catalog.contract.openapi import openapi_document
+from catalog.contract.plans import PLANS
+from catalog.server import docs_page, markup
+from catalog.server.docs_page import docs_html
+
+DOCUMENT = openapi_document()
+PAGE = docs_html().decode()
+VOID = {"meta"}
+
+
+class Reading(HTMLParser):
+    """Collects tags, ids, links and text, and that every element is closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+READ = Reading(PAGE)
+
+
+def test_page_is_the_same_each_time_it_is_made() -> None:
+    docs_html.cache_clear()
+    assert docs_html().decode() == PAGE
+
+
+def test_page_has_no_script_and_loads_nothing() -> None:
+    assert not READ.tags & {"script", "link", "img", "iframe", "object", "base", "form"}
+    assert not {name for name in READ.attributes if name.startswith("on") or name == "style"}
+    assert {link for link in READ.links if not link.startswith("#")} == {"/v2/openapi.json"}
+    (style,) = re.findall(r"<style>(.*?)</style>", PAGE, re.DOTALL)
+    assert "url(" not in style and "@import" not in style
+
+
+def test_every_link_inside_the_page_has_a_target_and_no_id_occurs_twice() -> None:
+    assert len(READ.ids) == len(set(READ.ids))
+    assert {link[1:] for link in READ.links if link.startswith("#")} <= set(READ.ids)
+
+
+def test_page_has_every_operation_parameter_status_schema_field_and_plan() -> None:
+    ids = set(READ.ids)
+    for path, item in DOCUMENT["paths"].items():
+        assert path in READ.text
+        assert item["get"]["operationId"] in ids
+    for parameter in DOCUMENT["components"]["parameters"].values():
+        assert parameter["name"] in READ.text
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        assert f"schema-{name}" in ids
+        for field in schema.get("properties", {}):
+            assert f"<code>{field}</code>" in PAGE
+    for code in DOCUMENT["components"]["schemas"]["ErrorCode"]["enum"]:
+        assert code in READ.text
+    for plan in PLANS:
+        assert f">{plan.capitalize()}</th>" in PAGE
+
+
+def test_page_shows_no_markdown_signs() -> None:
+    assert "`" not in READ.text
+    assert "**" not in READ.text
+    assert "\n## " not in READ.text
+
+
+def test_text_is_escaped_wherever_it_comes_from() -> None:
+    hostile = '<script>alert("x")</script>'
+    made = markup.join(
+        markup.el("p", hostile, title=hostile),
+        markup.prose(f"## {hostile}\n\n- {hostile}\n- `{hostile}`\n\n{hostile}"),
+        markup.table((hostile,), [(hostile,)]),
+    )
+    assert "<script" not in made
+    assert made.count("&lt;script&gt;") == 8
+
+
+def test_curl_example_asks_for_nothing_a_low_plan_may_not() -> None:
+    for path, item in DOCUMENT["paths"].items():
+        page = docs_page._Page(DOCUMENT)
+        parameters = [page._resolved(each) for each in item["get"].get("parameters", [])]
+        command = docs_page._curl(path, parameters, open_to_all=False)
+        assert "{" not in command
+        assert "impactMin" not in command and "categories=" not in command

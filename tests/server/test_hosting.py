@@ -1,0 +1,128 @@
+"""The server under bad connections: it closes them in seconds, and serves others meanwhile."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from catalog.server.hosting import HEADER_TIMEOUT_S, HostedApp, HostingError
+from tests.server.shelf import Service, event, serving, view
+
+REQUEST = b"GET /v2/events HTTP/1.1\r\nHost: localhost\r\nx-api-key: elite\r\n"
+SLACK_S = 4.0
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Iterator[Service]:
+    with serving(view([event("a")])) as service:
+        yield service
+
+
+def seconds_until_closed(port: int, first: bytes, *, dribble: bytes = b"") -> float:
+    """Send some bytes, perhaps go on a few at a time, and wait for the server to hang up."""
+    limit_s = HEADER_TIMEOUT_S + SLACK_S
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.settimeout(0.25)
+        began = time.monotonic()
+        connection.sendall(first)
+        while (passed := time.monotonic() - began) < limit_s:
+            try:
+                if dribble:
+                    connection.sendall(dribble)
+                if not connection.recv(65_536):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        return passed
+
+
+def test_idle_half_header_half_body_and_dribbling_connections_are_closed_in_seconds(
+    shelf: Service,
+) -> None:
+    port = shelf.client.base_url.port
+    assert port is not None
+    kinds = {
+        "idle": (b"", b""),
+        "half a header": (REQUEST, b""),
+        "a header that dribbles": (REQUEST, b"x-more: y\r\n"),
+        "half a body": (REQUEST + b"Content-Length: 1000\r\n\r\nhalf", b""),
+        "half a posted body": (
+            REQUEST.replace(b"GET", b"POST") + b"Content-Length: 1000\r\n\r\nhalf",
+            b"",
+        ),
+        "idle after an answer": (REQUEST + b"\r\n", b""),
+    }
+    took: dict[str, float] = {}
+    threads = [
+        threading.Thread(
+            target=lambda name=name, first=first, dribble=dribble: took.__setitem__(
+                name, seconds_until_closed(port, first, dribble=dribble)
+            )
+        )
+        for name, (first, dribble) in kinds.items()
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert shelf.get("/v2/events").status_code == 200
+        time.sleep(0.2)
+    assert took.keys() == kinds.keys()
+    assert max(took.values()) < HEADER_TIMEOUT_S + SLACK_S, took
+
+
+def test_garbage_is_a_400_and_the_server_goes_on(shelf: Service) -> None:
+    for garbage in (b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"hello\r\n\r\n", b"\x00" * 300):
+        answer = exchange(shelf.client.base_url.port or 0, garbage)
+        assert not answer.startswith(b"HTTP/1.1 5")
+    assert shelf.get("/v2/events").status_code == 200
+
+
+@pytest.mark.parametrize("size", [70_000, 1_000_000])
+def test_headers_and_paths_beyond_the_buffer_are_refused_without_a_5xx(
+    shelf: Service, size: int
+) -> None:
+    for request in (
+        REQUEST.replace(b"events", b"events/" + b"x" * size) + b"\r\n",
+        REQUEST + b"filler: " + b"x" * size + b"\r\n\r\n",
+    ):
+        answer = exchange(shelf.client.base_url.port or 0, request)
+        # Empty: it hung up before all of it was sent.
+        assert answer == b"" or answer.split()[1] in (b"414", b"431")
+    assert shelf.get("/v2/events").status_code == 200
+
+
+def exchange(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.settimeout(5)
+        try:
+            connection.sendall(request)
+            return connection.recv(65_536)
+        except (TimeoutError, ConnectionError):
+            return b""
+
+
+def test_a_client_that_hangs_up_inside_an_export_does_no_harm() -> None:
+    many = [event(f"e{n}") for n in range(5_000)]
+    with serving(view(many)) as service:
+        for _ in range(3):
+            with service.client.stream(
+                "GET", "/v2/events/export", headers={"x-api-key": "elite"}
+            ) as answer:
+                next(answer.iter_raw(1000))
+        assert service.get("/v2/events/export").text.count("\r\n") == 5_001
+
+
+def test_a_taken_port_is_a_clear_error() -> None:
+    async def app(scope: object, receive: object, send: object) -> None:
+        raise AssertionError("not asked")
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(HostingError, match=f"can't listen on 127.0.0.1 port {port}"):
+            HostedApp(app, port=port).start()  # type: ignore[arg-type]

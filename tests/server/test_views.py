@@ -1,0 +1,111 @@
+"""Views that came from others by an edit, and the rows that are kept for them."""
+
+import gc
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import httpx
+
+from catalog.contract.windows import Window
+from catalog.sandbox.service import Sandbox
+from catalog.sandbox.store import SandboxStore
+from catalog.sandbox.truth import World
+from catalog.server.coin_book import CoinBook
+from catalog.server.memory import MemoryView
+from catalog.server.store import EventQuery
+from tests.server.shelf import COINS, DAY, NOW, ShelfStore, coin, event, serving, view
+from tests.server.test_hosting import exchange
+
+WHOLE = Window(datetime(2017, 1, 1, tzinfo=UTC), None)
+BOOK = CoinBook(COINS)
+
+
+def ids(found: MemoryView, query: EventQuery) -> list[str]:
+    return [row.id for row in found.events(query, after=None, limit=100).events]
+
+
+def test_a_keyword_finds_the_words_of_an_edited_view_and_no_longer_the_old_ones() -> None:
+    old = event("a", title="Mainnet launch", description="soon")
+    before = view([old])
+    after = before.edited({"a": replace(old, title="Testnet launch")}, coins=BOOK, cancelled={})
+    assert ids(after, EventQuery(WHOLE, keyword="mainnet")) == []
+    assert ids(after, EventQuery(WHOLE, keyword="testnet")) == ["a"]
+    assert ids(before, EventQuery(WHOLE, keyword="mainnet")) == ["a"]
+
+
+def test_an_event_that_becomes_long_by_a_change_is_in_windows_that_begin_inside_it() -> None:
+    short = event("a", NOW)
+    long = replace(short, date_end=NOW + 60 * DAY)
+    edited = view([short]).edited({"a": long}, coins=BOOK, cancelled={})
+    inside = Window(NOW + 30 * DAY, NOW + 31 * DAY)
+    for query in (EventQuery(inside), EventQuery(inside, coins=frozenset(long.coins))):
+        assert ids(edited, query) == ids(view([long]), query) == ["a"]
+
+
+def test_a_changed_score_moves_the_event_in_the_order_by_impact() -> None:
+    pair = [event("a", impact=1.0), event("b", impact=2.0)]
+    edited = view(pair).edited({"a": replace(pair[0], impact=3.0)}, coins=BOOK, cancelled={})
+    by_impact = EventQuery(WHOLE, order="impact_desc")
+    assert (ids(view(pair), by_impact), ids(edited, by_impact)) == (["b", "a"], ["a", "b"])
+
+
+def test_a_view_that_was_changed_leaves_the_one_before_as_it_was() -> None:
+    before = view([event("a"), event("b", coins=("next",))])
+    before.edited({"a": None, "c": event("c")}, coins=BOOK, cancelled={"a": NOW})
+    assert ids(before, EventQuery(WHOLE)) == ["a", "b"]
+    assert ids(before, EventQuery(WHOLE, coins=frozenset({"first"}))) == ["a"]
+    assert before.cancelled_at("a") is None
+
+
+def test_rows_follow_the_names_of_coins_and_the_plan() -> None:
+    renamed = view([event("a")], coins=[coin("first", 1, name="Renamed"), *COINS[1:]])
+    store = ShelfStore(view([event("a")])).then(NOW, renamed)
+    with serving(store) as service:
+        for plan, impact in (("elite", 6.5), ("pro", "High"), ("elite", 6.5), ("free", None)):
+            assert service.get("/v2/events/a", plan).json()["impact"] == impact
+        assert service.get("/v2/events/a").json()["coins"][0]["name"] == "First"
+        service.clock.now = NOW + timedelta(minutes=2)
+        assert service.get("/v2/events/a").json()["coins"][0]["name"] == "Renamed"
+        assert service.get("/v2/coins/first").json()["name"] == "Renamed"
+
+
+def test_a_query_may_be_written_in_raw_utf_8() -> None:
+    with serving(view([event("a", title="中文 Übergang")])) as service:
+        for query in ("keyword=%E4%B8%AD", "keyword=中", "keyword=übergang"):
+            head = f"GET /v2/events?{query} HTTP/1.1\r\nHost: localhost\r\nx-api-key: elite\r\n\r\n"
+            answer = exchange(service.client.base_url.port or 0, head.encode())
+            assert b'"total":1' in answer, query
+
+
+def test_the_export_of_another_catalog_has_another_tag() -> None:
+    tags = set()
+    for identity in ("one", "another"):
+        store = ShelfStore(view([event("a")]))
+        store.identity = identity
+        with serving(store) as service:
+            tags.add(service.get("/v2/events/export").headers["etag"])
+    assert len(tags) == 2
+
+
+def test_a_clock_that_goes_on_does_not_pile_up_views() -> None:
+    with Sandbox(now=datetime(2018, 3, 1, tzinfo=UTC)) as sandbox:
+        headers = {"x-api-key": sandbox.keys["enterprise"]}
+        with httpx.Client(base_url=sandbox.base_url, headers=headers, timeout=60) as client:
+            for _ in range(60):
+                sandbox.advance(timedelta(hours=6))
+                assert client.get("/v2/events?limit=1").status_code == 200
+        gc.collect()
+        alive = sum(isinstance(found, MemoryView) for found in gc.get_objects())
+    assert alive <= 40
+
+
+def test_a_mere_verification_is_told_to_nobody_and_all_else_once() -> None:
+    after, until = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
+    told = [(change.at, change.event.id) for change in SandboxStore(World(1)).changes(after, until)]
+    happened = World(1).changes(after, until)
+    verified = {(c.at, c.event_id) for c in happened if set(c.kinds) <= {"verified"}}
+    withdrawn = {(c.at, c.event_id) for c in happened if "withdrawn" in c.kinds}
+    assert len(verified) > 50
+    assert sorted(told) == sorted(
+        key for c in happened if (key := (c.at, c.event_id)) not in verified | withdrawn
+    )
