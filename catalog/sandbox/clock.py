@@ -1,0 +1,71 @@
+"""A clock that runs with the wall, or stands where it was set and is advanced."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+
+EARLIEST = datetime(2017, 1, 1, tzinfo=UTC)
+LATEST = datetime(2040, 1, 1, tzinfo=UTC)
+"""The instants for which the synthetic catalog has something to say."""
+
+
+def wall_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def checked(instant: datetime) -> datetime:
+    """Return the instant in UTC.
+
+    Raises:
+        ValueError: without a timezone, or outside `EARLIEST` to `LATEST`.
+    """
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant.isoformat()} has no timezone; give it in UTC, as in ...Z")
+    if not EARLIEST <= instant <= LATEST:
+        raise ValueError(f"{instant.isoformat()} is outside {EARLIEST:%Y} to {LATEST:%Y}")
+    return instant.astimezone(UTC)
+
+
+class SandboxClock:
+    """Thread-safe: tests move it while the server reads it. Every instant is aware UTC."""
+
+    def __init__(
+        self, start: datetime | None = None, *, wall: Callable[[], datetime] = wall_now
+    ) -> None:
+        self._wall = wall
+        self._lock = Lock()
+        self._shift = timedelta(0)
+        self._stands_at = None if start is None else checked(start)
+
+    @property
+    def running(self) -> bool:
+        return self._stands_at is None
+
+    def now(self) -> datetime:
+        with self._lock:
+            return self._now()
+
+    def set(self, instant: datetime) -> None:
+        """Stand at an instant until advanced or run."""
+        instant = checked(instant)
+        with self._lock:
+            self._stands_at = instant
+
+    def advance(self, by: timedelta) -> datetime:
+        """Move on (or back) and return the new time; a running clock goes on running."""
+        with self._lock:
+            moved = checked(self._now() + by)
+            if self._stands_at is None:
+                self._shift += by
+            else:
+                self._stands_at = moved
+            return moved
+
+    def run(self) -> None:
+        """Run with the wall from where the clock is."""
+        with self._lock:
+            self._shift = self._now() - self._wall()
+            self._stands_at = None
+
+    def _now(self) -> datetime:
+        return self._wall() + self._shift if self._stands_at is None else self._stands_at

@@ -1,0 +1,230 @@
+"""The sandbox's own layer: headers that set time and faults, the log, and the control path.
+
+Outermost. `/sandbox/…` is for programs on this machine: it answers loopback alone, under a
+loopback name, so that a web page can't reach it by a name of its own.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from catalog.contract import errors
+from catalog.sandbox.clock import SandboxClock, checked
+from catalog.sandbox.fault_layer import attach_faults
+from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults
+from catalog.sandbox.requests_seen import RequestsSeen, SeenRequest
+from catalog.server.answers import dated, error_answer
+from catalog.server.exchange import Exchange, attach, exchange_of
+
+CONTROL_PATH = "/sandbox/"
+NOW_HEADER = b"sandbox-now"
+FAULTS_HEADER = b"sandbox-faults"
+_NOW_KEY = "almanac.sandbox.now"
+_BODY_BYTES_MAX = 65_536
+_BODY_WITHIN_S = 5.0
+_FAULTLESS_PREFIXES = ("/v2/openapi", "/docs", "/healthz", "/metrics")
+
+
+class ClockOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Set it, advance it, or let it run; in that order when several are given."""
+
+    now: str | None = None
+    advance_s: float | None = None
+    running: bool | None = None
+
+
+class FaultsOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    faults: str
+
+
+class SandboxLayer:
+    """ASGI layer around the server."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        clock: SandboxClock,
+        faults: FaultBoard,
+        seen: RequestsSeen,
+        on_clock_moved: Callable[[], None],
+    ) -> None:
+        self._app = app
+        self._clock = clock
+        self._faults = faults
+        self._seen = seen
+        self._on_clock_moved = on_clock_moved
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"].startswith(CONTROL_PATH):
+            attach(scope, Exchange(now=self._clock.now()))
+            await self._control(scope, receive, dated(scope, send))
+        else:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 0
+
+        async def send_noting_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        names: tuple[str, ...] = ()
+        try:
+            names = self._prepare(scope)
+        except errors.ApiError as error:
+            attach(scope, Exchange(now=self._clock.now()))
+            await error_answer(error)(scope, receive, dated(scope, send_noting_status))
+            return
+        try:
+            await self._app(scope, receive, send_noting_status)
+        finally:
+            exchange = exchange_of(scope)
+            self._seen.add(
+                SeenRequest(
+                    at=exchange.now,
+                    method=scope["method"],
+                    path=scope["path"],
+                    query=scope["query_string"].decode("latin-1"),
+                    plan=None if exchange.grant is None else exchange.grant.plan.name,
+                    status=status,
+                    faults=names,
+                )
+            )
+
+    def _prepare(self, scope: Scope) -> tuple[str, ...]:
+        """Read the two headers. Raises InvalidParameter when one is not of its form."""
+        path: str = scope["path"]
+        own = ""
+        for name, value in scope["headers"]:
+            if name == NOW_HEADER:
+                scope[_NOW_KEY] = _instant(value.decode("latin-1"), "Sandbox-Now")
+            elif name == FAULTS_HEADER:
+                own = value.decode("latin-1")
+        if path.startswith(_FAULTLESS_PREFIXES):
+            return ()
+        drawn = self._faults.draw(path)
+        if own:
+            try:
+                drawn += self._faults.draw_from(parse_faults(own), path)
+            except FaultError as error:
+                raise errors.InvalidParameter(f"Sandbox-Faults: {error}") from error
+        if not drawn:
+            return ()
+        attach_faults(scope, drawn)
+        return tuple(fault.name for fault in drawn)
+
+    async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            _refuse_others(scope)
+            answer = self._obey(scope["method"], scope["path"], await _body(receive))
+        except errors.ApiError as error:
+            await error_answer(error)(scope, receive, send)
+            return
+        body = msgspec.json.encode(answer)
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _obey(self, method: str, path: str, body: bytes) -> dict[str, Any]:
+        match method, path.removeprefix(CONTROL_PATH):
+            case ("GET", "clock"):
+                pass
+            case ("PUT", "clock"):
+                self._move_clock(_decoded(body, ClockOrder))
+            case ("GET", "faults"):
+                return {"on": self._faults.on(), "known": FAULTS}
+            case ("PUT", "faults"):
+                try:
+                    self._faults.set(_decoded(body, FaultsOrder).faults)
+                except FaultError as error:
+                    raise errors.InvalidParameter(str(error)) from error
+                return {"on": self._faults.on(), "known": FAULTS}
+            case ("GET", "requests"):
+                return {"requests": [request._asdict() for request in self._seen.all()]}
+            case ("DELETE", "requests"):
+                self._seen.clear()
+                return {"requests": []}
+            case (_, "clock" | "faults" | "requests"):
+                raise errors.MethodNotAllowed()
+            case _:
+                raise errors.NotFound("The control path has clock, faults and requests")
+        return {"now": self._clock.now(), "running": self._clock.running}
+
+    def _move_clock(self, order: ClockOrder) -> None:
+        try:
+            moved = self._clock.now() if order.now is None else _instant(order.now, "now")
+            if order.advance_s is not None:
+                moved = checked(moved + timedelta(seconds=order.advance_s))
+        except (ValueError, OverflowError) as error:
+            raise errors.InvalidParameter(f"the clock was not moved: {error}") from error
+        runs_on = self._clock.running if order.now is None else False
+        if order.now is not None or order.advance_s is not None or order.running is False:
+            self._clock.set(moved)
+        if order.running or (order.running is None and runs_on):
+            self._clock.run()
+        self._on_clock_moved()
+
+
+def instant_of_request(scope: Scope, clock: SandboxClock) -> datetime:
+    """Return the request's own time if its header said one, else the clock's."""
+    own: datetime | None = scope.get(_NOW_KEY)
+    return clock.now() if own is None else own
+
+
+def _instant(text: str, name: str) -> datetime:
+    try:
+        read = datetime.fromisoformat(text.strip())
+        dated = read.replace(tzinfo=UTC) if len(text.strip()) == len("2026-01-01") else read
+        return checked(dated)
+    except ValueError as error:
+        raise errors.InvalidParameter(f"{name}: {error}") from error
+
+
+def _refuse_others(scope: Scope) -> None:
+    client = scope.get("client")
+    host = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"host"), "")
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    if client is None or not _loopback(client[0]) or not _loopback(name.strip("[]")):
+        raise errors.Forbidden("The control path answers this machine alone")
+
+
+def _loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+async def _body(receive: Receive) -> bytes:
+    """Read the whole body; one that does not come in time must not hold its connection."""
+    body = b""
+    try:
+        async with asyncio.timeout(_BODY_WITHIN_S):
+            while True:
+                message = await receive()
+                body += bytes(message.get("body", b""))
+                if len(body) > _BODY_BYTES_MAX:
+                    raise errors.InvalidParameter(f"the body is over {_BODY_BYTES_MAX} bytes")
+                if not message.get("more_body"):
+                    return body
+    except TimeoutError as error:
+        raise errors.InvalidParameter(f"no whole body came in {_BODY_WITHIN_S:g} s") from error
+
+
+def _decoded(body: bytes, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise errors.InvalidParameter(f"the body does not fit: {error}") from error

@@ -1,0 +1,166 @@
+"""The faults that can be switched on, and how they are written.
+
+    name[=value][*times][@probability][~part of the path], several joined by commas
+
+`storm=5*20` answers the next 20 requests with 429 and `Retry-After: 5`;
+`drop=0.3@0.1~export` breaks one export in ten after 30 % of its bytes. In the header
+`Sandbox-Faults` of a single request, the number of times says nothing.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from threading import Lock
+from typing import Final
+
+FAULTS: Final[dict[str, str]] = {
+    "storm": "429, not counted; value: Retry-After in seconds, `none` for no header (1)",
+    "quota": "429 quota_exceeded, with the seconds to the reset",
+    "error": "500 after a delay; value: the delay in seconds (0)",
+    "unavailable": "a plain-text answer of a gateway; value: 502, 503 or 504 (503)",
+    "slow": "the answer after a delay; value: the delay in seconds (1)",
+    "drop": "the connection breaks inside the body; value: the share sent (0.5)",
+    "truncate": "the body ends early but cleanly; value: the share sent (0.5)",
+    "empty": "200 with an empty body",
+    "html": "200 with an HTML page in place of data",
+    "repeat_cursor": "a page gives its own cursor back (A to A)",
+    "cycle_cursor": "a page gives the cursor before its own back (A to B to A)",
+    "duplicate_rows": "a page begins with the last row of the page before it",
+    "shift_rows": "a page after the first lacks its first row",
+    "drift": "another schema; value: extra, missing, rename or retype (extra)",
+}
+
+_DEFAULT_VALUE: Final = {
+    "storm": "1",
+    "error": "0",
+    "unavailable": "503",
+    "slow": "1",
+    "drop": "0.5",
+    "truncate": "0.5",
+    "drift": "extra",
+}
+_FORM = re.compile(
+    r"(?P<name>[a-z_]+)(=(?P<value>[a-z0-9.]+))?(\*(?P<times>[0-9]{1,9}))?"
+    r"(@(?P<chance>[0-9.]+))?(~(?P<part>[^,]+))?",
+    re.ASCII,
+)
+
+
+class FaultError(ValueError):
+    """A fault that is not written as it should be; nothing was switched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    name: str
+    value: str = ""
+    times: int | None = None
+    probability: float = 1.0
+    path_part: str = ""
+
+    @property
+    def number(self) -> float:
+        return float(self.value)
+
+
+def parse_faults(text: str) -> tuple[Fault, ...]:
+    """Read the written form; empty text is no faults.
+
+    Raises:
+        FaultError: an unknown name, or a value out of its bounds.
+    """
+    return tuple(_parse(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _parse(text: str) -> Fault:
+    found = _FORM.fullmatch(text)
+    if found is None or found["name"] not in FAULTS:
+        names = ", ".join(FAULTS)
+        raise FaultError(f"{text!r} is no fault; write name[=value][*times][@chance], of {names}")
+    name = found["name"]
+    value = found["value"] or _DEFAULT_VALUE.get(name, "")
+    try:
+        chance = float(found["chance"] or 1)
+        in_bounds = 0 <= chance <= 1 and _value_in_bounds(name, value)
+    except ValueError:
+        in_bounds = False
+    if not in_bounds:
+        raise FaultError(f"{text!r}: the value of {name} is out of bounds: {FAULTS[name]}")
+    times = None if found["times"] is None else int(found["times"])
+    if times == 0:
+        raise FaultError(f"{text!r} would strike no request; write *1 or more, or leave it away")
+    return Fault(name, value, times, chance, found["part"] or "")
+
+
+def _value_in_bounds(name: str, value: str) -> bool:
+    if name in ("drop", "truncate"):
+        return 0 <= float(value) < 1
+    if name in ("error", "slow"):
+        return 0 <= float(value) <= 3600
+    if name == "storm":
+        return value == "none" or 0 <= float(value) <= 1e9
+    if name == "unavailable":
+        return value in ("502", "503", "504")
+    if name == "drift":
+        return value in ("extra", "missing", "rename", "retype")
+    return value == ""
+
+
+class FaultBoard:
+    """The faults that are on for every request. Thread-safe; chance comes from `random`."""
+
+    def __init__(self, text: str = "", *, random: Callable[[], float] | None = None) -> None:
+        self._lock = Lock()
+        self._random = random or Random(0).random
+        self._on: list[tuple[Fault, int | None]] = []
+        self.set(text)
+
+    def set(self, text: str) -> None:
+        """Replace what is on; empty text switches everything off."""
+        faults = parse_faults(text)
+        with self._lock:
+            self._on = [(fault, fault.times) for fault in faults]
+
+    def clear(self) -> None:
+        self.set("")
+
+    def on(self) -> list[dict[str, object]]:
+        """Return what is on and how many times are left."""
+        with self._lock:
+            return [
+                {
+                    "name": fault.name,
+                    "value": fault.value,
+                    "left": left,
+                    "probability": fault.probability,
+                    "path_part": fault.path_part,
+                }
+                for fault, left in self._on
+            ]
+
+    def draw(self, path: str) -> tuple[Fault, ...]:
+        """Return the faults that strike this request, and count them down."""
+        if not self._on:
+            return ()
+        with self._lock:
+            drawn: list[Fault] = []
+            still: list[tuple[Fault, int | None]] = []
+            for fault, left in self._on:
+                strikes = self._strikes(fault, path)
+                if strikes:
+                    drawn.append(fault)
+                    left = None if left is None else left - 1
+                if left is None or left > 0:
+                    still.append((fault, left))
+            self._on = still
+            return tuple(drawn)
+
+    def draw_from(self, faults: tuple[Fault, ...], path: str) -> tuple[Fault, ...]:
+        """Return which of a request's own faults strike it."""
+        return tuple(fault for fault in faults if self._strikes(fault, path))
+
+    def _strikes(self, fault: Fault, path: str) -> bool:
+        if fault.path_part not in path:
+            return False
+        return fault.probability >= 1 or self._random() < fault.probability

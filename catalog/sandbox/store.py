@@ -1,0 +1,154 @@
+"""The server's store over the synthetic world: a view for any instant, the recent ones kept.
+
+A view of an instant near one already made is that one edited, so a clock that runs or
+advances costs what changed. Belongs here: the world's records as the server's. Does not:
+plans, HTTP, clocks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from catalog.sandbox.collector import collector_paused
+from catalog.sandbox.records import Change, TrueEvent
+from catalog.sandbox.truth import World
+from catalog.server.coin_book import CoinBook
+from catalog.server.event_index import EventIndex
+from catalog.server.memory import MemoryView
+from catalog.server.store import CatalogChange, ChangeKind, StoredCategory, StoredCoin, StoredEvent
+
+_VIEWS_KEPT = 12
+_EDIT_AT_MOST = timedelta(days=60)
+"""Further away than this, a view made anew is quicker than one edited."""
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A view and the span of instants, `first <= t < end`, in which it is true."""
+
+    first: datetime
+    end: datetime
+    view: MemoryView
+    cancelled: dict[str, datetime]
+
+
+class SandboxStore:
+    """`CatalogStore` over a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._kept: list[_Kept] = []
+        self._books: dict[datetime, CoinBook] = {}
+        self._categories = tuple(
+            StoredCategory(category.id, category.name) for category in world.categories
+        )
+
+    @property
+    def identity(self) -> str:
+        return f"sandbox seed={self._world.seed} pace={self._world.pace:g}"
+
+    def at(self, instant: datetime) -> MemoryView:
+        for place, kept in enumerate(self._kept):
+            if kept.first <= instant < kept.end:
+                if place:
+                    self._kept.insert(0, self._kept.pop(place))
+                return kept.view
+        kept = self._make(instant)
+        self._kept = [kept, *self._kept[: _VIEWS_KEPT - 1]]
+        return kept.view
+
+    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
+        """Return what a webhook tells of: created, updated, cancelled; not mere verification."""
+        told = (self._told(change) for change in self._world.changes(after, until))
+        return [change for change in told if change is not None]
+
+    def _make(self, instant: datetime) -> _Kept:
+        near = min(self._kept, key=lambda kept: abs(kept.first - instant), default=None)
+        if near is None or abs(near.first - instant) > _EDIT_AT_MOST:
+            view, cancelled = self._fresh(instant)
+        else:
+            view, cancelled = self._edited(near, instant)
+        tomorrow = _midnight(instant) + _DAY
+        following = self._world.changes(instant, tomorrow)
+        return _Kept(instant, following[0].at if following else tomorrow, view, cancelled)
+
+    @collector_paused()
+    def _fresh(self, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
+        events = self._world.events_at(instant).values()
+        cancelled = {event_id: at for at, event_id in self._world.cancellations_at(instant)}
+        view = MemoryView(
+            EventIndex.of(map(stored_event, events)),
+            coins=self._book(instant),
+            categories=self._categories,
+            cancelled=cancelled,
+        )
+        return view, cancelled
+
+    def _edited(self, near: _Kept, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
+        between = self._world.changes(min(near.first, instant), max(near.first, instant))
+        changed = {change.event_id for change in between}
+        edits: dict[str, StoredEvent | None] = {}
+        cancelled = near.cancelled
+        for event_id in sorted(changed):
+            event = self._world.event_at(event_id, instant)
+            edits[event_id] = None if event is None else stored_event(event)
+            cancelled_at = self._world.cancelled_at(event_id, instant)
+            if cancelled.get(event_id) != cancelled_at:
+                cancelled = dict(cancelled)
+                cancelled.pop(event_id, None)
+                if cancelled_at is not None:
+                    cancelled[event_id] = cancelled_at
+        view = near.view.edited(edits, coins=self._book(instant), cancelled=cancelled)
+        return view, cancelled
+
+    def _book(self, instant: datetime) -> CoinBook:
+        day = _midnight(instant)
+        book = self._books.get(day)
+        if book is None:
+            if len(self._books) >= _VIEWS_KEPT:
+                self._books.clear()
+            coins = self._world.coins_at(instant)
+            book = self._books[day] = CoinBook(
+                StoredCoin(c.slug, c.symbol, c.name, c.rank, c.tracked, c.icon_url) for c in coins
+            )
+        return book
+
+    def _told(self, change: Change) -> CatalogChange | None:
+        kinds = set(change.kinds)
+        cancelled_at = self._world.cancelled_at(change.event_id, change.at)
+        if cancelled_at is not None:
+            last = self._world.history(change.event_id, change.at)[-1].event
+            return CatalogChange(change.at, "event.cancelled", stored_event(last), cancelled_at)
+        event = self._world.event_at(change.event_id, change.at)
+        if event is None or kinds <= {"verified"}:
+            return None
+        kind: ChangeKind = "event.created" if "created" in kinds else "event.updated"
+        return CatalogChange(change.at, kind, stored_event(event))
+
+
+def stored_event(event: TrueEvent) -> StoredEvent:
+    return StoredEvent(
+        event.id,
+        event.slug,
+        event.title,
+        event.description,
+        event.displayed_date,
+        event.date,
+        event.date_end,
+        event.date_type,
+        event.is_estimated,
+        event.categories,
+        event.coins,
+        event.impact,
+        event.impact_summary,
+        event.source_url,
+        event.snapshot_url,
+        event.last_verified_at,
+        event.created_at,
+        event.updated_at,
+    )
+
+
+def _midnight(instant: datetime) -> datetime:
+    return instant.replace(hour=0, minute=0, second=0, microsecond=0)

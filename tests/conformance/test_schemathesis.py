@@ -1,0 +1,73 @@
+"""The running sandbox against its own OpenAPI document, all phases of schemathesis."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from catalog.sandbox.service import Sandbox
+
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+HOOKS = Path(__file__).with_name("schemathesis_hooks.py")
+SEED = 20_261_121
+
+
+def run_schemathesis(
+    sandbox: Sandbox, folder: Path, *, examples: int, seed: int = SEED
+) -> dict[str, int]:
+    """Run its command line; return the number of requests by status class."""
+    key = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+    sandbox.forget_requests()
+    report = folder / "report.json"
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)),
+        *("run", sandbox.base_url + "/v2/openapi.json"),
+        *("--header", f"x-api-key: {key}", "--phases", "examples,coverage,fuzzing,stateful"),
+        *("--checks", "all", "--mode", "all", "--max-examples", str(examples)),
+        *("--seed", str(seed), "--continue-on-failure", "--no-color"),
+        *("--generation-database", "none", "--report", "json", "--report-json-path", str(report)),
+        *("--suppress-health-check", "all", "--warnings", "off"),
+    ]
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": str(HOOKS), "PYTHONPATH": str(Path.cwd())}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=5_000
+    )
+    said = "\n".join(line[:400] for line in (done.stdout + done.stderr).splitlines()[-150:])
+    assert done.returncode == 0, said
+    statuses: dict[str, int] = {}
+    for seen in sandbox.requests:
+        name = f"{seen.status // 100}xx"
+        statuses[name] = statuses.get(name, 0) + 1
+    return statuses
+
+
+@pytest.fixture
+def young_sandbox() -> Iterator[Sandbox]:
+    """Of a time when the catalog was small, so that its exports don't take all the minutes."""
+    with Sandbox(now=datetime(2018, 3, 1, 12, tzinfo=UTC)) as sandbox:
+        yield sandbox
+
+
+def test_five_thousand_cases_find_no_failure_and_no_5xx(
+    young_sandbox: Sandbox, tmp_path: Path
+) -> None:
+    statuses = run_schemathesis(young_sandbox, tmp_path, examples=330)
+    assert "5xx" not in statuses
+    assert sum(statuses.values()) >= 5_000
+    # A run that was answered with errors alone would have tested nothing.
+    assert statuses["2xx"] >= 2_000
+    assert statuses["4xx"] >= 1_000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5_400)
+def test_fifty_thousand_cases_find_no_failure_and_no_5xx(
+    young_sandbox: Sandbox, tmp_path: Path
+) -> None:
+    statuses = run_schemathesis(young_sandbox, tmp_path, examples=3_550, seed=SEED + 1)
+    assert "5xx" not in statuses
+    assert sum(statuses.values()) >= 50_000
