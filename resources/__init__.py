@@ -1,0 +1,22 @@
+"""The doors: everything that reaches out of the process, as plain classes.
+
+    client.py        CatalogClient: one method per endpoint; start here
+    sweep.py         a list paged to its end, reconciled and reported
+    pages.py         one page as it came, read just far enough to go on
+    export_pull.py   the bulk export, streamed into a file and checked
+    csv_records.py   counts RFC 4180 records in a stream
+    look_ups.py      answers of the endpoints that have no pages
+    queries.py       what a list is asked: dates, filters, batches
+    calls.py         one request with its retries
+    verdicts.py      which error an answer is
+    retries.py       how often and how long to wait
+    bodies.py        bytes off the wire, decoded, bounded and checked
+    headers.py       headers we read: dates, Retry-After
+    transport.py     the innermost transport: key, limiter, count
+    deadline.py      a bound on a whole request, headers included
+    limiter.py       the limiter's protocol and a token bucket in memory
+    errors.py        one tree of errors, sorted by what the caller does next
+
+Belongs here: doors. Does not: what records mean (warehouse/), Dagster assets (assets/), the
+environment (pipeline/settings.py). All instants are aware and UTC, all durations seconds.
+"""

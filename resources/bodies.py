@@ -1,0 +1,127 @@
+"""Bytes off the wire: decoded, bounded, and complete or an error.
+
+We ask for `identity` and undo gzip ourselves, since httpx 0.28 takes a gzip body cut in half,
+or one without its trailer, for a whole one.
+"""
+
+import zlib
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import httpx
+
+from resources.errors import ContractBroken, TooLarge, TruncatedBody
+
+_PIECE_BYTES: Final = 1 << 20
+_RATIO_FROM_BYTES: Final = 1 << 20
+"""Below it no ratio is held against a body: a few repeated bytes pack very well."""
+_GZIP: Final = zlib.MAX_WBITS | 16
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+class _Decoder(Protocol):
+    def pieces(self, data: bytes) -> Iterator[bytes]: ...
+
+    def finish(self) -> None: ...
+
+
+class _Identity:
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        yield data
+
+    def finish(self) -> None:
+        return None
+
+
+class _Gunzip:
+    """Undoes gzip, several members too; each must end with its CRC and length."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP)
+        self._begun = False
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._member.eof:
+                self._member = zlib.decompressobj(_GZIP)
+            self._begun = True
+            try:
+                yield self._member.decompress(data, _PIECE_BYTES)
+            except zlib.error as error:
+                raise TruncatedBody(f"The gzip body is damaged ({error})") from error
+            data = self._member.unconsumed_tail or self._member.unused_data
+
+    def finish(self) -> None:
+        if self._begun and not self._member.eof:
+            raise TruncatedBody("The gzip body ended before its trailer")
+
+
+def _decoder_for(encoding: str) -> _Decoder:
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return _Identity()
+    if name in ("gzip", "x-gzip"):
+        return _Gunzip()
+    raise ContractBroken(
+        f"The body came encoded as {name[:40]!r}", expected="We asked for identity and read gzip"
+    )
+
+
+class BodyReader:
+    """Reads one response to its end. `wire_bytes` counts what was sent.
+
+    Raises (while read):
+        TruncatedBody: shorter than its Content-Length, or a gzip body without a sound end.
+        TooLarge: over `max_bytes`, or `max_ratio` times the bytes on the wire.
+        ContractBroken: an encoding that was not asked for and can't be undone.
+    """
+
+    def __init__(self, response: httpx.Response, *, max_bytes: int, max_ratio: float) -> None:
+        self._response = response
+        self._max_bytes = max_bytes
+        self._max_ratio = max_ratio
+        self.wire_bytes = 0
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        encoding = self._response.headers.get("content-encoding", "")
+        decoder: _Decoder | None = None
+        for raw in self._chunks():
+            self.wire_bytes += len(raw)
+            # Neither JSON nor CSV begins so: a file that is gzip without a header that says it.
+            decoder = decoder or _decoder_for("gzip" if raw.startswith(_GZIP_MAGIC) else encoding)
+            for piece in decoder.pieces(raw):
+                self._bytes += len(piece)
+                self._hold_bounds()
+                yield piece
+        if decoder is not None:
+            decoder.finish()
+        self._hold_length()
+
+    def read(self) -> bytes:
+        return b"".join(self)
+
+    def _chunks(self) -> Iterator[bytes]:
+        """Yield what is sent, the first chunk long enough to tell gzip by."""
+        first: bytes | None = b""
+        for raw in self._response.iter_raw():
+            if first is not None and len(first := first + raw) < len(_GZIP_MAGIC):
+                continue
+            yield raw if first is None else first
+            first = None
+        if first:
+            yield first
+
+    def _hold_bounds(self) -> None:
+        if self._bytes > self._max_bytes:
+            raise TooLarge(f"The body is over {self._max_bytes} bytes")
+        ratio = self._bytes / max(1, self.wire_bytes)
+        if self._bytes > _RATIO_FROM_BYTES and ratio > self._max_ratio:
+            raise TooLarge(
+                f"The body unpacks to over {self._max_ratio:g} times the bytes that were sent"
+            )
+
+    def _hold_length(self) -> None:
+        said = self._response.headers.get("content-length", "")
+        if said.isdecimal() and int(said) != self.wire_bytes:
+            raise TruncatedBody(f"The body has {self.wire_bytes} bytes of {said}")

@@ -1,0 +1,225 @@
+"""One call: a request with its retries, read by whoever knows what should come back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import httpx
+
+from resources.bodies import BodyReader
+from resources.errors import CatalogError, Evidence, RateHeld
+from resources.headers import read_http_date, useful_headers
+from resources.limiter import Limiter
+from resources.retries import Ambient, RetryPolicy, with_retries
+from resources.transport import SENT_AT, TOTAL_S
+from resources.verdicts import Refusal, failure_of, failure_on_the_wire
+
+T = TypeVar("T")
+OK: Final = frozenset({200})
+_ERROR_BODY_BYTES: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """In seconds. `read` leaves the service its 30 s; the totals bound a whole attempt."""
+
+    connect: float = 10.0
+    read: float = 45.0
+    write: float = 10.0
+    total: float = 120.0
+    export_total: float = 1_800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large an answer may be: bytes unpacked, and their ratio to the bytes sent."""
+
+    page_bytes: int = 64 << 20
+    export_bytes: int = 8 << 30
+    ratio: float = 200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An answer whose headers have come. `date` is the service's, else (`date_known` false) ours.
+
+    `headers` are those of use, names in lower case.
+    """
+
+    status: int
+    headers: dict[str, str] = field(repr=False)
+    date: datetime
+    date_known: bool
+    received_at: datetime
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Opened):
+    """An answer read whole: `body` unpacked, `wire_bytes` as it was sent."""
+
+    body: bytes = field(repr=False, default=b"")
+    wire_bytes: int = 0
+
+    def evidence(self) -> Evidence:
+        return Evidence(self.status, self.headers, self.date, self.received_at, body=self.body)
+
+
+Reading = Callable[[httpx.Response, Opened], T]
+
+
+class Caller:
+    """Sends GETs through one httpx client. Thread-safe."""
+
+    def __init__(
+        self,
+        http: httpx.Client,
+        *,
+        limiter: Limiter,
+        policy: RetryPolicy,
+        ambient: Ambient,
+        timeouts: Timeouts,
+        bounds: Bounds,
+        redact: Callable[[str], str],
+        extra_headers: Mapping[str, str],
+    ) -> None:
+        self._http = http
+        self._limiter = limiter
+        self._policy = policy
+        self._ambient = ambient
+        self._timeouts = timeouts
+        self._redact = redact
+        self._extra_headers = extra_headers
+        self.bounds = bounds
+        self.deprecation: str | None = None
+        self.sunset: str | None = None
+
+    def get(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        read: Callable[[Answer], T],
+        *,
+        statuses: frozenset[int] = OK,
+    ) -> T:
+        """Return what `read` makes of the whole answer; a transient error of it is retried."""
+
+        def whole(response: httpx.Response, opened: Opened) -> T:
+            body = BodyReader(
+                response, max_bytes=self.bounds.page_bytes, max_ratio=self.bounds.ratio
+            )
+            content = body.read()
+            return read(Answer(**_fields(opened), body=content, wire_bytes=body.wire_bytes))
+
+        return self.stream(path, params, whole, statuses=statuses)
+
+    def stream(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        read: Reading[T],
+        *,
+        statuses: frozenset[int] = OK,
+        headers: Mapping[str, str] | None = None,
+        total_s: float | None = None,
+    ) -> T:
+        """Return what `read` makes of an answer whose body is still to come.
+
+        Raises:
+            CatalogError: any of the tree, after the retries that the policy allows.
+        """
+
+        def attempt(number: int) -> T:
+            return self._attempt(
+                self._request(path, params, headers or {}, total_s), read, statuses, number
+            )
+
+        return with_retries(attempt, policy=self._policy, ambient=self._ambient)
+
+    def _request(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        total_s: float | None,
+    ) -> httpx.Request:
+        limits = self._timeouts
+        return self._http.build_request(
+            "GET",
+            path,
+            params=dict(params) or None,
+            headers={**self._extra_headers, **headers},
+            timeout=httpx.Timeout(
+                connect=limits.connect, read=limits.read, write=limits.write, pool=limits.total
+            ),
+            extensions={TOTAL_S: total_s or limits.total},
+        )
+
+    def _attempt(
+        self, request: httpx.Request, read: Reading[T], statuses: frozenset[int], number: int
+    ) -> T:
+        call = f"GET {request.url.path}"
+        answered = False
+        try:
+            response = self._http.send(request, stream=True)
+            try:
+                answered = True
+                opened = self._open(response, number)
+                if response.status_code not in statuses:
+                    raise self._refused(call, response, opened)
+                return read(response, opened)
+            finally:
+                response.close()
+        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
+            failure = failure_on_the_wire(error, call, answered=answered, redact=self._redact)
+        # Outside the handler, so that the error is not chained to what holds the key.
+        raise failure
+
+    def _open(self, response: httpx.Response, number: int) -> Opened:
+        self.deprecation = response.headers.get("deprecation", self.deprecation)
+        self.sunset = response.headers.get("sunset", self.sunset)
+        received_at = self._ambient.clock()
+        date = read_http_date(response.headers.get("date"))
+        return Opened(
+            status=response.status_code,
+            headers=useful_headers(response.headers),
+            date=date or received_at,
+            date_known=date is not None,
+            received_at=received_at,
+            attempts=number,
+        )
+
+    def _refused(self, call: str, response: httpx.Response, opened: Opened) -> CatalogError:
+        sent_at = response.extensions.get(SENT_AT, self._ambient.monotonic())
+        refusal = Refusal(
+            call=call,
+            status=opened.status,
+            headers=opened.headers,
+            body=_error_body(response),
+            seconds=self._ambient.monotonic() - sent_at,
+            now=opened.date,
+        )
+        failure = failure_of(refusal, policy=self._policy, redact=self._redact)
+        failure.evidence = Evidence(
+            opened.status, opened.headers, opened.date, opened.received_at, body=refusal.body
+        )
+        if isinstance(failure, RateHeld):
+            self._limiter.on_rate_limited(failure.wait_s)
+        return failure
+
+
+def _fields(opened: Opened) -> dict[str, Any]:
+    return {name: getattr(opened, name) for name in Opened.__dataclass_fields__}
+
+
+def _error_body(response: httpx.Response) -> bytes:
+    """Read what there is of an error body: the status says more, so a broken one is no matter."""
+    reader = BodyReader(response, max_bytes=_ERROR_BODY_BYTES, max_ratio=1_000.0)
+    body = b""
+    try:
+        for piece in reader:
+            body += piece
+    except (CatalogError, httpx.HTTPError, httpx.StreamError):
+        pass
+    return body

@@ -1,0 +1,298 @@
+"""The client of the catalog: one method per endpoint (interface section 4).
+
+with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
+    sweep = client.events_pages(date(2026, 3, 1), date(2026, 3, 31))
+    for page in sweep:
+        journal(page.body)
+    assert sweep.report.complete
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+import httpx
+from pydantic import SecretStr
+
+from catalog.contract import decisions
+from resources.calls import Bounds, Caller, Timeouts
+from resources.deadline import DeadlineTransport
+from resources.export_pull import ExportPull, pull_export
+from resources.limiter import Limiter
+from resources.look_ups import EVENT_STATUSES, EventAnswer, UsageAnswer, read_event, read_usage
+from resources.pages import read_page
+from resources.queries import Bound, ListQuery, Part, Span, bound_text, event_filters
+from resources.retries import Ambient, RetryPolicy
+from resources.sweep import Sweep
+from resources.transport import KeyTransport, Observer, checked_key
+
+_USER_AGENT = "crypto-almanac"
+
+
+class CatalogClient:
+    """Reads the catalog over HTTP. Thread-safe: several sweeps may run side by side.
+
+    `base_url` is with or without `/v2`. Every request waits for `limiter` first. `observer`
+    hears of each attempt. `extra_headers` are sent with every request, and read each time.
+    `transport` replaces the network, not what stands around it (key, limiter, count).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        key: SecretStr | str,
+        *,
+        limiter: Limiter,
+        ambient: Ambient | None = None,
+        policy: RetryPolicy | None = None,
+        timeouts: Timeouts | None = None,
+        bounds: Bounds | None = None,
+        export_path: str = decisions.EXPORT_PATH,
+        extra_headers: Mapping[str, str] | None = None,
+        observer: Observer | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.base_url = checked_base_url(base_url)
+        self.export_path = "/" + export_path.lstrip("/")
+        self._timeouts = timeouts or Timeouts()
+        secret = checked_key(key)
+        around = ambient or Ambient()
+        keyed = KeyTransport(
+            transport or DeadlineTransport(),
+            key=secret,
+            origin=httpx.URL(self.base_url),
+            limiter=limiter,
+            observer=observer,
+            monotonic=around.monotonic,
+        )
+        self._http = httpx.Client(
+            base_url=self.base_url,
+            transport=keyed,
+            headers={"Accept-Encoding": "identity", "User-Agent": _USER_AGENT},
+            trust_env=False,
+            follow_redirects=False,
+        )
+        self._caller = Caller(
+            self._http,
+            limiter=limiter,
+            policy=policy or RetryPolicy(),
+            ambient=around,
+            timeouts=self._timeouts,
+            bounds=bounds or Bounds(),
+            redact=redacting(secret),
+            extra_headers={} if extra_headers is None else extra_headers,
+        )
+
+    def __repr__(self) -> str:
+        return f"CatalogClient({self.base_url!r})"
+
+    def __enter__(self) -> "CatalogClient":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    @property
+    def deprecation(self) -> str | None:
+        """The last `Deprecation` header seen: this version is on its way out."""
+        return self._caller.deprecation
+
+    @property
+    def sunset(self) -> str | None:
+        """The last `Sunset` header seen: when this version ends."""
+        return self._caller.sunset
+
+    def events_pages(
+        self,
+        from_: Bound = None,
+        to: Bound = None,
+        *,
+        coins: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
+        keyword: str | None = None,
+        impact_min: float | None = None,
+        sort_by: str | None = None,
+        limit: int = decisions.EVENTS_LIMIT_MAX,
+        cursor: str | None = None,
+        known_ids: Iterable[str] = (),
+    ) -> Sweep:
+        """Return a sweep of the events between two inclusive bounds (interface 4.3).
+
+        Bounds left out are the service's: today, and the plan's horizon. More than a hundred
+        coins or categories become several lists. `cursor` goes on inside one list.
+
+        Raises:
+            ValueError: a naive instant, an empty filter, or a cursor for several lists.
+        """
+        span = Span(from_, to)
+        filters = event_filters(
+            coins, categories, keyword=keyword, impact_min=impact_min, sort_by=sort_by
+        )
+        parts = tuple(Part(one, span, cursor) for one in filters)
+        if cursor is not None and len(parts) > 1:
+            raise ValueError("a cursor belongs to one list; resume_events() takes several")
+        return self.resume_events(parts, limit=limit, known_ids=known_ids)
+
+    def resume_events(
+        self,
+        parts: Sequence[Part],
+        *,
+        limit: int = decisions.EVENTS_LIMIT_MAX,
+        known_ids: Iterable[str] = (),
+    ) -> Sweep:
+        """Return a sweep of what another one left over (`Sweep.remaining`)."""
+        return self._sweep(decisions.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
+
+    def cancellations_pages(
+        self,
+        since: date | datetime | None = None,
+        *,
+        limit: int = decisions.EVENTS_LIMIT_MAX,
+        cursor: str | None = None,
+        known_ids: Iterable[str] = (),
+    ) -> Sweep:
+        """Return a sweep of the cancellations since an instant, inclusive; default 90 days."""
+        filters = {} if since is None else {"since": bound_text(since)}
+        parts = (Part(filters, cursor=cursor),)
+        fields = ("id", "cancelledAt")
+        return self._sweep(decisions.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
+
+    def coins_pages(
+        self,
+        *,
+        q: str | None = None,
+        tracked: bool | None = None,
+        limit: int = decisions.COINS_LIMIT_MAX,
+        cursor: str | None = None,
+        known_ids: Iterable[str] = (),
+    ) -> Sweep:
+        """Return a sweep of the coins, top-ranked first (interface 4.1)."""
+        named = {"q": q, "tracked": None if tracked is None else str(tracked).lower()}
+        filters = {name: value for name, value in named.items() if value is not None}
+        parts = (Part(filters, cursor=cursor),)
+        return self._sweep(decisions.COINS_PATH, parts, ("slug",), limit, known_ids)
+
+    def categories(self) -> Sweep:
+        """Return a sweep of the categories, mostly one page (interface 4.6).
+
+        Iterating raises AccessDenied on a plan that does not show them: go on without.
+        """
+        return self._sweep(decisions.CATEGORIES_PATH, (Part(),), ("id",), None, ())
+
+    def event(self, event_id: str) -> EventAnswer:
+        """Look one event up: found, gone (cancelled) or not found (interface 4.4).
+
+        Raises:
+            ValueError: an id that can't stand in a path.
+            CatalogError: any of the tree.
+        """
+        if event_id in ("", ".", ".."):
+            raise ValueError(f"{event_id!r} is no event id")
+        path = f"{decisions.EVENTS_PATH}/{quote(event_id, safe='')}"
+        return self._caller.get(
+            path,
+            {},
+            lambda answer: read_event(answer, event_id=event_id, call=f"GET {path}"),
+            statuses=EVENT_STATUSES,
+        )
+
+    def usage(self) -> UsageAnswer:
+        """Return the key's usage; the call itself counts (interface 4.7)."""
+        path = decisions.USAGE_PATH
+        return self._caller.get(path, {}, lambda answer: read_usage(answer, call=f"GET {path}"))
+
+    def events_total(
+        self,
+        from_: Bound = None,
+        to: Bound = None,
+        *,
+        coins: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
+    ) -> int | None:
+        """Return how many events lie between two bounds, for one request; None if not said."""
+        params = {**_one_list(coins, categories), **Span(from_, to).params(), "limit": "1"}
+        path = decisions.EVENTS_PATH
+        return self._caller.get(
+            path,
+            params,
+            lambda answer: (
+                read_page(answer, path=path, params=params, cursor=None, key_fields=("id",)).total
+            ),
+        )
+
+    def export(
+        self,
+        into: Path,
+        from_: Bound = None,
+        to: Bound = None,
+        *,
+        coins: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
+        rows_expected: int | None = None,
+        etag: str | None = None,
+    ) -> ExportPull:
+        """Stream the bulk export into a file (interface 4.8); see `export_pull.pull_export`.
+
+        Bounds left out take the plan's whole window. With `etag` a 304 writes nothing.
+        """
+        bounds = self._caller.bounds
+        return pull_export(
+            self._caller,
+            into,
+            path=self.export_path,
+            params={**_one_list(coins, categories), **Span(from_, to).params()},
+            max_bytes=bounds.export_bytes,
+            max_ratio=bounds.ratio,
+            total_s=self._timeouts.export_total,
+            rows_expected=rows_expected,
+            etag=etag,
+        )
+
+    def _sweep(
+        self,
+        path: str,
+        parts: tuple[Part, ...],
+        key_fields: tuple[str, ...],
+        limit: int | None,
+        known_ids: Iterable[str],
+    ) -> Sweep:
+        return Sweep(self._caller, ListQuery(path, parts, key_fields, limit), known_ids=known_ids)
+
+
+def checked_base_url(text: str) -> str:
+    """Return the base address without `/v2` and without a slash at its end.
+
+    Raises:
+        ValueError: no http(s) address, or one with a user, query or fragment.
+    """
+    try:
+        url = httpx.URL(text.strip())
+    except httpx.InvalidURL as error:
+        raise ValueError(f"the base address can't be read: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("the base address must be of the form https://host[:port][/path]")
+    if url.userinfo or url.query or url.fragment:
+        raise ValueError("the base address must have no user, query or fragment")
+    return str(url).rstrip("/").removesuffix(decisions.VERSION_PATH).rstrip("/")
+
+
+def redacting(key: SecretStr) -> Callable[[str], str]:
+    """Return a function that takes the key out of a text, should the service repeat it."""
+    return lambda text: text.replace(key.get_secret_value(), "[key]")
+
+
+def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:
+    filters = list(event_filters(coins, categories))
+    if len(filters) > 1:
+        raise ValueError("more coins or categories than one request takes; ask in batches")
+    return filters[0]

@@ -1,0 +1,201 @@
+"""The errors of the doors, sorted by what the caller does next.
+
+    CatalogError
+    ├── RetryLater             transient and already retried: the same call again, later
+    │   ├── Unreachable        no connection, a timeout, a connection cut before the answer
+    │   ├── ServiceFailing     408, 425, 500, 502, 503, 504
+    │   ├── RateHeld           429 for rate or burst, to the last attempt
+    │   └── TooSlow            a 500 after a long wait: ask for less, then again
+    ├── Defer                  quota gone, or a long wait asked for: go on at `resume_at`
+    ├── SkipRecord             one record can't be read: leave it out, count it, go on
+    └── Stop                   the same call would fail again
+        ├── AccessDenied       401, 402, 403
+        │   ├── KeyRejected    the key is missing, unknown or revoked
+        │   └── PlanLacksAccess
+        ├── VersionRetired     the version of the interface is gone
+        ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like
+        └── ContractBroken     the answer is not what the interface promises
+            ├── TruncatedBody  it ended early (retried before it is raised)
+            ├── NotData        HTML, a JSON error, nothing or a bare header in place of data
+            ├── TooLarge       over our bounds of size or ratio
+            ├── CursorLoop     a cursor came back
+            └── RunawayPaging  pages without end
+
+404 and 410 of a single look-up are answers, not errors. No error shows the key, in its text or
+in what it refers to.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import ClassVar, Literal
+
+NotDataKind = Literal["html", "json_error", "json", "empty", "bare_header", "content_type"]
+Reason = Literal["quota", "asked_to_wait"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What came in place of data: the body or the file it went to, for the caller to keep."""
+
+    status: int
+    headers: dict[str, str] = field(repr=False)
+    date: datetime
+    received_at: datetime
+    body: bytes | None = field(default=None, repr=False)
+    file: Path | None = None
+
+
+class CatalogError(Exception):
+    """What happened, what was expected, what state is left, and the next step.
+
+    `attempts` counts the requests it took; `cursor` is where a sweep can go on, if it was one.
+    """
+
+    transient: ClassVar[bool] = False
+    """Whether the client tries again by itself before it raises this."""
+    next_step: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        happened: str,
+        *,
+        expected: str = "",
+        next_step: str = "",
+        evidence: Evidence | None = None,
+    ) -> None:
+        super().__init__(happened)
+        self.happened = happened
+        self.expected = expected
+        self.left = ""
+        self.step = next_step or self.next_step
+        self.evidence = evidence
+        self.attempts = 1
+        self.cursor: str | None = None
+
+    def __str__(self) -> str:
+        tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
+        said = (self.happened + tries, self.expected, self.left, self.step)
+        return " ".join(part.rstrip(".") + "." for part in said if part)
+
+
+class RetryLater(CatalogError):
+    """Transient, and retried already. `wait_s` is the least the service asked us to wait."""
+
+    transient = True
+    next_step = "Run it again later; it goes on from where it stood"
+
+    def __init__(self, happened: str, *, wait_s: float = 0.0, expected: str = "") -> None:
+        super().__init__(happened, expected=expected)
+        self.wait_s = wait_s
+
+
+class Unreachable(RetryLater):
+    """No answer came: connection refused or lost, or a timeout."""
+
+
+class ServiceFailing(RetryLater):
+    """The service answered 408, 425, 500, 502, 503 or 504."""
+
+
+class RateHeld(RetryLater):
+    """429 for rate or burst, to the last attempt."""
+
+    next_step = "Lower the rate or burst setting if this recurs; something else uses the key"
+
+
+class TooSlow(RetryLater):
+    """The service gave up after a long wait (interface section 7); the same again would too."""
+
+    transient = False
+    next_step = "Ask for less: a smaller limit, or half the range of dates"
+
+
+class Defer(CatalogError):
+    """The service won't answer for long; `resume_at` (UTC) is when it will.
+
+    `reason` is `quota` or `asked_to_wait`; `estimated` is true when the service named no time
+    and the start of the next quota month was taken.
+    """
+
+    def __init__(
+        self, happened: str, *, resume_at: datetime, reason: Reason, estimated: bool = False
+    ) -> None:
+        super().__init__(happened, next_step=f"Go on at {resume_at:%Y-%m-%d %H:%M:%S} UTC")
+        self.resume_at = resume_at
+        self.reason: Reason = reason
+        self.estimated = estimated
+
+
+class SkipRecord(CatalogError):
+    """One record can't be read."""
+
+    next_step = "The record is left out and counted; the rest goes on"
+
+
+class Stop(CatalogError):
+    """The same call would fail again; somebody has to change something first."""
+
+
+class AccessDenied(Stop):
+    """401, 402 or 403."""
+
+
+class KeyRejected(AccessDenied):
+    """The key is missing, unknown, revoked or of another version."""
+
+    next_step = "Check the API key and the base address; a V1 key is not valid for V2"
+
+
+class PlanLacksAccess(AccessDenied):
+    """The key is good, but its plan does not include this."""
+
+    next_step = "Leave it out, or use a key of a higher plan"
+
+
+class VersionRetired(Stop):
+    """This version of the interface is gone."""
+
+    next_step = "Update Almanac, and check the base address"
+
+
+class RequestRejected(Stop):
+    """The service understood the request and refuses it."""
+
+    next_step = "Check the parameters, the base address and the export path"
+
+
+class ContractBroken(Stop):
+    """The answer is not what the interface promises."""
+
+    next_step = "If it recurs, the service or something between is at fault: report it"
+
+
+class TruncatedBody(ContractBroken):
+    """The body ended early, or is no complete JSON, gzip or CSV."""
+
+    transient = True
+
+
+class NotData(ContractBroken):
+    """Something else came in place of data; `kind` says what, `evidence` holds it."""
+
+    def __init__(
+        self, happened: str, *, kind: NotDataKind, evidence: Evidence, expected: str = ""
+    ) -> None:
+        super().__init__(happened, expected=expected, evidence=evidence)
+        self.kind: NotDataKind = kind
+
+
+class TooLarge(ContractBroken):
+    """A body over our bound of size, or of its ratio to the bytes sent."""
+
+    next_step = "Raise the bound if the answer is genuine"
+
+
+class CursorLoop(ContractBroken):
+    """A cursor came back that was asked before (A to A, A to B to A)."""
+
+
+class RunawayPaging(ContractBroken):
+    """Pages go on past the total, or bring nothing new."""

@@ -1,0 +1,79 @@
+"""How often a call is tried, and how long is waited between.
+
+Full jitter on top of the service's Retry-After; attempts and time are both bounded. Which
+failures are tried again is said by the error itself (`errors.CatalogError.transient`).
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from random import SystemRandom
+from typing import TypeVar
+
+from resources.errors import CatalogError, RetryLater
+
+T = TypeVar("T")
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Ambient:
+    """Time and chance, handed in so that tests neither wait nor guess.
+
+    `clock` gives aware UTC instants, `monotonic` seconds, `random` a number in [0, 1).
+    """
+
+    clock: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = SystemRandom().random
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounds of retrying. All times are in seconds."""
+
+    attempts: int = 6
+    total_s: float = 180.0
+    """No further attempt begins once this has passed, waits included."""
+    base_s: float = 0.5
+    cap_s: float = 30.0
+    retry_after_max_s: float = 120.0
+    """A longer Retry-After is not waited for: it becomes a Defer."""
+    defer_max_s: float = 86_400.0
+    """The longest Defer for a wait that is not the quota's: then it is worth asking again."""
+    slow_after_s: float = 20.0
+    """A 500 that took this long is TooSlow (the service's own limit is 30 s)."""
+
+    def backoff_s(self, failures: int, chance: float) -> float:
+        """Return the jittered wait after so many failures: from 0 to a doubling bound."""
+        return float(chance * min(self.cap_s, self.base_s * 2 ** min(failures - 1, 60)))
+
+
+def with_retries(attempt: Callable[[int], T], *, policy: RetryPolicy, ambient: Ambient) -> T:
+    """Call `attempt(number)` until it returns, and return that.
+
+    Raises:
+        CatalogError: the first failure that is not transient, or the last one that was, with
+            `attempts` set to the requests it took.
+    """
+    began = ambient.monotonic()
+    for number in count(1):
+        try:
+            return attempt(number)
+        except CatalogError as error:
+            # 0 before it is a limiter's own error: nothing was sent this time.
+            error.attempts += number - 1
+            if not error.transient or number >= policy.attempts:
+                raise
+            floor_s = error.wait_s if isinstance(error, RetryLater) else 0.0
+            wait_s = floor_s + policy.backoff_s(number, ambient.random())
+            if ambient.monotonic() - began + wait_s > policy.total_s:
+                raise
+        ambient.sleep(wait_s)
+    raise AssertionError("unreachable")

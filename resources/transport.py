@@ -1,0 +1,161 @@
+"""The innermost transport: key, limiter, deadline and count of every attempt.
+
+The key is added to a copy of the request made here and dropped here: httpx shows `x-api-key`
+in the repr of headers, and hands its own request to errors, hooks and logs.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+from pydantic import SecretStr
+
+from catalog.contract.decisions import KEY_HEADER
+from resources.deadline import Deadlines, DeadlineTransport
+from resources.limiter import Limiter
+
+TOTAL_S: Final = "almanac.total_s"
+"""Request extension: the bound on the whole request, in seconds, from when it is sent."""
+SENT_AT: Final = "almanac.sent_at"
+"""Response extension: when the request was sent, on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """One attempt as it was paid for. `status` is None when no answer came.
+
+    `seconds` run from sending to the last byte read, `bytes` are those of the body on the wire.
+    """
+
+    method: str
+    path: str
+    status: int | None
+    seconds: float
+    bytes: int
+
+
+Observer = Callable[[SentRequest], None]
+
+
+def checked_key(key: SecretStr | str) -> SecretStr:
+    """Return the key, wrapped and without outer blanks.
+
+    Raises:
+        ValueError: it is empty or could not stand in a header; the text does not show it.
+    """
+    text = (key.get_secret_value() if isinstance(key, SecretStr) else key).strip()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError(
+            "the API key is empty, or has blanks or characters that can't stand in a header; "
+            "copy it anew from the developer dashboard"
+        )
+    return SecretStr(text)
+
+
+class KeyTransport(httpx.BaseTransport):
+    """Sends to one origin alone, with the key, when the limiter lets it."""
+
+    def __init__(
+        self,
+        inner: httpx.BaseTransport,
+        *,
+        key: SecretStr,
+        origin: httpx.URL,
+        limiter: Limiter,
+        observer: Observer | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner = inner
+        self._deadlines = inner.deadlines if isinstance(inner, DeadlineTransport) else Deadlines()
+        self._key = key
+        self._origin = _origin(origin)
+        self._limiter = limiter
+        self._observer = observer
+        self._monotonic = monotonic
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if _origin(request.url) != self._origin:
+            raise httpx.UnsupportedProtocol("the key goes to the base address alone")
+        self._limiter.acquire()
+        sent_at = self._monotonic()
+        deadline = time.monotonic() + request.extensions.get(TOTAL_S, float("inf"))
+        self._deadlines.at = deadline
+        try:
+            response = self._inner.handle_request(self._with_key(request))
+        except BaseException:
+            self._tell(request, None, sent_at, 0)
+            raise
+        return self._counted(request, response, sent_at, deadline)
+
+    def _counted(
+        self, request: httpx.Request, response: httpx.Response, sent_at: float, deadline: float
+    ) -> httpx.Response:
+        """Return the answer anew, its body still to be read: a mocked one has read its own."""
+
+        def tell(count: int) -> None:
+            self._tell(request, response.status_code, sent_at, count)
+
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        return httpx.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_CountedStream(response.stream, tell, self._deadlines, deadline),
+            extensions={**response.extensions, SENT_AT: sent_at},
+        )
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _with_key(self, request: httpx.Request) -> httpx.Request:
+        headers = request.headers.copy()
+        headers[KEY_HEADER] = self._key.get_secret_value()
+        return httpx.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+
+    def _tell(self, request: httpx.Request, status: int | None, sent_at: float, count: int) -> None:
+        if self._observer is not None:
+            seconds = self._monotonic() - sent_at
+            self._observer(SentRequest(request.method, request.url.path, status, seconds, count))
+
+
+class _CountedStream(httpx.SyncByteStream):
+    """A body that tells its length when it is closed, once."""
+
+    def __init__(
+        self,
+        stream: httpx.SyncByteStream,
+        tell: Callable[[int], None],
+        deadlines: Deadlines,
+        deadline: float,
+    ) -> None:
+        self._stream = stream
+        self._tell: Callable[[int], None] | None = tell
+        self._deadlines = deadlines
+        self._deadline = deadline
+        self._count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._deadlines.at = self._deadline
+        for chunk in self._stream:
+            self._count += len(chunk)
+            yield chunk
+            # Another request of this thread may have begun in between.
+            self._deadlines.at = self._deadline
+
+    def close(self) -> None:
+        self._stream.close()
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell(self._count)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    default = {"http": 80, "https": 443}.get(url.scheme)
+    return url.scheme, url.host, url.port or default

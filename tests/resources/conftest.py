@@ -1,0 +1,36 @@
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from catalog.sandbox.service import Sandbox
+from resources.client import CatalogClient
+from resources.limiter import Unlimited
+from tests.resources.fakes import FakeTime
+
+Door = Callable[..., CatalogClient]
+
+
+@pytest.fixture(scope="session")
+def unlimited_key(almanac_sandbox: Sandbox) -> str:
+    return almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+
+
+@pytest.fixture
+def fake_time() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture
+def door(almanac_sandbox: Sandbox, unlimited_key: str, fake_time: FakeTime) -> Iterator[Door]:
+    """Makes clients of the sandbox that neither wait nor are limited; `key` and all else may
+    be given."""
+    with ExitStack() as doors:
+
+        def make(key: str = unlimited_key, **options: Any) -> CatalogClient:
+            options.setdefault("limiter", Unlimited())
+            options.setdefault("ambient", fake_time.ambient())
+            return doors.enter_context(CatalogClient(almanac_sandbox.base_url, key, **options))
+
+        yield make
