@@ -1,0 +1,123 @@
+"""The journal of a pull: pages already paid for are there after a kill, in order."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from warehouse.batches import Scope
+from warehouse.errors import LandingError
+from warehouse.journal import Intent, PageNote
+from warehouse.landing import Landing
+
+AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
+ROOT = Path(__file__).parent.parent.parent
+INTENT = Intent(feed="events", scope=Scope(lower=AT), plan="pro", source="sandbox", started_at=AT)
+
+
+def note(number: int, *, at: datetime = AT) -> PageNote:
+    return PageNote(
+        number=number,
+        cursor_in=None if number == 1 else f"c{number - 1}",
+        cursor_out=f"c{number}",
+        rows=2,
+        total=9,
+        limit=2,
+        date=AT,
+        received_at=at,
+    )
+
+
+def test_pages_are_read_back_in_order_with_their_bytes_and_cursors(tmp_path: Path) -> None:
+    pull = Landing(tmp_path).journal.begin(INTENT)
+    bodies = [b'{"data":[]}', b"line\nbreak\n", b"", b"\x00\xff"]
+    for number, body in enumerate(bodies, start=1):
+        pull.add(note(number), body)
+    (again,) = Landing(tmp_path).journal.open_pulls()
+    assert again.intent == INTENT
+    assert [body for _, body in again.pages()] == bodies
+    last = again.last_note()
+    assert last is not None
+    assert last.cursor_out == "c4"
+    again.add(note(5), b"more")
+    assert len(list(pull.pages())) == 5
+
+
+def test_a_gap_or_a_page_twice_is_refused_and_what_was_kept_stands(tmp_path: Path) -> None:
+    pull = Landing(tmp_path).journal.begin(INTENT)
+    pull.add(note(1), b"one")
+    for number in (1, 3, 0):
+        with pytest.raises(LandingError, match="expected 2"):
+            pull.add(note(number), b"other")
+    assert [body for _, body in pull.pages()] == [b"one"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "goes_on"), [(0, True), (14, True), (15, True), (15.1, False), (-1, False)]
+)
+def test_a_pull_goes_on_within_fifteen_minutes_of_its_last_page(
+    tmp_path: Path, minutes: float, goes_on: bool
+) -> None:
+    pull = Landing(tmp_path).journal.begin(INTENT)
+    assert pull.may_go_on(AT + timedelta(minutes=minutes)) == goes_on
+    pull.add(note(1, at=AT + timedelta(hours=1)), b"")
+    assert pull.may_go_on(AT + timedelta(hours=1, minutes=minutes)) == goes_on
+
+
+def test_a_discarded_pull_is_gone_and_others_stay(tmp_path: Path) -> None:
+    journal = Landing(tmp_path).journal
+    first = journal.begin(INTENT)
+    other = Intent(feed="coins", scope=Scope(), plan="pro", source="sandbox", started_at=AT)
+    journal.begin(other)
+    first.discard()
+    assert [pull.intent for pull in journal.open_pulls()] == [other]
+
+
+def test_a_folder_without_its_beginning_is_swept_away(tmp_path: Path) -> None:
+    (tmp_path / "journal" / "half").mkdir(parents=True)
+    assert Landing(tmp_path).journal.open_pulls() == []
+    assert not (tmp_path / "journal" / "half").exists()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.warehouse.test_journal import INTENT, note
+from warehouse.landing import Landing
+
+journal = Landing(Path(sys.argv[1])).journal
+pulls = journal.open_pulls()
+pull = pulls[0] if pulls else journal.begin(INTENT)
+number = len(list(pull.pages()))
+while True:
+    number += 1
+    pull.add(note(number), b"%d" % number * 5000)
+    print(number, flush=True)
+"""
+
+
+def test_no_page_that_was_kept_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
+    for after_s in (0, 0.01, 0.02, 0.05, 0.03, 0.04):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        time.sleep(after_s)
+        process.send_signal(signal.SIGKILL)
+        said = int([first, *process.stdout.read().splitlines()][-1])
+        process.wait()
+        (pull,) = Landing(tmp_path).journal.open_pulls()
+        pages = list(pull.pages())
+        assert [one.number for one, _ in pages] == list(range(1, len(pages) + 1))
+        assert len(pages) in (said, said + 1)
+        assert all(body == b"%d" % one.number * 5000 for one, body in pages)

@@ -1,0 +1,244 @@
+"""Landing: bytes as they came, once, with a manifest that is written last; across kills."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warehouse.batches import RANK, Manifest, Scope
+from warehouse.errors import DamagedBody, LandingError, UnknownBatch
+from warehouse.landing import Landing, Pull
+from warehouse.storage import Storage
+
+AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
+ROOT = Path(__file__).parent.parent.parent
+
+
+def pull(**changes: object) -> Pull:
+    plain = Pull(
+        feed="events",
+        scope=Scope(lower=AT, upper=AT + timedelta(days=30)),
+        plan="pro",
+        source="sandbox seed=1 pace=1",
+        observed_at=AT,
+        content_at=AT - timedelta(seconds=61),
+        landed_at=AT + timedelta(seconds=1),
+        requests=2,
+        rows_claimed=3,
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def files(root: Path) -> list[str]:
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+def test_bodies_come_back_as_they_came_page_by_page(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+    bodies = [b'{"data":[1]}', b"", b"\x00\xff not even text", b"x" * 3_000_000]
+    manifest = landing.land(pull(), [(body, None) for body in bodies])
+    assert [body for _, body in landing.pages(manifest)] == bodies
+    assert b"".join(landing.body(manifest)) == b"".join(bodies)
+    assert landing.manifest(manifest.batch_id) == manifest
+    assert landing.batch_ids() == landing.pending() == [manifest.batch_id]
+    assert manifest.bytes == sum(map(len, bodies))
+
+
+@settings(max_examples=40, deadline=None)
+@given(bodies=st.lists(st.binary(max_size=200), max_size=6))
+def test_any_bytes_survive_the_way_to_disk(
+    tmp_path_factory: pytest.TempPathFactory, bodies: list[bytes]
+) -> None:
+    landing = Landing(tmp_path_factory.mktemp("landing"))
+    manifest = landing.land(pull(), [(body, None) for body in bodies])
+    assert [body for _, body in landing.pages(manifest)] == bodies
+
+
+def test_a_look_that_brings_nothing_new_stores_no_bytes_twice(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+    later = pull(observed_at=AT + timedelta(hours=1), content_at=AT + timedelta(minutes=59))
+    first, second = (landing.land(one, [(b"same", None)]) for one in (pull(), later))
+    assert first.batch_id != second.batch_id
+    assert len([name for name in files(tmp_path) if name.startswith("bodies/")]) == 1
+    assert landing.batch_ids() == [first.batch_id, second.batch_id]
+
+
+def test_landing_the_same_pull_again_is_the_same_batch_and_is_not_marked_again(
+    tmp_path: Path,
+) -> None:
+    landing = Landing(tmp_path)
+    first = landing.land(pull(), [(b"body", None)])
+    landing.clear_pending(first.batch_id)
+    again = landing.land(pull(landed_at=AT + timedelta(days=1)), [(b"body", None)])
+    assert again == first
+    assert landing.pending() == []
+
+
+def test_batches_are_found_by_observed_day(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+    ids = [
+        landing.land(pull(observed_at=AT + timedelta(days=day)), [(b"", None)]).batch_id
+        for day in (2, 0, 1)
+    ]
+    assert landing.batch_ids() == sorted(ids)
+    assert landing.batch_ids(day=(AT + timedelta(days=1)).date()) == [ids[2]]
+    assert landing.batch_ids(day=datetime(2000, 1, 1, tzinfo=UTC).date()) == []
+
+
+def test_a_file_is_kept_whole_and_duckdb_reads_it_as_it_lies(tmp_path: Path) -> None:
+    export = tmp_path / "export.csv"
+    export.write_text("id,title\r\n" + "".join(f"{n},title {n}\r\n" for n in range(200_000)))
+    landing = Landing(tmp_path / "landing")
+    manifest = landing.land_file(pull(feed="export"), export)
+    assert b"".join(landing.body(manifest)) == export.read_bytes()
+    path = landing.body_path(manifest)
+    count = duckdb.sql(f"select count(*) from read_csv('{path}', compression='zstd')").fetchall()
+    assert count == [(200_000,)]
+
+
+def test_frames_of_several_pages_are_one_stream_for_duckdb(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+    manifest = landing.land(pull(), [(b'{"data":[1]}', None), (b'{"data":[2,3]}', None)])
+    path = landing.body_path(manifest)
+    rows = duckdb.sql(
+        f"select data from read_json('{path}', compression='zstd', format='unstructured')"
+    ).fetchall()
+    assert rows == [([1],), ([2, 3],)]
+
+
+def test_damaged_bytes_are_noticed_and_named(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+    manifest = landing.land(pull(), [(b"body" * 1000, None)])
+    path = landing.body_path(manifest)
+    whole = path.read_bytes()
+    other = landing.land(pull(requests=9, plan="elite"), [(b"other", None)])
+    for damaged in (
+        whole[:-3],
+        whole[:10] + b"\xff" + whole[11:],
+        b"",
+        landing.body_path(other).read_bytes(),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedBody, match=manifest.batch_id):
+            list(landing.body(manifest))
+    path.unlink()
+    with pytest.raises(DamagedBody, match="can't be read"):
+        list(landing.body(manifest))
+
+
+def test_an_unknown_batch_and_a_name_that_is_none_are_said_plainly(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+    for batch_id in ("20260302T060000Z-events-000000000000", "../../etc/passwd", "", "x"):
+        with pytest.raises(UnknownBatch):
+            landing.manifest(batch_id)
+
+
+def test_a_manifest_without_a_timezone_or_a_reason_is_refused(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+    with pytest.raises(LandingError, match="no timezone"):
+        landing.land(pull(content_at=AT.replace(tzinfo=None)), [(b"", None)])
+    partial = landing.land(pull(why_incomplete="the quota ran out"), [(b"", None)])
+    assert not partial.complete
+    with pytest.raises(LandingError, match="one of them is wrong"):
+        msgspec.structs.replace(partial, complete=True)
+
+
+def test_history_is_folded_by_observation_then_content_then_feed(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+    hour = timedelta(hours=1)
+    made = [
+        landing.land(one, [(b"", None)])
+        for one in (
+            pull(observed_at=AT + hour),
+            pull(feed="deliveries"),
+            pull(feed="export", content_at=AT - 6 * hour),
+            pull(feed="events"),
+            pull(feed="export"),
+        )
+    ]
+    ordered = sorted(made, key=Manifest.fold_key)
+    assert [one.feed for one in ordered] == ["export", "export", "events", "deliveries", "events"]
+    assert list(RANK)[:5] == ["export", "events", "event", "cancellations", "deliveries"]
+
+
+def test_names_can_not_leave_the_folder(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "root")
+    for name in ("../x", "/etc/x", "a/../../x", "", "a//b", "."):
+        with pytest.raises(ValueError, match="is no name"):
+            storage.put(name, b"")
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    storage.put("a/b", b"before")
+    with pytest.raises(RuntimeError), storage.writing("a/b") as path:
+        path.write_bytes(b"half")
+        raise RuntimeError
+    assert storage.read("a/b") == b"before"
+    assert files(tmp_path) == ["a/b"]
+
+
+WRITER = """
+import sys
+from datetime import timedelta
+from pathlib import Path
+from tests.warehouse.test_landing import AT, pull
+from warehouse.landing import Landing
+
+landing = Landing(Path(sys.argv[1]))
+number = int(sys.argv[2])
+while True:
+    body = (b"%d " % number) * 20_000
+    landing.land(pull(observed_at=AT + timedelta(seconds=number)), [(body, None)] * 3)
+    print(number, flush=True)
+    number += 1
+"""
+
+
+@dataclass
+class Killed:
+    said: int
+
+
+def land_until_killed(folder: Path, number: int, *, after_s: float) -> Killed:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), str(number)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    time.sleep(after_s)
+    process.send_signal(signal.SIGKILL)
+    said = [first, *process.stdout.read().splitlines()]
+    process.wait()
+    return Killed(int(said[-1]))
+
+
+def test_after_a_kill_every_batch_is_whole_or_absent_and_none_that_was_said_is_lost(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(7)
+    number, said = 0, 0
+    for _ in range(12):
+        said = land_until_killed(tmp_path, number, after_s=chance.uniform(0, 0.08)).said
+        number = said + 1
+        landing = Landing(tmp_path)
+        manifests = [landing.manifest(batch_id) for batch_id in landing.batch_ids()]
+        assert len(manifests) in (number, number + 1)
+        for manifest in manifests:
+            assert len(list(landing.pages(manifest))) == 3
+        assert set(landing.pending()) >= set(landing.batch_ids())

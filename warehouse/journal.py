@@ -1,0 +1,132 @@
+"""The journal of a pull under way: each page is on disk before the next one is asked for.
+
+    landing/journal/{pull id}/pull.json      what is being pulled
+    landing/journal/{pull id}/000001.page    a line of JSON, then the body
+
+After a crash the pages already paid for are read back, and the pull goes on from the last
+cursor. Belongs here: keeping and reading back. Does not: whether to go on (resources).
+"""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from warehouse.batches import Feed, Scope
+from warehouse.errors import LandingError
+from warehouse.storage import Storage
+
+RESUMED_WITHIN = timedelta(minutes=15)
+"""A pull resumed later than this is closed as a partial batch, and the rest is a new one."""
+_ID_DIGITS = 12
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pull sets out to do, before the first request."""
+
+    feed: Feed
+    scope: Scope
+    plan: str
+    source: str
+    started_at: datetime
+    """The machine's clock."""
+
+    @property
+    def pull_id(self) -> str:
+        digest = hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:_ID_DIGITS]
+        return f"{self.started_at:%Y%m%dT%H%M%SZ}-{self.feed}-{digest}"
+
+
+class PageNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known of a page to go on after it. `date` is the service's."""
+
+    number: int
+    cursor_in: str | None
+    cursor_out: str | None
+    rows: int
+    total: int | None
+    limit: int
+    date: datetime
+    received_at: datetime
+    """The machine's clock: what the 15 minutes are counted on."""
+    lower: str | None = None
+    upper: str | None = None
+    """The range that was asked for, as text: a sweep may go on over narrower ones."""
+
+
+class OpenPull:
+    """One pull under way, in a folder of its own."""
+
+    def __init__(self, storage: Storage, intent: Intent) -> None:
+        self._storage = storage
+        self.intent = intent
+        self._folder = f"journal/{intent.pull_id}"
+        self._count = len(self._page_names())
+
+    def add(self, note: PageNote, body: bytes) -> None:
+        """Keep a page. When this returns, the page outlasts a crash.
+
+        Raises:
+            LandingError: pages are not added in order, without a gap.
+        """
+        if note.number != self._count + 1:
+            raise LandingError(
+                f"pull {self.intent.pull_id} has {self._count} pages, and page {note.number} came; "
+                f"expected {self._count + 1}. What is in the journal stands."
+            )
+        head = msgspec.json.encode(note)
+        self._storage.put(f"{self._folder}/{note.number:06}.page", head + b"\n" + body)
+        self._count = note.number
+
+    def pages(self) -> Iterator[tuple[PageNote, bytes]]:
+        """Yield the pages kept so far, in order."""
+        for name in self._page_names():
+            head, _, body = self._storage.read(name).partition(b"\n")
+            try:
+                yield msgspec.json.decode(head, type=PageNote), body
+            except msgspec.MsgspecError as error:
+                raise LandingError(f"the journal page {name} can't be read: {error}") from error
+
+    def last_note(self) -> PageNote | None:
+        notes = [note for note, _ in self.pages()]
+        return notes[-1] if notes else None
+
+    def may_go_on(self, now: datetime) -> bool:
+        """Whether the pull may go on as one look: its last page is not older than 15 minutes."""
+        last = self.last_note()
+        since = self.intent.started_at if last is None else last.received_at
+        return timedelta(0) <= now - since <= RESUMED_WITHIN
+
+    def discard(self) -> None:
+        """Remove the journal, once its pages are landed."""
+        self._storage.remove_folder(self._folder)
+
+    def _page_names(self) -> list[str]:
+        return [name for name in self._storage.names(self._folder) if name.endswith(".page")]
+
+
+class Journal:
+    """The pulls under way in a landing folder."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def begin(self, intent: Intent) -> OpenPull:
+        """Note what is about to be pulled, before the first request is paid for."""
+        name = f"journal/{intent.pull_id}/pull.json"
+        self._storage.put(name, msgspec.json.encode(intent))
+        return OpenPull(self._storage, intent)
+
+    def open_pulls(self) -> list[OpenPull]:
+        """Return the pulls that were begun and not landed, oldest first."""
+        found: list[OpenPull] = []
+        for folder in self._storage.folders("journal"):
+            name = f"journal/{folder}/pull.json"
+            if not self._storage.exists(name):
+                # Killed while the folder was made or removed: nothing in it was needed.
+                self._storage.remove_folder(f"journal/{folder}")
+                continue
+            intent = msgspec.json.decode(self._storage.read(name), type=Intent)
+            found.append(OpenPull(self._storage, intent))
+        return found

@@ -1,0 +1,196 @@
+"""Landing: what the service sent, as it came, kept for good.
+
+    landing/bodies/ab/abcd….zst      the bytes of batches, once per sha256
+    landing/batches/YYYY-MM-DD/….json manifests, by observed day, written last
+    landing/pending/….json           markers of batches that may not be merged yet
+    landing/journal/                 pulls under way (journal.py)
+
+A body has a zstd frame for each page, so that any of them can be read alone and all of
+them in one go. Everything else can be made again from here without asking the service.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from warehouse.batches import Feed, Manifest, Page, Scope, batch_id_of
+from warehouse.errors import DamagedBody, LandingError, UnknownBatch
+from warehouse.journal import Journal
+from warehouse.storage import Storage
+
+_LEVEL = 6
+_CHUNK_BYTES = 1 << 20
+_BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
+
+
+class Pull(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pull was, once it has ended: all of a manifest that its bytes don't say."""
+
+    feed: Feed
+    scope: Scope
+    plan: str
+    source: str
+    observed_at: datetime
+    content_at: datetime
+    landed_at: datetime
+    requests: int
+    rows_claimed: int | None = None
+    why_incomplete: str | None = None
+    attested: bool = False
+
+
+class Landing:
+    """The landing folder of a home. Safe for several processes: every step is one rename."""
+
+    def __init__(self, root: Path) -> None:
+        self._storage = Storage(root)
+        self.journal = Journal(self._storage)
+
+    def land(self, pull: Pull, bodies: Iterable[tuple[bytes, datetime | None]]) -> Manifest:
+        """Keep the bodies of a pull, each with its receipt if it has one of its own.
+
+        Landing the same pull again changes nothing and returns the same manifest.
+        """
+        return self._land(pull, ((iter((body,)), at) for body, at in bodies))
+
+    def land_file(self, pull: Pull, path: Path) -> Manifest:
+        """Keep a file as the one body of a pull, without ever holding it whole."""
+        with path.open("rb") as file:
+            chunks = iter(lambda: file.read(_CHUNK_BYTES), b"")
+            return self._land(pull, iter(((chunks, None),)))
+
+    def manifest(self, batch_id: str) -> Manifest:
+        """Raises UnknownBatch when there is none."""
+        name = _manifest_name(batch_id)
+        if not self._storage.exists(name):
+            raise UnknownBatch(f"no batch has the id {batch_id}; `almanac batches` lists them")
+        try:
+            return msgspec.json.decode(self._storage.read(name), type=Manifest)
+        except msgspec.MsgspecError as error:
+            raise LandingError(f"the manifest {name} can't be read: {error}") from error
+
+    def batch_ids(self, *, day: date | None = None) -> list[str]:
+        """Return the ids of all batches, or of those observed on a day, oldest first."""
+        under = "batches" if day is None else f"batches/{day.isoformat()}"
+        names = self._storage.names(under)
+        return sorted(name.rpartition("/")[2].removesuffix(".json") for name in names)
+
+    def body(self, manifest: Manifest) -> Iterator[bytes]:
+        """Yield the bytes of a batch in chunks, checked against its sha256 at the end.
+
+        Raises:
+            DamagedBody: they are not the bytes that were landed.
+        """
+        digest = hashlib.sha256()
+        path = self.body_path(manifest)
+        try:
+            with path.open("rb") as file:
+                stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+                while chunk := stream.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    yield chunk
+        except (OSError, zstandard.ZstdError) as error:
+            raise DamagedBody(
+                f"batch {manifest.batch_id}: its body {path.name} can't be read: {error}"
+            ) from error
+        if digest.hexdigest() != manifest.sha256:
+            raise DamagedBody(
+                f"batch {manifest.batch_id}: its body has the sha256 {digest.hexdigest()}, "
+                f"not {manifest.sha256}; restore {path.name} from a copy"
+            )
+
+    def pages(self, manifest: Manifest) -> Iterator[tuple[Page, bytes]]:
+        """Yield every page with its bytes, in the order they came."""
+        whole = b"".join(self.body(manifest))
+        for page in manifest.pages:
+            yield page, whole[page.offset : page.offset + page.length]
+
+    def body_path(self, manifest: Manifest) -> Path:
+        """Return the compressed file, for readers that take zstd as it is."""
+        return self._storage.path(_body_name(manifest.sha256))
+
+    def pending(self) -> list[str]:
+        """Return the ids of batches that are marked as not merged yet, oldest first."""
+        names = self._storage.names("pending")
+        return [name.rpartition("/")[2].removesuffix(".json") for name in names]
+
+    def clear_pending(self, batch_id: str) -> None:
+        self._storage.remove(f"pending/{batch_id}.json")
+
+    def _land(
+        self, pull: Pull, bodies: Iterator[tuple[Iterator[bytes], datetime | None]]
+    ) -> Manifest:
+        with self._storage.staging() as staged:
+            sha256, pages = _compress(bodies, staged)
+            if not self._storage.exists(_body_name(sha256)):
+                self._storage.adopt(staged, _body_name(sha256))
+        size = sum(page.length for page in pages)
+        manifest = _manifest(pull, sha256, size, tuple(pages))
+        if not self._storage.exists(_manifest_name(manifest.batch_id)):
+            # The marker first: a batch whose marker is missing would wait for a full look.
+            self._storage.put(f"pending/{manifest.batch_id}.json", b"{}")
+            self._storage.put(_manifest_name(manifest.batch_id), _formatted(manifest))
+        return self.manifest(manifest.batch_id)
+
+
+def _compress(
+    bodies: Iterator[tuple[Iterator[bytes], datetime | None]], target: Path
+) -> tuple[str, list[Page]]:
+    """Write a zstd frame for each body; return the sha256 of all bytes, and the pages."""
+    whole, pages, offset = hashlib.sha256(), list[Page](), 0
+    with target.open("wb") as file:
+        for chunks, received_at in bodies:
+            digest, length = hashlib.sha256(), 0
+            compressor = zstandard.ZstdCompressor(level=_LEVEL)
+            with compressor.stream_writer(file, closefd=False) as frame:
+                for chunk in chunks:
+                    frame.write(chunk)
+                    digest.update(chunk)
+                    whole.update(chunk)
+                    length += len(chunk)
+            page = Page(
+                offset=offset, length=length, sha256=digest.hexdigest(), received_at=received_at
+            )
+            pages.append(page)
+            offset += length
+    return whole.hexdigest(), pages
+
+
+def _manifest(pull: Pull, sha256: str, size: int, pages: tuple[Page, ...]) -> Manifest:
+    batch_id = batch_id_of(
+        feed=pull.feed,
+        scope=pull.scope,
+        plan=pull.plan,
+        source=pull.source,
+        observed_at=pull.observed_at,
+        content_at=pull.content_at,
+        sha256=sha256,
+    )
+    return Manifest(
+        batch_id=batch_id,
+        **msgspec.structs.asdict(pull),
+        sha256=sha256,
+        bytes=size,
+        pages=pages,
+        complete=pull.why_incomplete is None,
+    )
+
+
+def _body_name(sha256: str) -> str:
+    return f"bodies/{sha256[:2]}/{sha256}.zst"
+
+
+def _manifest_name(batch_id: str) -> str:
+    """Return where a manifest lies: below the day that its id begins with."""
+    if not _BATCH_ID.fullmatch(batch_id):
+        raise UnknownBatch(f"{batch_id!r} is no batch id; `almanac batches` lists them")
+    return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"
+
+
+def _formatted(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1)
