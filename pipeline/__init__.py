@@ -1,0 +1,1 @@
+"""What a person or a scheduler starts: settings and the command line."""

@@ -1,0 +1,37 @@
+"""How the command line speaks: tables for people, JSON for programs, errors in one line."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+
+people = Console(highlight=False)
+warnings = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Write one JSON value on a line of its own, at once."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def told_plainly(*errors: type[Exception]) -> Iterator[None]:
+    """Turn errors that a person can act on into one line and an exit code."""
+    try:
+        yield
+    except errors as error:
+        fail(str(error))
+
+
+def fail(message: str, *, code: int = EXIT_ERROR) -> NoReturn:
+    """Say what went wrong on standard error, and end with an exit code."""
+    warnings.print(f"almanac: {message}", markup=False, soft_wrap=True)
+    raise typer.Exit(code)

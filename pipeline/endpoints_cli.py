@@ -1,0 +1,224 @@
+"""`almanac endpoints …`: who gets webhooks, and what is still to be delivered.
+
+Works on the files of a service, whether or not a server runs on them. People get tables,
+programs `--json`; instants are UTC. A secret is printed once, when it is made.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from catalog.server import endpoints
+from catalog.server.endpoints import Endpoint, EndpointBook, EndpointError
+from catalog.server.json_file import JsonFileError
+from catalog.server.outbox import Letter, NotDead, Outbox, OutboxUnreadable
+from catalog.server.service_dir import ServiceDir, ServiceDirError
+from catalog.server.targets import TargetRefused
+from pipeline.console import people, print_json, told_plainly
+from pipeline.settings import read_settings
+
+app = typer.Typer(help="Webhook endpoints and their deliveries.", no_args_is_help=True)
+
+DirOption = Annotated[
+    Path | None, typer.Option("--dir", help="The server's folder; else under ALMANAC_HOME.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
+
+
+@app.command("add")
+def add_endpoint(
+    url: Annotated[str, typer.Argument(help="Where deliveries are posted.")],
+    account: Annotated[str, typer.Option(help="The account the endpoint belongs to.")],
+    plan: Annotated[str, typer.Option(help="The account's plan.")] = "elite",
+    allow_private: Annotated[
+        bool, typer.Option("--allow-private", help="Let it be on this host or a private network.")
+    ] = False,
+    directory: DirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add an endpoint and print its signing secret, once."""
+    with told_plainly(*_PLAIN):
+        endpoint, secret = _book(directory).add(
+            url, plan=plan, account=account, allow_private=allow_private
+        )
+    _show_secret(endpoint.id, secret, as_json=as_json)
+
+
+@app.command("list")
+def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> None:
+    """List the endpoints."""
+    with told_plainly(*_PLAIN):
+        found = _book(directory).endpoints()
+    if as_json:
+        print_json([_endpoint_fields(endpoint) for endpoint in found])
+        return
+    if not found:
+        people.print("No endpoints yet: almanac endpoints add URL --account NAME")
+        return
+    table = Table(Column("id", no_wrap=True), "account", "url", "state")
+    for endpoint in found:
+        state = "enabled" if endpoint.enabled else f"disabled: {endpoint.disabled_reason}"
+        if endpoint.allow_private:
+            state += ", private allowed"
+        _add_row(
+            table,
+            endpoint.id,
+            endpoint.account,
+            endpoint.url,
+            state,
+        )
+    people.print(table)
+
+
+@app.command("remove")
+def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
+    """Remove an endpoint; what is pending for it becomes dead letters."""
+    with told_plainly(*_PLAIN):
+        _book(directory).remove(endpoint_id)
+    typer.echo(f"{endpoint_id} removed")
+
+
+@app.command("rotate")
+def rotate_secret(
+    endpoint_id: IdArgument,
+    overlap_hours: Annotated[
+        float, typer.Option(help="How long the old secret signs beside the new one.")
+    ] = endpoints.OVERLAP_HOURS,
+    directory: DirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give an endpoint a new signing secret and print it, once."""
+    with told_plainly(*_PLAIN):
+        secret = _book(directory).rotate(endpoint_id, overlap_hours=overlap_hours)
+    _show_secret(endpoint_id, secret, as_json=as_json)
+
+
+@app.command("enable")
+def enable_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
+    """Send to an endpoint again, from now on."""
+    with told_plainly(*_PLAIN):
+        _book(directory).enable(endpoint_id)
+    typer.echo(f"{endpoint_id} enabled")
+
+
+@app.command("disable")
+def disable_endpoint(
+    endpoint_id: IdArgument,
+    reason: Annotated[str, typer.Option(help="Shown in the list.")] = "by the operator",
+    directory: DirOption = None,
+) -> None:
+    """Send nothing more to an endpoint; what is pending for it becomes dead letters."""
+    with told_plainly(*_PLAIN):
+        _book(directory).disable(endpoint_id, reason=reason)
+    typer.echo(f"{endpoint_id} disabled")
+
+
+@app.command("deliveries")
+def list_deliveries(
+    dead: Annotated[bool, typer.Option("--dead", help="Only dead letters.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many of each kind.")] = 100,
+    directory: DirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the deliveries that are pending, and the dead letters."""
+    with told_plainly(*_PLAIN), _outbox(directory) as box:
+        found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
+    if as_json:
+        print_json([_letter_fields(letter) for letter in found])
+        return
+    if not found:
+        people.print("Nothing is pending, and there are no dead letters.")
+        return
+    table = Table(
+        Column("id", no_wrap=True),
+        "endpoint",
+        "kind",
+        "changed",
+        "state",
+        "attempts",
+        "next",
+        "last",
+    )
+    for letter in found:
+        _add_row(
+            table,
+            letter.id,
+            letter.endpoint_id,
+            letter.kind,
+            _time(letter.created_at),
+            letter.state,
+            letter.attempts,
+            _time(letter.next_attempt_at),
+            letter.last_error or letter.last_status or "",
+        )
+    people.print(table)
+
+
+@app.command("requeue")
+def requeue_deliveries(
+    delivery_ids: Annotated[list[str], typer.Argument(help="Ids of dead letters.")],
+    directory: DirOption = None,
+) -> None:
+    """Try dead letters again, now and with the whole schedule of retries."""
+    with told_plainly(*_PLAIN), _outbox(directory) as box:
+        for delivery_id in delivery_ids:
+            box.requeue(delivery_id, now=_now())
+            typer.echo(f"{delivery_id} requeued")
+
+
+def _service_dir(option: Path | None) -> ServiceDir:
+    return ServiceDir(option or read_settings().service_dir)
+
+
+_PLAIN = (ServiceDirError, EndpointError, TargetRefused, JsonFileError, NotDead, OutboxUnreadable)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _book(directory: Path | None) -> EndpointBook:
+    return _service_dir(directory).endpoint_book()
+
+
+def _outbox(directory: Path | None) -> Outbox:
+    return _service_dir(directory).outbox()
+
+
+def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": endpoint_id, "secret": secret})
+        return
+    typer.echo(f"Endpoint: {endpoint_id}")
+    typer.echo(f"Signing secret (not shown again): {secret}")
+
+
+def _endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
+    """Return all but the secrets' values."""
+    fields = msgspec.structs.asdict(endpoint)
+    fields["secrets"] = [
+        {"created_at": secret.created_at, "expires_at": secret.expires_at}
+        for secret in endpoint.secrets
+    ]
+    return fields
+
+
+def _letter_fields(letter: Letter) -> dict[str, Any]:
+    """Return all but the body."""
+    names = ("id", "endpoint_id", "kind", "created_at", "state", "attempts", "next_attempt_at")
+    return {name: getattr(letter, name) for name in (*names, "last_status", "last_error")}
+
+
+def _time(instant: datetime | None) -> str:
+    return "" if instant is None else instant.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _add_row(table: Table, *cells: object) -> None:
+    """Add a row as plain text: the brackets of an IPv6 URL are not markup."""
+    table.add_row(*(Text(str(cell), overflow="fold") for cell in cells))

@@ -1,0 +1,195 @@
+"""The command line as a program: started, read, stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ALMANAC = [sys.executable, "-m", "pipeline"]
+
+
+def environment(home: Path) -> dict[str, str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("ALMANAC_")}
+    return {**plain, "ALMANAC_HOME": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+
+
+def almanac(home: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*ALMANAC, *words],
+        cwd=home,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@contextmanager
+def sandbox(home: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    process = subprocess.Popen(
+        [*ALMANAC, "sandbox", "--port", "0", *words],
+        cwd=home,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_sandbox_says_where_it_is_in_json_serves_and_stops_cleanly(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with sandbox(tmp_path, "--json", "--now", "2026-03-02T12:00:00Z") as (process, output):
+        said = json.loads(output.readline())
+        assert said["base_url"].startswith("http://127.0.0.1:")
+        assert list(said["keys"]) == ["free", "standard", "pro", "elite", "enterprise"]
+        answer = httpx.get(
+            said["base_url"] + "/v2/events", headers={"x-api-key": said["keys"]["pro"]}
+        )
+        assert answer.status_code == 200
+        assert answer.headers["date"] == "Mon, 02 Mar 2026 12:00:00 GMT"
+        process.send_signal(number)
+        assert process.wait(timeout=10) == 0
+        assert output.read() == ""
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_keys_made_and_revoked_beside_a_running_server_take_effect(tmp_path: Path) -> None:
+    with sandbox(tmp_path, "--json") as (_, output):
+        base = json.loads(output.readline())["base_url"]
+        made = json.loads(
+            almanac(tmp_path, "keys", "create", "me", "--plan", "pro", "--json").stdout
+        )
+        headers = {"Authorization": f"Bearer {made['key']}"}
+        assert httpx.get(base + "/v2/usage", headers=headers).json()["plan"] == "pro"
+        listed = json.loads(almanac(tmp_path, "keys", "list", "--json").stdout)
+        assert [(row["id"], row["account"], row["usable"]) for row in listed] == [
+            (made["id"], "me", True)
+        ]
+        successor = json.loads(almanac(tmp_path, "keys", "rotate", made["id"], "--json").stdout)
+        almanac(tmp_path, "keys", "revoke", successor["id"])
+        refused = httpx.get(base + "/v2/usage", headers={"x-api-key": successor["key"]})
+        assert refused.status_code == 403
+        assert httpx.get(base + "/v2/usage", headers=headers).status_code == 200
+        table = almanac(tmp_path, "keys", "list").stdout
+        assert made["id"] in table
+        assert made["key"] not in table
+
+
+def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    from threading import Thread
+
+    from catalog.contract.signature import verify
+
+    received: list[tuple[str, bytes]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["content-length"])
+            body = self.rfile.read(length)
+            if len(body) < length:  # the sandbox was stopped in the middle of a post
+                return
+            received.append((self.headers["SVC-Signature"], body))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            """Quiet."""
+
+    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+    Thread(target=receiver.serve_forever, daemon=True).start()
+    try:
+        with sandbox(tmp_path, "--json", "--now", "2026-03-02T12:00:00Z") as (_, output):
+            base = json.loads(output.readline())["base_url"]
+            url = f"http://127.0.0.1:{receiver.server_port}/hook"
+            words = ("endpoints", "add", url, "--account", "me", "--allow-private", "--json")
+            added = json.loads(almanac(tmp_path, *words).stdout)
+            httpx.put(base + "/sandbox/clock", json={"advance_s": 6 * 3600}).raise_for_status()
+            deadline = time.monotonic() + 15
+            while len(received) < 3 and time.monotonic() < deadline:
+                time.sleep(0.05)
+    finally:
+        receiver.shutdown()
+    assert len(received) >= 3
+    secret = added["secret"]
+    for header, body in received:
+        verify(header, body, secrets=[secret], now=datetime(2026, 3, 2, 18, tzinfo=UTC))
+        assert json.loads(body)["type"] in ("event.created", "event.updated", "event.cancelled")
+
+
+def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
+    tmp_path: Path,
+) -> None:
+    with sandbox(tmp_path, "--json") as (_, output):
+        base = json.loads(output.readline())["base_url"]
+        second = almanac(tmp_path, "sandbox", "--port", "0", code=1)
+        assert "another server uses" in second.stderr
+        taken = almanac(
+            tmp_path, "sandbox", "--port", base.rpartition(":")[2], "--dir", "other", code=1
+        )
+        assert "can't listen on 127.0.0.1" in taken.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("sandbox", "--now", "soon"), "write it as 2026-03-01"),
+        (("sandbox", "--faults", "gremlins"), "'gremlins' is no fault"),
+        (("sandbox", "--now", "1999-01-01"), "outside 2017 to 2040"),
+        (("sandbox", "--pace", "1000"), "--pace"),
+        (("keys", "create", "me", "--plan", "gold"), "there is no plan 'gold'"),
+        (("keys", "create", "me", "--plan", "free", "--rate", "5"), "only Enterprise"),
+        (("keys", "revoke", "key_nope"), "no key has the id key_nope"),
+        (("endpoints", "add", "http://127.0.0.1/x", "--account", "me"), "127.0.0.1"),
+    ],
+)
+def test_wrong_words_are_one_clear_line_and_no_traceback(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = subprocess.run(
+        [*ALMANAC, *words], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True
+    )
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_key_or_secret_is_left_in_the_folder_or_in_what_the_server_says(tmp_path: Path) -> None:
+    made = json.loads(almanac(tmp_path, "keys", "create", "me", "--plan", "pro", "--json").stdout)
+    canary = made["key"]
+    with sandbox(tmp_path, "--json", "--faults", "error*1") as (process, output):
+        base = json.loads(output.readline())["base_url"]
+        for path in ("/v2/events?limit=1", "/v2/events?limit=0", "/v2/nope", "/v2/usage"):
+            for headers in ({"x-api-key": canary}, {"Authorization": f"Bearer {canary}"}):
+                answer = httpx.get(base + path, headers=headers)
+                assert canary not in answer.text + str(answer.headers)
+        for path in ("/metrics", "/sandbox/requests", "/sandbox/faults"):
+            assert canary not in httpx.get(base + path).text
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=10)
+        assert process.stderr is not None
+        assert canary not in output.read() + process.stderr.read()
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or canary.encode() not in path.read_bytes(), path
