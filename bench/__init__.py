@@ -1,0 +1,1 @@
+"""Measurements that a reader can repeat; nothing of the product imports them."""

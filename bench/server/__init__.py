@@ -1,0 +1,1 @@
+"""The server beside its peers, in one run on one machine."""

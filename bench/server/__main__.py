@@ -1,0 +1,157 @@
+"""`python -m bench.server`: our server beside its peers, on this machine, in one run."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+from rich.console import Console
+
+from bench.server.asked import pages_of, workloads
+from bench.server.bare_peer import BarePeer
+from bench.server.datasette_peer import DatasettePeer, make_datasette_folder
+from bench.server.export import exports
+from bench.server.our_peer import OurPeer
+from bench.server.peer import Peer
+from bench.server.process import Cores
+from bench.server.race import Pace, ceiling, race
+from bench.server.report import show
+from bench.server.results import Results
+from bench.server.rows import State
+from bench.server.slow import felt, seconds_until_closed
+from bench.server.store_choice import compare_stores
+
+_FILE_WIDTH = 100
+_CEILING_BYTES = (1_000, 36_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of everything one run does."""
+
+    requests: int
+    pace: Pace
+    slow_rounds: int
+    slow_round_s: float
+    give_up_s: float
+    export_rows: int
+    export_slow_s: float
+    questions: int
+
+
+FULL = Size(
+    requests=10_000,
+    pace=Pace(sample=300, closed_s=8.0, open_s=4.0),
+    slow_rounds=2,
+    slow_round_s=6.0,
+    give_up_s=20.0,
+    export_rows=1_000_000,
+    export_slow_s=10.0,
+    questions=400,
+)
+QUICK = Size(
+    requests=2_000,
+    pace=Pace(sample=60, closed_s=1.0, open_s=0.5),
+    slow_rounds=1,
+    slow_round_s=2.0,
+    give_up_s=7.0,
+    export_rows=100_000,
+    export_slow_s=2.0,
+    questions=50,
+)
+
+
+def main() -> int:
+    arguments = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    cores = Cores.of_machine()
+    os.sched_setaffinity(0, {cores.load})
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    began = time.monotonic()
+    with TemporaryDirectory(prefix="almanac-bench-") as folder:
+        results = _measure(QUICK if arguments.quick else FULL, cores, Path(folder), console)
+    show(results, cores, console)
+    console.print(f"{time.monotonic() - began:.0f} seconds in all.")
+    if arguments.json is not None:
+        arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.server", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="about a minute, fewer requests")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    return parser.parse_args()
+
+
+def _measure(size: Size, cores: Cores, folder: Path, console: Console) -> Results:
+    load_average = os.getloadavg()[0]
+    with console.status("") as status:
+        tell = status.update
+        tell("the rows of the world")
+        state = State.of_run()
+        asked = workloads(state.rows, size.requests)
+        peers = _peers(state, folder, cores)
+        asking = compare_stores(state.view, state.rows, asked, folder, count=size.questions)
+        ceilings = {
+            body_bytes: ceiling(
+                cores.server, body_bytes=body_bytes, count=size.requests, for_s=size.pace.closed_s
+            )
+            for body_bytes in _CEILING_BYTES
+        }
+        laps = race(peers, asked, size.pace, tell=tell)
+        ours = OurPeer(cores.server)
+        with ours.start() as running:
+            ours.learn(running, pages_of(asked))
+            tell("slow connections: until they are closed")
+            closed_after_s = asyncio.run(
+                seconds_until_closed(
+                    running.port, str(running.said["key"]), give_up_s=size.give_up_s
+                )
+            )
+            beside_slow = felt(
+                running,
+                ours,
+                asked,
+                load_core=cores.load,
+                rounds=size.slow_rounds,
+                for_s=size.slow_round_s,
+                tell=tell,
+            )
+        return Results(
+            settings={peer.name: peer.settings for peer in peers},
+            load_average=load_average,
+            ceiling_per_s=ceilings,
+            laps=laps,
+            given_up_after_s=size.give_up_s,
+            closed_after_s=closed_after_s,
+            felt=beside_slow,
+            exports=exports(
+                cores.server, rows=size.export_rows, slow_s=size.export_slow_s, tell=tell
+            ),
+            asking=asking,
+        )
+
+
+def _peers(state: State, folder: Path, cores: Cores) -> Sequence[Peer]:
+    rows_file = folder / "rows.msgpack"
+    state.rows.save(rows_file)
+    make_datasette_folder(state.rows, folder)
+    return (
+        OurPeer(cores.server),
+        DatasettePeer(folder, cores.server, tuned=False),
+        DatasettePeer(folder, cores.server, tuned=True),
+        BarePeer("json", rows_file, cores.server),
+        BarePeer("msgspec", rows_file, cores.server),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

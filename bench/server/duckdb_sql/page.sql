@@ -1,0 +1,12 @@
+-- A page of events with the total of all pages. Grain: one row an event, by date and id.
+-- Parameters: $begun (days before $lower, of the longest event), $lower, $upper, $limit.
+-- Reads only.
+WITH span AS (
+    SELECT id, date FROM events
+    WHERE date BETWEEN $begun AND $upper AND (date >= $lower OR dateEnd >= $lower)
+)
+SELECT events.*, (SELECT count(*) FROM span) AS total
+FROM events
+WHERE date BETWEEN $begun AND $upper AND (date >= $lower OR dateEnd >= $lower)
+ORDER BY date, id
+LIMIT $limit

@@ -1,0 +1,73 @@
+"""What one run found, whole; also the form of `--json`."""
+
+from dataclasses import dataclass
+
+from bench.server.export import Export
+from bench.server.race import Lap
+from bench.server.slow import Felt
+from bench.server.store_choice import Asking
+
+TIMES_DATASETTE = 5.0
+TIMES_BARE = 0.5
+P99_MS = 25.0
+SLOW_RATIO = 2.0
+EXPORT_GROWTH_MIB = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One line of 'how good is good'."""
+
+    what: str
+    found: float
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def met(self) -> bool:
+        above = self.least is None or self.found >= self.least
+        return above and (self.most is None or self.found <= self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    settings: dict[str, str]
+    """By server."""
+    load_average: float
+    """Of the machine when the run began: what else was running."""
+    ceiling_per_s: dict[int, float]
+    """What the load generator does against fixed bytes, by body bytes."""
+    laps: list[Lap]
+    given_up_after_s: float
+    closed_after_s: dict[str, float | None]
+    felt: Felt
+    exports: list[Export]
+    asking: list[Asking]
+
+    def lap(self, server: str, workload: str) -> Lap:
+        return next(lap for lap in self.laps if (lap.server, lap.workload) == (server, workload))
+
+    def bars(self) -> list[Bar]:
+        bars: list[Bar] = []
+        for lap in self.laps:
+            if lap.server != "ours":
+                continue
+            work = lap.workload
+            to_peer = [
+                ("Datasette", TIMES_DATASETTE),
+                ("Datasette tuned", None),
+                ("bare json", TIMES_BARE),
+                ("bare msgspec", None),
+            ]
+            for peer, least in to_peer:
+                ratio = lap.per_s / self.lap(peer, work).per_s
+                bars.append(Bar(f"{work}: times {peer}", ratio, least=least))
+            bars.append(Bar(f"{work}: p99, 8 connections (ms)", lap.p99_ms, most=P99_MS))
+            if lap.open_p99_ms is not None:
+                bars.append(Bar(f"{work}: p99 at 500/s (ms)", lap.open_p99_ms, most=P99_MS))
+        slow = "p99 with 500 slow connections, times without"
+        bars.append(Bar(slow, self.felt.ratio, most=SLOW_RATIO))
+        for export in self.exports:
+            what = f"export, {export.name}: growth (MiB)"
+            bars.append(Bar(what, export.growth_mib, most=EXPORT_GROWTH_MIB))
+        return bars

@@ -1,0 +1,127 @@
+"""The servers of the run that are ours to start: `python -m bench.server.serve NAME`.
+
+Prints one line of JSON with the port once connections are answered, and ends with its input.
+"""
+
+import asyncio
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
+
+from bench.server.bare_peer import Encoder, bare_app
+from bench.server.rows import NOW, SEED, Rows, State
+from catalog.contract.plans import ENTERPRISE
+from catalog.sandbox.service import Sandbox
+from catalog.server.app import ServerParts, build_app
+from catalog.server.cursors import CursorSigner
+from catalog.server.hosting import HostedApp
+from catalog.server.key_book import KeyRing
+from catalog.server.memory import MemoryView
+from catalog.server.service_dir import ServiceDir
+from catalog.server.store import CatalogChange, CatalogStore, EventQuery, StoredEvent
+from catalog.server.usage import UsageBook
+
+_UNBOUND_PER_S = 1e6
+_UNBOUND_BURST = 1_000_000
+
+
+def ours(undo: ExitStack) -> dict[str, object]:
+    sandbox = undo.enter_context(Sandbox(seed=SEED, now=NOW))
+    key = sandbox.new_key("enterprise", rate_per_s=_UNBOUND_PER_S, burst=_UNBOUND_BURST)
+    return {"port": sandbox.port, "key": key}
+
+
+def bare(undo: ExitStack, encoder: Encoder, rows_file: str) -> dict[str, object]:
+    app = bare_app(encoder, Rows.load(Path(rows_file)))
+    return {"port": undo.enter_context(HostedApp(app)).port}
+
+
+def fixed(undo: ExitStack, size: str) -> dict[str, object]:
+    """The same bytes to every request, with no HTTP library: the load generator's ceiling."""
+    loop = asyncio.new_event_loop()
+    head = f"HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n".encode()
+    answer = head + b"x" * int(size)
+
+    class Fixed(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            self._transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            self._transport.write(answer)
+
+    server = loop.run_until_complete(loop.create_server(Fixed, "127.0.0.1", 0))
+    loop.add_reader(sys.stdin, loop.stop)
+    undo.callback(loop.run_forever)
+    return {"port": server.sockets[0].getsockname()[1]}
+
+
+def long_export(undo: ExitStack, rows: str) -> dict[str, object]:
+    """The real application over a store whose rows are made one by one."""
+    folder = ServiceDir(Path(undo.enter_context(TemporaryDirectory(prefix="almanac-bench-"))))
+    key, _ = folder.key_book().create("bench", ENTERPRISE)
+    parts = ServerParts(
+        # An export asks a view for no more than this one has.
+        store=cast(CatalogStore, LongStore(State.of_run().view, int(rows))),
+        keys=KeyRing(book=folder.key_book()),
+        usage=UsageBook(),
+        cursors=CursorSigner(bytes(32)),
+        instant_of=lambda _: NOW,
+    )
+    return {"port": undo.enter_context(HostedApp(build_app(parts))).port, "key": key}
+
+
+class LongStore:
+    """A store whose one view tells the world's events again, under new ids, as asked."""
+
+    identity = "bench"
+
+    def __init__(self, view: MemoryView, count: int) -> None:
+        self._view = LongView(view, count)
+
+    def at(self, instant: datetime) -> "LongView":
+        return self._view
+
+    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
+        return ()
+
+
+class LongView:
+    def __init__(self, view: MemoryView, count: int) -> None:
+        self._view = view
+        self._count = count
+        self.coin = view.coin
+        self.categories = view.categories
+
+    def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
+        told = cycle(list(self._view.iter_events(query)))
+        for number, event in enumerate(islice(told, self._count)):
+            yield dataclasses.replace(event, id=f"{number:024x}")
+
+
+_SERVERS: dict[str, Callable[..., dict[str, object]]] = {
+    "ours": ours,
+    "bare-json": lambda undo, file: bare(undo, "json", file),
+    "bare-msgspec": lambda undo, file: bare(undo, "msgspec", file),
+    "fixed": fixed,
+    "long-export": long_export,
+}
+
+
+def main(name: str, *arguments: str) -> None:
+    with ExitStack() as undo:
+        said = _SERVERS[name](undo, *arguments)
+        print(json.dumps(said), flush=True)
+        if name != "fixed":
+            sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,201 @@
+"""Slow connections: how soon the server closes them, and what ordinary requests feel of 500.
+
+As a program (`python -m bench.server.slow PORT COUNT SECONDS`) it holds the connections, in a
+process of its own so that the load generator's times are not its own doing.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bench.server.asked import Workload
+from bench.server.load import Times, open_loop
+from bench.server.our_peer import OurPeer
+from bench.server.peer import get
+from bench.server.process import Running
+
+COUNT = 500
+_RATE_PER_S = 300.0
+_SETTLE_S = 5.5
+_HALF_HEADER = b"GET /v2/events HTTP/1.1\r\nHost: 127.0.0.1\r\nX-"
+_DRIBBLE = b"a"
+_DRIBBLE_EVERY_S = 1.0
+_HALF_BODY = (
+    b"POST /v2/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 500
+)
+_HALF_BODY_READ = _HALF_BODY.replace(b"POST /v2/events", b"PUT /sandbox/clock")
+_OPEN_AGAIN_S = 5.0
+"""A connection is opened again so long after it was last opened, at the soonest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a connection is slow: what it sends at first, and then a byte each second or nothing."""
+
+    name: str
+    first: bytes
+    dribbles: bool = False
+
+
+HELD = (
+    Manner("idle", b""),
+    Manner("dribbled header", _HALF_HEADER, dribbles=True),
+    Manner("half a body that a route awaits", _HALF_BODY_READ),
+)
+_TIMED = (
+    *HELD,
+    Manner("half a body that no route reads", _HALF_BODY),
+    Manner("half a header", _HALF_HEADER),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """Ordinary requests at a fixed rate, without and with the slow connections."""
+
+    rate_per_s: float
+    p99_without_ms: float
+    p99_with_ms: float
+    p50_without_ms: float
+    p50_with_ms: float
+    held: int
+    opened: int
+    refused: int
+
+    @property
+    def ratio(self) -> float:
+        return self.p99_with_ms / self.p99_without_ms
+
+
+async def seconds_until_closed(port: int, key: str, *, give_up_s: float) -> dict[str, float | None]:
+    """Return when the server closed each manner of connection; None is not within `give_up_s`."""
+    kept = Manner("idle after an answer", get("/v2/usage", f"x-api-key: {key}"))
+    manners = (*_TIMED, kept)
+    seconds = await asyncio.gather(*(_until_closed(port, manner, give_up_s) for manner in manners))
+    return dict(zip((manner.name for manner in manners), seconds, strict=True))
+
+
+def felt(
+    running: Running,
+    peer: OurPeer,
+    workloads: Sequence[Workload],
+    *,
+    load_core: int,
+    rounds: int,
+    for_s: float,
+    tell: Callable[[str], None],
+) -> Felt:
+    """Measure in rounds, with and without by turns; each pair is pooled."""
+    mixed = [
+        peer.request(asked)
+        for three in zip(*(load.requests for load in workloads), strict=True)
+        for asked in three
+    ]
+    without: list[Times] = []
+    with_slow: list[Times] = []
+    said = {"held": 0, "opened": 0, "refused": 0}
+
+    def run() -> Times:
+        return open_loop(running.port, mixed, rate_per_s=_RATE_PER_S, for_s=for_s)
+
+    run()
+    for number in range(rounds):
+        tell(f"slow connections: round {number + 1}")
+        without.append(run())
+        seconds = str(for_s + _SETTLE_S)
+        command = [sys.executable, "-m", "bench.server.slow", str(running.port), str(COUNT)]
+        with subprocess.Popen(
+            ["taskset", "-c", str(load_core), *command, seconds], stdout=subprocess.PIPE
+        ) as holder:
+            try:
+                time.sleep(_SETTLE_S)
+                with_slow.append(run())
+                out, _ = holder.communicate(timeout=_SETTLE_S + for_s)
+                said = json.loads(out)
+            finally:
+                holder.kill()
+    return Felt(
+        rate_per_s=_RATE_PER_S,
+        p99_without_ms=_pooled_ms(without, 0.99),
+        p99_with_ms=_pooled_ms(with_slow, 0.99),
+        p50_without_ms=_pooled_ms(without, 0.50),
+        p50_with_ms=_pooled_ms(with_slow, 0.50),
+        **said,
+    )
+
+
+def _pooled_ms(runs: Sequence[Times], share: float) -> float:
+    seconds = [value for times in runs for value in times.seconds]
+    return Times(seconds, 1.0, 0).quantile_ms(share)
+
+
+async def _until_closed(port: int, manner: Manner, give_up_s: float) -> float | None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    began = time.perf_counter()
+    dribble = asyncio.create_task(_go_on(writer, manner))
+    try:
+        async with asyncio.timeout(give_up_s):
+            while await reader.read(65_536):
+                began = time.perf_counter()  # an answer: the wait is counted from its end
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        return None
+    finally:
+        dribble.cancel()
+        writer.close()
+    return time.perf_counter() - began
+
+
+async def _go_on(writer: asyncio.StreamWriter, manner: Manner) -> None:
+    writer.write(manner.first)
+    while manner.dribbles:
+        await asyncio.sleep(_DRIBBLE_EVERY_S)
+        writer.write(_DRIBBLE)
+
+
+async def _hold(port: int, count: int, for_s: float) -> dict[str, int]:
+    """Keep `count` connections open in the manners by turns; what is closed is opened again."""
+    said = {"held": 0, "opened": 0, "refused": 0}
+
+    async def keep(number: int) -> None:
+        manner = HELD[number % len(HELD)]
+        await asyncio.sleep(number / count * _OPEN_AGAIN_S)
+        while True:
+            open_again_at = time.monotonic() + _OPEN_AGAIN_S
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                said["refused"] += 1
+                await asyncio.sleep(0.1)
+                continue
+            said["opened"] += 1
+            said["held"] += 1
+            dribble = asyncio.create_task(_go_on(writer, manner))
+            try:
+                while await reader.read(65_536):
+                    pass
+            except ConnectionError:
+                pass
+            finally:
+                said["held"] -= 1
+                dribble.cancel()
+                writer.close()
+            await asyncio.sleep(open_again_at - time.monotonic())
+
+    tasks = [asyncio.create_task(keep(number)) for number in range(count)]
+    await asyncio.sleep(for_s)
+    at_the_end = dict(said)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return at_the_end
+
+
+if __name__ == "__main__":
+    _port, _count, _for_s = sys.argv[1:]
+    print(json.dumps(asyncio.run(_hold(int(_port), int(_count), float(_for_s)))))

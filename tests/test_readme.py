@@ -1,0 +1,143 @@
+"""Each command of the README's tour, copied as it stands, against the real program."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.test_cli import ROOT, environment
+
+TEXT = (ROOT / "README.md").read_text()
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+# The commands are as they stand but for the ports, which something else may hold.
+PORTS = {"8650": free_port(), "8651": free_port()}
+
+
+def blocks(name: str) -> list[str]:
+    found = re.findall(rf"<!-- {name} -->\n```sh\n(.*?)```", TEXT, re.DOTALL)
+    assert found
+    return [with_free_ports(block) for block in found]
+
+
+def with_free_ports(text: str) -> str:
+    for written, free in PORTS.items():
+        text = text.replace(written, free)
+    return text
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that looks like a fresh clone, with the sandbox running on the README's port."""
+    folder = tmp_path_factory.mktemp("clone")
+    tools = folder / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    (tools / "python").symlink_to(sys.executable)
+    (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
+    (tools / "almanac").chmod(0o755)
+    with subprocess.Popen(
+        [".venv/bin/almanac", "sandbox", "--json", "--port", PORTS["8650"]],
+        cwd=folder,
+        env=scrubbed(folder),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert json.loads(said)["base_url"] == with_free_ports("http://127.0.0.1:8650")
+        yield folder
+        process.terminate()
+
+
+def scrubbed(folder: Path) -> dict[str, str]:
+    plain = environment(folder)
+    del plain["ALMANAC_HOME"]
+    return plain
+
+
+def run(command: str, folder: Path) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=folder,
+        env=scrubbed(folder),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_every_command_of_the_tour_answers_with_data_and_the_webhook_arrives(home: Path) -> None:
+    first, single, moving = blocks("tour")
+    for command in first.strip().splitlines():
+        answer = run(command, home)
+        assert '"error"' not in answer, command
+        if "/v2/" in command and " -o " not in command:
+            assert json.loads(answer) != {}
+        if '"data"' in answer:
+            assert json.loads(answer)["data"], f"{command} shows nothing"
+    assert (home / "january.csv").read_text().startswith("id,slug,title")
+    assert json.loads((home / "openapi.json").read_text())["openapi"].startswith("3.0")
+    assert "error" not in run(single, home)
+    with subprocess.Popen(
+        ["bash", "-c", blocks("receiver")[0]],
+        cwd=home,
+        env=scrubbed(home),
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as receiver:
+        try:
+            wait_for_receiver()
+            assert '"running":true' in run(moving, home)
+            assert receiver.stdout is not None
+            line = receiver.stdout.readline()
+            assert re.match(r"20\d\d-\d\d-\d\dT\S+ event\.(created|updated|cancelled) ", line)
+        finally:
+            os.killpg(receiver.pid, 9)
+
+
+def wait_for_receiver() -> None:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        try:
+            httpx.get(with_free_ports("http://127.0.0.1:8651/"))
+        except httpx.TransportError:
+            time.sleep(0.05)
+        else:
+            return
+
+
+def test_the_python_example_runs(tmp_path: Path) -> None:
+    example = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert len(example) == 1
+    done = subprocess.run(
+        [sys.executable, "-c", example[0]],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert re.fullmatch(r"\d+ changes in a day; \d+ events ahead\n", done.stdout), done.stderr
+
+
+def test_every_command_and_make_target_that_is_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`?make ([a-z-]+)", TEXT):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
