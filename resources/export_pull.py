@@ -18,10 +18,10 @@ import httpx
 
 from resources.bodies import BodyReader
 from resources.calls import Caller, Opened
-from resources.csv_records import RecordCounter
 from resources.errors import Evidence, NotData, NotDataKind, TruncatedBody
 from resources.headers import read_http_date
 from resources.verdicts import looks_like_html
+from warehouse.csv_records import RecordCounter
 
 _HEAD_BYTES: Final = 65_536
 _STATUSES: Final = frozenset({200, 304})

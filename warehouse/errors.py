@@ -3,7 +3,9 @@
 WarehouseError
 ├── LandingError      a batch that can't be landed or read; nothing else is touched
 │   └── DamagedBody   bytes that are not those that were landed
-└── UnknownBatch      no batch has this id
+├── UnknownBatch      no batch has this id
+├── HomeRefused       the folder is another source's, or a newer Almanac's
+└── LakeDamaged       a file of the lake can't be read; `almanac replay` makes it again
 """
 
 
@@ -21,3 +23,11 @@ class DamagedBody(LandingError):
 
 class UnknownBatch(WarehouseError):
     """No batch has this id."""
+
+
+class HomeRefused(WarehouseError):
+    """The home can't be used as it was asked for; it was left as it is."""
+
+
+class LakeDamaged(WarehouseError):
+    """A file of the lake is not what was written; landing still has all of it."""

@@ -3,6 +3,7 @@
     landing/bodies/ab/abcd….zst      the bytes of batches, once per sha256
     landing/batches/YYYY-MM-DD/….json manifests, by observed day, written last
     landing/pending/….json           markers of batches that may not be merged yet
+    landing/released/….json          markers of batches that a person trusts
     landing/journal/                 pulls under way (journal.py)
 
 A body has a zstd frame for each page, so that any of them can be read alone and all of
@@ -48,37 +49,76 @@ class Landing:
     """The landing folder of a home. Safe for several processes: every step is one rename."""
 
     def __init__(self, root: Path) -> None:
-        self._storage = Storage(root)
-        self.journal = Journal(self._storage)
+        self.storage = Storage(root)
+        self.journal = Journal(self.storage)
 
-    def land(self, pull: Pull, bodies: Iterable[tuple[bytes, datetime | None]]) -> Manifest:
+    def land(
+        self,
+        pull: Pull,
+        bodies: Iterable[tuple[bytes, datetime | None]],
+        *,
+        status: int = 200,
+    ) -> Manifest:
         """Keep the bodies of a pull, each with its receipt if it has one of its own.
 
-        Landing the same pull again changes nothing and returns the same manifest.
+        `status` is the one under which they came. Landing the same pull again changes nothing
+        and returns the same manifest.
+
+        Raises:
+            LandingError: deliveries of several days; a day's history must be foldable alone.
         """
-        return self._land(pull, ((iter((body,)), at) for body, at in bodies))
+        if pull.feed == "deliveries":
+            bodies = list(bodies)
+            days = {(at or pull.observed_at).date() for _, at in bodies}
+            if days - {pull.observed_at.date()}:
+                raise LandingError(
+                    f"deliveries of {len(days)} days came as one batch; expected one batch a day, "
+                    "observed on it. Nothing was landed; land them by day."
+                )
+        return self._land(pull, ((iter((body,)), at) for body, at in bodies), status)
 
     def land_file(self, pull: Pull, path: Path) -> Manifest:
         """Keep a file as the one body of a pull, without ever holding it whole."""
         with path.open("rb") as file:
             chunks = iter(lambda: file.read(_CHUNK_BYTES), b"")
-            return self._land(pull, iter(((chunks, None),)))
+            return self._land(pull, iter(((chunks, None),)), 200)
 
     def manifest(self, batch_id: str) -> Manifest:
         """Raises UnknownBatch when there is none."""
         name = _manifest_name(batch_id)
-        if not self._storage.exists(name):
+        if not self.storage.exists(name):
             raise UnknownBatch(f"no batch has the id {batch_id}; `almanac batches` lists them")
         try:
-            return msgspec.json.decode(self._storage.read(name), type=Manifest)
+            return msgspec.json.decode(self.storage.read(name), type=Manifest)
         except msgspec.MsgspecError as error:
             raise LandingError(f"the manifest {name} can't be read: {error}") from error
 
     def batch_ids(self, *, day: date | None = None) -> list[str]:
         """Return the ids of all batches, or of those observed on a day, oldest first."""
         under = "batches" if day is None else f"batches/{day.isoformat()}"
-        names = self._storage.names(under)
+        names = self.storage.names(under)
         return sorted(name.rpartition("/")[2].removesuffix(".json") for name in names)
+
+    def days(self, *, since: date = date.min) -> list[date]:
+        """Return the observed days that have batches, oldest first."""
+        folders = self.storage.folders("batches")
+        days = [date.fromisoformat(folder) for folder in folders if folder >= since.isoformat()]
+        return [day for day in days if self.batch_ids(day=day)]
+
+    def released(self) -> list[str]:
+        """Return the ids of batches that a person trusts in spite of what was found."""
+        names = self.storage.names("released")
+        return [name.rpartition("/")[2].removesuffix(".json") for name in names]
+
+    def release(self, batch_id: str) -> None:
+        """Trust a batch: the next merge folds it in, and so does every replay.
+
+        Raises:
+            UnknownBatch: there is none of that id.
+        """
+        self.manifest(batch_id)
+        self.storage.put(f"released/{batch_id}.json", b"{}")
+        self.storage.put(f"pending/{batch_id}.json", b"{}")
 
     def body(self, manifest: Manifest) -> Iterator[bytes]:
         """Yield the bytes of a batch in chunks, checked against its sha256 at the end.
@@ -112,34 +152,34 @@ class Landing:
 
     def body_path(self, manifest: Manifest) -> Path:
         """Return the compressed file, for readers that take zstd as it is."""
-        return self._storage.path(_body_name(manifest.sha256))
+        return self.storage.path(_body_name(manifest.sha256))
 
     def pending(self) -> list[str]:
         """Return the ids of batches that are marked as not merged yet, oldest first."""
-        names = self._storage.names("pending")
+        names = self.storage.names("pending")
         return [name.rpartition("/")[2].removesuffix(".json") for name in names]
 
     def clear_pending(self, batch_id: str) -> None:
-        self._storage.remove(f"pending/{batch_id}.json")
+        self.storage.remove(f"pending/{batch_id}.json")
 
     def _land(
-        self, pull: Pull, bodies: Iterator[tuple[Iterator[bytes], datetime | None]]
+        self, pull: Pull, bodies: Iterator[tuple[Iterator[bytes], datetime | None]], status: int
     ) -> Manifest:
-        with self._storage.staging() as staged:
-            sha256, pages = _compress(bodies, staged)
-            if not self._storage.exists(_body_name(sha256)):
-                self._storage.adopt(staged, _body_name(sha256))
+        with self.storage.staging() as staged:
+            sha256, pages = _compress(bodies, staged, status)
+            if not self.storage.exists(_body_name(sha256)):
+                self.storage.adopt(staged, _body_name(sha256))
         size = sum(page.length for page in pages)
         manifest = _manifest(pull, sha256, size, tuple(pages))
-        if not self._storage.exists(_manifest_name(manifest.batch_id)):
+        if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a batch whose marker is missing would wait for a full look.
-            self._storage.put(f"pending/{manifest.batch_id}.json", b"{}")
-            self._storage.put(_manifest_name(manifest.batch_id), _formatted(manifest))
+            self.storage.put(f"pending/{manifest.batch_id}.json", b"{}")
+            self.storage.put(_manifest_name(manifest.batch_id), _formatted(manifest))
         return self.manifest(manifest.batch_id)
 
 
 def _compress(
-    bodies: Iterator[tuple[Iterator[bytes], datetime | None]], target: Path
+    bodies: Iterator[tuple[Iterator[bytes], datetime | None]], target: Path, status: int
 ) -> tuple[str, list[Page]]:
     """Write a zstd frame for each body; return the sha256 of all bytes, and the pages."""
     whole, pages, offset = hashlib.sha256(), list[Page](), 0
@@ -154,7 +194,11 @@ def _compress(
                     whole.update(chunk)
                     length += len(chunk)
             page = Page(
-                offset=offset, length=length, sha256=digest.hexdigest(), received_at=received_at
+                offset=offset,
+                length=length,
+                sha256=digest.hexdigest(),
+                status=status,
+                received_at=received_at,
             )
             pages.append(page)
             offset += length

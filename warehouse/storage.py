@@ -70,6 +70,26 @@ class Storage:
         staged.replace(target)
         sync(target.parent)
 
+    @contextmanager
+    def staged_folder(self, name: str) -> Iterator[Path]:
+        """Lend a folder whose files appear together; the files in it must be synced already.
+
+        A folder of that name that was there before is replaced.
+        """
+        target = self.path(name)
+        make_folders(target.parent)
+        staged = target.with_name(f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}")
+        staged.mkdir()
+        try:
+            yield staged
+            sync(staged)
+            self.remove_folder(name)
+            staged.rename(target)
+            sync(target.parent)
+        finally:
+            if staged.exists():
+                shutil.rmtree(staged)
+
     def remove(self, name: str) -> None:
         """Remove a file; one that is not there is no error."""
         path = self.path(name)
@@ -85,6 +105,11 @@ class Storage:
             path.rename(doomed)
             sync(path.parent)
             shutil.rmtree(doomed)
+
+    def remove_unfinished(self) -> None:
+        """Remove what killed writers left. Only while no other process writes here."""
+        for path in [*self.root.glob(f"{_UNFINISHED}*"), *self.root.glob(f"*/{_UNFINISHED}*")]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def names(self, under: str) -> list[str]:
         """Return the finished files below a folder, sorted by name."""

@@ -1,0 +1,90 @@
+"""What was asked of the service, one line of JSON an attempt, beside the usage it reported.
+
+    state/requests/YYYY-MM-DD.jsonl   {at, path, status, seconds, bytes, attempt, key_fingerprint}
+    state/usage.jsonl                 {at, plan, used, quota, remaining, reset_at}
+
+A line is written in one go, so that several processes may log to one file. The key is never
+here: `key_fingerprint` is the beginning of its SHA-256.
+"""
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from threading import Lock, local
+from typing import Any, Final
+
+import msgspec
+from pydantic import SecretStr
+
+from resources.look_ups import UsageAnswer
+from resources.transport import SentRequest, checked_key
+
+_DIGITS: Final = 12
+_FAILED: Final = 400
+
+
+def fingerprint_of(key: SecretStr | str) -> str:
+    """Return what tells keys apart without telling any."""
+    secret = checked_key(key).get_secret_value()
+    return hashlib.sha256(secret.encode()).hexdigest()[:_DIGITS]
+
+
+class RequestLog:
+    """Hears of every attempt of a client, as its observer. Thread-safe.
+
+    `folder` is the home's state folder; `clock` gives aware UTC. `count` is how many were sent.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], datetime], *, key: SecretStr) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._fingerprint = fingerprint_of(key)
+        self._lock = Lock()
+        self._thread = local()
+        self.count = 0
+
+    def __call__(self, sent: SentRequest) -> None:
+        now = self._clock()
+        line = {
+            "at": now.isoformat(),
+            "path": sent.path,
+            "status": sent.status,
+            "seconds": round(sent.seconds, 6),
+            "bytes": sent.bytes,
+            "attempt": self._attempt(sent),
+            "key_fingerprint": self._fingerprint,
+        }
+        with self._lock:
+            self.count += 1
+            _append(self._folder / "requests" / f"{now:%Y-%m-%d}.jsonl", line)
+
+    def usage(self, answer: UsageAnswer) -> None:
+        """Note what the service says of its month."""
+        line = {
+            "at": answer.date.isoformat(),
+            "plan": answer.plan,
+            "used": answer.used,
+            "quota": answer.limit,
+            "remaining": answer.remaining,
+            "reset_at": None if answer.reset_at is None else answer.reset_at.isoformat(),
+        }
+        with self._lock:
+            _append(self._folder / "usage.jsonl", line)
+
+    def _attempt(self, sent: SentRequest) -> int:
+        """Return which try it was: the transport sees attempts, not what they belong to.
+
+        A thread tries the same path again only after it failed.
+        """
+        path, failures = getattr(self._thread, "last", ("", 0))
+        number = failures + 1 if path == sent.path else 1
+        failed = sent.status is None or sent.status >= _FAILED
+        self._thread.last = (sent.path, number) if failed else ("", 0)
+        return number
+
+
+def _append(path: Path, line: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(line) + b"\n")
