@@ -1,0 +1,136 @@
+"""Single values in canonical form, as the macros of SQL give them: texts, lists, coins.
+
+Belongs here: one value. Does not: rows (json_rows.py), instants and scores (sql/normalise_events).
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+WHITE: Final = " \t\n\r\v\f"
+_INTEGER_BITS: Final = 63
+
+
+class BadRow(Exception):
+    """A row that can't be kept; the message is the reason. Never leaves normalisation."""
+
+
+def clean(text: str) -> str | None:
+    """Return a text with LF line ends and nothing around it; None for nothing."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.strip(WHITE) or None
+
+
+def text_of(value: Any, name: str) -> str | None:
+    """Return a value as a clean text.
+
+    Raises:
+        BadRow: an object or an array.
+    """
+    if type(value) is str:
+        return clean(value)
+    if value is None:
+        return None
+    if isinstance(value, dict | list):
+        raise BadRow(f"{name}: expected a text, met {shown_raw(value)}")
+    return ("false", "true")[value] if isinstance(value, bool) else clean(str(value))
+
+
+def set_of(texts: Iterable[str | None]) -> list[str]:
+    """Return texts as a set: clean, without empty ones, distinct, sorted as UTF-8."""
+    cleaned = {one for text in texts if text is not None and (one := clean(text)) is not None}
+    # Code points sort as their UTF-8 does, and so as DuckDB sorts.
+    return sorted(cleaned) if len(cleaned) > 1 else list(cleaned)
+
+
+def names_of(value: Any, name: str) -> list[str]:
+    """Return a list of names: texts, or objects with a name (or an id).
+
+    Raises:
+        BadRow: no list of these.
+    """
+    return set_of(_name_of(one, name) for one in _listed(value, name))
+
+
+def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | None]] | None]:
+    """Return the slugs of linked coins, and their labels where they came with any.
+
+    Raises:
+        BadRow: no list of coins.
+    """
+    slugs, labels = list[str | None](), dict[str, dict[str, str | None]]()
+    listed = _listed(value, name)
+    for coin in listed:
+        if not isinstance(coin, dict):
+            slugs.append(text_of(coin, name))
+            continue
+        slug = text_of(coin.get("slug"), f"{name}.slug")
+        if slug is None:
+            raise BadRow(f"{name}: expected a slug in each coin, met {shown_raw(coin)}")
+        slugs.append(slug)
+        labels[slug] = {
+            "slug": slug,
+            "symbol": text_of(coin.get("symbol"), f"{name}.symbol"),
+            "name": text_of(coin.get("name"), f"{name}.name"),
+        }
+    known = [labels[slug] for slug in sorted(labels)] if labels or not listed else None
+    return set_of(slugs), known
+
+
+def storable(value: Any) -> Any:
+    """Return a value that JSON can hold: numbers without end or beyond 64 bits become texts."""
+    if isinstance(value, dict):
+        return {key: storable(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [storable(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if type(value) is int and value.bit_length() > _INTEGER_BITS:
+        return str(float(value)) if value.bit_length() < 1_000 else "inf"
+    return value
+
+
+def holds_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(holds_nul(key) or holds_nul(one) for key, one in value.items())
+    if isinstance(value, list):
+        return any(map(holds_nul, value))
+    return isinstance(value, str) and "\0" in value
+
+
+def raw_text(value: Any) -> str:
+    """Return a row as JSON text, whatever it is, for people to look at."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return ascii_text(value)
+
+
+def ascii_text(value: Any) -> str:
+    try:
+        return ascii(value)
+    except RecursionError:
+        return "(nested too deep to show)"
+
+
+def shown_raw(value: Any) -> str:
+    return f"'{raw_text(value)[:80]}'"
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return list(value.split(";"))
+    if isinstance(value, list):
+        return value
+    raise BadRow(f"{name}: expected a list, met {shown_raw(value)}")
+
+
+def _name_of(one: Any, name: str) -> str | None:
+    if isinstance(one, dict):
+        return text_of(one.get("name", one.get("id", one.get("slug"))), name)
+    return text_of(one, name)

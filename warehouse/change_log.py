@@ -1,0 +1,181 @@
+"""The change log: a Parquet file a day with the versions that began on it.
+
+    lake/event_changes/observed_date=YYYY-MM-DD/changes.parquet
+
+Each file says which batches were folded into it, and the hash of the file before: a batch takes
+effect when its day's file is renamed into place, and a chain that was broken is seen.
+"""
+
+import hashlib
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+
+from warehouse.errors import LakeDamaged
+from warehouse.statements import statement
+from warehouse.storage import Storage
+
+FOLDER = "event_changes"
+FORMAT = 1
+NORMALISER = 1
+"""Raised when the same bytes would give other history: days folded by an older one are refolded."""
+_PREFIX = "observed_date="
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What a day's file says of its place in the chain."""
+
+    day: str
+    previous: str | None
+    """The sha256 of the file of the day before, None for the first."""
+    fold_id: str
+    folded_to: tuple[str, str, int, str] | None
+    """The key of the last look folded in."""
+    checkpoint: str | None
+    normaliser: int = NORMALISER
+    format: int = FORMAT
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """A day's file as it was when it was last read, so that an unchanged one is not read again."""
+
+    size: int
+    modified_ns: int
+    inode: int
+    sha256: str
+    head: Head
+
+
+class DayFile:
+    """One day of the change log."""
+
+    def __init__(self, day: date, path: Path, noted: Noted) -> None:
+        self.day = day
+        self.path = path
+        self.sha256 = noted.sha256
+        self.head = noted.head
+        self.noted = noted
+
+    @property
+    def name(self) -> str:
+        return name_of(self.day)
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        """All that the file says of itself, with the outcomes of its batches."""
+        meta: dict[str, Any] = msgspec.json.decode(_read_meta(self.path))
+        return meta
+
+    def batches(self) -> dict[str, dict[str, Any]]:
+        """Return what became of the batches folded in, by id."""
+        return {batch["batch_id"]: batch for batch in self.meta["batches"]}
+
+
+class ChangeLog:
+    """The days of a lake. `index` is a file that spares reading; it may be lost."""
+
+    def __init__(self, lake: Storage, index: Path) -> None:
+        self._lake = lake
+        self._index = index
+
+    def days(self) -> list[DayFile]:
+        """Return all days, oldest first.
+
+        Raises:
+            LakeDamaged: a file can't be read.
+        """
+        known = self._read_index()
+        found: list[DayFile] = []
+        for folder in self._lake.folders(FOLDER):
+            path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
+            if folder.startswith(_PREFIX) and path.exists():
+                noted = _noted(path, known.get(folder))
+                found.append(DayFile(date.fromisoformat(folder.removeprefix(_PREFIX)), path, noted))
+        fresh = {f"{_PREFIX}{one.day.isoformat()}": one.noted for one in found}
+        if fresh != known:
+            self._index.parent.mkdir(parents=True, exist_ok=True)
+            Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
+        return found
+
+    def write(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        head: Head,
+        batches: list[dict[str, Any]],
+    ) -> DayFile:
+        """Put the log of a day in place, with what was folded into it: this is the commit."""
+        day = date.fromisoformat(head.day)
+        meta = {**msgspec.to_builtins(head), "batches": batches}
+        with self._lake.writing(name_of(day)) as staged:
+            values = {"file": str(staged), "meta": msgspec.json.encode(meta).decode()}
+            connection.execute(statement("day_write"), values)
+        path = self._lake.path(name_of(day))
+        return DayFile(day, path, _noted(path, None))
+
+    def remove(self, day: date) -> None:
+        self._lake.remove_folder(name_of(day).rpartition("/")[0])
+
+    def _read_index(self) -> dict[str, Noted]:
+        try:
+            return msgspec.json.decode(self._index.read_bytes(), type=dict[str, Noted])
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return {}
+
+
+def first_break(days: list[DayFile]) -> date | None:
+    """Return the first day that does not follow the one before it, or that is of an older fold."""
+    previous: str | None = None
+    for one in days:
+        if one.head.previous != previous or one.head.normaliser != NORMALISER:
+            return one.day
+        previous = one.sha256
+    return None
+
+
+def name_of(day: date) -> str:
+    return f"{FOLDER}/{_PREFIX}{day.isoformat()}/changes.parquet"
+
+
+def _noted(path: Path, known: Noted | None) -> Noted:
+    stat = path.stat()
+    if known is not None and (known.size, known.modified_ns, known.inode) == (
+        stat.st_size,
+        stat.st_mtime_ns,
+        stat.st_ino,
+    ):
+        return known
+    try:
+        head = msgspec.json.decode(_read_meta(path), type=Head)
+    except msgspec.MsgspecError as error:
+        raise _damaged(path, error) from error
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return Noted(
+        size=stat.st_size,
+        modified_ns=stat.st_mtime_ns,
+        inode=stat.st_ino,
+        sha256=sha256,
+        head=head,
+    )
+
+
+def _read_meta(path: Path) -> str:
+    try:
+        with duckdb.connect() as connection:
+            rows = connection.execute(statement("day_meta"), {"file": str(path)}).fetchall()
+    except duckdb.Error as error:
+        raise _damaged(path, error) from error
+    if len(rows) != 1:
+        raise _damaged(path, "it does not say what was folded into it")
+    return str(rows[0][0])
+
+
+def _damaged(path: Path, why: object) -> LakeDamaged:
+    return LakeDamaged(
+        f"{path.parent.name}/{path.name} of the change log can't be read: {why}. Landing has all "
+        "of it: `almanac replay` makes the lake again."
+    )

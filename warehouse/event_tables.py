@@ -1,0 +1,75 @@
+"""The tables that events are normalised into, and the account of what they hold.
+
+Belongs here: filling and counting `normalised`, `seen` and `rejected`. Does not: readers.
+"""
+
+from typing import Any, Final
+
+import duckdb
+
+from catalog.contract.decisions import IMPACT_MAX, IMPACT_MIN
+from warehouse.batches import Manifest
+from warehouse.csv_header import JOINS, JSON_JOIN, Joins, chosen
+from warehouse.fields import BIT
+from warehouse.macros import define_macros
+from warehouse.sink import RAW_MAX, Sink
+from warehouse.statements import statement
+
+_BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
+
+
+class EventTables:
+    """The tables of one batch, empty at first."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
+        self.connection = connection
+        self._manifest = manifest
+        define_macros(connection)
+        self.empty()
+        connection.execute(statement("normalise_view_seen"))
+
+    def empty(self) -> None:
+        for name in ("rejected", "events"):
+            self.connection.execute(statement(f"normalise_create_{name}"))
+
+    def values(self) -> dict[str, Any]:
+        """Return the parameters of normalise_events.sql but those of its reader."""
+        return {
+            **_BITS,
+            "observed_at": self._manifest.observed_at,
+            "content_at": self._manifest.content_at,
+            "impact_min": IMPACT_MIN,
+            "impact_max": IMPACT_MAX,
+        }
+
+    def sink(self) -> Sink:
+        """Return where rows made in Python go."""
+        rows = statement("normalise_json_events")
+        insert = statement("normalise_events").replace("{arrived_rows}", rows)
+        return Sink(self.connection, self._manifest.batch_id, insert, self.values())
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return the rows read, those of them that can't be kept, and the ids of the others."""
+        return self.connection.execute(statement("normalise_count_events")).fetchall()[0]
+
+    def reject(self) -> None:
+        """Put the rows that SQL found wanting with the other rejected ones."""
+        values = {"batch_id": self._manifest.batch_id, "raw_max": RAW_MAX}
+        self.connection.execute(statement("normalise_reject_unread"), values)
+
+    def joins(self, used: Joins) -> Joins:
+        """Return how the lists that were read are joined indeed, judged by all rows."""
+        met = self.connection.execute(statement("normalise_joins_met")).fetchall()[0]
+        half = len(met) // 2
+        return Joins(
+            categories=_chosen(met[:half], used.categories), coins=_chosen(met[half:], used.coins)
+        )
+
+
+def _chosen(met: tuple[bool, ...], used: str) -> str:
+    """Judge one column: whether `used` parted it, then whether an element holds a separator."""
+    parted, *others = met
+    found = {join for join, is_met in zip((*JOINS[1:], JOINS[0]), others, strict=True) if is_met}
+    if used == JSON_JOIN or not found:
+        return used
+    return chosen(found | {used} if parted else found)

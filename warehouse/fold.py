@@ -1,0 +1,268 @@
+"""The fold: one look after another changes the state and adds versions to the log.
+
+The rules are in docs/history.md. A fold holds the whole state in one database in memory; what
+it says is a pure function of the looks, in their order. Belongs here: which statements a look
+runs. Does not: the order of looks (looks.py), files (state.py, change_log.py).
+"""
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import duckdb
+import msgspec
+
+from warehouse.batches import Manifest
+from warehouse.fields import BIT, plan_named
+from warehouse.landing import Landing
+from warehouse.looks import Look
+from warehouse.normalise import normalise
+from warehouse.outcomes import Outcome, outcome_of
+from warehouse.reach import Reach, proves_withdrawal, reach_of
+from warehouse.statements import statement
+from warehouse.watch import END_OF_TIME, Span, Watch
+
+LEAST_SHARE = 0.98
+"""An export with less than this share of the rows expected makes nothing missing."""
+
+
+class CancellationsSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The span of time whose cancellations were all looked at, and when last."""
+
+    since: datetime
+    until: datetime
+    observed_at: datetime
+
+
+class Fold:
+    """The state, and the log of versions since it was last emptied."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        self.watch = Watch()
+        self.cancellations_seen: CancellationsSeen | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to knowing nothing."""
+        self.watch = Watch()
+        self.cancellations_seen = None
+        for name in ("state_tables", "fold_macros"):
+            self.connection.execute(statement(name))
+
+    def fold(self, look: Look, landing: Landing, *, released: bool = False) -> Outcome:
+        """Fold one look in; return what became of it. `released`: a person trusts it."""
+        manifest = look.manifest
+        read = normalise(self.connection, landing, manifest)
+        outcome = outcome_of(manifest, read)
+        outcome.released = released
+        if read.quarantine is not None and not released:
+            return outcome.quarantined(read.quarantine)
+        if manifest.feed == "coins":
+            self._fold_coins(manifest)
+        elif manifest.feed == "categories":
+            self._run("fold_categories", observed_at=manifest.observed_at)
+        elif manifest.feed == "deliveries":
+            self._fold_deliveries(look, outcome)
+        else:
+            if read.duplicates:
+                self._run("fold_wave")
+            self._run("fold_wave_picked" if read.duplicates else "fold_wave_plain")
+            self._fold_look(manifest, outcome, released=released)
+        return outcome
+
+    def _fold_deliveries(self, look: Look, outcome: Outcome) -> None:
+        place = 1
+        while True:
+            self._run("fold_wave_deliveries", place=place, positions=list(look.positions or ()))
+            self._run("fold_wave_picked")
+            if not self._count("wave"):
+                return
+            self._fold_wave(look.manifest, outcome)
+            place += 1
+
+    def _fold_look(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
+        reach = reach_of(manifest) if manifest.feed in ("events", "export") else None
+        complete = manifest.complete
+        if reach is not None and manifest.feed == "export" and not released:
+            outcome.flagged = self._too_few(manifest, reach)
+        self._fold_wave(manifest, outcome)
+        if manifest.feed == "event":
+            self._fold_not_found(manifest, outcome)
+        elif manifest.feed == "cancellations" and complete:
+            self._note_cancellations(manifest)
+        elif reach is not None and complete and outcome.flagged is None:
+            self._fold_absent(manifest, reach, outcome)
+            self._note_watched(manifest, reach)
+
+    def _fold_wave(self, manifest: Manifest, outcome: Outcome) -> None:
+        """Fold rows of different events: judge each, then write versions, then the state."""
+        stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
+        impact = {"impact_bit": BIT["impact"]}
+        self._run("fold_judged")
+        verdicts = dict(self._rows("fold_verdicts"))
+        outcome.stale += verdicts.get("stale", 0)
+        if verdicts.get("new"):
+            self._run("fold_first")
+        if verdicts.get("differs"):
+            self._run("fold_differences", **impact)
+            self._run("fold_kinds")
+            self._run("fold_kinds_log", **stamp)
+        if verdicts.get("same") or verdicts.get("differs"):
+            self._run("fold_seen", **impact)
+        if verdicts.get("differs"):
+            self._run("fold_kinds_content")
+            outcome.count(dict(self._rows("fold_kinds_counts")))
+        if verdicts.get("new"):
+            bits = {f"{name}_bit": BIT[name] for name in ("created_at", "last_verified_at")}
+            self._run("fold_first_log", **stamp, **bits)
+            self._run("fold_first_content")
+            self._run("fold_first_sight")
+            outcome.count(dict(self._rows("fold_first_counts")))
+        if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
+            self._run("fold_cancelled", batch_id=manifest.batch_id)
+        if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
+            self._run("fold_labels")
+
+    def _fold_absent(self, manifest: Manifest, reach: Reach, outcome: Outcome) -> None:
+        seen = self.cancellations_seen
+        filters = self._filters(reach)
+        if filters is None:
+            return
+        self._run(
+            "fold_absent",
+            **filters,
+            content_at=manifest.content_at,
+            observed_at=manifest.observed_at,
+            is_export=manifest.feed == "export" and proves_withdrawal(reach.plan),
+            cancellations_seen_at=None if seen is None else seen.observed_at,
+            cancellations_since=None if seen is None else seen.since,
+        )
+        self._fold_gone(manifest, outcome)
+
+    def _fold_not_found(self, manifest: Manifest, outcome: Outcome) -> None:
+        reach = reach_of(manifest)
+        self._run(
+            "fold_not_found",
+            is_proof=proves_withdrawal(reach.plan),
+            content_at=manifest.content_at,
+            lower=reach.lower,
+            upper=reach.upper,
+        )
+        self._fold_gone(manifest, outcome)
+
+    def _fold_gone(self, manifest: Manifest, outcome: Outcome) -> None:
+        """Make the absent missing, and those that are absent for good withdrawn."""
+        times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
+        missing = self._count("absent")
+        if not missing:
+            return
+        outcome.missing += missing
+        self._run(
+            "fold_missing",
+            observed_at=manifest.observed_at,
+            is_export=manifest.feed == "export",
+        )
+        withdrawn = self._rows("fold_withdrawn_count")[0][0]
+        if withdrawn:
+            stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
+            self._run("fold_withdrawn_log", **times, **stamp)
+            self._run("fold_withdrawn_content", observed_at=manifest.observed_at)
+            self._run("fold_withdrawn_sight", content_at=manifest.content_at)
+            outcome.count({"withdrawn": withdrawn})
+
+    def _fold_coins(self, manifest: Manifest) -> None:
+        times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
+        self._run("fold_coins", **times)
+        if manifest.complete and plan_named(manifest.plan).coverage_top is None:
+            self._run("fold_coins_missing", **times)
+        self._run("fold_snapshot_remove")
+        self._run("fold_snapshot_add", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
+
+    def _too_few(self, manifest: Manifest, reach: Reach) -> str | None:
+        """Return why an export can't be all there is, judged by what was known and claimed."""
+        filters = self._filters(reach)
+        known = 0 if filters is None else self._rows("fold_expected", **filters)[0][0]
+        expected = max(known, manifest.rows_claimed or 0)
+        came = self._count("wave")
+        if came >= LEAST_SHARE * expected:
+            return None
+        return f"{came} events came, and {expected} were expected: it makes nothing missing"
+
+    def _filters(self, reach: Reach) -> dict[str, Any] | None:
+        """Return the reach as parameters; None when it can't be told what it covers."""
+        categories: list[str] | None = None
+        if reach.categories is not None:
+            names = dict(self._rows("fold_category_names"))
+            if not all(wanted in names for wanted in reach.categories):
+                return None
+            categories = [names[wanted] for wanted in reach.categories]
+        covered: list[str] | None = None
+        if reach.plan.coverage_top is not None:
+            rows = self._rows("fold_top_coins", top=reach.plan.coverage_top)
+            covered = [slug for (slug,) in rows]
+        return {
+            "lower": reach.lower,
+            "upper": reach.upper,
+            "coins": None if reach.coins is None else list(reach.coins),
+            "categories": categories,
+            "covered": covered,
+        }
+
+    def _note_cancellations(self, manifest: Manifest) -> None:
+        since = manifest.scope.since
+        if since is None:
+            return
+        old = self.cancellations_seen
+        if old is not None and since <= old.until:
+            since = min(old.since, since)
+        self.cancellations_seen = CancellationsSeen(
+            since=since, until=manifest.content_at, observed_at=manifest.observed_at
+        )
+
+    def _note_watched(self, manifest: Manifest, reach: Reach) -> None:
+        """Remember a look that showed all there was; with a coverage it did not."""
+        if not reach.covers_all_coins:
+            return
+        span = Span(
+            lower=reach.lower,
+            upper=reach.upper or END_OF_TIME,
+            since=manifest.content_at,
+            coins=reach.coins,
+            categories=reach.categories,
+        )
+        if span.lower <= span.upper and self.watch.add(span):
+            self.write_watched()
+
+    def write_watched(self) -> None:
+        """Put the watched spans where the statements read them."""
+        self.connection.execute("DELETE FROM watched")
+        names = dict(self._rows("fold_category_names"))
+        for span in self.watch.spans:
+            categories = span.categories
+            self._run(
+                "fold_watch",
+                coins=None if span.coins is None else list(span.coins),
+                categories=None if categories is None else [names.get(c, c) for c in categories],
+                lower=span.lower,
+                upper=span.upper,
+                since=span.since,
+            )
+
+    def _run(self, name: str, **values: Any) -> None:
+        self.connection.execute(statement(name), values)
+
+    def _rows(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement(name), values).fetchall()
+
+    def _count(self, table: str) -> int:
+        (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]
+        return int(count)
+
+
+def changes_of(outcomes: list[Outcome]) -> Counter[str]:
+    """Return how many versions of each kind some looks made."""
+    total: Counter[str] = Counter()
+    for outcome in outcomes:
+        total.update(outcome.changes)
+    return total

@@ -1,0 +1,115 @@
+"""A home: the folder in which one warehouse lives, stamped with where its data comes from.
+
+    landing/  lake/  warehouse.duckdb  state/  dagster/  home.json
+
+Belongs here: where things lie, the stamp, the one lock. Does not: what is in them.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import msgspec
+
+from warehouse.errors import HomeRefused
+from warehouse.landing import Landing
+from warehouse.storage import Storage
+
+FORMAT = 1
+_STAMP = "home.json"
+_MEMORY = "1400MB"
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """What a home says of itself. `source` is a base address, or `sandbox:` and a seed."""
+
+    source: str
+    format: int = FORMAT
+
+
+class Home:
+    """The places of a home. Nothing is made until something is put there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.lake = Storage(root / "lake")
+        self.state = root / "state"
+        self.dagster = root / "dagster"
+        self.warehouse = root / "warehouse.duckdb"
+
+    def __repr__(self) -> str:
+        return f"Home({str(self.root)!r})"
+
+    @property
+    def landing(self) -> Landing:
+        return Landing(self.root / "landing")
+
+    def stamp(self) -> Stamp | None:
+        """Return the stamp, None where there is no home yet.
+
+        Raises:
+            HomeRefused: it can't be read, or a newer Almanac wrote it.
+        """
+        path = self.root / _STAMP
+        if not path.exists():
+            return None
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Stamp)
+        except msgspec.MsgspecError as error:
+            raise HomeRefused(
+                f"{path} can't be read as the stamp of a home: {error}. Nothing was changed; "
+                "put it right, or name another folder with ALMANAC_HOME."
+            ) from error
+        if found.format > FORMAT:
+            raise HomeRefused(
+                f"the home {self.root} has format {found.format}; this Almanac writes format "
+                f"{FORMAT}. Nothing was changed; upgrade Almanac, or name another ALMANAC_HOME."
+            )
+        return found
+
+    def claim(self, source: str) -> None:
+        """Stamp a new home, or check that an old one has the same source.
+
+        Raises:
+            HomeRefused: it holds another source: histories of two must not be mixed.
+        """
+        found = self.stamp()
+        if found is None:
+            stamp = msgspec.json.format(msgspec.json.encode(Stamp(source=source)), indent=1)
+            Storage(self.root).put(_STAMP, stamp)
+        elif found.source != source:
+            raise HomeRefused(
+                f"the home {self.root} holds data of {found.source}, not of {source}. Nothing was "
+                "changed; name another folder with ALMANAC_HOME, or the other address."
+            )
+
+    @contextmanager
+    def merge_lock(self, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the one lock of merge and publish; yields whether it had to be waited for.
+
+        Raises:
+            BlockingIOError: another process holds it, and `wait` is False.
+        """
+        self.state.mkdir(parents=True, exist_ok=True)
+        with (self.state / "merge.lock").open("a") as lock:
+            waited = False
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not wait:
+                    raise
+                waited = True
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield waited
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """Return a database in memory that spills into the home, on UTC."""
+        spill = self.state / "spill" / str(os.getpid())
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET memory_limit = $limit", {"limit": _MEMORY})
+        connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
+        return connection

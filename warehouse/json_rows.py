@@ -1,0 +1,143 @@
+"""Rows of events as JSON has them, made ready for SQL: names, shown fields, canonical texts.
+
+Belongs here: one event object to one flat row. Does not: pages and feeds (json_feeds.py), types
+and reasons that SQL gives (sql/normalise_events.sql).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from warehouse.cells import BadRow, coins_of, names_of, shown_raw, text_of
+from warehouse.fields import BIT, FIELDS
+
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_LISTS: Final = frozenset({"categories", "coins"})
+_IMPACT: Final = BIT["impact"] | BIT["impact_band"]
+_OWN_KEYS: Final = frozenset({"id", "cancelledAt"})
+
+
+def folded(name: str) -> str:
+    """Return a name without case and joints: `displayedDate` and `displayed_date` are one."""
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+COLUMN_OF: Final = {folded(wire): column for column, wire in FIELDS.items()}
+COLUMN_OF |= {"id": "event_id", "eventid": "event_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the keys of an object are: found once for all rows that have the same keys."""
+
+    id_key: str | None
+    texts: tuple[tuple[str, str, str], ...]
+    """Key, column and wire name of each shown text."""
+    categories: str | None
+    coins: str | None
+    shown: int
+    extras: tuple[str, ...]
+
+
+class EventRows:
+    """Makes rows of events. `visible` has the bits of the fields that the plan shows."""
+
+    def __init__(self, visible: int) -> None:
+        self.visible = visible
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+
+    def row(self, event: Any, position: int) -> dict[str, Any]:
+        """Return the row of one event.
+
+        Raises:
+            BadRow: it is no event that could be kept.
+        """
+        if not isinstance(event, dict):
+            raise BadRow(f"expected an object, met {shown_raw(event)}")
+        layout = self.layout(tuple(event))
+        row: dict[str, Any] = {"place": position, "status": "scheduled", "shown": layout.shown}
+        if layout.id_key is not None:
+            row["event_id"] = text_of(event[layout.id_key], "id")
+        for key, column, wire in layout.texts:
+            row[column] = text_of(event[key], wire)
+        if layout.categories is not None:
+            row["categories"] = names_of(event[layout.categories], "categories")
+        if layout.coins is not None:
+            row["coins"], row["coin_names"] = coins_of(event[layout.coins], "coins")
+        if layout.extras:
+            row["extra"] = extra_of(event, layout.extras)
+        return row
+
+    def layout(self, keys: tuple[str, ...]) -> Layout:
+        """Return what some keys mean."""
+        known = self._layouts.get(keys)
+        if known is None:
+            if len(self._layouts) > 1_000:
+                self._layouts.clear()
+            known = self._layouts[keys] = self._layout(keys)
+        return known
+
+    def _layout(self, keys: tuple[str, ...]) -> Layout:
+        places, extras = columns_of(keys)
+        shown = shown_of(places, self.visible)
+        visible = {
+            column: key
+            for column, key in places.items()
+            if column != "event_id" and self._shows(column)
+        }
+        return Layout(
+            id_key=places.get("event_id"),
+            texts=tuple(
+                (key, column, FIELDS[column])
+                for column, key in visible.items()
+                if column not in _LISTS
+            ),
+            categories=visible.get("categories"),
+            coins=visible.get("coins"),
+            shown=shown,
+            extras=tuple(key for key in extras if key not in _OWN_KEYS),
+        )
+
+    def _shows(self, column: str) -> bool:
+        return shows(self.visible, column)
+
+
+def shows(visible: int, column: str) -> bool:
+    """Whether a plan shows a column; both forms of the impact count as one."""
+    bits = _IMPACT if BIT[column] & _IMPACT else BIT[column]
+    return bool(visible & bits)
+
+
+def columns_of(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+    """Return the key of each column, and the keys that are none of ours.
+
+    Of two keys for one column the wire's own name is taken; the other is an extra.
+    """
+    places: dict[str, str] = {}
+    extras: list[str] = []
+    for key in keys:
+        column = COLUMN_OF.get(folded(key))
+        if column is None:
+            extras.append(key)
+        elif column not in places:
+            places[column] = key
+        elif key == FIELDS.get(column, "id"):
+            extras.append(places[column])
+            places[column] = key
+        else:
+            extras.append(key)
+    return places, extras
+
+
+def shown_of(places: dict[str, str], visible: int) -> int:
+    """Return the bits of the fields that a row has and the plan shows."""
+    return sum(BIT[column] for column in places if column in BIT and shows(visible, column))
+
+
+def extra_of(event: dict[str, Any], keys: tuple[str, ...]) -> str:
+    """Return unknown fields as the text of a JSON object, sorted by key."""
+    try:
+        return _ENCODER.encode({key: event[key] for key in keys}).decode()
+    except UnicodeEncodeError as error:
+        raise BadRow("a text that is not UTF-8, or half of a surrogate pair") from error

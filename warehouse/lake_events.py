@@ -1,0 +1,59 @@
+"""The current events in the lake, by event month, for engines that read Parquet.
+
+    lake/events/event_month=YYYY-MM/events.parquet
+
+Their columns are those of `events_as_of`. A month is rewritten when an event in it differs from
+what was published. While that goes on, a marker names the months: after a crash the next
+publication rewrites them too, whatever it compares.
+"""
+
+import msgspec
+
+from warehouse.staged import Staged
+from warehouse.statements import statement
+from warehouse.storage import Storage
+
+FOLDER = "events"
+_MARKER = f"{FOLDER}/_rewriting.json"
+_MONTH = "event_month="
+
+
+def changed_months(staged: Staged) -> set[str]:
+    """Return the months of events that a delta found to differ."""
+    return {month for (month,) in staged.run(statement("publish_changed_months"))}
+
+
+def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
+    """Rewrite some months, or all, and return how many; one that is empty now is removed."""
+    if months is not None:
+        months = months | _unsettled(lake)
+        if not months:
+            return 0
+    staged.run(statement("publish_events_by_month"), {"months": sorted(months or ())})
+    filled = {month for (month,) in staged.run(statement("publish_months"))}
+    touched = months if months is not None else filled | _standing(lake)
+    lake.put(_MARKER, msgspec.json.encode(sorted(touched)))
+    for month in sorted(touched):
+        name = f"{FOLDER}/{_MONTH}{month}/events.parquet"
+        if month not in filled:
+            lake.remove_folder(name.rpartition("/")[0])
+            continue
+        with lake.writing(name) as file:
+            values = {"month": month, "file": str(file)}
+            staged.run(statement("publish_events_of_month"), values)
+    return len(touched)
+
+
+def settle(lake: Storage) -> None:
+    """Forget which months were rewritten, once the warehouse that goes with them is in place."""
+    lake.remove(_MARKER)
+
+
+def _unsettled(lake: Storage) -> set[str]:
+    if not lake.exists(_MARKER):
+        return set()
+    return set(msgspec.json.decode(lake.read(_MARKER), type=list[str]))
+
+
+def _standing(lake: Storage) -> set[str]:
+    return {name.removeprefix(_MONTH) for name in lake.folders(FOLDER) if name.startswith(_MONTH)}

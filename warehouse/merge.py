@@ -1,0 +1,282 @@
+"""Merge: every landed batch takes effect in the lake exactly once, and the warehouse follows.
+
+One process at a time, under the home's lock; the list of what is unmerged is made inside it.
+A batch that sorts before the last one folded rewinds: its day and all after it are folded again
+from the checkpoint before. Belongs here: which days, from where. Does not: a day (days.py).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from time import monotonic
+
+from warehouse.batches import Manifest
+from warehouse.change_log import ChangeLog, DayFile, first_break
+from warehouse.checkpoints import Checkpoints, worth_keeping
+from warehouse.days import DayMerged, DayWriter, Step, key_text
+from warehouse.errors import LakeDamaged, UnknownBatch
+from warehouse.fold import Fold, changes_of
+from warehouse.home import Home
+from warehouse.looks import first_key
+from warehouse.outcomes import Outcome
+from warehouse.publish import PublishReport, publish
+
+
+@dataclass(slots=True)
+class MergeReport:
+    """What a merge did. `refolded` has the days that were folded before, with what differs."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    days: list[date] = field(default_factory=list)
+    refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
+    rebuilt: list[str] = field(default_factory=list)
+    """Checkpoints that could not be used, so that more was folded again."""
+    waited: bool = False
+    seconds: float = 0.0
+    published: PublishReport | None = None
+
+    @property
+    def changes(self) -> Counter[str]:
+        return changes_of(self.outcomes)
+
+    @property
+    def rejected(self) -> int:
+        return sum(outcome.rejected for outcome in self.outcomes)
+
+    @property
+    def versions(self) -> int:
+        return sum(outcome.versions for outcome in self.outcomes)
+
+    @property
+    def quarantined(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.status == "quarantined"]
+
+
+def merge(
+    home: Home,
+    *,
+    step: Step = lambda _: None,
+    clock: Callable[[], float] = monotonic,
+    publishing: bool = True,
+    refold_from: date | None = None,
+) -> MergeReport:
+    """Fold what is landed and not merged into the lake, and publish. Waits for the lock.
+
+    `refold_from` folds that day and all after it again, from the checkpoint before.
+
+    Raises:
+        LakeDamaged: a file of the lake can't be read; nothing was changed.
+        WarehouseError: what would be published is wrong; the old warehouse stands.
+    """
+    return _locked(home, step, clock, publishing, refold_from)
+
+
+def replay(
+    home: Home,
+    *,
+    step: Step = lambda _: None,
+    clock: Callable[[], float] = monotonic,
+) -> MergeReport:
+    """Make lake and warehouse again from landing alone, with no request.
+
+    Every day is replaced as it is made, so readers see the old warehouse until the end.
+    """
+    return _locked(home, step, clock, True, date.min)
+
+
+def _locked(
+    home: Home, step: Step, clock: Callable[[], float], publishing: bool, refold_from: date | None
+) -> MergeReport:
+    began = clock()
+    with home.merge_lock() as waited:
+        step("merge:locked")
+        home.lake.remove_unfinished()
+        report = _Merge(home, step, refold_from).run()
+        if publishing:
+            days = ChangeLog(home.lake, home.state / "change_log.json").days()
+            report.published = publish(
+                home.lake,
+                home.warehouse,
+                chain=days,
+                state_folder=home.state,
+                full=refold_from == date.min,
+                step=step,
+            )
+        report.waited = waited
+    report.seconds = clock() - began
+    return report
+
+
+class _Merge:
+    """One merge, under the lock."""
+
+    def __init__(self, home: Home, step: Step, refold_from: date | None) -> None:
+        self._home = home
+        self._step = step
+        self._refold_from = refold_from
+        self._everything = refold_from == date.min
+        self._landing = home.landing
+        self._log = ChangeLog(home.lake, home.state / "change_log.json")
+        self._checkpoints = Checkpoints(home.lake)
+        self._released = frozenset(self._landing.released())
+        self._report = MergeReport()
+
+    def run(self) -> MergeReport:
+        pending = self._landing.pending()
+        days = self._days()
+        by_day = {one.day: one for one in days}
+        fresh = self._fresh(pending, by_day)
+        start = self._start(fresh, days)
+        if start is None:
+            self._clear(pending)
+            return self._report
+        connection = self._home.connect()
+        try:
+            fold = Fold(connection)
+            base, appending = self._base(fold, start, days, fresh)
+            self._step("merge:loaded")
+            self._fold_days(fold, start, base, appending, days, fresh)
+        finally:
+            connection.close()
+        self._clear(pending)
+        return self._report
+
+    def _days(self) -> list[DayFile]:
+        try:
+            return self._log.days()
+        except LakeDamaged:
+            if self._everything:
+                return []
+            raise
+
+    def _fresh(self, pending: list[str], by_day: dict[date, DayFile]) -> list[Manifest]:
+        """Return what is marked and has not taken effect; a marker alone is still being landed."""
+        found: list[Manifest] = []
+        for batch_id in pending:
+            try:
+                manifest = self._landing.manifest(batch_id)
+            except UnknownBatch:
+                continue
+            day = by_day.get(manifest.observed_at.date())
+            record = None if day is None else day.batches().get(batch_id)
+            if record is None or (batch_id in self._released and not record["released"]):
+                found.append(manifest)
+        return found
+
+    def _start(self, fresh: list[Manifest], days: list[DayFile]) -> date | None:
+        """Return the first day to be folded, None where there is nothing to do."""
+        starts = {manifest.observed_at.date() for manifest in fresh}
+        if self._refold_from is not None:
+            starts.update(self._landing.days(since=self._refold_from)[:1])
+        if (broken := first_break(days)) is not None:
+            starts.add(broken)
+        return min(starts, default=None)
+
+    def _base(
+        self, fold: Fold, start: date, days: list[DayFile], fresh: list[Manifest]
+    ) -> tuple[DayFile | None, bool]:
+        """Load the state to go on from; return its day, and whether `start` is appended to."""
+        last = days[-1] if days else None
+        if (
+            last is not None
+            and self._refold_from is None
+            and start >= last.day
+            and _follow(last, fresh)
+            and self._load(fold, last)
+        ):
+            return last, start == last.day
+        for one in reversed(days):
+            if one.day < start and self._load(fold, one):
+                return one, False
+        return None, False
+
+    def _load(self, fold: Fold, one: DayFile) -> bool:
+        """Load a day's checkpoint; one that is not there or disagrees is made again later."""
+        name = one.head.checkpoint
+        if name is None or not self._checkpoints.has(name):
+            return False
+        try:
+            self._checkpoints.load(name, fold, one.head.fold_id)
+        except LakeDamaged as error:
+            self._report.rebuilt.append(str(error))
+            fold.reset()
+            return False
+        return True
+
+    def _fold_days(
+        self,
+        fold: Fold,
+        start: date,
+        base: DayFile | None,
+        appending: bool,
+        days: list[DayFile],
+        fresh: list[Manifest],
+    ) -> None:
+        writer = DayWriter(self._home.lake, self._log, self._landing, fold, self._step)
+        old = {one.day: one for one in days}
+        first = start if appending else (base.day if base else date.min)
+        landed = [day for day in self._landing.days(since=first) if appending or day > first]
+        kept = [one.day for one in days if one.day < first or (base and one.day == base.day)]
+        keep = worth_keeping(sorted({*kept, *landed}))
+        before = _before(days, start) if appending else base
+        for day in landed:
+            so_far = old.get(day) if appending and day == start else None
+            if so_far is not None:
+                manifests = [one for one in fresh if one.observed_at.date() == day]
+            else:
+                manifests = self._manifests(day)
+            before, merged = writer.merge(
+                day,
+                manifests,
+                before=before,
+                so_far=so_far,
+                released=self._released,
+                keep_checkpoint=day in keep,
+            )
+            self._note(merged, refolded=day in old and so_far is None)
+        for day in old.keys() - set(landed):
+            if day > first:
+                self._log.remove(day)
+        self._prune(keep)
+
+    def _manifests(self, day: date) -> list[Manifest]:
+        return [self._landing.manifest(one) for one in self._landing.batch_ids(day=day)]
+
+    def _note(self, merged: DayMerged, *, refolded: bool) -> None:
+        self._report.days.append(merged.day)
+        self._report.outcomes.extend(merged.outcomes)
+        if refolded:
+            self._report.refolded[merged.day] = (merged.added, merged.removed)
+
+    def _prune(self, keep: set[date]) -> None:
+        named = {one.head.checkpoint for one in self._log.days() if one.day in keep}
+        self._checkpoints.prune({name for name in named if name is not None})
+
+    def _clear(self, pending: Iterable[str]) -> None:
+        """Take away the markers of what has taken effect."""
+        folded = {one.day: one for one in self._log.days()}
+        for batch_id in pending:
+            try:
+                day = folded.get(self._landing.manifest(batch_id).observed_at.date())
+            except UnknownBatch:
+                continue
+            if day is not None and batch_id in day.batches():
+                self._landing.clear_pending(batch_id)
+        self._step("merge:cleared")
+
+
+def _follow(last: DayFile, fresh: list[Manifest]) -> bool:
+    """Whether all that is fresh sorts after all that was folded, and nothing was released."""
+    folded_to = last.head.folded_to
+    known = last.batches()
+    return all(
+        manifest.batch_id not in known
+        and (folded_to is None or key_text(first_key(manifest)) > tuple(folded_to))
+        for manifest in fresh
+    )
+
+
+def _before(days: list[DayFile], day: date) -> DayFile | None:
+    earlier = [one for one in days if one.day < day]
+    return earlier[-1] if earlier else None

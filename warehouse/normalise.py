@@ -1,0 +1,138 @@
+"""One landed batch as typed rows in canonical form, in temporary tables of a connection.
+
+    seen              export, events, event, cancellations, deliveries
+    seen_coins        coins
+    seen_categories   categories
+    rejected          every feed: what can't be read, with the reason
+
+Belongs here: which reader a batch takes, and whether it is to be quarantined. Does not: what a
+look does to the history (fold.py). Nothing is kept between two calls; run twice, a batch gives
+the same. Call it outside a transaction: a reader that fails gives way to another.
+"""
+
+from typing import Final
+
+import duckdb
+import msgspec
+
+from catalog.contract.plans import Plan
+from warehouse.batches import Manifest
+from warehouse.bodies import pages
+from warehouse.errors import LandingError
+from warehouse.event_tables import EventTables
+from warehouse.export_reader import read_export
+from warehouse.fields import plan_named, shown_by
+from warehouse.json_feeds import (
+    read_cancellations,
+    read_deliveries,
+    read_lists,
+    read_look_ups,
+)
+from warehouse.json_lists import CoinRows, category_row
+from warehouse.json_rows import EventRows
+from warehouse.landing import Landing
+from warehouse.sink import Sink
+from warehouse.statements import statement
+from warehouse.tally import Tally
+
+REJECTED_SHARE: Final = 0.01
+REJECTED_LEAST: Final = 10
+"""A batch with more than this share of rows rejected, and at least so many, is quarantined."""
+
+
+class Normalised(msgspec.Struct, frozen=True, kw_only=True):
+    """The account of a batch: good + rejected + ignored = arrived, unless it is quarantined."""
+
+    arrived: int
+    """Rows, counted from the bytes and not by the reader that made the tables."""
+    good: int
+    rejected: int
+    duplicates: int
+    """Good rows beyond the first of each id."""
+    ignored: int
+    """Deliveries of a type we don't know: stored, counted, not applied."""
+    quarantine: str | None
+    """Why the batch is not to be merged, in words."""
+    notes: tuple[str, ...]
+    """Which of the variants that we accept were met."""
+
+
+def normalise(
+    connection: duckdb.DuckDBPyConnection, landing: Landing, manifest: Manifest
+) -> Normalised:
+    """Fill the tables of the batch's feed, as well as its rows allow, and say how it went.
+
+    Raises:
+        LandingError: the bytes are not those that were landed, or the plan is none we know.
+    """
+    connection.execute("SET TimeZone = 'UTC'")
+    if manifest.feed in ("coins", "categories"):
+        return _lists(connection, landing, manifest)
+    return _events(connection, landing, manifest)
+
+
+def _events(
+    connection: duckdb.DuckDBPyConnection, landing: Landing, manifest: Manifest
+) -> Normalised:
+    tables = EventTables(connection, manifest)
+    rows = EventRows(shown_by(_plan(manifest)))
+    if manifest.feed == "export":
+        tally = read_export(landing, manifest, tables, rows)
+    else:
+        tally = Tally()
+        sink = tables.sink()
+        bodies = pages(landing, manifest)
+        match manifest.feed:
+            case "events":
+                read_lists(bodies, rows.row, sink, tally)
+            case "event":
+                read_look_ups(bodies, manifest, rows, sink, tally)
+            case "cancellations":
+                read_cancellations(bodies, sink, tally)
+            case _:
+                read_deliveries(bodies, rows, sink, tally)
+        sink.close()
+        tally.rejected = sink.rejected
+    read, unread, ids = tables.counts()
+    if unread:
+        tables.reject()
+    return _account(tally, read - unread, tally.rejected + unread, read - unread - ids)
+
+
+def _lists(
+    connection: duckdb.DuckDBPyConnection, landing: Landing, manifest: Manifest
+) -> Normalised:
+    for name in ("rejected", manifest.feed):
+        connection.execute(statement(f"normalise_create_{name}"))
+    sink = Sink(connection, manifest.batch_id, statement(f"normalise_{manifest.feed}"), {})
+    tally = Tally()
+    make = CoinRows(_plan(manifest)).row if manifest.feed == "coins" else category_row
+    read_lists(pages(landing, manifest), make, sink, tally)
+    sink.close()
+    count = statement(f"normalise_count_{manifest.feed}")
+    good, ids = connection.execute(count).fetchall()[0]
+    return _account(tally, good, sink.rejected, good - ids)
+
+
+def _account(tally: Tally, good: int, rejected: int, duplicates: int) -> Normalised:
+    accounted = good + rejected + tally.ignored
+    if accounted != tally.arrived:
+        tally.faults.append(f"{tally.arrived} rows arrived, and {accounted} were read")
+    if rejected >= REJECTED_LEAST and rejected > REJECTED_SHARE * tally.arrived:
+        tally.faults.append(f"{rejected} of {tally.arrived} rows can't be read")
+    return Normalised(
+        arrived=tally.arrived,
+        good=good,
+        rejected=rejected,
+        duplicates=duplicates,
+        ignored=tally.ignored,
+        quarantine="; ".join(tally.faults[:5]) or None,
+        notes=tuple(tally.notes),
+    )
+
+
+def _plan(manifest: Manifest) -> Plan:
+    try:
+        return plan_named(manifest.plan)
+    except ValueError as error:
+        raise LandingError(f"batch {manifest.batch_id}: its plan {error}") from error

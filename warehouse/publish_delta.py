@@ -1,0 +1,142 @@
+"""Bring a copy of the published warehouse up to the lake, by what differs alone.
+
+What a table should hold is compared with what it has, over the rows that may differ: those of
+the days that changed, or all of a small table. Belongs here: that comparison, and whether it is
+worth it. Does not: the rows (sql/publish_*.sql).
+"""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from warehouse import schema
+from warehouse.lake_inputs import Inputs
+from warehouse.local_state import LocalState
+from warehouse.publish_full import prepare_unknown_fields, published_values
+from warehouse.staged import Staged, Values
+from warehouse.statements import statement
+from warehouse.tables import (
+    BATCHES,
+    CANCELLATIONS,
+    CATEGORIES,
+    COIN_SNAPSHOTS,
+    COINS,
+    COVERAGE,
+    EVENT_CATEGORIES,
+    EVENT_COINS,
+    EVENT_VERSIONS,
+    EVENTS,
+    PUBLISHED,
+    REJECTS,
+    REQUESTS,
+    USAGE,
+    Table,
+)
+
+SHARE_MAX: Final = 0.2
+"""Of a table; above it, writing all of it anew is cheaper than finding what differs."""
+ROWS_ALWAYS: Final = 10_000
+_DERIVED: Final = {"known_to", "first_seen_at"}
+_OF_CHANGED_BATCHES: Final = "batch_id IN (SELECT batch_id FROM changed_batches)"
+_OF_CHANGED_DAYS: Final = "observed_date >= $first_day"
+_ALL: Final = "true"
+
+
+class DoesNotFit(Exception):
+    """The published file can't be brought up to the lake; it is to be made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compare:
+    """A table, and which of its rows may differ. `whole`: all of them, so it may be rewritten."""
+
+    table: Table
+    condition: str
+    whole: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        derived = _DERIVED if self.table is EVENT_VERSIONS else set()
+        return tuple(name for name in self.table.names if name not in derived)
+
+
+def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
+    """Apply the days that changed, from `first_day` on, and the state after the last.
+
+    Raises:
+        DoesNotFit: too much differs.
+    """
+    values = {
+        **inputs.files(),
+        **published_values(inputs),
+        "first_day": first_day,
+        "current": True,
+    }
+    _refuse_too_much(staged, values)
+    if inputs.state:
+        prepare_unknown_fields(staged, inputs)
+    _apply_days(staged, values)
+    for table in (COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_COINS, EVENT_CATEGORIES):
+        _apply(staged, _Compare(table, _ALL, whole=True), values)
+    _apply_spans(staged)
+
+
+def apply_local(staged: Staged, local: LocalState) -> None:
+    """Replace what comes from this machine's logs."""
+    for table in (REQUESTS, USAGE):
+        query = statement("publish_" + table.name)
+        staged.run(schema.empty(table))
+        if not staged.lacks(query, local.files):
+            staged.run(schema.insert(table, query), local.files)
+
+
+def _refuse_too_much(staged: Staged, values: Values) -> None:
+    """Count the versions of the days that changed, by what their files say."""
+    _want(staged, PUBLISHED, values)
+    ((arriving, standing),) = staged.run(statement("publish_delta_size"))
+    if arriving > max(ROWS_ALWAYS, SHARE_MAX * standing):
+        raise DoesNotFit(f"{arriving} versions lie in days that changed, of {standing} published")
+
+
+def _apply_days(staged: Staged, values: Values) -> None:
+    _want(staged, BATCHES, values)
+    staged.run(statement("publish_changed_batches"), values)
+    staged.run(statement("publish_no_spans"))
+    for compare in (
+        _Compare(EVENT_VERSIONS, _OF_CHANGED_BATCHES),
+        _Compare(BATCHES, _OF_CHANGED_DAYS),
+        _Compare(COVERAGE, _OF_CHANGED_BATCHES),
+        _Compare(REJECTS, _OF_CHANGED_DAYS),
+        _Compare(COIN_SNAPSHOTS, _OF_CHANGED_DAYS),
+        _Compare(PUBLISHED, "day >= $first_day"),
+    ):
+        _apply(staged, compare, values)
+
+
+def _apply_spans(staged: Staged) -> None:
+    """Say anew until when the versions of touched events hold."""
+    for name in ("touched", "touched_starts", "version_spans", "spans_update"):
+        staged.run(statement(f"publish_{name}"))
+
+
+def _apply(staged: Staged, compare: _Compare, values: Values) -> None:
+    table = compare.table
+    _want(staged, table, values)
+    for keep in (schema.gone, schema.new):
+        staged.run(keep(table, compare.columns, compare.condition), values)
+    ((gone,),) = staged.run(schema.count(table, "gone_"))
+    ((standing,),) = staged.run(schema.count(table))
+    if compare.whole and gone > max(ROWS_ALWAYS, SHARE_MAX * standing):
+        staged.run(schema.empty(table))
+        staged.run(schema.insert_from(table, "want_"))
+    else:
+        if gone:
+            staged.run(schema.delete_gone(table))
+        staged.run(schema.insert_from(table, "new_"))
+
+
+def _want(staged: Staged, table: Table, values: Values) -> None:
+    query = statement("publish_" + table.name.removeprefix("_almanac_"))
+    if staged.lacks(query, values):
+        query = schema.nothing_of(table)
+    staged.run(schema.want(table, query), values)

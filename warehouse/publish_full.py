@@ -1,0 +1,95 @@
+"""Make the whole warehouse anew from the lake.
+
+Belongs here: the order in which an empty file is filled. Does not: the rows (sql/publish_*.sql).
+"""
+
+from warehouse import schema
+from warehouse.fields import NAMES
+from warehouse.lake_inputs import Inputs
+from warehouse.local_state import LocalState
+from warehouse.staged import Staged, Values
+from warehouse.statements import statement
+from warehouse.tables import (
+    BATCHES,
+    CANCELLATIONS,
+    CATEGORIES,
+    COIN_SNAPSHOTS,
+    COINS,
+    COVERAGE,
+    EVENT_CATEGORIES,
+    EVENT_COINS,
+    EVENT_VERSIONS,
+    EVENTS,
+    INTERNAL,
+    PUBLISHED,
+    REJECTS,
+    REQUESTS,
+    TABLES,
+    USAGE,
+    Table,
+)
+from warehouse.views import MACROS, VIEWS
+
+_BEGINNING = "-infinity"
+
+
+def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
+    """Fill an empty file with everything. A table whose files are missing stays empty."""
+    declare(staged)
+    values = {
+        **inputs.files(),
+        **local.files,
+        **published_values(inputs),
+        "first_day": _BEGINNING,
+    }
+    if inputs.days:
+        prepare_unknown_fields(staged, inputs)
+    for table in (BATCHES, COVERAGE, COINS, CATEGORIES, CANCELLATIONS, EVENTS):
+        fill(staged, table, values)
+    if inputs.days:
+        _fill_versions(staged, values)
+    for table in (EVENT_COINS, EVENT_CATEGORIES, COIN_SNAPSHOTS, REJECTS, REQUESTS, USAGE):
+        fill(staged, table, values)
+    fill(staged, PUBLISHED, values)
+    staged.run(statement("publish_nothing_touched"))
+
+
+def declare(staged: Staged) -> None:
+    """Make the tables, views and macros, with what each is said beside it."""
+    for table in (*TABLES, *INTERNAL):
+        staged.run(schema.create(table))
+    for view in VIEWS:
+        staged.run(schema.create_view(view))
+    for macro in MACROS:
+        staged.run(statement("macro_" + macro.name))
+        staged.run(schema.comment_macro(macro))
+    for kind, tables in (("TABLE", TABLES), ("VIEW", VIEWS)):
+        for table in tables:
+            for text in schema.comments(table, kind):
+                staged.run(text)
+
+
+def fill(staged: Staged, table: Table, values: Values) -> None:
+    query = statement("publish_" + table.name.removeprefix("_almanac_"))
+    if not staged.lacks(query, values):
+        staged.run(schema.insert(table, query), values)
+
+
+def prepare_unknown_fields(staged: Staged, inputs: Inputs) -> None:
+    files = [*inputs.changes, inputs.state["events"]]
+    staged.run(statement("publish_unknown_fields"), {"files": files, "names": list(NAMES)})
+
+
+def published_values(inputs: Inputs) -> Values:
+    return {
+        "days": [one.day for one in inputs.days],
+        "hashes": [one.sha256 for one in inputs.days],
+    }
+
+
+def _fill_versions(staged: Staged, values: Values) -> None:
+    staged.run(statement("publish_version_starts"), values)
+    staged.run(statement("publish_version_spans"))
+    query = schema.insert(EVENT_VERSIONS, statement("publish_event_versions"))
+    for current in (False, True):
+        staged.run(query, {**values, "current": current})

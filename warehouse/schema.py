@@ -1,0 +1,116 @@
+"""Statements made from the declared tables: the only place where an identifier enters a text.
+
+Every name comes from a declaration, and is quoted. Values are bound; comments can't be, and are
+quoted as literals.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from warehouse.statements import statement
+from warehouse.tables import Table
+
+
+def attach(path: Path, alias: str, *, read_only: bool) -> str:
+    """Return the ATTACH of a file; DuckDB 1.5 binds no values in it.
+
+    A file that is made by it has the form that DuckDB 1.4 and later open.
+    """
+    option = "READ_ONLY" if read_only else "STORAGE_VERSION 'v1.4.0'"
+    return "ATTACH " + _literal(str(path)) + " AS " + quoted(alias) + " (" + option + ")"
+
+
+def use(alias: str) -> str:
+    return "USE " + quoted(alias)
+
+
+def create(table: Table) -> str:
+    columns = ", ".join(quoted(column.name) + " " + column.type for column in table.columns)
+    return "CREATE TABLE " + quoted(table.name) + " (" + columns + ")"
+
+
+def create_view(view: Table) -> str:
+    query = statement("view_" + view.name)
+    return "CREATE VIEW " + quoted(view.name) + " AS " + query
+
+
+def comments(table: Table, kind: str) -> Iterator[str]:
+    """Yield statements that say in the file what a table is; `kind` is TABLE or VIEW."""
+    name = quoted(table.name)
+    yield "COMMENT ON " + kind + " " + name + " IS " + _literal(table.grain)
+    for column in table.columns:
+        meaning = column.meaning + (" [" + column.unit + "]" if column.unit else "")
+        target = name + "." + quoted(column.name)
+        yield "COMMENT ON COLUMN " + target + " IS " + _literal(meaning)
+
+
+def comment_macro(macro: Table) -> str:
+    return "COMMENT ON MACRO TABLE " + quoted(macro.name) + " IS " + _literal(macro.grain)
+
+
+def insert(table: Table, query: str) -> str:
+    """Fill a table from a query, column by name."""
+    return "INSERT INTO " + quoted(table.name) + " BY NAME\n" + query
+
+
+def insert_from(table: Table, prefix: str) -> str:
+    return insert(table, "SELECT * FROM " + quoted(prefix + table.name))
+
+
+def empty(table: Table) -> str:
+    return "DELETE FROM " + quoted(table.name)
+
+
+def nothing_of(table: Table) -> str:
+    return "SELECT * FROM " + quoted(table.name) + " LIMIT 0"
+
+
+def want(table: Table, query: str) -> str:
+    """Keep in `want_…` what a table should hold, of the rows that are looked at."""
+    return "CREATE OR REPLACE TEMP TABLE " + quoted("want_" + table.name) + " AS\n" + query
+
+
+def gone(table: Table, columns: tuple[str, ...], condition: str) -> str:
+    """Keep in `gone_…` the rows that a table has and should not."""
+    return _except(table, columns, "gone_", _have(table, columns, condition), _want(table, columns))
+
+
+def new(table: Table, columns: tuple[str, ...], condition: str) -> str:
+    """Keep in `new_…` the rows that a table should have and has not."""
+    return _except(table, columns, "new_", _want(table, columns), _have(table, columns, condition))
+
+
+def delete_gone(table: Table) -> str:
+    """Delete the rows of `gone_…`, found by the table's key."""
+    name, other = quoted(table.name), quoted("gone_" + table.name)
+    same = (name + "." + quoted(key) + " = " + other + "." + quoted(key) for key in table.key)
+    return "DELETE FROM " + name + " USING " + other + " WHERE " + " AND ".join(same)
+
+
+def count(table: Table, prefix: str = "") -> str:
+    return "SELECT count(*) FROM " + quoted(prefix + table.name)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _have(table: Table, columns: tuple[str, ...], condition: str) -> str:
+    return "SELECT " + _list(columns) + " FROM " + quoted(table.name) + " WHERE " + condition
+
+
+def _want(table: Table, columns: tuple[str, ...]) -> str:
+    return "SELECT " + _list(columns) + " FROM " + quoted("want_" + table.name)
+
+
+def _except(table: Table, columns: tuple[str, ...], prefix: str, left: str, right: str) -> str:
+    target = quoted(prefix + table.name)
+    return "CREATE OR REPLACE TEMP TABLE " + target + " AS " + left + " EXCEPT " + right
+
+
+def _list(columns: tuple[str, ...]) -> str:
+    return ", ".join(quoted(column) for column in columns)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

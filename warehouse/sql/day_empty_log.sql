@@ -1,0 +1,2 @@
+-- A day begins with nothing in its log. Twice is once.
+DELETE FROM log;

@@ -1,0 +1,2 @@
+-- The name of each known category. Grain: id.
+SELECT id, name FROM categories_state;

@@ -1,0 +1,38 @@
+-- First sightings. Grain: event. A cancellation that was seen before and is not older holds.
+-- `created` only where a complete look at its date came before it was created.
+CREATE OR REPLACE TEMP TABLE firsts AS
+SELECT
+    w.event_id, w.observed_at, w.content_md5,
+    greatest(w.content_at, if(k.content_at >= w.content_at, k.content_at, NULL)) AS content_at,
+    w.slug,
+    w.title,
+    w.description,
+    w.displayed_date,
+    w.date,
+    w.date_end,
+    w.date_type,
+    w.is_estimated,
+    w.categories,
+    w.coins,
+    w.impact,
+    w.impact_band,
+    w.impact_summary,
+    w.source_url,
+    w.snapshot_url,
+    w.last_verified_at,
+    w.created_at,
+    w.updated_at,
+    w.shown AS known, w.extra,
+    CASE WHEN k.content_at >= w.content_at THEN 'cancelled' ELSE w.status END AS status,
+    CASE WHEN k.content_at >= w.content_at THEN k.cancelled_at ELSE w.cancelled_at END
+        AS cancelled_at,
+    w.content_at AS row_content_at,
+    EXISTS (
+        SELECT 1 FROM watched AS v
+        WHERE v.since < w.created_at AND w.date BETWEEN v.lower AND v.upper
+          AND (v.coins IS NULL OR list_has_any(v.coins, w.coins))
+          AND (v.categories IS NULL OR list_has_any(v.categories, w.categories))
+    ) AS is_created
+FROM wave AS w
+JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'new'
+LEFT JOIN cancelled AS k ON k.event_id = w.event_id;

@@ -1,0 +1,22 @@
+-- What every accepted row touches, changed or not. Grain: event. Once per look.
+-- A row without content (a cancellation) is no sight of the event.
+UPDATE sight SET
+    known = CASE
+        WHEN has(w.shown, 'impact_band') AND NOT has(w.shown, 'impact')
+             AND w.impact_band IS DISTINCT FROM c.impact_band
+            THEN (sight.known | w.shown) & ~$impact_bit
+        ELSE sight.known | w.shown
+    END,
+    last_verified_at =
+        if(has(w.shown, 'last_verified_at'), w.last_verified_at, sight.last_verified_at),
+    updated_at = if(has(w.shown, 'updated_at'), w.updated_at, sight.updated_at),
+    extra = coalesce(w.extra, sight.extra),
+    content_at = w.content_at,
+    last_seen_at = if(w.shown = 0, sight.last_seen_at, w.observed_at),
+    missing_since = NULL,
+    absent_export_at = NULL,
+    content_md5 = w.content_md5
+FROM wave AS w
+JOIN judged AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
+JOIN content AS c ON c.event_id = w.event_id
+WHERE sight.event_id = w.event_id;

@@ -1,0 +1,35 @@
+-- Grain: one row per row of an event feed, readable (reason is NULL) or not.
+-- `place` is its position where rows are counted by us; else the rowid is.
+-- Run twice: empty again.
+CREATE OR REPLACE TEMP TABLE normalised (
+    place BIGINT,
+    event_id VARCHAR,
+    observed_at TIMESTAMPTZ,
+    content_at TIMESTAMPTZ,
+    slug VARCHAR,
+    title VARCHAR,
+    description VARCHAR,
+    displayed_date VARCHAR,
+    date TIMESTAMPTZ,
+    date_end TIMESTAMPTZ,
+    date_type VARCHAR,
+    is_estimated BOOLEAN,
+    categories VARCHAR[],
+    coins VARCHAR[],
+    impact DOUBLE,
+    impact_band VARCHAR,
+    impact_summary VARCHAR,
+    source_url VARCHAR,
+    snapshot_url VARCHAR,
+    last_verified_at TIMESTAMPTZ,
+    created_at TIMESTAMPTZ,
+    updated_at TIMESTAMPTZ,
+    shown BIGINT,
+    extra VARCHAR,
+    coin_names STRUCT(slug VARCHAR, symbol VARCHAR, name VARCHAR)[],
+    status VARCHAR,
+    cancelled_at TIMESTAMPTZ,
+    content_md5 VARCHAR,
+    reason VARCHAR,
+    raw VARCHAR
+)

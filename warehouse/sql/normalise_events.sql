@@ -1,0 +1,147 @@
+-- Grain: one row per row of an event feed, into `normalised`: typed, or with the reason why it
+-- can't be read. In place of the braces stands the SELECT that gives the rows (csv_reader.py,
+-- normalise_json_events.sql): texts in canonical form, NULL where hidden or absent, `shown` with a bit
+-- for each field that the plan shows and the row has. `impact` may hold a number or a band.
+-- Parameters: $observed_at, $content_at of the batch; the bits $title_bit, $date_bit,
+-- $impact_bit, $impact_band_bit; the bounds $impact_min, $impact_max.
+-- Run twice: every row is there twice.
+INSERT INTO normalised BY NAME
+WITH arrived AS ({arrived_rows}),
+typed AS (
+    SELECT
+        * EXCLUDE (date, date_end, last_verified_at, created_at, updated_at, is_estimated),
+        date AS date_text,
+        date_end AS date_end_text,
+        last_verified_at AS last_verified_at_text,
+        created_at AS created_at_text,
+        updated_at AS updated_at_text,
+        is_estimated AS is_estimated_text,
+        almanac_instant(content_text) AS content_of_row,
+        almanac_instant(cancelled_text) AS cancelled_at,
+        almanac_instant(date) AS date,
+        almanac_instant(date_end) AS date_end,
+        almanac_instant(last_verified_at) AS last_verified_at,
+        almanac_instant(created_at) AS created_at,
+        almanac_instant(updated_at) AS updated_at,
+        CASE
+            WHEN lower(is_estimated) IN ('true', '1', 'yes') THEN true
+            WHEN lower(is_estimated) IN ('false', '0', 'no') THEN false
+        END AS is_estimated,
+        CASE
+            WHEN impact IS NOT NULL AND NOT contains(impact, '_')
+                AND try_cast(impact AS DOUBLE) BETWEEN $impact_min AND $impact_max
+                THEN try_cast(impact AS DOUBLE) + 0.0
+        END AS score,
+        almanac_band_named(coalesce(impact, impact_band)) AS band
+    FROM arrived
+),
+told AS (
+    SELECT
+        * EXCLUDE (impact, impact_band, shown),
+        impact AS impact_text,
+        impact_band AS impact_band_text,
+        score AS impact,
+        coalesce(almanac_band_of(score), band) AS impact_band,
+        CASE
+            WHEN shown & ($impact_bit | $impact_band_bit) = 0 THEN shown
+            WHEN score IS NULL AND band IS NOT NULL
+                THEN (shown | $impact_band_bit) & ~$impact_bit
+            ELSE shown | $impact_bit | $impact_band_bit
+        END AS shown,
+        CASE
+            WHEN event_id IS NULL THEN 'id: expected a text, met nothing'
+            WHEN strlen(event_id) > 200 THEN almanac_met('id', 'at most 200 bytes', event_id)
+            WHEN status = 'cancelled' AND cancelled_at IS NULL
+                THEN almanac_met('cancelledAt', 'an instant', cancelled_text)
+            WHEN content_text IS NOT NULL AND content_of_row IS NULL
+                THEN almanac_met('createdAt of the delivery', 'an instant', content_text)
+            WHEN title IS NULL AND shown & $title_bit <> 0
+                THEN 'title: expected a text, met nothing'
+            WHEN date IS NULL
+                AND (date_text IS NOT NULL OR status = 'scheduled' OR shown & $date_bit <> 0)
+                THEN almanac_met('date', 'an instant of 1900 to 2200', date_text)
+            WHEN date_end IS NULL AND date_end_text IS NOT NULL
+                THEN almanac_met('dateEnd', 'an instant of 1900 to 2200', date_end_text)
+            WHEN created_at IS NULL AND created_at_text IS NOT NULL
+                THEN almanac_met('createdAt', 'an instant of 1900 to 2200', created_at_text)
+            WHEN updated_at IS NULL AND updated_at_text IS NOT NULL
+                THEN almanac_met('updatedAt', 'an instant of 1900 to 2200', updated_at_text)
+            WHEN last_verified_at IS NULL AND last_verified_at_text IS NOT NULL
+                THEN almanac_met(
+                    'lastVerifiedAt', 'an instant of 1900 to 2200', last_verified_at_text
+                )
+            WHEN is_estimated IS NULL AND is_estimated_text IS NOT NULL
+                THEN almanac_met('isEstimated', 'true or false', is_estimated_text)
+            WHEN score IS NULL AND band IS NULL AND coalesce(impact, impact_band) IS NOT NULL
+                THEN almanac_met(
+                    'impact', 'a number of the scale or a band', coalesce(impact, impact_band)
+                )
+        END AS reason
+    FROM typed
+)
+SELECT
+    place,
+    event_id,
+    coalesce(almanac_instant(observed_text), $observed_at) AS observed_at,
+    coalesce(content_of_row, $content_at) AS content_at,
+    slug,
+    title,
+    description,
+    displayed_date,
+    date,
+    date_end,
+    date_type,
+    is_estimated,
+    categories,
+    coins,
+    impact,
+    impact_band,
+    impact_summary,
+    source_url,
+    snapshot_url,
+    last_verified_at,
+    created_at,
+    updated_at,
+    shown,
+    extra,
+    coin_names,
+    status,
+    cancelled_at,
+    -- Texts hold no NUL, so that it parts them; '' does not occur, so NULL needs no mark.
+    md5(concat(
+        shown, chr(0), status, chr(0), epoch_us(cancelled_at), chr(0),
+        slug, chr(0), title, chr(0), description, chr(0), displayed_date, chr(0),
+        epoch_us(date), chr(0), epoch_us(date_end), chr(0), date_type, chr(0),
+        is_estimated, chr(0),
+        len(categories), chr(0), array_to_string(categories, chr(0)), chr(0),
+        len(coins), chr(0), array_to_string(coins, chr(0)), chr(0),
+        impact, chr(0), impact_band, chr(0), impact_summary, chr(0),
+        source_url, chr(0), snapshot_url, chr(0), epoch_us(created_at)
+    )) AS content_md5,
+    reason,
+    CASE
+        WHEN reason IS NOT NULL
+            THEN to_json({
+                'id': event_id,
+                'slug': slug,
+                'title': title,
+                'description': description,
+                'displayedDate': displayed_date,
+                'date': date_text,
+                'dateEnd': date_end_text,
+                'dateType': date_type,
+                'isEstimated': is_estimated_text,
+                'categories': categories,
+                'coins': coins,
+                'impact': impact_text,
+                'impactBand': impact_band_text,
+                'impactSummary': impact_summary,
+                'sourceUrl': source_url,
+                'snapshotUrl': snapshot_url,
+                'lastVerifiedAt': last_verified_at_text,
+                'createdAt': created_at_text,
+                'updatedAt': updated_at_text,
+                'cancelledAt': cancelled_text
+            })::VARCHAR
+    END AS raw
+FROM told

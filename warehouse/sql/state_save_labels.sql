@@ -1,0 +1,2 @@
+-- The rows a checkpoint keeps, in a fixed order. Grain: slug.
+SELECT * FROM labels ORDER BY slug;

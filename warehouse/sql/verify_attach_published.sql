@@ -1,0 +1,2 @@
+-- The published warehouse, to be read..
+ATTACH {path} AS published (READ_ONLY);

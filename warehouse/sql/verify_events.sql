@@ -1,0 +1,24 @@
+-- How many events are published, only published, and only in the checkpoint. Grain: one row.
+WITH
+    lake AS (
+        SELECT
+            event_id,
+            slug, title, description, displayed_date, date, date_end,
+            date_type, is_estimated, categories, coins, impact, impact_band,
+            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra,
+            first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
+        FROM read_parquet($file)
+    ),
+    told AS (
+        SELECT
+            event_id,
+            slug, title, description, displayed_date, date, date_end,
+            date_type, is_estimated, categories, coins, impact, impact_band,
+            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra,
+            first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
+        FROM published.main.events
+    )
+SELECT
+    (SELECT count(*) FROM told),
+    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told));

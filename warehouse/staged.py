@@ -1,0 +1,96 @@
+"""A warehouse file under construction, beside the one that readers have open.
+
+It takes the published name in one rename, on disk, or leaves nothing. Belongs here: opening,
+binding, closing, putting in place. Does not: what is written (publish_full, publish_delta).
+"""
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from warehouse import schema
+from warehouse.storage import make_folders, sync
+
+_MEMORY_LIMIT: Final = "1400MB"
+_UNFINISHED: Final = ".unfinished-warehouse-"
+_PARAMETER: Final = re.compile(r"\$([a-z_]+)")
+Values = Mapping[str, Any]
+
+
+class Staged:
+    """One connection with the staged file attached and in use; all in one transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connection = duckdb.connect()
+        for setting in ("SET TimeZone = 'UTC'", "SET enable_progress_bar = false"):
+            self.connection.execute(setting)
+        self.connection.execute("SET memory_limit = $limit", {"limit": _MEMORY_LIMIT})
+        spill = str(path.with_name(f"{path.name}-spill"))
+        self.connection.execute("SET temp_directory = $spill", {"spill": spill})
+        self.connection.execute(schema.attach(path, "staged", read_only=False))
+        self.connection.execute("USE staged")
+        self.connection.execute("BEGIN")
+
+    def run(self, sql: str, values: Values | None = None) -> list[tuple[Any, ...]]:
+        """Run one statement with those of the values that it names."""
+        named = {name: value for name, value in (values or {}).items() if name in parameters(sql)}
+        return self.connection.execute(sql, named).fetchall()
+
+    def lacks(self, sql: str, values: Values) -> bool:
+        """Whether a statement reads files of which there are none."""
+        return not parameters(sql) <= values.keys()
+
+    def commit(self) -> None:
+        """Write all of it to the file, which nothing waits beside."""
+        for text in ("COMMIT", "CHECKPOINT staged"):
+            self.connection.execute(text)
+
+    def close(self) -> None:
+        for text in ("CHECKPOINT staged", "USE memory", "DETACH staged"):
+            self.connection.execute(text)
+        self.connection.close()
+
+    def abandon(self) -> None:
+        self.connection.close()
+
+
+@contextmanager
+def staging(warehouse: Path) -> Iterator[Path]:
+    """Lend a path beside the warehouse; what is left there at the end is removed.
+
+    So is what a process left that was killed: one publishes at a time, under the merge's lock.
+    """
+    make_folders(warehouse.parent)
+    _sweep(warehouse.parent)
+    try:
+        yield warehouse.with_name(f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}")
+    finally:
+        _sweep(warehouse.parent)
+
+
+def put_in_place(staged: Path, warehouse: Path) -> None:
+    """Let a finished file take the published name, for good."""
+    sync(staged)
+    # A log that someone's own writing left belongs to the old file, and must not meet the new.
+    warehouse.with_name(f"{warehouse.name}.wal").unlink(missing_ok=True)
+    staged.replace(warehouse)
+    sync(warehouse.parent)
+
+
+def parameters(sql: str) -> set[str]:
+    """Return the names of the values that a statement takes."""
+    code = "\n".join(line.partition("--")[0] for line in sql.splitlines())
+    return {name for name in _PARAMETER.findall(code) if name}
+
+
+def _sweep(folder: Path) -> None:
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -1,0 +1,197 @@
+"""Verify: landing against lake against tables, by reading all of them.
+
+Changes nothing. `deep` also replays landing into a folder that goes away, and compares every
+row of every table. Belongs here: what must agree. Does not: mending (merge, replay).
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from warehouse.change_log import ChangeLog, DayFile, first_break
+from warehouse.checkpoints import Checkpoints
+from warehouse.errors import DamagedBody, LakeDamaged, WarehouseError
+from warehouse.fold import Fold
+from warehouse.home import Home
+from warehouse.merge import replay
+from warehouse.statements import statement
+from warehouse.tables import TABLES
+
+LOCAL = frozenset({"requests", "usage"})
+"""Tables made from this machine's logs, not from landing."""
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `wrong` is empty where it holds."""
+
+    check: str
+    looked_at: int
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return not self.wrong
+
+
+def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
+    """Yield what was checked, one after the other, under the merge's lock."""
+    with home.merge_lock():
+        days = ChangeLog(home.lake, home.state / "change_log.json").days()
+        yield _bodies(home)
+        yield _batches(home, days)
+        yield _chain(days)
+        yield _counts(days)
+        if days:
+            yield _checkpoint(home, days[-1])
+        if home.warehouse.exists():
+            yield from _tables(home, days)
+        if deep:
+            yield from _replayed(home)
+
+
+def _bodies(home: Home) -> Finding:
+    seen: set[str] = set()
+    wrong: list[str] = []
+    for batch_id in home.landing.batch_ids():
+        manifest = home.landing.manifest(batch_id)
+        if manifest.sha256 in seen:
+            continue
+        seen.add(manifest.sha256)
+        try:
+            for _ in home.landing.body(manifest):
+                pass
+        except DamagedBody as error:
+            wrong.append(str(error))
+    return Finding("landed bodies have the hash they were landed with", len(seen), tuple(wrong))
+
+
+def _batches(home: Home, days: list[DayFile]) -> Finding:
+    landed = set(home.landing.batch_ids())
+    waiting = set(home.landing.pending())
+    folded: dict[str, int] = {}
+    for day in days:
+        for batch_id in day.batches():
+            folded[batch_id] = folded.get(batch_id, 0) + 1
+    lost = sorted(landed - folded.keys() - waiting)
+    unknown = sorted(folded.keys() - landed)
+    twice = sorted(batch_id for batch_id, times in folded.items() if times > 1)
+    wrong = (
+        *_told("landed, not merged and not waiting", lost),
+        *_told("merged, and not in landing", unknown),
+        *_told("merged more than once", twice),
+    )
+    return Finding("every landed batch is in the lake once, or waits", len(landed), wrong)
+
+
+def _chain(days: list[DayFile]) -> Finding:
+    broken = first_break(days)
+    wrong = () if broken is None else (f"it breaks at {broken}; `almanac merge` folds it again",)
+    return Finding("the days of the change log follow each other", len(days), wrong)
+
+
+def _counts(days: list[DayFile]) -> Finding:
+    batches = [batch for day in days for batch in day.meta["batches"]]
+    wrong = [
+        f"{one['batch_id']}: {one['arrived']} rows came, {one['good']} are good, "
+        f"{one['rejected']} rejected, {one['ignored']} ignored"
+        for one in batches
+        if one["good"] + one["rejected"] + one["ignored"] != one["arrived"]
+        and one["status"] == "merged"
+    ]
+    return Finding(
+        "good, rejected and ignored rows are as many as came", len(batches), tuple(wrong)
+    )
+
+
+def _checkpoint(home: Home, newest: DayFile) -> Finding:
+    name = newest.head.checkpoint or ""
+    connection = home.connect()
+    try:
+        Checkpoints(home.lake).load(name, Fold(connection), newest.head.fold_id)
+    except LakeDamaged as error:
+        return Finding("the newest checkpoint is whole", 1, (str(error),))
+    finally:
+        connection.close()
+    return Finding("the newest checkpoint is whole", 1)
+
+
+def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
+    """Compare what is published with the lake, row by row."""
+    connection = home.connect()
+    try:
+        attach = statement("verify_attach_published").replace("{path}", _quoted(home.warehouse))
+        connection.execute(attach)
+        if days:
+            files = [str(day.path) for day in days]
+            yield _compared(
+                connection, "event_versions", "verify_versions", {"files": files}, "the change log"
+            )
+            folder = Checkpoints(home.lake).path(days[-1].head.checkpoint or "-")
+            if folder.exists():
+                file = {"file": str(folder / "events.parquet")}
+                yield _compared(connection, "events", "verify_events", file, "the checkpoint")
+    except duckdb.Error as error:
+        yield Finding("the warehouse can be read", 1, (str(error),))
+    finally:
+        connection.close()
+
+
+def _compared(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    name: str,
+    values: Mapping[str, object],
+    beside: str,
+) -> Finding:
+    rows, extra, lacking = connection.execute(statement(name), values).fetchall()[0]
+    wrong = (f"{extra} rows are only there, {lacking} are lacking",) if extra or lacking else ()
+    return Finding(f"{table} is what {beside} says", int(rows), wrong)
+
+
+def _replayed(home: Home) -> Iterator[Finding]:
+    """Replay landing beside the home, and compare table by table."""
+    with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
+        other = Home(Path(folder))
+        # Not the markers of what is pending: the replay would take them away.
+        for part in ("bodies", "batches", "released"):
+            link = other.root / "landing" / part
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to((home.root / "landing" / part).resolve())
+        replay(other)
+        connection = home.connect()
+        try:
+            for alias, path in (("published", home.warehouse), ("replayed", other.warehouse)):
+                attach = statement(f"verify_attach_{alias}").replace("{path}", _quoted(path))
+                connection.execute(attach)
+            for table in TABLES:
+                if table.name not in LOCAL:
+                    yield _same(connection, table.name)
+        finally:
+            connection.close()
+
+
+def _same(connection: duckdb.DuckDBPyConnection, table: str) -> Finding:
+    name = f'"{table}"'
+    query = statement("verify_same").replace("{table}", name)
+    rows, extra, lacking = connection.execute(query).fetchall()[0]
+    wrong = (f"{extra} rows are only there, {lacking} are lacking",) if extra or lacking else ()
+    return Finding(f"{table} is what a replay gives", int(rows), wrong)
+
+
+def _told(what: str, batch_ids: list[str]) -> tuple[str, ...]:
+    if not batch_ids:
+        return ()
+    more = f" and {len(batch_ids) - _NAMED} more" if len(batch_ids) > _NAMED else ""
+    return (f"{what}: {', '.join(batch_ids[:_NAMED])}{more}",)
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as a literal: ATTACH takes no bound values."""
+    if "\x00" in str(path):
+        raise WarehouseError(f"{path!r} can't be attached")
+    return "'" + str(path).replace("'", "''") + "'"
