@@ -2,8 +2,14 @@
 
 import typer
 
-from pipeline import endpoints_cli, keys_cli
+from pipeline import batches_cli, endpoints_cli, keys_cli
+from pipeline.doctor_cli import doctor
+from pipeline.merge_cli import import_file, merge, replay
+from pipeline.prune_cli import prune
 from pipeline.sandbox_cli import sandbox
+from pipeline.sql_cli import sql
+from pipeline.status_cli import status
+from pipeline.verify_cli import verify
 
 app = typer.Typer(
     name="almanac",
@@ -11,6 +17,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals may hold a key
 )
+app.command()(sql)
+app.command()(status)
+app.command()(merge)
+app.command()(replay)
+app.command(name="import")(import_file)
+app.add_typer(batches_cli.app, name="batches")
+app.command()(verify)
+app.command()(doctor)
+app.command()(prune)
 app.command()(sandbox)
 app.add_typer(keys_cli.app, name="keys")
 app.add_typer(endpoints_cli.app, name="endpoints")

@@ -1,18 +1,107 @@
-"""The settings: the one module that reads the environment (and `.env`, and secret files)."""
+"""The settings: the one module that reads the environment (and `.env`, and secret files).
+
+Belongs here: what can be set, and whether it makes sense. Does not: what is done with it.
+"""
 
 from pathlib import Path
+from typing import Annotated, Any, Final
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from catalog.contract import decisions
+from catalog.contract.plans import PLANS
+from resources.client import checked_base_url
+
+PREFIX: Final = "ALMANAC_"
+
+
+class SettingsError(Exception):
+    """A setting that can't be used; nothing was done. The text shows no secret."""
+
+
+def _split(value: Any) -> Any:
+    """Return the parts of a comma list; what is no text is left to the type."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _known_plan(name: str) -> str:
+    if name.lower() not in PLANS:
+        raise ValueError(f"there is no plan {name!r}; it is one of {', '.join(PLANS)}")
+    return name.lower()
+
+
+def _nothing(value: Any) -> Any:
+    """Read an empty text as not set, as shells and compose files leave it."""
+    return None if value == "" else value
+
+
+CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split)]
+PlanName = Annotated[str, AfterValidator(_known_plan)]
+Unset = BeforeValidator(_nothing)
 
 
 class Settings(BaseSettings):
     """Every setting, each with the prefix `ALMANAC_`."""
 
-    model_config = SettingsConfigDict(env_prefix="ALMANAC_", env_file=".env", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=".env", extra="ignore", hide_input_in_errors=True
+    )
 
+    base_url: Annotated[str | None, Unset] = Field(
+        default=None,
+        description="Base address of the service, with or without `/v2`. Together with the key, "
+        "or not at all: without both it is the embedded sandbox.",
+    )
+    api_key: Annotated[SecretStr | None, Unset] = Field(
+        default=None, description="The API key. Better kept in a file: `ALMANAC_API_KEY_FILE`."
+    )
+    api_key_file: Annotated[Path | None, Unset] = Field(
+        default=None, description="A file that holds the API key and nothing else."
+    )
+    plan: Annotated[PlanName | None, Unset] = Field(
+        default=None,
+        description=f"The plan of the key: {', '.join(PLANS)}. Unset, the service is asked.",
+    )
     home: Path = Field(
         default=Path("data"), description="Where everything lives: landing, lake, warehouse, state."
+    )
+    state: Path = Field(
+        default_factory=lambda: Path.home() / ".local" / "state" / "almanac",
+        description="Where the limiter keeps what all homes of this machine share. "
+        "Default: `~/.local/state/almanac`.",
+    )
+    rate_per_s: Annotated[float | None, Unset] = Field(
+        default=None, gt=0, description="Requests a second. Unset, the plan's."
+    )
+    burst: Annotated[int | None, Unset] = Field(
+        default=None, ge=1, description="Requests at once. Unset, the plan's."
+    )
+    monthly_quota: Annotated[int | None, Unset] = Field(
+        default=None, ge=1, description="Requests a month. Unset, what the service says."
+    )
+    export_path: str = Field(
+        default=decisions.EXPORT_PATH, description="Path of the bulk export on the service."
+    )
+    coins: CommaList = Field(
+        default=(), description="Coins to pull (slugs, separated by commas). Unset, all."
+    )
+    categories: CommaList = Field(
+        default=(), description="Categories to pull (ids, separated by commas). Unset, all."
+    )
+    webhook_secrets: SecretList = Field(
+        default=(),
+        description="Signing secrets of webhooks, separated by commas: the current one, and the "
+        "one before while it is rotated.",
+    )
+    signature_header: str = Field(
+        default=decisions.SIGNATURE_HEADER, description="The header that signs a delivery."
+    )
+    sandbox_seed: int = Field(
+        default=1, description="Which world the embedded sandbox is; the same seed is the same."
     )
 
     @property
@@ -20,6 +109,70 @@ class Settings(BaseSettings):
         """Where `almanac sandbox` and `almanac serve` keep keys, endpoints and deliveries."""
         return self.home / "state" / "service"
 
+    @property
+    def source(self) -> str:
+        """What a home of these settings is stamped with. Raises SettingsError."""
+        address = self.service_address()
+        return f"sandbox:{self.sandbox_seed}" if address is None else address[0]
+
+    def service_address(self) -> tuple[str, SecretStr] | None:
+        """Return base address and key, None for the embedded sandbox.
+
+        Raises:
+            SettingsError: one without the other, or one that can't be used.
+        """
+        key = self._key()
+        if self.base_url is None and key is None:
+            return None
+        if self.base_url is None or key is None:
+            given, lacking = ("ALMANAC_BASE_URL", "ALMANAC_API_KEY")
+            if self.base_url is None:
+                given, lacking = lacking, given
+            raise SettingsError(
+                f"{given} is set, but {lacking} is not. Set both to use a service, or neither "
+                "for the embedded sandbox."
+            )
+        try:
+            return checked_base_url(self.base_url), key
+        except ValueError as error:
+            raise SettingsError(f"ALMANAC_BASE_URL: {error}") from error
+
+    def _key(self) -> SecretStr | None:
+        if self.api_key is not None and self.api_key_file is not None:
+            raise SettingsError("ALMANAC_API_KEY and ALMANAC_API_KEY_FILE are both set; keep one.")
+        if self.api_key_file is None:
+            return self.api_key
+        try:
+            text = self.api_key_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"ALMANAC_API_KEY_FILE: {self.api_key_file} can't be read"
+            ) from error
+        if not text:
+            raise SettingsError(f"ALMANAC_API_KEY_FILE: {self.api_key_file} is empty")
+        return SecretStr(text)
+
 
 def read_settings() -> Settings:
-    return Settings()
+    """Read the settings.
+
+    Raises:
+        SettingsError: one of them can't be used; the text names it and shows no value.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = PREFIX + str(first["loc"][0]).upper()
+        said = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{name}: {said}") from None
+
+
+def described() -> list[tuple[str, str, str]]:
+    """Return name, default and meaning of every setting, for docs/settings.md."""
+    rows: list[tuple[str, str, str]] = []
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        shown = "" if field.default_factory or default in (None, ()) else f"`{default}`"
+        rows.append((PREFIX + name.upper(), shown, field.description or ""))
+    return rows

@@ -1,0 +1,107 @@
+"""`almanac doctor`: looks at everything a run needs, and says what is in its way."""
+
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import typer
+from rich.table import Table
+
+from pipeline.console import EXIT_ERROR, people, print_json
+from pipeline.health import LEAST_FREE_BYTES
+from pipeline.options import JsonOption
+from pipeline.service import open_service
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.errors import CatalogError
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+
+PACKAGES = ("dagster", "duckdb", "httpx", "granian")
+_SKEW_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One thing that was looked at."""
+
+    what: str
+    holds: bool
+    found: str
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Check settings, home, disk, versions, key, plan and reach. Costs one or two requests."""
+    found = list(_checks())
+    if as_json:
+        print_json([{"what": one.what, "holds": one.holds, "found": one.found} for one in found])
+    else:
+        table = Table("", "What", "Found")
+        for one in found:
+            table.add_row("ok" if one.holds else "NO", one.what, one.found)
+        people.print(table)
+    if not all(one.holds for one in found):
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _checks() -> Iterator[Checked]:
+    yield Checked("Python", True, platform.python_version())
+    for package in PACKAGES:
+        yield Checked(package, True, version(package))
+    try:
+        settings = read_settings()
+        source = settings.source
+    except SettingsError as error:
+        yield Checked("settings", False, str(error))
+        return
+    yield Checked("source", True, source)
+    home = Home(settings.home)
+    yield _told("home", lambda: _home(home, source))
+    yield _disk(settings.home)
+    yield from _service(settings)
+
+
+def _home(home: Home, source: str) -> str:
+    stamp = home.stamp()
+    if stamp is None:
+        return f"{home.root}, not made yet"
+    if stamp.source != source:
+        raise WarehouseError(f"{home.root} holds data of {stamp.source}, not of {source}")
+    return f"{home.root}, format {stamp.format}"
+
+
+def _disk(root: Path) -> Checked:
+    there = next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    return Checked("disk", free >= LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free")
+
+
+def _service(settings: Settings) -> Iterator[Checked]:
+    """Ask the service who we are; what it answers says whether address, key and plan are right."""
+    try:
+        with open_service(settings) as service:
+            yield Checked("reach", True, "the service answers")
+            yield Checked("key and plan", True, service.plan.name)
+            usage = service.usage
+            if usage is not None:
+                yield Checked(
+                    "quota",
+                    usage.remaining is None or usage.remaining > 0,
+                    "no limit"
+                    if usage.limit is None
+                    else f"{usage.remaining} of {usage.limit} left",
+                )
+                skew = abs((usage.date - datetime.now(UTC)).total_seconds())
+                yield Checked("clock", skew < _SKEW_S, f"{skew:.0f} s from the service's")
+    except (CatalogError, WarehouseError, SettingsError) as error:
+        yield Checked("reach, key and plan", False, str(error))
+
+
+def _told(what: str, look: Callable[[], str]) -> Checked:
+    try:
+        return Checked(what, True, look())
+    except WarehouseError as error:
+        return Checked(what, False, str(error))

@@ -1,0 +1,155 @@
+"""`almanac merge`, `replay` and `import`: from what is landed to the warehouse."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from catalog.contract.plans import PLANS
+from pipeline.console import EXIT_USAGE, fail, people, print_json, told_plainly
+from pipeline.options import JsonOption, date_option, instant_option
+from pipeline.settings import read_settings
+from warehouse import merge as merging
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.imports import import_export
+from warehouse.merge import MergeReport
+
+_SHOWN_DAYS = 10
+
+
+def merge(as_json: JsonOption = False) -> None:
+    """Fold what is landed into the lake, and publish the warehouse. No request is made."""
+    home = Home(read_settings().home)
+    with told_plainly(WarehouseError), people.status("Merging ..."):
+        report = merging.merge(home)
+    show_report(home, report, as_json=as_json)
+
+
+def replay(as_json: JsonOption = False) -> None:
+    """Make lake and warehouse again from landing alone. No request is made."""
+    home = Home(read_settings().home)
+    folded = 0
+
+    def step(name: str) -> None:
+        nonlocal folded
+        if name == "merge:day_written":
+            folded += 1
+            status.update(f"Replaying: {folded} days ...")
+
+    with told_plainly(WarehouseError), people.status("Replaying ...") as status:
+        report = merging.replay(home, step=step)
+    show_report(home, report, as_json=as_json)
+
+
+def import_file(
+    path: Annotated[Path, typer.Argument(help="A file of the bulk export (CSV, also gzipped).")],
+    content_at: Annotated[str, typer.Option(help="When its content was true (UTC).")],
+    observed_at: Annotated[
+        str | None, typer.Option(help="When it was known; by default when it was true.")
+    ] = None,
+    plan: Annotated[str, typer.Option(help="The plan it was exported with.")] = "elite",
+    covers_from: Annotated[
+        str | None, typer.Option(help="First event date of which it has every event.")
+    ] = None,
+    covers_to: Annotated[
+        str | None, typer.Option(help="Last event date of which it has every event.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Land an archived export at its place in history; `almanac merge` then folds it in."""
+    if plan not in PLANS:
+        fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=EXIT_USAGE)
+    if (covers_from is None) != (covers_to is None):
+        fail("--covers-from and --covers-to come together or not at all", code=EXIT_USAGE)
+    covers = None
+    if covers_from is not None and covers_to is not None:
+        covers = (date_option("--covers-from", covers_from), date_option("--covers-to", covers_to))
+    settings = read_settings()
+    home = Home(settings.home)
+    with told_plainly(WarehouseError):
+        source = settings.source
+        home.claim(source)
+        manifest = import_export(
+            home.landing,
+            path,
+            content_at=instant_option("--content-at", content_at),
+            observed_at=None
+            if observed_at is None
+            else instant_option("--observed-at", observed_at),
+            plan=plan,
+            source=source,
+            now=datetime.now(UTC),
+            covers=covers,
+        )
+    if as_json:
+        print_json({"batch_id": manifest.batch_id, "bytes": manifest.bytes})
+        return
+    people.print(f"Landed as {manifest.batch_id}, {manifest.bytes:,} bytes.", soft_wrap=True)
+    people.print("Next: almanac merge")
+
+
+def show_report(home: Home, report: MergeReport, *, as_json: bool) -> None:
+    """Print what a merge did."""
+    if as_json:
+        print_json(report_record(home, report))
+        return
+    if not report.outcomes and not report.days:
+        people.print(f"Nothing to merge. {home.warehouse} is up to date.", soft_wrap=True)
+        return
+    table = Table("", "", show_header=False)
+    table.add_row("Batches folded", f"{len(report.outcomes):,}")
+    table.add_row("Days", f"{len(report.days):,}")
+    table.add_row("New versions", f"{report.versions:,}")
+    for kind, count in sorted(report.changes.items()):
+        table.add_row(f"  {kind}", f"{count:,}")
+    table.add_row("Rejected rows", f"{report.rejected:,}")
+    table.add_row("Seconds", f"{report.seconds:.1f}")
+    table.add_row("Warehouse", str(home.warehouse))
+    people.print(table)
+    for outcome in report.quarantined:
+        people.print(
+            f"Quarantined: {outcome.manifest.batch_id}: {outcome.why}. To merge it all the same: "
+            f"almanac batches release {outcome.manifest.batch_id}",
+            soft_wrap=True,
+            markup=False,
+        )
+    _show_refolded(report)
+
+
+def _show_refolded(report: MergeReport) -> None:
+    """Print the days that were folded again, and what is other than before."""
+    changed = {day: both for day, both in report.refolded.items() if any(both)}
+    if report.refolded:
+        people.print(
+            f"{len(report.refolded)} days were folded again; in {len(changed)} of them history "
+            "is other than before."
+        )
+    if not changed:
+        return
+    table = Table("Day", "Versions new or other", "Versions no more")
+    for day, (added, removed) in sorted(changed.items())[:_SHOWN_DAYS]:
+        table.add_row(day.isoformat(), f"{added:,}", f"{removed:,}")
+    people.print(table)
+    if len(changed) > _SHOWN_DAYS:
+        people.print(f"... and {len(changed) - _SHOWN_DAYS} days more (--json lists all).")
+
+
+def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
+    """Return what a merge did, for programs."""
+    return {
+        "batches": len(report.outcomes),
+        "days": [day.isoformat() for day in report.days],
+        "versions": report.versions,
+        "changes": dict(report.changes),
+        "rejected": report.rejected,
+        "quarantined": [one.manifest.batch_id for one in report.quarantined],
+        "refolded": {
+            day.isoformat(): {"added": added, "removed": removed}
+            for day, (added, removed) in report.refolded.items()
+        },
+        "seconds": report.seconds,
+        "warehouse": str(home.warehouse),
+    }

@@ -1,0 +1,96 @@
+"""`almanac prune`: take away what is no longer of use. Never landing, never history."""
+
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pipeline.console import people, print_json, told_plainly
+from pipeline.options import JsonOption
+from pipeline.settings import read_settings
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """One kind of thing that was taken away."""
+
+    what: str
+    count: int
+    bytes: int
+
+
+def prune(
+    days: Annotated[int, typer.Option(min=1, help="Keep this many days of each.")] = 90,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove old request logs, old Dagster runs and what killed processes left behind."""
+    home = Home(read_settings().home)
+    before = datetime.now(UTC).date() - timedelta(days=days)
+    with told_plainly(WarehouseError), home.merge_lock():
+        pruned = [
+            _files("request logs", _old_logs(home, before), dry_run=dry_run),
+            _files("unfinished files", _unfinished(home), dry_run=dry_run),
+        ]
+    pruned.append(_runs(home, before, dry_run=dry_run))
+    if as_json:
+        print_json([{"what": one.what, "count": one.count, "bytes": one.bytes} for one in pruned])
+        return
+    table = Table("What", "Count", "Bytes")
+    for one in pruned:
+        table.add_row(one.what, f"{one.count:,}", f"{one.bytes:,}")
+    people.print(table)
+    if dry_run:
+        people.print("Nothing was removed.")
+
+
+def _old_logs(home: Home, before: date) -> list[Path]:
+    return [
+        path
+        for path in sorted((home.state / "requests").glob("*.jsonl"))
+        if path.stem < before.isoformat()
+    ]
+
+
+def _unfinished(home: Home) -> list[Path]:
+    """Return what writers left that were killed; the lock keeps those that live away."""
+    left = [*home.root.glob(".unfinished-*"), *(home.root / "lake").glob("**/.unfinished-*")]
+    spill = home.state / "spill"
+    return sorted([*left, *([spill] if spill.exists() else [])])
+
+
+def _files(what: str, paths: list[Path], *, dry_run: bool) -> Pruned:
+    size = 0
+    for path in paths:
+        inside = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+        size += sum(one.stat().st_size for one in inside)
+        if not dry_run:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return Pruned(what, len(paths), size)
+
+
+def _runs(home: Home, before: date, *, dry_run: bool) -> Pruned:
+    """Remove the records of finished runs from before a day."""
+    if not home.dagster.exists():
+        return Pruned("Dagster runs", 0, 0)
+    # Here, since importing Dagster takes longer than most commands.
+    from dagster import RunsFilter
+
+    from pipeline.dagster_home import instance_of
+
+    end = datetime(before.year, before.month, before.day, tzinfo=UTC)
+    with instance_of(home) as instance:
+        old = [
+            record.dagster_run.run_id
+            for record in instance.get_run_records(RunsFilter(created_before=end))
+            if record.dagster_run.is_finished
+        ]
+        for run_id in [] if dry_run else old:
+            instance.delete_run(run_id)
+    return Pruned("Dagster runs", len(old), 0)

@@ -1,0 +1,150 @@
+"""Opens the service that the settings name: a real one, or the embedded sandbox."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from pydantic import SecretStr
+
+from catalog.contract.plans import PLANS, Plan
+from catalog.sandbox.clock import SandboxClock
+from catalog.sandbox.service import Sandbox
+from pipeline.settings import Settings, SettingsError
+from resources.client import CatalogClient
+from resources.errors import ContractBroken, RequestRejected
+from resources.limiter import TokenBucketLimiter
+from resources.look_ups import UsageAnswer
+from resources.request_log import RequestLog
+from resources.retries import utc_now
+from resources.service import Service
+from warehouse.home import Home
+
+SANDBOX_PLAN: Final = PLANS["elite"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """Where the service is, and whose time it has."""
+
+    base_url: str
+    key: SecretStr
+    source: str
+    clock: Callable[[], datetime] = utc_now
+    sandbox: Sandbox | None = field(default=None, repr=False)
+
+
+@dataclass(slots=True)
+class OpenService(Service):
+    """A service with the sandbox it is, if it is one."""
+
+    sandbox: Sandbox | None = None
+
+
+@contextmanager
+def open_service(settings: Settings, *, now: datetime | None = None) -> Iterator[OpenService]:
+    """Open the service, claim the home for it, and learn its plan.
+
+    `now` is where the embedded sandbox stands; None lets it run with the wall.
+
+    Raises:
+        SettingsError: the settings contradict each other, or the plan can't be learnt.
+        HomeRefused: the home holds data of another source.
+        CatalogError: the service can't be asked.
+    """
+    home = Home(settings.home)
+    with ExitStack() as stack:
+        address = _address(settings, stack, now)
+        home.claim(address.source)
+        log = RequestLog(home.state, address.clock, key=address.key)
+        # Asked before the plan is known, so at the pace of the lowest one.
+        limiter = _limiter(settings, PLANS["free"], address)
+        with _client(settings, address, log, limiter) as asking:
+            usage = _usage(settings, asking)
+        if usage is not None:
+            log.usage(usage)
+        plan = _plan(settings, usage)
+        limiter = _limiter(settings, plan, address)
+        client = stack.enter_context(_client(settings, address, log, limiter))
+        yield OpenService(
+            client=client,
+            plan=plan,
+            source=address.source,
+            landing=home.landing,
+            clock=address.clock,
+            log=log,
+            usage=usage,
+            coins=settings.coins or None,
+            categories=settings.categories or None,
+            monthly_quota=settings.monthly_quota,
+            sandbox=address.sandbox,
+        )
+
+
+def _address(settings: Settings, stack: ExitStack, now: datetime | None) -> _Address:
+    found = settings.service_address()
+    if found is not None:
+        base_url, key = found
+        return _Address(base_url, key, source=base_url)
+    sandbox = Sandbox(seed=settings.sandbox_seed, clock=SandboxClock(now))
+    stack.enter_context(sandbox)
+    plan = settings.plan or SANDBOX_PLAN.name
+    return _Address(
+        sandbox.base_url,
+        SecretStr(sandbox.keys[plan]),
+        source=settings.source,
+        clock=sandbox.clock.now,
+        sandbox=sandbox,
+    )
+
+
+def _limiter(settings: Settings, plan: Plan, address: _Address) -> TokenBucketLimiter:
+    rate_per_s = settings.rate_per_s or plan.rate_per_s
+    burst = settings.burst or plan.burst
+    sandbox = address.sandbox
+    if sandbox is None or sandbox.clock.running:
+        return TokenBucketLimiter(rate_per_s=rate_per_s, burst=burst)
+    # A clock that stands gives no new tokens: waiting there is moving it on.
+    return TokenBucketLimiter(
+        rate_per_s=rate_per_s,
+        burst=burst,
+        monotonic=lambda: sandbox.clock.now().timestamp(),
+        sleep=lambda seconds: _advance(sandbox, seconds),
+    )
+
+
+def _advance(sandbox: Sandbox, seconds: float) -> None:
+    sandbox.advance(timedelta(seconds=seconds))
+
+
+def _client(
+    settings: Settings, address: _Address, log: RequestLog, limiter: TokenBucketLimiter
+) -> CatalogClient:
+    return CatalogClient(
+        address.base_url,
+        address.key,
+        limiter=limiter,
+        observer=log,
+        export_path=settings.export_path,
+    )
+
+
+def _usage(settings: Settings, client: CatalogClient) -> UsageAnswer | None:
+    """Ask for the usage; where the plan is set, a service that has no such answer will do."""
+    try:
+        return client.usage()
+    except (RequestRejected, ContractBroken):
+        if settings.plan is None:
+            raise
+        return None
+
+
+def _plan(settings: Settings, usage: UsageAnswer | None) -> Plan:
+    name = settings.plan or (None if usage is None else usage.plan)
+    if name is None or name not in PLANS:
+        raise SettingsError(
+            f"the service says its plan is {name!r}, which Almanac does not know. Set ALMANAC_PLAN "
+            f"to one of {', '.join(PLANS)}."
+        )
+    return PLANS[name]

@@ -1,0 +1,78 @@
+"""`almanac sql`: one query over the warehouse, as a table or in a form for programs."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.console import EXIT_USAGE, fail, people, told_plainly
+from pipeline.settings import read_settings
+from warehouse import queries
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+
+_WIDEST = 60
+
+
+class Form(StrEnum):
+    """How the rows are given."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+_FORMS: dict[Form, queries.FileForm] = {
+    Form.CSV: "csv",
+    Form.JSON: "json",
+    Form.PARQUET: "parquet",
+}
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="One statement that reads; - takes it from stdin.")],
+    form: Annotated[Form, typer.Option("--format", "-f", help="JSON is an array.")] = Form.TABLE,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file, replaced whole.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rows of a table that are shown.")] = 40,
+) -> None:
+    """Ask the warehouse. Instants are UTC; `events_as_of(ts)` is what was known at an instant."""
+    if form is Form.PARQUET and output is None:
+        fail("parquet goes to a file: name it with --output", code=EXIT_USAGE)
+    if form is Form.TABLE and output is not None:
+        fail("a table goes to the terminal: choose --format csv, json or parquet", code=EXIT_USAGE)
+    text = sys.stdin.read() if query == "-" else query
+    warehouse = Home(read_settings().home).warehouse
+    with told_plainly(WarehouseError), queries.connected(warehouse) as connection:
+        if form is Form.TABLE:
+            _show(queries.run_sql(connection, text), limit)
+            return
+        sys.stdout.flush()
+        target = output or Path("/dev/stdout")
+        rows = queries.write_answer(connection, text, target, _FORMS[form])
+    if output is not None:
+        people.print(f"{rows:,} rows in {output}", soft_wrap=True)
+
+
+def _show(answer: queries.Answer, limit: int) -> None:
+    table = Table(*answer.columns)
+    for row in answer.rows[:limit]:
+        table.add_row(*map(_cell, row))
+    people.print(table)
+    count = len(answer.rows)
+    shown = f", {limit} shown (--limit)" if count > limit else ""
+    people.print(f"{count:,} row{'' if count == 1 else 's'}{shown}")
+
+
+def _cell(value: object) -> Text:
+    if value is None:
+        return Text("")
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = " ".join(text.removesuffix("+00:00").split())
+    return Text(text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…")

@@ -1,0 +1,50 @@
+"""`almanac verify`: landing against lake against tables."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pipeline.console import EXIT_ERROR, people, print_json, told_plainly
+from pipeline.options import JsonOption
+from pipeline.settings import read_settings
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.verify import Finding
+from warehouse.verify import verify as verify_home
+
+
+def verify(
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also replay landing, and compare every row.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that landing, lake and tables agree. Exit code 1 when something does not."""
+    home = Home(read_settings().home)
+    findings: list[Finding] = []
+    with told_plainly(WarehouseError), people.status("Verifying ...") as status:
+        for finding in verify_home(home, deep=deep):
+            findings.append(finding)
+            status.update(f"Verified: {finding.check} ...")
+    if as_json:
+        print_json(
+            [
+                {"check": one.check, "looked_at": one.looked_at, "wrong": list(one.wrong)}
+                for one in findings
+            ]
+        )
+    else:
+        _show(findings)
+    if not all(finding.holds for finding in findings):
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _show(findings: list[Finding]) -> None:
+    table = Table("Check", "Looked at", "Holds")
+    for finding in findings:
+        table.add_row(finding.check, f"{finding.looked_at:,}", "yes" if finding.holds else "NO")
+    people.print(table)
+    for finding in findings:
+        for wrong in finding.wrong:
+            people.print(f"{finding.check}: {wrong}", soft_wrap=True, markup=False)
