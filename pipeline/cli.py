@@ -6,9 +6,11 @@ from pipeline import batches_cli, endpoints_cli, keys_cli
 from pipeline.doctor_cli import doctor
 from pipeline.merge_cli import import_file, merge, replay
 from pipeline.prune_cli import prune
+from pipeline.run_cli import run
 from pipeline.sandbox_cli import sandbox
 from pipeline.sql_cli import sql
 from pipeline.status_cli import status
+from pipeline.ui_cli import ui
 from pipeline.verify_cli import verify
 
 app = typer.Typer(
@@ -17,6 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals may hold a key
 )
+app.command()(run)
 app.command()(sql)
 app.command()(status)
 app.command()(merge)
@@ -26,6 +29,7 @@ app.add_typer(batches_cli.app, name="batches")
 app.command()(verify)
 app.command()(doctor)
 app.command()(prune)
+app.command()(ui)
 app.command()(sandbox)
 app.add_typer(keys_cli.app, name="keys")
 app.add_typer(endpoints_cli.app, name="endpoints")

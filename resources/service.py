@@ -89,6 +89,7 @@ class Service:
     def ask_usage(self) -> UsageAnswer:
         """Ask the service for its account of the month, for one request."""
         answer = self.client.usage()
+        self.log.usage(answer)
         self._heard(answer)
         return answer
 

@@ -119,7 +119,8 @@ def csv_rows(
     limit = csv.field_size_limit(FIELD_MAX)
     try:
         with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as text:
-            yield (cells for cells in csv.reader(text) if cells)
+            # DuckDB's reader, too, takes a quote after spaces as the start of a quoted field.
+            yield (cells for cells in csv.reader(text, skipinitialspace=True) if cells)
     finally:
         csv.field_size_limit(limit)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import duckdb
 
 from catalog.contract.csv_form import LIST_SEPARATOR
-from warehouse.cells import BadRow
+from warehouse.cells import BadRow, clean
 from warehouse.csv_header import JSON_JOIN, Columns, Joins, csv_rows
 from warehouse.csv_records import RecordCounter
 from warehouse.fields import BIT, NAMES
@@ -131,11 +131,13 @@ class _Taker:
         self._tally = tally
 
     def take(self, cells: list[str]) -> None:
+        while len(cells) > len(self._names) and not cells[-1]:
+            cells = cells[:-1]  # as DuckDB's reader does
         if len(cells) != len(self._names):
             self.refuse(f"expected {len(self._names)} columns, met {len(cells)}", cells)
             return
         event: dict[str, Any] = {
-            name: cell or None for name, cell in zip(self._names, cells, strict=True)
+            name: clean(cell) for name, cell in zip(self._names, cells, strict=True)
         }
         for name, join in self._joins:
             event[name] = _parted(event[name] or "", join)
@@ -174,5 +176,5 @@ def _extra(columns: Columns, values: dict[str, Any]) -> str:
     pairs = []
     for number, name in enumerate(sorted(columns.extras)):
         values[f"extra_{number}"] = name
-        pairs.append(f"$extra_{number}::VARCHAR, c{columns.extras[name]}")
+        pairs.append(f"$extra_{number}::VARCHAR, almanac_clean(c{columns.extras[name]})")
     return f"json_object({', '.join(pairs)})::VARCHAR"

@@ -4,6 +4,7 @@ Belongs here: filling and counting `normalised`, `seen` and `rejected`. Does not
 """
 
 from typing import Any, Final
+from weakref import WeakSet
 
 import duckdb
 
@@ -16,6 +17,8 @@ from warehouse.sink import RAW_MAX, Sink
 from warehouse.statements import statement
 
 _BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
+_PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
+"""Connections that have the macros and the view, which outlive the tables of a batch."""
 
 
 class EventTables:
@@ -24,9 +27,11 @@ class EventTables:
     def __init__(self, connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
         self.connection = connection
         self._manifest = manifest
-        define_macros(connection)
         self.empty()
-        connection.execute(statement("normalise_view_seen"))
+        if connection not in _PREPARED:
+            define_macros(connection)
+            connection.execute(statement("normalise_view_seen"))
+            _PREPARED.add(connection)
 
     def empty(self) -> None:
         for name in ("rejected", "events"):

@@ -4,6 +4,7 @@ Belongs here: which reader is taken, and the comparison of what it read with wha
 hold. Does not: the readers (csv_reader.py, json_feeds.py).
 """
 
+import codecs
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,12 @@ def read_export(
     tally = Tally()
     try:
         with _source(landing, manifest) as source:
-            match kind_of(_head(source.chunks())):
+            head = _head(source.chunks())
+            if source.compression == "none":
+                tally.note("gzip")
+            if head.startswith(codecs.BOM_UTF8):
+                tally.note("BOM")
+            match kind_of(head):
                 case "empty":
                     raise Unreadable("an empty body")
                 case "html":
@@ -104,13 +110,14 @@ def _read(
     tally: Tally,
 ) -> str | None:
     """Read a file once; return why the quick reader did not do, or None."""
-    tally.arrived = tally.rejected = 0
+    tally.rejected = 0
     why: str | None = "lists as JSON arrays"
     if JSON_JOIN not in (joins.categories, joins.coins):
         why = _read_quickly(source, columns, joins, tables, rows.visible, tally)
         if why is None:
             return None
         tables.empty()
+    tally.arrived = 0
     sink = tables.sink()
     arrived = read_tolerantly(source, columns, rows, joins, sink, tally)
     sink.close()

@@ -47,7 +47,7 @@ class Fold:
         """Go back to knowing nothing."""
         self.watch = Watch()
         self.cancellations_seen = None
-        for name in ("state_tables", "fold_macros"):
+        for name in ("state_tables", "fold_macros", "day_claims"):
             self.connection.execute(statement(name))
 
     def fold(self, look: Look, landing: Landing, *, released: bool = False) -> Outcome:
@@ -103,6 +103,7 @@ class Fold:
         verdicts = dict(self._rows("fold_verdicts"))
         outcome.stale += verdicts.get("stale", 0)
         if verdicts.get("new"):
+            self._run("fold_created")
             self._run("fold_first")
         if verdicts.get("differs"):
             self._run("fold_differences", **impact)
@@ -114,11 +115,10 @@ class Fold:
             self._run("fold_kinds_content")
             outcome.count(dict(self._rows("fold_kinds_counts")))
         if verdicts.get("new"):
-            bits = {f"{name}_bit": BIT[name] for name in ("created_at", "last_verified_at")}
-            self._run("fold_first_log", **stamp, **bits)
+            self._run("fold_first_log", **stamp)
+            outcome.count(dict(self._rows("fold_first_counts")))
             self._run("fold_first_content")
             self._run("fold_first_sight")
-            outcome.count(dict(self._rows("fold_first_counts")))
         if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
             self._run("fold_cancelled", batch_id=manifest.batch_id)
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):

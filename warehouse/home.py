@@ -108,6 +108,7 @@ class Home:
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a database in memory that spills into the home, on UTC."""
         spill = self.state / "spill" / str(os.getpid())
+        spill.parent.mkdir(parents=True, exist_ok=True)
         connection = duckdb.connect()
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET memory_limit = $limit", {"limit": _MEMORY})

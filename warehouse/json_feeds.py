@@ -146,7 +146,7 @@ def _delivery_maker(rows: EventRows) -> MakeRow:
             raise BadRow(f"expected an object, met {shown_raw(value)}")
         if not isinstance(value.get("type"), str):
             raise BadRow("type: expected the type of a delivery, met nothing")
-        event = value.get("data")
+        event: Any = value.get("data")
         row = rows.row(event, position)
         created = text_of(value.get("createdAt"), "createdAt of the delivery")
         if created is None:

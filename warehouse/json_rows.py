@@ -4,6 +4,7 @@ Belongs here: one event object to one flat row. Does not: pages and feeds (json_
 and reasons that SQL gives (sql/normalise_events.sql).
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from warehouse.cells import BadRow, coins_of, names_of, shown_raw, text_of
 from warehouse.fields import BIT, FIELDS
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _LISTS: Final = frozenset({"categories", "coins"})
 _IMPACT: Final = BIT["impact"] | BIT["impact_band"]
 _OWN_KEYS: Final = frozenset({"id", "cancelledAt"})
@@ -23,8 +25,10 @@ def folded(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
 
 
-COLUMN_OF: Final = {folded(wire): column for column, wire in FIELDS.items()}
-COLUMN_OF |= {"id": "event_id", "eventid": "event_id"}
+COLUMN_OF: Final = {
+    **{folded(wire): column for column, wire in FIELDS.items()},
+    **dict.fromkeys(("id", "eventid"), "event_id"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,13 @@ def shown_of(places: dict[str, str], visible: int) -> int:
 def extra_of(event: dict[str, Any], keys: tuple[str, ...]) -> str:
     """Return unknown fields as the text of a JSON object, sorted by key."""
     try:
-        return _ENCODER.encode({key: event[key] for key in keys}).decode()
+        text = _ENCODER.encode({key: event[key] for key in keys}).decode()
     except UnicodeEncodeError as error:
         raise BadRow("a text that is not UTF-8, or half of a surrogate pair") from error
+    # DuckDB, which makes this text of a CSV file, writes its escapes in capitals.
+    return _ESCAPE.sub(_capital, text) if "\\u" in text else text
+
+
+def _capital(escape: re.Match[str]) -> str:
+    told = escape[0]
+    return told[:2] + told[2:].upper() if told[1] == "u" else told

@@ -24,7 +24,7 @@ from warehouse.errors import DamagedBody, LandingError, UnknownBatch
 from warehouse.journal import Journal
 from warehouse.storage import Storage
 
-_LEVEL = 6
+_LEVEL = 3
 _CHUNK_BYTES = 1 << 20
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
 
@@ -185,14 +185,18 @@ def _compress(
     whole, pages, offset = hashlib.sha256(), list[Page](), 0
     with target.open("wb") as file:
         for chunks, received_at in bodies:
-            digest, length = hashlib.sha256(), 0
+            is_first, length = not pages, 0
+            digest = hashlib.sha256()
             compressor = zstandard.ZstdCompressor(level=_LEVEL)
             with compressor.stream_writer(file, closefd=False) as frame:
                 for chunk in chunks:
                     frame.write(chunk)
-                    digest.update(chunk)
                     whole.update(chunk)
+                    if not is_first:
+                        digest.update(chunk)
                     length += len(chunk)
+            if is_first:  # so far it is all there is, and need not be hashed twice
+                digest = whole.copy()
             page = Page(
                 offset=offset,
                 length=length,

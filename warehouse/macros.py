@@ -1,4 +1,4 @@
-"""Macros of DuckDB that the statements of normalisation use, made once per connection.
+"""Macros of DuckDB that the statements of normalisation use.
 
 Most are files in `sql/`. Those of the impact bands are built here from the contract's edges, so
 that these stand in one place. Belongs here: how macros come into a connection.
@@ -7,7 +7,6 @@ that these stand in one place. Belongs here: how macros come into a connection.
 import math
 from collections.abc import Sequence
 from typing import Final
-from weakref import WeakSet
 
 import duckdb
 
@@ -15,18 +14,14 @@ from catalog.contract.decisions import IMPACT_BANDS
 from warehouse.statements import statement
 
 _FILES: Final = ("clean", "instant", "list", "met")
-_READY: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
 
 
 def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give a connection the macros, unless it has them."""
-    if connection in _READY:
-        return
+    """Give a connection the macros."""
     for name in _FILES:
         connection.execute(statement(f"normalise_define_{name}"))
     connection.execute(band_of_macro(IMPACT_BANDS))
     connection.execute(band_named_macro(IMPACT_BANDS))
-    _READY.add(connection)
 
 
 def band_of_macro(bands: Sequence[tuple[float, str]]) -> str:

@@ -26,6 +26,7 @@ from warehouse.tables import (
     EVENT_COINS,
     EVENT_VERSIONS,
     EVENTS,
+    FIRST_LOOK,
     PUBLISHED,
     REJECTS,
     REQUESTS,
@@ -78,16 +79,14 @@ def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
     _apply_days(staged, values)
     for table in (COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_COINS, EVENT_CATEGORIES):
         _apply(staged, _Compare(table, _ALL, whole=True), values)
+    _replace(staged, FIRST_LOOK, {})
     _apply_spans(staged)
 
 
 def apply_local(staged: Staged, local: LocalState) -> None:
     """Replace what comes from this machine's logs."""
     for table in (REQUESTS, USAGE):
-        query = statement("publish_" + table.name)
-        staged.run(schema.empty(table))
-        if not staged.lacks(query, local.files):
-            staged.run(schema.insert(table, query), local.files)
+        _replace(staged, table, local.files)
 
 
 def _refuse_too_much(staged: Staged, values: Values) -> None:
@@ -136,7 +135,18 @@ def _apply(staged: Staged, compare: _Compare, values: Values) -> None:
 
 
 def _want(staged: Staged, table: Table, values: Values) -> None:
-    query = statement("publish_" + table.name.removeprefix("_almanac_"))
+    query = _query(table)
     if staged.lacks(query, values):
         query = schema.nothing_of(table)
     staged.run(schema.want(table, query), values)
+
+
+def _replace(staged: Staged, table: Table, values: Values) -> None:
+    query = _query(table)
+    staged.run(schema.empty(table))
+    if not staged.lacks(query, values):
+        staged.run(schema.insert(table, query), values)
+
+
+def _query(table: Table) -> str:
+    return statement("publish_" + table.name.removeprefix("_almanac_"))

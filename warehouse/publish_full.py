@@ -20,6 +20,7 @@ from warehouse.tables import (
     EVENT_COINS,
     EVENT_VERSIONS,
     EVENTS,
+    FIRST_LOOK,
     INTERNAL,
     PUBLISHED,
     REJECTS,
@@ -50,7 +51,8 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
         _fill_versions(staged, values)
     for table in (EVENT_COINS, EVENT_CATEGORIES, COIN_SNAPSHOTS, REJECTS, REQUESTS, USAGE):
         fill(staged, table, values)
-    fill(staged, PUBLISHED, values)
+    for table in (PUBLISHED, FIRST_LOOK):
+        fill(staged, table, values)
     staged.run(statement("publish_nothing_touched"))
 
 

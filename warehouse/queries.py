@@ -113,6 +113,9 @@ def _copy(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, form: F
 
 def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
     statements = connection.extract_statements(sql)
+    if len(statements) == 2 and not any(one.query for one in statements):
+        # To DuckDB before 2.0, a PIVOT is two statements without a text.
+        return connection.sql(sql)
     if len(statements) != 1:
         raise QueryRefused(f"expected one statement, got {len(statements)}; run them one by one")
     kind = statements[0].type.name

@@ -139,7 +139,7 @@ REJECTS: Final = Table(
     ("batch_id", "position"),
     (
         *(OBSERVED_DATE, BATCH_ID),
-        Column("position", "BIGINT", "Its place in the batch."),
+        Column("position", "BIGINT", "Its place in the batch.", "rows"),
         Column("reason", "VARCHAR", "Why it could not be read."),
         Column("raw", "VARCHAR", "The row as it came."),
     ),
@@ -186,7 +186,7 @@ REQUESTS: Final = Table(
     "one row per attempt of a request to the service, from this machine's log",
     (),
     (
-        Column("at", INSTANT, "When it was sent.", "UTC"),
+        Column("sent_at", INSTANT, "When it was sent.", "UTC"),
         Column("path", "VARCHAR", "What was asked for."),
         Column("status", "INTEGER", "HTTP status; NULL where no answer came."),
         Column("seconds", "DOUBLE", "How long the answer took.", "seconds"),
@@ -200,7 +200,7 @@ USAGE: Final = Table(
     "one row per read-out of the monthly quota, from this machine's log",
     (),
     (
-        Column("at", INSTANT, "When it was read.", "UTC"),
+        Column("read_at", INSTANT, "When it was read.", "UTC"),
         Column("plan", "VARCHAR", "The plan of the key."),
         Column("used", "BIGINT", "Requests spent this month.", "requests"),
         Column("quota", "BIGINT", "Requests of a month; NULL is no limit.", "requests"),
@@ -229,5 +229,11 @@ FACTS: Final = Table(
     ("name",),
     (Column("name", "VARCHAR", "What."), Column("value", "VARCHAR", "Its value.")),
 )
-INTERNAL: Final = (PUBLISHED, FACTS)
+FIRST_LOOK: Final = Table(
+    "_almanac_first_look",
+    "one row: before it nothing was observed",
+    (),
+    (Column("first_at", INSTANT, "When events were first looked at; NULL is never.", "UTC"),),
+)
+INTERNAL: Final = (PUBLISHED, FACTS, FIRST_LOOK)
 """Of no use to readers, and free to change."""

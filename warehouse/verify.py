@@ -48,8 +48,11 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
         yield _counts(days)
         if days:
             yield _checkpoint(home, days[-1])
-        if home.warehouse.exists():
-            yield from _tables(home, days)
+        if not home.warehouse.exists():
+            wrong = ("there is none; `almanac merge` makes it",) if days else ()
+            yield Finding("the warehouse is there", len(days), wrong)
+            return
+        yield from _tables(home, days)
         if deep:
             yield from _replayed(home)
 

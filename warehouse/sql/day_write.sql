@@ -1,3 +1,3 @@
 -- The versions of a day as its file, which also says what was folded into it. Grain: event, version.
-COPY (SELECT * FROM log ORDER BY known_from, event_id, version)
+COPY (FROM log UNION ALL FROM claims)
 TO $file (FORMAT parquet, COMPRESSION zstd, KV_METADATA {almanac: $meta});

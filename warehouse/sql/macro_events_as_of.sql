@@ -40,30 +40,26 @@ SELECT
 FROM event_versions,
     (
         SELECT CASE
-            WHEN ts IS NULL THEN error('events_as_of: the instant is NULL')
-            WHEN coalesce(basis NOT IN ('observed', 'claimed'), true) THEN error(
-                'events_as_of: basis is ' || coalesce('''' || basis || '''', 'NULL')
-                || '; expected ''observed'' or ''claimed'''
-            )
-            WHEN basis = 'claimed' THEN false
-            WHEN look.first_at IS NULL THEN error(
-                'events_as_of: no look at events was merged yet, so nothing was known at any time'
-            )
-            WHEN look.first_at > CASE typeof(ts)
+            WHEN basis = 'claimed' AND ts IS NOT NULL THEN false
+            WHEN basis = 'observed' AND first_at <= CASE typeof(ts)
                     WHEN 'TIMESTAMP WITH TIME ZONE' THEN ts::TIMESTAMPTZ
                     ELSE ts::TIMESTAMP AT TIME ZONE 'UTC' END
-                THEN error(
-                    'events_as_of: ' || ts || ' is before the first look at '
-                    || strftime(look.first_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
-                    || '; what was known then was not observed. With basis := ''claimed'' it goes '
-                    || 'further back, by what the service says of that time'
-                )
-            ELSE false
+                THEN false
+            ELSE error(
+                'events_as_of: ' || CASE
+                    WHEN ts IS NULL THEN 'the instant is NULL'
+                    WHEN coalesce(basis NOT IN ('observed', 'claimed'), true)
+                        THEN 'basis is ' || coalesce('''' || basis || '''', 'NULL')
+                            || '; expected ''observed'' or ''claimed'''
+                    WHEN first_at IS NULL
+                        THEN 'no look at events was merged yet, so nothing was known at any time'
+                    ELSE ts || ' is before the first look at '
+                        || strftime(first_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
+                        || '; what was known then was not observed. With basis := ''claimed'' it '
+                        || 'goes further back, by what the service says of that time'
+                END
+            )
         END AS is_wrong
-        FROM (
-            SELECT min(observed_at) AS first_at
-            FROM batches
-            WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
-        ) AS look
+        FROM _almanac_first_look
     ) AS checked
 WHERE checked.is_wrong

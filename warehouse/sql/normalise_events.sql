@@ -32,7 +32,8 @@ typed AS (
                 AND try_cast(impact AS DOUBLE) BETWEEN $impact_min AND $impact_max
                 THEN try_cast(impact AS DOUBLE) + 0.0
         END AS score,
-        almanac_band_named(coalesce(impact, impact_band)) AS band
+        almanac_band_named(coalesce(impact, impact_band)) AS band,
+        chr(0) AS nul
     FROM arrived
 ),
 told AS (
@@ -82,7 +83,7 @@ told AS (
 SELECT
     place,
     event_id,
-    coalesce(almanac_instant(observed_text), $observed_at) AS observed_at,
+    coalesce(try_cast(observed_text AS TIMESTAMPTZ), $observed_at) AS observed_at,
     coalesce(content_of_row, $content_at) AS content_at,
     slug,
     title,
@@ -109,14 +110,13 @@ SELECT
     cancelled_at,
     -- Texts hold no NUL, so that it parts them; '' does not occur, so NULL needs no mark.
     md5(concat(
-        shown, chr(0), status, chr(0), epoch_us(cancelled_at), chr(0),
-        slug, chr(0), title, chr(0), description, chr(0), displayed_date, chr(0),
-        epoch_us(date), chr(0), epoch_us(date_end), chr(0), date_type, chr(0),
-        is_estimated, chr(0),
-        len(categories), chr(0), array_to_string(categories, chr(0)), chr(0),
-        len(coins), chr(0), array_to_string(coins, chr(0)), chr(0),
-        impact, chr(0), impact_band, chr(0), impact_summary, chr(0),
-        source_url, chr(0), snapshot_url, chr(0), epoch_us(created_at)
+        shown, nul, status, nul, epoch_us(cancelled_at), nul,
+        slug, nul, title, nul, description, nul, displayed_date, nul,
+        epoch_us(date), nul, epoch_us(date_end), nul, date_type, nul, is_estimated, nul,
+        len(categories), nul, array_to_string(categories, chr(0)), nul,
+        len(coins), nul, array_to_string(coins, chr(0)), nul,
+        impact, nul, impact_band, nul, impact_summary, nul,
+        source_url, nul, snapshot_url, nul, epoch_us(created_at)
     )) AS content_md5,
     reason,
     CASE

@@ -2,7 +2,7 @@
 -- Parameters: $requests, the log's files. Run twice: the same rows.
 -- A line that a crash cut short is no JSON, or no UTF-8, and is left out.
 SELECT
-    (line ->> '$.at')::TIMESTAMPTZ AS at,
+    (line ->> '$.at')::TIMESTAMPTZ AS sent_at,
     line ->> '$.path' AS path,
     (line ->> '$.status')::INTEGER AS status,
     (line ->> '$.seconds')::DOUBLE AS seconds,
@@ -15,4 +15,4 @@ FROM read_csv(
     delim = e'\x01', quote = '', escape = '', ignore_errors = true
 )
 WHERE CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END
-ORDER BY at
+ORDER BY sent_at

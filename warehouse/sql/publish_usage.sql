@@ -2,7 +2,7 @@
 -- Parameters: $usage, the log's file. Run twice: the same rows.
 -- A line that a crash cut short is no JSON, or no UTF-8, and is left out.
 SELECT
-    (line ->> '$.at')::TIMESTAMPTZ AS at,
+    (line ->> '$.at')::TIMESTAMPTZ AS read_at,
     line ->> '$.plan' AS plan,
     (line ->> '$.used')::BIGINT AS used,
     (line ->> '$.quota')::BIGINT AS quota,
@@ -14,4 +14,4 @@ FROM read_csv(
     delim = e'\x01', quote = '', escape = '', ignore_errors = true
 )
 WHERE CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END
-ORDER BY at
+ORDER BY read_at

@@ -7,5 +7,4 @@ SELECT
     c.status, c.cancelled_at, s.known, s.extra, c.first_seen_at, s.last_seen_at,
     s.missing_since, c.changed_at, s.content_at, c.version, s.absent_export_at, s.content_md5
 FROM content AS c
-JOIN sight AS s USING (event_id)
-ORDER BY c.event_id;
+JOIN sight AS s USING (event_id);

@@ -1,0 +1,66 @@
+"""The change log of the lake, a partition for each observed day."""
+
+from datetime import date
+
+import dagster as dg
+
+from assets.days import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
+from assets.told import told_merge, told_outcomes
+from resources.service import ServiceDoor
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.merge import MergeReport, merge
+from warehouse.outcomes import Outcome
+
+
+@day_asset(
+    group="lake",
+    pool=WAREHOUSE_POOL,
+    kinds={"parquet", "duckdb"},
+    description="What changed, as first known on the day: the versions of events that began on "
+    "it. Today's partition folds in what is not merged yet. A past one folds again from that day "
+    "to the newest, with no request.",
+    deps=[
+        *("landed_export", "landed_events", "landed_cancellations"),
+        *("landed_coins", "landed_categories", "landed_deliveries"),
+        dg.AssetDep("event_changes", partition_mapping=YESTERDAY),
+    ],
+)
+def event_changes(
+    context: dg.AssetExecutionContext,
+    catalog: dg.ResourceParam[ServiceDoor],
+    home: dg.ResourceParam[Home],
+) -> dg.MaterializeResult[None]:
+    days = days_of(context)
+    try:
+        report = fold(home, days, today=catalog.today())
+    except WarehouseError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    for day in days:
+        context.add_asset_metadata(
+            {**told_outcomes(_of(report, day)), **told_merge(report)}, partition_key=day.isoformat()
+        )
+    return dg.MaterializeResult()
+
+
+def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
+    """Fold in what is not merged; where a past day is among the days, again from the first one.
+
+    Raises:
+        WarehouseError: the lake can't be gone on from, or nothing was landed on a past day.
+    """
+    past = [day for day in days if day < today]
+    if not past:
+        return merge(home, publishing=False)
+    missing = [day for day in past if not home.landing.batch_ids(day=day)]
+    if missing:
+        raise WarehouseError(
+            f"Nothing was landed on {missing[0]}"
+            + (f" and {len(missing) - 1} more of these days" if len(missing) > 1 else "")
+            + ", so there is nothing to fold again. The lake is as it was."
+        )
+    return merge(home, publishing=False, refold_from=past[0])
+
+
+def _of(report: MergeReport, day: date) -> list[Outcome]:
+    return [one for one in report.outcomes if one.manifest.observed_at.date() == day]

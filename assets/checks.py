@@ -1,0 +1,142 @@
+"""What must hold of the published tables, shown beside them.
+
+The first four held before the file was put in place, else it would not have been: here they are
+shown, over the file that readers have. The others are warnings for people.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, Final
+
+import dagster as dg
+import duckdb
+
+from assets.published_file import reading, single, statement
+from resources.service import ServiceDoor
+from warehouse.change_log import ChangeLog
+from warehouse.home import Home
+
+_REJECTED_MAX: Final = 0.01
+_LOOKED_WITHIN: Final = timedelta(hours=36)
+Found = tuple[bool, dict[str, Any]]
+
+_NONE_MAY_BE: Final = {
+    ("events", "one_current_version"): (
+        "check_current_version",
+        "Every event has one current version, and is what that version says.",
+    ),
+    ("events", "unique_events"): ("check_event_keys", "Every event is there once."),
+    ("event_versions", "spans_run_forward"): (
+        "check_known_spans",
+        "No version ends before it begins (known_from <= known_to).",
+    ),
+    ("event_versions", "unique_versions"): (
+        "check_version_keys",
+        "Every (event_id, version) is there once.",
+    ),
+}
+"""Counts that must be zero: table and check, statement and meaning."""
+_FURTHER: Final = {
+    ("event_versions", "all_of_the_lake"): "The file holds every day and version of the lake.",
+    ("batches", "none_quarantined"): "No batch is in quarantine.",
+    ("rejects", "few_rejects"): "At most 1 % of the newest day's rows could not be read.",
+    ("coverage", "recently_looked"): "A complete look at events is not older than 36 hours.",
+}
+_WARNINGS: Final = frozenset({"none_quarantined", "few_rejects", "recently_looked"})
+
+SPECS: Final = [
+    *(
+        dg.AssetCheckSpec(name, asset=asset, description=meaning)
+        for (asset, name), (_, meaning) in _NONE_MAY_BE.items()
+    ),
+    *(
+        dg.AssetCheckSpec(name, asset=asset, description=meaning)
+        for (asset, name), meaning in _FURTHER.items()
+    ),
+]
+
+
+@dg.multi_asset_check(name="published_checks", specs=SPECS, can_subset=True)
+def published_checks(
+    context: dg.AssetCheckExecutionContext,
+    catalog: dg.ResourceParam[ServiceDoor],
+    home: dg.ResourceParam[Home],
+) -> Iterator[dg.AssetCheckResult]:
+    """Check the file that readers open now."""
+    if not home.warehouse.exists():
+        raise dg.Failure("There is no published file to check.", allow_retries=False)
+    with reading(home.warehouse) as connection:
+        for key in sorted(context.selected_asset_check_keys):
+            passed, metadata = _check(key, connection, catalog, home)
+            severity = (
+                dg.AssetCheckSeverity.WARN if key.name in _WARNINGS else dg.AssetCheckSeverity.ERROR
+            )
+            yield dg.AssetCheckResult(
+                asset_key=key.asset_key,
+                check_name=key.name,
+                passed=passed,
+                severity=severity,
+                metadata=metadata,
+            )
+
+
+def _check(
+    key: dg.AssetCheckKey,
+    connection: duckdb.DuckDBPyConnection,
+    catalog: ServiceDoor,
+    home: Home,
+) -> Found:
+    counted = _NONE_MAY_BE.get((key.asset_key.to_user_string(), key.name))
+    if counted is not None:
+        (count,) = single(connection, counted[0])
+        return count == 0, {"found": count}
+    others: dict[str, Callable[[], Found]] = {
+        "all_of_the_lake": lambda: all_of_the_lake(connection, home),
+        "none_quarantined": lambda: none_quarantined(connection),
+        "few_rejects": lambda: few_rejects(connection),
+        "recently_looked": lambda: recently_looked(connection, catalog),
+    }
+    return others[key.name]()
+
+
+def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> Found:
+    """Whether the file was made from the days that the lake has, and has all their versions."""
+    log = ChangeLog(home.lake, home.state / "change_log.json")
+    lake = {one.day: one.sha256 for one in log.days()}
+    rows = connection.execute(statement("check_published_days")).fetchall()
+    told = sum(versions for _, _, versions in rows)
+    (versions,) = single(connection, "count_versions")
+    same = {day: sha256 for day, sha256, _ in rows} == lake
+    return same and told == versions, {
+        "days of the lake": len(lake),
+        "days published": len(rows),
+        "versions of those days": told,
+        "versions published": versions,
+    }
+
+
+def none_quarantined(connection: duckdb.DuckDBPyConnection) -> Found:
+    rows = connection.execute(statement("check_quarantined")).fetchall()
+    told: dict[str, Any] = {"quarantined": len(rows)}
+    if rows:
+        told["next step"] = f"almanac batches, then almanac batches release {rows[0][0]}"
+        told["newest"] = f"{rows[0][0]}: {rows[0][1]}"
+    return not rows, told
+
+
+def few_rejects(connection: duckdb.DuckDBPyConnection) -> Found:
+    day, arrived, rejected = single(connection, "check_rejects")
+    passed = rejected <= arrived * _REJECTED_MAX
+    return passed, {"day": str(day), "arrived": int(arrived), "rejected": int(rejected)}
+
+
+def recently_looked(connection: duckdb.DuckDBPyConnection, catalog: ServiceDoor) -> Found:
+    (looked_at,) = single(connection, "check_freshness")
+    if looked_at is None:
+        return False, {"looked at": "never"}
+    age = catalog.now() - looked_at
+    return age <= _LOOKED_WITHIN, {
+        "looked at": dg.MetadataValue.timestamp(looked_at),
+        "hours ago": round(age.total_seconds() / 3600, 1),
+    }
+

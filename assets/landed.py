@@ -1,0 +1,112 @@
+"""What the service sent, day by day, as it came: one asset a feed.
+
+Today's partition pulls. A past one is reused from landing without a request: the service gives
+today only.
+"""
+
+from datetime import date
+from typing import Final
+
+import dagster as dg
+
+from assets.days import CATALOG_POOL, day_asset, days_of, record_so_far
+from assets.looks import DayNotLanded, look
+from assets.told import Told, told_look
+from resources.errors import CatalogError
+from resources.service import ServiceDoor
+from warehouse.batches import Feed
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+
+GROUP: Final = "landing"
+Context = dg.AssetExecutionContext
+Catalog = dg.ResourceParam[ServiceDoor]
+InHome = dg.ResourceParam[Home]
+Landed = dg.MaterializeResult[None]
+
+
+def _landed(feed: Feed, context: Context, catalog: ServiceDoor, home: Home) -> Landed:
+    """Look at a feed on every day of the run; each day has its own account."""
+    told: dict[date, Told] = {}
+    for day in days_of(context):
+        try:
+            seen = look(feed, day, catalog, home.landing)
+        except (CatalogError, DayNotLanded, WarehouseError) as error:
+            record_so_far(context, told)
+            raise dg.Failure(str(error), allow_retries=False) from error
+        if seen.outcome not in ("pulled", "reused from landing"):
+            context.log.info("%s, %s: %s", feed, day, seen.outcome)
+        told[day] = told_look(seen, home.landing, quota_left=catalog.quota_left)
+    for day, metadata in told.items():
+        context.add_asset_metadata(metadata, partition_key=day.isoformat())
+    return dg.MaterializeResult()
+
+
+@day_asset(
+    group=GROUP,
+    pool=CATALOG_POOL,
+    kinds={"csv"},
+    description="The whole catalog as the service exports it once a day. On a plan without the "
+    "export nothing is pulled, and the materialisation says so.",
+)
+def landed_export(context: Context, catalog: Catalog, home: InHome) -> Landed:
+    return _landed("export", context, catalog, home)
+
+
+@day_asset(
+    group=GROUP,
+    pool=CATALOG_POOL,
+    kinds={"json"},
+    description="The events list: yesterday to 90 days ahead where the export brings the rest, "
+    "else all that the plan shows.",
+)
+def landed_events(context: Context, catalog: Catalog, home: InHome) -> Landed:
+    return _landed("events", context, catalog, home)
+
+
+@day_asset(
+    group=GROUP,
+    pool=CATALOG_POOL,
+    kinds={"json"},
+    description="The cancellations of the last 90 days. Lists and exports leave cancelled events "
+    "out, so that only this feed tells them from forgotten ones.",
+)
+def landed_cancellations(context: Context, catalog: Catalog, home: InHome) -> Landed:
+    return _landed("cancellations", context, catalog, home)
+
+
+@day_asset(
+    group=GROUP,
+    pool=CATALOG_POOL,
+    kinds={"json"},
+    description="All coins with their rank and counters.",
+)
+def landed_coins(context: Context, catalog: Catalog, home: InHome) -> Landed:
+    return _landed("coins", context, catalog, home)
+
+
+@day_asset(
+    group=GROUP,
+    pool=CATALOG_POOL,
+    kinds={"json"},
+    description="The editorial categories. Not on every plan; the rest goes on without.",
+)
+def landed_categories(context: Context, catalog: Catalog, home: InHome) -> Landed:
+    return _landed("categories", context, catalog, home)
+
+
+@day_asset(
+    group=GROUP,
+    pool=CATALOG_POOL,
+    kinds={"webhook"},
+    description="The webhook deliveries that arrived on the day. They come by themselves; this "
+    "only reports them.",
+)
+def landed_deliveries(context: Context, catalog: Catalog, home: InHome) -> Landed:
+    return _landed("deliveries", context, catalog, home)
+
+
+LANDED: Final = (
+    *(landed_export, landed_events, landed_cancellations),
+    *(landed_coins, landed_categories, landed_deliveries),
+)

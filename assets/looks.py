@@ -1,0 +1,92 @@
+"""One feed on one observed day: pulled if the day is today, else found in landing.
+
+Belongs here: what becomes of such a look. Does not: how a feed is pulled (resources), how the
+look is told (told.py).
+"""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Final
+
+from catalog.contract.plans import PLANS
+from resources.daily_pulls import Pulled, lacks, pull
+from resources.errors import Defer
+from resources.service import ServiceDoor
+from warehouse.batches import Feed, Manifest
+from warehouse.landing import Landing
+
+UNASKED: Final[frozenset[Feed]] = frozenset({"deliveries"})
+"""What comes by itself, and is never pulled."""
+
+
+class DayNotLanded(Exception):
+    """A past day of which nothing is in landing: the service gives today only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is of a feed on a day. `rows` None is not counted yet."""
+
+    feed: Feed
+    day: date
+    outcome: str
+    manifests: tuple[Manifest, ...] = ()
+    rows: int | None = None
+    requests: int = 0
+    warnings: tuple[str, ...] = ()
+    resume_at: datetime | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.bytes for one in self.manifests)
+
+
+def look(feed: Feed, day: date, door: ServiceDoor, landing: Landing) -> Look:
+    """Pull a feed if the day is the service's, else reuse what was landed on it.
+
+    Raises:
+        CatalogError: the service could not be asked, and neither plan nor quota is why.
+        DayNotLanded: a past day, or one to come, of which nothing is in landing.
+    """
+    if feed in UNASKED:
+        return _reused(feed, day, landing)
+    try:
+        if door.is_today(day):
+            return _told(day, pull(feed, door.service()))
+    except Defer as error:
+        return _told(day, Pulled(feed, nothing_because=f"deferred: {error}", deferred=error))
+    return _reused(feed, day, landing)
+
+
+def _told(day: date, pulled: Pulled) -> Look:
+    outcome = pulled.nothing_because or "pulled"
+    if pulled.landed and pulled.deferred is not None:
+        outcome = f"pulled in part; the rest is deferred: {pulled.deferred}"
+    return Look(
+        feed=pulled.feed,
+        day=day,
+        outcome=outcome,
+        manifests=tuple(one.manifest for one in pulled.landed),
+        rows=pulled.rows,
+        requests=pulled.requests,
+        warnings=tuple(warning for one in pulled.landed for warning in one.warnings),
+        resume_at=None if pulled.deferred is None else pulled.deferred.resume_at,
+    )
+
+
+def _reused(feed: Feed, day: date, landing: Landing) -> Look:
+    of_day = [landing.manifest(batch_id) for batch_id in landing.batch_ids(day=day)]
+    found = tuple(one for one in of_day if one.feed == feed)
+    if found:
+        claimed = [one.rows_claimed for one in found if one.rows_claimed is not None]
+        return Look(feed, day, "reused from landing", found, rows=sum(claimed) if claimed else None)
+    if feed in UNASKED:
+        return Look(feed, day, "none came", rows=0)
+    plans = {one.plan for one in of_day}
+    if plans and all(name in PLANS and lacks(PLANS[name], feed) for name in plans):
+        return Look(feed, day, f"not in the plan {', '.join(sorted(plans))} of that day", rows=0)
+    raise DayNotLanded(
+        f"No {feed} batch was landed on {day}, and the service gives today only: what was not "
+        "looked at on a day can't be looked at later. Nothing was changed. Materialise today's "
+        "partition, or import an archived export with `almanac import`."
+    )

@@ -1,0 +1,99 @@
+"""The tables that analysts read, published together: one file replaces the other.
+
+Unpartitioned: they hold all days. Declared from the tables of the warehouse.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Final
+
+import dagster as dg
+
+from assets.days import WAREHOUSE_POOL
+from assets.published_file import glance, reading
+from assets.told import told_merge
+from warehouse import tables
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.merge import MergeReport, merge
+from warehouse.tables import Table
+
+GROUP: Final = "warehouse"
+_LOCAL: Final = (tables.REQUESTS, tables.USAGE)
+"""What comes from this machine's logs, and is no product of the catalog."""
+PUBLISHED: Final = tuple(table for table in tables.TABLES if table not in _LOCAL)
+_FRESH_WITHIN: Final = timedelta(hours=36)
+_STALE_AFTER: Final = timedelta(hours=26)
+
+
+def spec_of(table: Table) -> dg.AssetSpec:
+    """Declare a published table, with its columns and their meaning."""
+    columns = [
+        dg.TableColumn(column.name, column.type, description=column.meaning)
+        for column in table.columns
+    ]
+    return dg.AssetSpec(
+        table.name,
+        deps=["event_changes"],
+        description=f"{table.grain[0].upper()}{table.grain[1:]}.",
+        group_name=GROUP,
+        kinds={"duckdb"},
+        metadata={
+            "dagster/column_schema": dg.TableSchema(columns=columns),
+            "key": ", ".join(table.key),
+        },
+        freshness_policy=dg.FreshnessPolicy.time_window(
+            fail_window=_FRESH_WITHIN, warn_window=_STALE_AFTER
+        )
+        if table is tables.EVENTS
+        else None,
+    )
+
+
+@dg.multi_asset(
+    name="published_tables",
+    specs=[spec_of(table) for table in PUBLISHED],
+    can_subset=True,  # a table may be asked for by itself; all are published at once anyway
+    pool=WAREHOUSE_POOL,
+)
+def published_tables(
+    context: dg.AssetExecutionContext, home: dg.ResourceParam[Home]
+) -> Iterator[dg.MaterializeResult[None]]:
+    """Fold in what is not merged yet, and publish."""
+    try:
+        report = merge(home)
+    except WarehouseError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    if not home.warehouse.exists():
+        raise dg.Failure(
+            "There is nothing to publish: no batch was ever merged into this home. Materialise "
+            "today's partition of the landing assets first.",
+            allow_retries=False,
+        )
+    with reading(home.warehouse) as connection:
+        for table in PUBLISHED:
+            if dg.AssetKey(table.name) not in context.selected_asset_keys:
+                continue
+            ((count,),) = connection.table(table.name).aggregate("count(*)").fetchall()
+            yield dg.MaterializeResult(
+                asset_key=table.name,
+                metadata={
+                    "rows": count,
+                    "dagster/row_count": count,
+                    "preview": dg.MetadataValue.md(glance(connection, table)),
+                    **_told(report, home),
+                },
+            )
+
+
+def _told(report: MergeReport, home: Home) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "file": dg.MetadataValue.path(str(home.warehouse.resolve())),
+        "bytes": home.warehouse.stat().st_size,
+        **told_merge(report),
+    }
+    if report.published is not None:
+        told["published"] = report.published.mode
+        if report.published.why_full:
+            told["why all was made anew"] = report.published.why_full
+    return told

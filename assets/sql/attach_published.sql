@@ -1,0 +1,2 @@
+-- Grain: the published file, for reading. Parameters: $path. Run twice: fails, the name is taken.
+ATTACH $path AS published (READ_ONLY)

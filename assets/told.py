@@ -1,0 +1,98 @@
+"""What a materialisation says of itself: metadata for Dagster's pages.
+
+Belongs here: naming and shape, one convention for all assets. No secret ever comes here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets.looks import Look
+from assets.preview import markdown, of_batch
+from warehouse.batches import Manifest
+from warehouse.landing import Landing
+from warehouse.merge import MergeReport
+from warehouse.outcomes import Outcome
+
+Told = dict[str, Any]
+
+
+def told_look(look: Look, landing: Landing, *, quota_left: int | None) -> Told:
+    """Return what a landing asset says of one feed on one day."""
+    told: Told = {
+        "outcome": look.outcome,
+        "requests": look.requests,
+        "bytes": look.bytes,
+        "batches": _batches(look.manifests),
+    }
+    if look.rows is not None:
+        told["rows"] = look.rows
+    if quota_left is not None:
+        told["quota left"] = quota_left
+    if look.manifests:
+        newest = look.manifests[-1]
+        told["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
+        told["content at"] = dg.MetadataValue.timestamp(newest.content_at)
+        preview = of_batch(landing, newest)
+        if preview:
+            told["preview"] = dg.MetadataValue.md(preview)
+    if look.warnings:
+        told["warnings"] = dg.MetadataValue.md("\n".join(f"- {one}" for one in look.warnings))
+    if look.resume_at is not None:
+        told["goes on at"] = dg.MetadataValue.timestamp(look.resume_at)
+    return told
+
+
+def told_outcomes(outcomes: Sequence[Outcome]) -> Told:
+    """Return what a merge did with the batches of a day."""
+    changes = changes_of(outcomes)
+    told: Told = {
+        "rows": sum(one.arrived for one in outcomes),
+        "versions": sum(one.versions for one in outcomes),
+        "rejected": sum(one.rejected for one in outcomes),
+        "quarantined": sum(one.status == "quarantined" for one in outcomes),
+        "batches": _merged(outcomes),
+    }
+    if changes:
+        told["changes"] = dg.MetadataValue.md(markdown(("kind", "events"), changes.items()))
+    return told
+
+
+def told_merge(report: MergeReport) -> Told:
+    """Return what a merge was as a whole."""
+    told: Told = {"seconds": round(report.seconds, 3), "waited for the lock": report.waited}
+    if report.refolded:
+        rows = ((day, *counts) for day, counts in sorted(report.refolded.items()))
+        told["folded again"] = dg.MetadataValue.md(markdown(("day", "new", "gone"), rows))
+    return told
+
+
+def changes_of(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
+    """Return how many events changed, by kind, most first."""
+    found: dict[str, int] = {}
+    for outcome in outcomes:
+        for kind, count in outcome.changes.items():
+            found[kind] = found.get(kind, 0) + count
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _batches(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
+    if not manifests:
+        return dg.MetadataValue.text("none")
+    rows = (
+        (one.batch_id, one.bytes, "yes" if one.complete else one.why_incomplete)
+        for one in manifests
+    )
+    return dg.MetadataValue.md(markdown(("batch", "bytes", "complete"), rows))
+
+
+def _merged(outcomes: Sequence[Outcome]) -> dg.MetadataValue[Any]:
+    if not outcomes:
+        return dg.MetadataValue.text("none")
+    rows = (
+        (one.manifest.batch_id, one.status, one.arrived, one.versions, one.rejected, one.stale)
+        for one in outcomes
+    )
+    columns = ("batch", "status", "rows", "versions", "rejected", "stale")
+    return dg.MetadataValue.md(markdown(columns, rows))

@@ -1,0 +1,65 @@
+"""Builds the Dagster definitions from settings. Resources are made in one place.
+
+Nothing is opened here: a service is opened by the first asset of a run that has to ask it.
+Resources are plain objects, so that no value of theirs is in any config, page or log.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from assets.changes import event_changes
+from assets.checks import published_checks
+from assets.landed import LANDED
+from assets.published import published_tables
+from pipeline.jobs import daily_job, daily_schedule, merge_job
+from pipeline.sensors import unmerged_batches
+from pipeline.service import open_service
+from pipeline.settings import Settings
+from resources.retries import utc_now
+from resources.service import ServiceDoor
+from warehouse.home import Home
+
+
+def build_definitions(
+    settings: Settings, *, clock: Callable[[], datetime] = utc_now, **overrides: Any
+) -> dg.Definitions:
+    """Return all there is to run. `overrides` take the place of resources, by name."""
+    home = Home(settings.home)
+    return dg.Definitions(
+        assets=[*LANDED, event_changes, published_tables],
+        asset_checks=[published_checks],
+        jobs=[daily_job, merge_job],
+        schedules=[daily_schedule(clock)],
+        sensors=[unmerged_batches(home, clock)],
+        resources=build_resources(settings, clock=clock, **overrides),
+        executor=dg.in_process_executor,
+    )
+
+
+def build_resources(
+    settings: Settings, *, clock: Callable[[], datetime], **overrides: Any
+) -> Mapping[str, Any]:
+    """Return the resources by name.
+
+    Raises:
+        ValueError: an override of a resource that there is not.
+    """
+    resources: dict[str, Any] = {
+        "home": Home(settings.home),
+        "catalog": dg.ResourceDefinition(_door(settings, clock)),
+    }
+    strange = overrides.keys() - resources.keys()
+    if strange:
+        raise ValueError(f"there is no resource {min(strange)!r}; there are {', '.join(resources)}")
+    return {**resources, **overrides}
+
+
+def _door(settings: Settings, clock: Callable[[], datetime]) -> Callable[..., Iterator[Any]]:
+    def catalog(context: dg.InitResourceContext) -> Iterator[ServiceDoor]:
+        with ServiceDoor(lambda: open_service(settings), clock=clock) as door:
+            yield door
+
+    return catalog

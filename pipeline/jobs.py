@@ -1,0 +1,60 @@
+"""The jobs, and the schedule of the day.
+
+`daily` looks at everything and publishes; `merge` publishes what is landed already. Runs are in
+one process: a process for each step would cost seconds of import.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import dagster as dg
+
+from assets.changes import event_changes
+from assets.checks import published_checks
+from assets.landed import LANDED
+from assets.published import published_tables
+
+DAILY: Final = "daily"
+MERGE: Final = "merge"
+EXPORT_IS_OUT: Final = "20 0 * * *"
+"""The export is taken at 00:05 UTC; by now it is there for every plan."""
+_CHECKS: Final = dg.AssetSelection.checks(published_checks)
+_PUBLISHED: Final = dg.AssetSelection.assets(published_tables)
+
+daily_job: Final = dg.define_asset_job(
+    DAILY,
+    selection=dg.AssetSelection.assets(*LANDED, event_changes) | _PUBLISHED | _CHECKS,
+    description="One day: land every feed, fold it into history, publish and check the tables.",
+    executor_def=dg.in_process_executor,
+)
+merge_job: Final = dg.define_asset_job(
+    MERGE,
+    selection=_PUBLISHED | _CHECKS,
+    description="Fold in what is landed and not merged, then publish and check. No request.",
+    executor_def=dg.in_process_executor,
+)
+
+
+def daily_schedule(clock: Callable[[], datetime]) -> dg.ScheduleDefinition:
+    """Return the schedule that runs the job of a day once its export is out."""
+
+    @dg.schedule(
+        name="daily_schedule",
+        cron_schedule=EXPORT_IS_OUT,
+        job=daily_job,
+        execution_timezone="UTC",
+        description="Every day once the export is out, 00:20 UTC.",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+    )
+    def schedule(context: dg.ScheduleEvaluationContext) -> Any:
+        day = context.scheduled_execution_time.astimezone(UTC).date()
+        today = clock().date()
+        if day < today:
+            return dg.SkipReason(
+                f"The look of {day} was missed: the service gives today only. "
+                f"The next one is on {today} or the day after, at 00:20 UTC."
+            )
+        return dg.RunRequest(run_key=day.isoformat(), partition_key=day.isoformat())
+
+    return schedule

@@ -1,0 +1,215 @@
+"""Plays days: the job of each day in this process, with polls between, up to now.
+
+With the sandbox the clock is set to each simulated instant; with a real service there is only
+now. Belongs here: which instants, running them, what came of it. Does not: how it is shown.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from time import monotonic
+from typing import Any, Final, Literal
+
+import dagster as dg
+
+from pipeline.build import build_definitions
+from pipeline.jobs import DAILY
+from pipeline.service import OpenService
+from pipeline.settings import Settings
+from resources.daily_pulls import pull
+from resources.service import ServiceDoor
+from warehouse.batches import Feed
+from warehouse.change_log import ChangeLog
+from warehouse.home import Home
+from warehouse.merge import merge
+
+Kind = Literal["day", "poll"]
+_DAY_AT: Final = time(6, tzinfo=UTC)
+_POLLS_AT: Final = (time(12, tzinfo=UTC), time(18, tzinfo=UTC))
+_POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
+# Dagster's own lines would run through what is shown; they are in the run's page.
+_QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_PHASE_OF_STEP: Final = {
+    "event_changes": "fold",
+    "published_tables": "publish",
+    "published_checks": "check",
+}
+
+
+class PlayFailed(Exception):
+    """A step of a day failed; what was landed before it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """When to look, and how: a whole day's job, or a poll of the near windows."""
+
+    at: datetime
+    kind: Kind
+
+
+@dataclass(slots=True)
+class Played:
+    """What came of it. `seconds` by phase; `notes` say what was left out or put off, and why."""
+
+    instants: int = 0
+    days: list[date] = field(default_factory=list)
+    batches: int = 0
+    rows: int = 0
+    requests: int = 0
+    rejected: int = 0
+    quarantined: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+    quota_left: int | None = None
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def instants_of(days: int, *, now: datetime, last_day: date | None) -> list[Instant]:
+    """Return the instants of the last days up to now, from the day after the last one seen."""
+    today = now.date()
+    first = today - timedelta(days=days - 1)
+    if last_day is not None:
+        first = min(max(first, last_day + timedelta(days=1)), today)
+    found: list[Instant] = []
+    for number in range((today - first).days):
+        day = first + timedelta(days=number)
+        found.append(Instant(datetime.combine(day, _DAY_AT), "day"))
+        found += [Instant(datetime.combine(day, at), "poll") for at in _POLLS_AT]
+    return [*found, Instant(now, "day")]
+
+
+def play(
+    settings: Settings,
+    service: OpenService,
+    instance: dg.DagsterInstance,
+    instants: list[Instant],
+    *,
+    on_instant: Callable[[int, Instant], None] = lambda number, instant: None,
+) -> Played:
+    """Run each instant, and sum up what was landed and merged.
+
+    Raises:
+        PlayFailed: a step of a day's job failed.
+        CatalogError: a poll failed.
+    """
+    home, played, sent_before = Home(settings.home), Played(), service.log.count
+    known = set(home.landing.batch_ids())
+    job = _job(settings, service)
+    for number, instant in enumerate(instants):
+        on_instant(number, instant)
+        if service.sandbox is not None:
+            service.sandbox.set_clock(instant.at)
+        if instant.kind == "poll":
+            with _phase(played, "polls"):
+                _poll(service, home, played)
+        else:
+            if number:
+                service.ask_usage()
+            _run_day(job, service.today(), instance, played)
+        played.instants += 1
+    _sum_up(home, known, played)
+    played.requests = service.log.count - sent_before
+    played.quota_left = service.quota_left
+    return played
+
+
+def _job(settings: Settings, service: OpenService) -> dg.JobDefinition:
+    @contextmanager
+    def ready() -> Iterator[OpenService]:
+        yield service
+
+    door = ServiceDoor(ready, clock=service.clock)
+    door.service()
+    definitions = build_definitions(settings, clock=service.clock, catalog=door)
+    return definitions.resolve_job_def(DAILY)
+
+
+def _poll(service: OpenService, home: Home, played: Played) -> None:
+    """Look at what changes within a day. The day's job publishes it."""
+    for feed in _POLLED:
+        pulled = pull(feed, service)
+        if pulled.nothing_because:
+            _note(played, f"{service.now():%Y-%m-%d} {feed}: {pulled.nothing_because}")
+    merge(home, publishing=False)
+
+
+def _run_day(
+    job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, played: Played
+) -> None:
+    began = monotonic()
+    result = job.execute_in_process(
+        instance=instance,
+        partition_key=day.isoformat(),
+        raise_on_error=False,
+        run_config=_QUIET,
+    )
+    in_steps = 0.0
+    for event in result.all_events:
+        if event.is_step_success:
+            seconds = event.step_success_data.duration_ms / 1000
+            phase = _PHASE_OF_STEP.get(event.step_key or "", "land")
+            played.seconds[phase] = played.seconds.get(phase, 0.0) + seconds
+            in_steps += seconds
+        elif event.is_step_failure:
+            raise PlayFailed(_said(day, event))
+        elif event.is_step_materialization:
+            _note_outcome(played, day, event)
+    if not result.success:
+        raise PlayFailed(f"the run of {day} failed; `almanac ui` shows why")
+    rest = monotonic() - began - in_steps
+    played.seconds["dagster"] = played.seconds.get("dagster", 0.0) + rest
+    played.days.append(day)
+
+
+def _said(day: date, event: dg.DagsterEvent) -> str:
+    data = event.step_failure_data
+    told = data.user_failure_data
+    if told is not None and told.description:
+        return f"{day}, {event.step_key}: {told.description}"
+    cause = data.error
+    while cause is not None and cause.cause is not None:
+        cause = cause.cause
+    said = "" if cause is None else cause.message.strip()
+    return f"{day}, {event.step_key}: {said} (`almanac ui` shows the whole of it)"
+
+
+def _note_outcome(played: Played, day: date, event: dg.DagsterEvent) -> None:
+    outcome = event.materialization.metadata.get("outcome")
+    if outcome is None or outcome.value in ("pulled", "reused from landing", "none came"):
+        return
+    _note(played, f"{day} {event.step_key}: {outcome.value}")
+
+
+def _note(played: Played, note: str) -> None:
+    if note not in played.notes:
+        played.notes.append(note)
+
+
+def _sum_up(home: Home, known: set[str], played: Played) -> None:
+    """Add up what became of the batches that were not there before."""
+    fresh = [one for one in home.landing.batch_ids() if one not in known]
+    days = {date.fromisoformat(f"{one[:4]}-{one[4:6]}-{one[6:8]}") for one in fresh}
+    log = ChangeLog(home.lake, home.state / "change_log.json")
+    records = [record for one in log.days() if one.day in days for record in one.meta["batches"]]
+    for record in records:
+        if record["batch_id"] in known:
+            continue
+        played.batches += 1
+        played.rows += record["arrived"]
+        played.rejected += record["rejected"]
+        played.quarantined += record["status"] == "quarantined"
+        _add(played.changes, record["changes"])
+
+
+def _add(changes: dict[str, int], more: dict[str, Any]) -> None:
+    for kind, count in more.items():
+        changes[kind] = changes.get(kind, 0) + count
+
+
+@contextmanager
+def _phase(played: Played, name: str) -> Iterator[None]:
+    began = monotonic()
+    yield
+    played.seconds[name] = played.seconds.get(name, 0.0) + monotonic() - began

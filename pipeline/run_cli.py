@@ -1,0 +1,171 @@
+"""`almanac run`: look at everything now, with the sandbox for the last days, and publish.
+
+Exit codes: 0 also when the quota is out or the service asks to wait (what came is landed, and
+the reason is said); 1 for an error; 2 for settings that can't be used.
+"""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pipeline.console import EXIT_USAGE, fail, people, print_json, warnings
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.errors import CatalogError, Defer
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+
+if TYPE_CHECKING:
+    from pipeline.play import Instant, Played
+
+DAYS: Final = 7
+_TRY: Final = (
+    "select title, displayed_date, change_kinds from event_versions v join events using (event_id) "
+    "where v.version > 1 order by known_from desc limit 5"
+)
+
+
+def run(
+    days: Annotated[
+        int, typer.Option(min=1, max=400, help="With the sandbox: how many days to play.")
+    ] = DAYS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Look at the catalog, fold what it says into history, publish, and say what came of it."""
+    began = monotonic()
+    try:
+        settings = read_settings()
+        settings.service_address()
+    except SettingsError as error:
+        fail(str(error), code=EXIT_USAGE)
+    try:
+        summary = _summary(settings, days, began, quiet=as_json)
+    except Defer as error:
+        summary = {"deferred": str(error), "resume_at": error.resume_at.isoformat()}
+    except (CatalogError, WarehouseError, SettingsError) as error:
+        fail(str(error))
+    if as_json:
+        print_json(summary)
+    else:
+        _show(summary)
+
+
+def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
+    # Imported here: the other commands should not wait for Dagster.
+    from pipeline.dagster_home import instance_of
+    from pipeline.play import PlayFailed, instants_of, play
+    from pipeline.service import open_service
+
+    imported = monotonic()
+    home = Home(settings.home)
+    now = datetime.now(UTC).replace(microsecond=0)
+    simulated = settings.service_address() is None
+    instants = instants_of(
+        days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
+    )
+    with (
+        open_service(settings, now=instants[0].at) as service,
+        instance_of(home) as instance,
+        _progress(len(instants), quiet=quiet) as progress,
+    ):
+        opened = monotonic()
+        show = _Shown(progress)
+        service.on_page = show.page
+        try:
+            played = play(settings, service, instance, instants, on_instant=show.instant)
+        except PlayFailed as error:
+            fail(str(error))
+        progress.stop()
+    played.seconds = {
+        "import": imported - began,
+        "open": opened - imported,
+        **played.seconds,
+        "all": monotonic() - began,
+    }
+    return _told(played, home, service.source, service.plan.name)
+
+
+def _told(played: "Played", home: Home, source: str, plan: str) -> dict[str, Any]:
+    told = asdict(played)
+    told["days"] = [day.isoformat() for day in played.days]
+    told["changes"] = dict(sorted(played.changes.items(), key=lambda item: -item[1]))
+    told["seconds"] = {name: round(value, 2) for name, value in played.seconds.items()}
+    return {
+        "source": source,
+        "plan": plan,
+        **told,
+        "warehouse": str(home.warehouse),
+        "warehouse_bytes": home.warehouse.stat().st_size if home.warehouse.exists() else 0,
+    }
+
+
+class _Shown:
+    """What a person sees while it works."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.task_ids[0]
+        self._at = ""
+
+    def instant(self, number: int, instant: "Instant") -> None:
+        self._at = f"{instant.at:%Y-%m-%d %H:%M}"
+        self._progress.update(self._task, completed=number, description=self._at)
+
+    def page(self, feed: str, rows: int, total: int | None) -> None:
+        of = "" if total is None else f" of {total:,}"
+        self._progress.update(self._task, description=f"{self._at}  {feed} {rows:,}{of}")
+
+
+def _progress(instants: int, *, quiet: bool) -> Progress:
+    progress = Progress(
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=warnings,
+        transient=True,
+        disable=quiet,
+    )
+    progress.add_task("opening", total=instants)
+    return progress
+
+
+def _show(summary: dict[str, Any]) -> None:
+    if "deferred" in summary:
+        people.print(f"Deferred: {summary['deferred']}", markup=False, soft_wrap=True)
+        return
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in _lines(summary):
+        table.add_row(name, value)
+    people.print(table)
+    for note in summary["notes"]:
+        people.print(f"Note: {note}", markup=False, soft_wrap=True)
+    people.print(f'\nTry: almanac sql "{_TRY}"', markup=False, soft_wrap=True)
+    people.print("     almanac ui", markup=False)
+
+
+def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    days, seconds = summary["days"], summary["seconds"]
+    changes = ", ".join(f"{count:,} {kind}" for kind, count in summary["changes"].items())
+    quota = summary["quota_left"]
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    phases = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "all")
+    size = f"{Path(summary['warehouse'])}  ({summary['warehouse_bytes'] / 1e6:.1f} MB)"
+    return [
+        ("source", f"{summary['source']}, plan {summary['plan']}"),
+        ("observed", f"{span}, {summary['instants']} looks"),
+        ("rows", f"{summary['rows']:,} in {summary['batches']} batches"),
+        ("changes", changes or "none"),
+        ("rejected", f"{summary['rejected']:,} rows, {summary['quarantined']} batches quarantined"),
+        ("requests", f"{summary['requests']:,}"),
+        ("quota left", "no limit known" if quota is None else f"{quota:,}"),
+        ("seconds", f"{seconds['all']:.1f}  ({phases})"),
+        ("warehouse", size),
+    ]
+
+

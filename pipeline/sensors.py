@@ -1,0 +1,117 @@
+"""The sensors. They read local state alone, and make no request of the service.
+
+`unmerged_batches`: whatever lands (polls, deliveries, backfills, imports) leaves a marker; as
+long as there is one, the merge job is asked for.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import dagster as dg
+import msgspec
+
+from pipeline.jobs import DAILY, MERGE, merge_job
+from warehouse.home import Home
+
+EVERY_S: Final = 30
+_UNDER_WAY: Final = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_FIRST_WAIT: Final = timedelta(minutes=1)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sensor remembers: for which batches it asked, how often, and when last."""
+
+    waiting: str = ""
+    attempt: int = 0
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do now. `run_key` None is nothing, and `said` tells why and what comes next."""
+
+    asked: Asked
+    said: str
+    run_key: str | None = None
+
+
+def decide(
+    pending: Sequence[str], asked: Asked, *, now: datetime, under_way: str | None
+) -> Verdict:
+    """Decide whether to ask for a merge of what waits.
+
+    The same batches are asked for again only after a wait that doubles, each time under a new
+    key: Dagster never launches a used one. `under_way` is the id of a run that merges.
+    """
+    if not pending:
+        return Verdict(Asked(), f"Nothing waits to be merged. Looking again in {EVERY_S} s.")
+    count = "1 batch waits" if len(pending) == 1 else f"{len(pending)} batches wait"
+    if under_way is not None:
+        return Verdict(asked, f"{count}; run {under_way[:8]} is to merge. Looking again after it.")
+    waiting = hashlib.sha256("/".join(sorted(pending)).encode()).hexdigest()[:12]
+    attempt = 1
+    if waiting == asked.waiting and asked.at is not None:
+        again_at = asked.at + min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(asked.attempt - 1, 10))
+        if now < again_at:
+            return Verdict(
+                asked,
+                f"{count}; attempt {asked.attempt} did not merge. The next one is at "
+                f"{again_at:%H:%M:%S} UTC; the run's page says what is wrong.",
+            )
+        attempt = asked.attempt + 1
+    told = Asked(waiting=waiting, attempt=attempt, at=now)
+    return Verdict(told, f"{count}; asking for a merge.", f"{waiting}-{attempt}")
+
+
+def unmerged_batches(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
+    """Return the sensor that has landed batches merged and published."""
+
+    @dg.sensor(
+        name="unmerged_batches",
+        job=merge_job,
+        minimum_interval_seconds=EVERY_S,
+        description="Asks for a merge while batches are landed and not merged.",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        verdict = decide(
+            home.landing.pending(),
+            _remembered(context.cursor),
+            now=clock(),
+            under_way=_run_that_merges(context.instance),
+        )
+        requests = [] if verdict.run_key is None else [dg.RunRequest(run_key=verdict.run_key)]
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else verdict.said,
+            cursor=msgspec.json.encode(verdict.asked).decode(),
+        )
+
+    return sensor
+
+
+def _remembered(cursor: str | None) -> Asked:
+    try:
+        return msgspec.json.decode(cursor or "{}", type=Asked)
+    except msgspec.MsgspecError:
+        return Asked()
+
+
+def _run_that_merges(instance: dg.DagsterInstance) -> str | None:
+    for job_name in (MERGE, DAILY):
+        runs = instance.get_runs(
+            filters=dg.RunsFilter(job_name=job_name, statuses=_UNDER_WAY), limit=1
+        )
+        if runs:
+            return runs[0].run_id
+    return None
