@@ -2,7 +2,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: sandbox test test-long check bench-server lock clean
+.PHONY: run sandbox test test-long check bench-server lock clean
+
+run: $(STAMP)
+	@$(BIN)/almanac run --days 7
 
 sandbox: $(STAMP)
 	@$(BIN)/almanac sandbox
@@ -13,6 +16,7 @@ test: check
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -q -m "long"
 	$(BIN)/python tests/mutants/run.py
+	$(BIN)/python tests/mutants/run.py tests/mutants/history --tests tests/history tests/warehouse
 
 check: $(STAMP)
 	$(BIN)/ruff check .

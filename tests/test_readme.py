@@ -1,4 +1,4 @@
-"""Each command of the README's tour, copied as it stands, against the real program."""
+"""Each command of the README and of the sandbox's tour, as it stands, against the real program."""
 
 import json
 import os
@@ -13,9 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from pipeline.cli import app
+from pipeline.settings_page import markdown
 from tests.test_cli import ROOT, environment
 
-TEXT = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
+TOUR = (ROOT / "docs" / "sandbox.md").read_text()
 
 
 def free_port() -> str:
@@ -28,8 +31,8 @@ def free_port() -> str:
 PORTS = {"8650": free_port(), "8651": free_port()}
 
 
-def blocks(name: str) -> list[str]:
-    found = re.findall(rf"<!-- {name} -->\n```sh\n(.*?)```", TEXT, re.DOTALL)
+def blocks(name: str, *, page: str = TOUR, language: str = "sh") -> list[str]:
+    found = re.findall(rf"<!-- {name} -->\n```{language}\n(.*?)```", page, re.DOTALL)
     assert found
     return [with_free_ports(block) for block in found]
 
@@ -76,7 +79,7 @@ def run(command: str, folder: Path) -> str:
         env=scrubbed(folder),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -123,8 +126,8 @@ def wait_for_receiver() -> None:
             return
 
 
-def test_the_python_example_runs(tmp_path: Path) -> None:
-    example = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+def test_the_python_example_of_the_sandbox_runs(tmp_path: Path) -> None:
+    example = re.findall(r"```python\n(.*?)```", TOUR, re.DOTALL)
     assert len(example) == 1
     done = subprocess.run(
         [sys.executable, "-c", example[0]],
@@ -137,7 +140,35 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+ changes in a day; \d+ events ahead\n", done.stdout), done.stderr
 
 
+def test_the_queries_of_the_readme_answer_from_a_fresh_home(tmp_path: Path) -> None:
+    tools = tmp_path / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
+    (tools / "almanac").chmod(0o755)
+    run(".venv/bin/almanac run --days 3 --json", tmp_path)
+    for query in blocks("query", page=README):
+        assert re.search(r"[1-9]\d* rows?\n", run(query, tmp_path)), query
+    (example,) = blocks("python", page=README, language="python")
+    done = subprocess.run(
+        [sys.executable, "-c", example],
+        cwd=tmp_path,
+        env=scrubbed(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "displayed_date" in done.stdout, done.stderr
+
+
+def test_the_settings_page_is_what_the_settings_say() -> None:
+    assert (ROOT / "docs" / "settings.md").read_text() == markdown()
+
+
 def test_every_command_and_make_target_that_is_named_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"`?make ([a-z-]+)", TEXT):
+    for target in re.findall(r"`?make ([a-z-]+)", README + TOUR):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    groups = {group.name for group in app.registered_groups}
+    for name in re.findall(r"almanac ([a-z]+)", README + TOUR):
+        assert name in commands | groups, name
