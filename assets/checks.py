@@ -139,4 +139,3 @@ def recently_looked(connection: duckdb.DuckDBPyConnection, catalog: ServiceDoor)
         "looked at": dg.MetadataValue.timestamp(looked_at),
         "hours ago": round(age.total_seconds() / 3600, 1),
     }
-

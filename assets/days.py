@@ -66,7 +66,5 @@ def record_so_far(context: dg.AssetExecutionContext, told: Mapping[date, dict[st
     """Keep the days that were done before a failure: only what is logged survives it."""
     for day, metadata in told.items():
         context.log_event(
-            dg.AssetMaterialization(
-                context.asset_key, partition=day.isoformat(), metadata=metadata
-            )
+            dg.AssetMaterialization(context.asset_key, partition=day.isoformat(), metadata=metadata)
         )

@@ -64,12 +64,6 @@ def published_tables(
         report = merge(home)
     except WarehouseError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-    if not home.warehouse.exists():
-        raise dg.Failure(
-            "There is nothing to publish: no batch was ever merged into this home. Materialise "
-            "today's partition of the landing assets first.",
-            allow_retries=False,
-        )
     with reading(home.warehouse) as connection:
         for table in PUBLISHED:
             if dg.AssetKey(table.name) not in context.selected_asset_keys:

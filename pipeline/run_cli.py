@@ -129,7 +129,8 @@ def _progress(instants: int, *, quiet: bool) -> Progress:
         TextColumn("{task.description}", markup=False),
         console=warnings,
         transient=True,
-        disable=quiet,
+        # Where nobody watches it would leave empty lines.
+        disable=quiet or not warnings.is_terminal,
     )
     progress.add_task("opening", total=instants)
     return progress
@@ -167,5 +168,3 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("seconds", f"{seconds['all']:.1f}  ({phases})"),
         ("warehouse", size),
     ]
-
-

@@ -40,10 +40,10 @@ def text_of(value: Any, name: str) -> str | None:
 
 
 def set_of(texts: Iterable[str | None]) -> list[str]:
-    """Return texts as a set: clean, without empty ones, distinct, sorted as UTF-8."""
-    cleaned = {one for text in texts if text is not None and (one := clean(text)) is not None}
+    """Return clean texts as a set: without empty ones, distinct, sorted as UTF-8."""
+    known = {text for text in texts if text is not None}
     # Code points sort as their UTF-8 does, and so as DuckDB sorts.
-    return sorted(cleaned) if len(cleaned) > 1 else list(cleaned)
+    return sorted(known) if len(known) > 1 else list(known)
 
 
 def names_of(value: Any, name: str) -> list[str]:
@@ -52,7 +52,7 @@ def names_of(value: Any, name: str) -> list[str]:
     Raises:
         BadRow: no list of these.
     """
-    return set_of(_name_of(one, name) for one in _listed(value, name))
+    return set_of([_name_of(one, name) for one in _listed(value, name)])
 
 
 def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | None]] | None]:
@@ -67,14 +67,14 @@ def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | Non
         if not isinstance(coin, dict):
             slugs.append(text_of(coin, name))
             continue
-        slug = text_of(coin.get("slug"), f"{name}.slug")
+        slug = text_of(coin.get("slug"), name)
         if slug is None:
             raise BadRow(f"{name}: expected a slug in each coin, met {shown_raw(coin)}")
         slugs.append(slug)
         labels[slug] = {
             "slug": slug,
-            "symbol": text_of(coin.get("symbol"), f"{name}.symbol"),
-            "name": text_of(coin.get("name"), f"{name}.name"),
+            "symbol": text_of(coin.get("symbol"), name),
+            "name": text_of(coin.get("name"), name),
         }
     known = [labels[slug] for slug in sorted(labels)] if labels or not listed else None
     return set_of(slugs), known
@@ -121,12 +121,12 @@ def shown_raw(value: Any) -> str:
 
 
 def _listed(value: Any, name: str) -> list[Any]:
+    if isinstance(value, list):
+        return value
     if value is None:
         return []
     if isinstance(value, str):
         return list(value.split(";"))
-    if isinstance(value, list):
-        return value
     raise BadRow(f"{name}: expected a list, met {shown_raw(value)}")
 
 

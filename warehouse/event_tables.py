@@ -14,7 +14,7 @@ from warehouse.csv_header import JOINS, JSON_JOIN, Joins, chosen
 from warehouse.fields import BIT
 from warehouse.macros import define_macros
 from warehouse.sink import RAW_MAX, Sink
-from warehouse.statements import statement
+from warehouse.statements import parsed, statement
 
 _BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
 _PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
@@ -29,6 +29,8 @@ class EventTables:
         self._manifest = manifest
         self.empty()
         if connection not in _PREPARED:
+            # The place of a row in a file is that in the table.
+            connection.execute("SET preserve_insertion_order = true")
             define_macros(connection)
             connection.execute(statement("normalise_view_seen"))
             _PREPARED.add(connection)
@@ -51,11 +53,12 @@ class EventTables:
         """Return where rows made in Python go."""
         rows = statement("normalise_json_events")
         insert = statement("normalise_events").replace("{arrived_rows}", rows)
-        return Sink(self.connection, self._manifest.batch_id, insert, self.values())
+        return Sink(self.connection, self._manifest.batch_id, parsed(insert), self.values())
 
     def counts(self) -> tuple[int, int, int]:
         """Return the rows read, those of them that can't be kept, and the ids of the others."""
-        return self.connection.execute(statement("normalise_count_events")).fetchall()[0]
+        count = parsed(statement("normalise_count_events"))
+        return self.connection.execute(count).fetchall()[0]
 
     def reject(self) -> None:
         """Put the rows that SQL found wanting with the other rejected ones."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from warehouse.cells import BadRow, coins_of, names_of, shown_raw, text_of
+from warehouse.cells import WHITE, BadRow, coins_of, names_of, shown_raw, text_of
 from warehouse.fields import BIT, FIELDS
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
@@ -64,7 +64,11 @@ class EventRows:
         if layout.id_key is not None:
             row["event_id"] = text_of(event[layout.id_key], "id")
         for key, column, wire in layout.texts:
-            row[column] = text_of(event[key], wire)
+            value = event[key]
+            if type(value) is str and "\r" not in value:
+                row[column] = value.strip(WHITE) or None
+            elif value is not None:
+                row[column] = text_of(value, wire)
         if layout.categories is not None:
             row["categories"] = names_of(event[layout.categories], "categories")
         if layout.coins is not None:

@@ -26,10 +26,9 @@ def changed_months(staged: Staged) -> set[str]:
 def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
     """Rewrite some months, or all, and return how many; one that is empty now is removed."""
     if months is not None:
-        months = months | _unsettled(lake)
+        months = months | unsettled_months(lake)
         if not months:
             return 0
-    staged.run(statement("publish_events_by_month"), {"months": sorted(months or ())})
     filled = {month for (month,) in staged.run(statement("publish_months"))}
     touched = months if months is not None else filled | _standing(lake)
     lake.put(_MARKER, msgspec.json.encode(sorted(touched)))
@@ -49,7 +48,8 @@ def settle(lake: Storage) -> None:
     lake.remove(_MARKER)
 
 
-def _unsettled(lake: Storage) -> set[str]:
+def unsettled_months(lake: Storage) -> set[str]:
+    """Return the months that may not be as published, since a publication did not end."""
     if not lake.exists(_MARKER):
         return set()
     return set(msgspec.json.decode(lake.read(_MARKER), type=list[str]))

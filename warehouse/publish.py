@@ -135,7 +135,8 @@ class _Publication:
         facts = _facts(staged)
         self._refuse_misfit(facts)
         first_day = _first_changed(staged.run(statement("publish_chain")), self.chain)
-        if first_day is None and facts["local"] == self.local.mark:
+        same = first_day is None and facts["local"] == self.local.mark
+        if same and not lake_events.unsettled_months(self.lake):
             return PublishReport("none", rows=_rows(staged))
         months: set[str] = set()
         if first_day is not None:

@@ -1,8 +1,8 @@
 """Bring a copy of the published warehouse up to the lake, by what differs alone.
 
-What a table should hold is compared with what it has, over the rows that may differ: those of
-the days that changed, or all of a small table. Belongs here: that comparison, and whether it is
-worth it. Does not: the rows (sql/publish_*.sql).
+What a table should hold is compared with what it has, by key and 64-bit hash of each row, over
+the rows that may differ: those of the days that changed, or all. Only rows that differ are
+written. Belongs here: that comparison. Does not: the rows (sql/publish_*.sql).
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from warehouse.tables import (
 )
 
 SHARE_MAX: Final = 0.2
-"""Of a table; above it, writing all of it anew is cheaper than finding what differs."""
+"""Of a table's rows; where more are no more, it is cheaper to write all of them anew."""
 ROWS_ALWAYS: Final = 10_000
 _DERIVED: Final = {"known_to", "first_seen_at"}
 _OF_CHANGED_BATCHES: Final = "batch_id IN (SELECT batch_id FROM changed_batches)"
@@ -73,7 +73,6 @@ def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
         "first_day": first_day,
         "current": True,
     }
-    _refuse_too_much(staged, values)
     if inputs.state:
         prepare_unknown_fields(staged, inputs)
     _apply_days(staged, values)
@@ -89,21 +88,14 @@ def apply_local(staged: Staged, local: LocalState) -> None:
         _replace(staged, table, local.files)
 
 
-def _refuse_too_much(staged: Staged, values: Values) -> None:
-    """Count the versions of the days that changed, by what their files say."""
-    _want(staged, PUBLISHED, values)
-    ((arriving, standing),) = staged.run(statement("publish_delta_size"))
-    if arriving > max(ROWS_ALWAYS, SHARE_MAX * standing):
-        raise DoesNotFit(f"{arriving} versions lie in days that changed, of {standing} published")
-
-
 def _apply_days(staged: Staged, values: Values) -> None:
-    _want(staged, BATCHES, values)
+    batches = _Compare(BATCHES, _OF_CHANGED_DAYS)
+    _find_wanted(staged, batches, values)
     staged.run(statement("publish_changed_batches"), values)
     staged.run(statement("publish_no_spans"))
     for compare in (
         _Compare(EVENT_VERSIONS, _OF_CHANGED_BATCHES),
-        _Compare(BATCHES, _OF_CHANGED_DAYS),
+        batches,
         _Compare(COVERAGE, _OF_CHANGED_BATCHES),
         _Compare(REJECTS, _OF_CHANGED_DAYS),
         _Compare(COIN_SNAPSHOTS, _OF_CHANGED_DAYS),
@@ -120,25 +112,30 @@ def _apply_spans(staged: Staged) -> None:
 
 def _apply(staged: Staged, compare: _Compare, values: Values) -> None:
     table = compare.table
-    _want(staged, table, values)
-    for keep in (schema.gone, schema.new):
-        staged.run(keep(table, compare.columns, compare.condition), values)
+    query = _find_wanted(staged, compare, values)
+    staged.run(schema.have(table, compare.columns, compare.condition), values)
+    staged.run(schema.gone(table))
+    staged.run(schema.new(table, query), values)
     ((gone,),) = staged.run(schema.count(table, "gone_"))
     ((standing,),) = staged.run(schema.count(table))
-    if compare.whole and gone > max(ROWS_ALWAYS, SHARE_MAX * standing):
-        staged.run(schema.empty(table))
-        staged.run(schema.insert_from(table, "want_"))
-    else:
+    if gone <= max(ROWS_ALWAYS, SHARE_MAX * standing):
         if gone:
             staged.run(schema.delete_gone(table))
-        staged.run(schema.insert_from(table, "new_"))
+        staged.run(schema.insert_new(table))
+    elif compare.whole:
+        staged.run(schema.empty(table))
+        staged.run(schema.insert(table, query), values)
+    else:
+        raise DoesNotFit(f"{gone} of {standing} rows of {table.name} are no more")
 
 
-def _want(staged: Staged, table: Table, values: Values) -> None:
-    query = _query(table)
+def _find_wanted(staged: Staged, compare: _Compare, values: Values) -> str:
+    """Mark what a table should have of the rows that may differ; return the query for it."""
+    query = _query(compare.table)
     if staged.lacks(query, values):
-        query = schema.nothing_of(table)
-    staged.run(schema.want(table, query), values)
+        query = schema.nothing_of(compare.table)
+    staged.run(schema.want(compare.table, compare.columns, query), values)
+    return query
 
 
 def _replace(staged: Staged, table: Table, values: Values) -> None:

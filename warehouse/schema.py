@@ -53,8 +53,8 @@ def insert(table: Table, query: str) -> str:
     return "INSERT INTO " + quoted(table.name) + " BY NAME\n" + query
 
 
-def insert_from(table: Table, prefix: str) -> str:
-    return insert(table, "SELECT * FROM " + quoted(prefix + table.name))
+def insert_new(table: Table) -> str:
+    return insert(table, "SELECT * FROM " + quoted("new_" + table.name))
 
 
 def empty(table: Table) -> str:
@@ -65,19 +65,24 @@ def nothing_of(table: Table) -> str:
     return "SELECT * FROM " + quoted(table.name) + " LIMIT 0"
 
 
-def want(table: Table, query: str) -> str:
-    """Keep in `want_…` what a table should hold, of the rows that are looked at."""
-    return "CREATE OR REPLACE TEMP TABLE " + quoted("want_" + table.name) + " AS\n" + query
+def have(table: Table, columns: tuple[str, ...], condition: str) -> str:
+    """Keep in `have_…` the key and the hash of the rows that a table has and that may differ."""
+    return _marks(table, "have_", columns, quoted(table.name) + " WHERE " + condition)
 
 
-def gone(table: Table, columns: tuple[str, ...], condition: str) -> str:
+def want(table: Table, columns: tuple[str, ...], query: str) -> str:
+    """Keep in `want_…` the key and the hash of the rows that a table should have of these."""
+    return _marks(table, "want_", columns, "(\n" + query + "\n)")
+
+
+def gone(table: Table) -> str:
     """Keep in `gone_…` the rows that a table has and should not."""
-    return _except(table, columns, "gone_", _have(table, columns, condition), _want(table, columns))
+    return _only(table, "gone_", quoted(table.name), ("have_", "want_"))
 
 
-def new(table: Table, columns: tuple[str, ...], condition: str) -> str:
+def new(table: Table, query: str) -> str:
     """Keep in `new_…` the rows that a table should have and has not."""
-    return _except(table, columns, "new_", _want(table, columns), _have(table, columns, condition))
+    return _only(table, "new_", "(\n" + query + "\n)", ("want_", "have_"))
 
 
 def delete_gone(table: Table) -> str:
@@ -95,17 +100,21 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _have(table: Table, columns: tuple[str, ...], condition: str) -> str:
-    return "SELECT " + _list(columns) + " FROM " + quoted(table.name) + " WHERE " + condition
+def _marks(table: Table, prefix: str, columns: tuple[str, ...], source: str) -> str:
+    marked = _list(table.key) + ", hash(" + _list(columns) + ") AS mark"
+    return _keep(table, prefix) + "SELECT " + marked + " FROM " + source
 
 
-def _want(table: Table, columns: tuple[str, ...]) -> str:
-    return "SELECT " + _list(columns) + " FROM " + quoted("want_" + table.name)
+def _only(table: Table, prefix: str, source: str, sides: tuple[str, str]) -> str:
+    """Keep the rows of a source whose mark is on the first side alone."""
+    left, right = (quoted(side + table.name) for side in sides)
+    marks = "(FROM " + left + " EXCEPT FROM " + right + ")"
+    using = " USING (" + _list(table.key) + ")"
+    return _keep(table, prefix) + "SELECT * FROM " + source + " SEMI JOIN " + marks + using
 
 
-def _except(table: Table, columns: tuple[str, ...], prefix: str, left: str, right: str) -> str:
-    target = quoted(prefix + table.name)
-    return "CREATE OR REPLACE TEMP TABLE " + target + " AS " + left + " EXCEPT " + right
+def _keep(table: Table, prefix: str) -> str:
+    return "CREATE OR REPLACE TEMP TABLE " + quoted(prefix + table.name) + " AS "
 
 
 def _list(columns: tuple[str, ...]) -> str:

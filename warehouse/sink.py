@@ -26,7 +26,7 @@ class Sink:
         self,
         connection: duckdb.DuckDBPyConnection,
         batch_id: str,
-        insert: str,
+        insert: str | duckdb.Statement,
         values: dict[str, Any],
     ) -> None:
         self._connection = connection

@@ -3,7 +3,8 @@
 INSERT INTO seen_categories BY NAME
 SELECT one.*
 FROM (
-    SELECT unnest(from_json($rows, '[{
+    SELECT from_json(element, '{
         "position": "BIGINT", "id": "VARCHAR", "name": "VARCHAR", "extra": "VARCHAR"
-    }]')) AS one
+    }') AS one
+    FROM (SELECT unnest(from_json($rows, '["JSON"]')) AS element)
 )

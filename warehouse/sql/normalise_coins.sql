@@ -3,7 +3,7 @@
 INSERT INTO seen_coins BY NAME
 SELECT one.*
 FROM (
-    SELECT unnest(from_json($rows, '[{
+    SELECT from_json(element, '{
         "position": "BIGINT",
         "slug": "VARCHAR",
         "symbol": "VARCHAR",
@@ -15,5 +15,6 @@ FROM (
         "major_count": "INTEGER",
         "peak_impact": "DOUBLE",
         "extra": "VARCHAR"
-    }]')) AS one
+    }') AS one
+    FROM (SELECT unnest(from_json($rows, '["JSON"]')) AS element)
 )

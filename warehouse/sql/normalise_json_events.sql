@@ -1,7 +1,8 @@
 -- Grain: one row per element of $rows, a JSON array as json_rows.py makes it. Reads only.
+-- In two steps, elements first: to take the structure from the whole array is three times slower.
 SELECT one.*
 FROM (
-    SELECT unnest(from_json($rows, '[{
+    SELECT from_json(element, '{
         "place": "BIGINT",
         "event_id": "VARCHAR",
         "observed_text": "VARCHAR",
@@ -29,5 +30,6 @@ FROM (
         "coin_names": [{"slug": "VARCHAR", "symbol": "VARCHAR", "name": "VARCHAR"}],
         "status": "VARCHAR",
         "cancelled_text": "VARCHAR"
-    }]')) AS one
+    }') AS one
+    FROM (SELECT unnest(from_json($rows, '["JSON"]')) AS element)
 )

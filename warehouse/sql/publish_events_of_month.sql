@@ -1,5 +1,12 @@
 -- Grain: one row per event of a month, for engines that read Parquet.
 -- Parameters: $month; $file, where to. Run twice: the same file.
 COPY (
-    SELECT * EXCLUDE (event_month) FROM events_by_month WHERE event_month = $month ORDER BY event_id
+    SELECT * EXCLUDE (last_seen_at, missing_since, content_at)
+    FROM events
+    WHERE (
+            date >= try_cast($month || '-01' AS TIMESTAMPTZ)
+            AND date < try_cast($month || '-01' AS TIMESTAMPTZ) + INTERVAL 1 MONTH
+        )
+        OR ($month = '__HIVE_DEFAULT_PARTITION__' AND date IS NULL)
+    ORDER BY event_id
 ) TO $file (FORMAT parquet, COMPRESSION zstd)

@@ -1,0 +1,55 @@
+"""How benchmarks are asked for and shown: a table for people, JSON for programs."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from rich.console import Console
+from rich.table import Table
+
+from bench.children import Measured
+
+
+def asked(what: str, **sizes: int) -> argparse.Namespace:
+    """Return the arguments of a benchmark; each size is an option with its default."""
+    parser = argparse.ArgumentParser(description=what)
+    for name, default in sizes.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+    parser.add_argument("--folder", type=Path, help="where to work; else a temporary folder")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    return parser.parse_args()
+
+
+def show(
+    title: str, measured: dict[str, Measured], ours: str, bars: dict[str, str], into: Path | None
+) -> None:
+    """Print who took how long, as ratios to what we took beside it."""
+    console = Console(highlight=False)
+    load = os.getloadavg()[0]
+    console.print(f"{title}   DuckDB {duckdb.__version__}, load average {load:.2f} at the end")
+    table = Table("", "seconds", "ours is x times that", "peak MB", "said")
+    mine = measured[ours].seconds
+    for name, one in measured.items():
+        ratio = "" if name == ours else f"{mine / one.seconds:.2f}"
+        said = ", ".join(f"{key} {_short(v)}" for key, v in one.said.items() if key != "seconds")
+        table.add_row(name, f"{one.seconds:.2f}", ratio, f"{one.peak_mb:,.0f}", said)
+    console.print(table)
+    for what, told in bars.items():
+        console.print(f"{what}: {told}")
+    if into is not None:
+        into.write_text(json.dumps(_record(title, measured, bars), indent=1))
+
+
+def _record(title: str, measured: dict[str, Measured], bars: dict[str, str]) -> dict[str, Any]:
+    figures = {name: {**one.said, "peak_mb": one.peak_mb} for name, one in measured.items()}
+    machine = {"python": sys.version.split()[0], "machine": platform.machine()}
+    return {"title": title, "figures": figures, "bars": bars, **machine}
+
+
+def _short(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,95 @@
+"""What must hold of a home at the moment after a kill, and once it was merged again.
+
+Belongs here: the two judgements, and the count of kills that hit. Does not: where kills fall.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tests.crashes.conftest import Kill, Prepared
+from tests.crashes.tables import Told, an_hour_passes, published, read_every_file, whole
+from warehouse import queries
+from warehouse.errors import UnknownBatch
+from warehouse.home import Home
+from warehouse.landing import Landing
+from warehouse.merge import merge
+
+PHASES = ("land", "merge", "publish")
+
+
+class Hits(Counter[str]):
+    """Kills by the phase they fell in, as its mark on disk has it."""
+
+    def told(self) -> str:
+        return "kills that hit: " + ", ".join(f"{self[one]} in {one}" for one in PHASES) + "\n"
+
+
+def readable(home: Home, *may_say: Told) -> None:
+    """Assert that a reader who comes now reads all of it: one of the states, whole."""
+    read_every_file(home)
+    if home.warehouse.exists():
+        assert published(home.warehouse) in may_say
+
+
+def landed_whole(landing: Landing) -> set[str]:
+    """Assert that what is landed is there to the last byte; return the ids."""
+    ids = set(landing.batch_ids())
+    for batch_id in ids:
+        manifest = landing.manifest(batch_id)
+        assert len(list(landing.pages(manifest))) == len(manifest.pages)
+    for batch_id in landing.pending():
+        try:
+            landing.manifest(batch_id)
+        except UnknownBatch:
+            assert batch_id not in ids
+    return ids
+
+
+def landed_files(home: Home) -> dict[str, bytes]:
+    """Return every file of landing that has its name, to the last byte."""
+    storage = home.landing.storage
+    folders = ("bodies", "batches", "pending")
+    return {name: storage.read(name) for one in folders for name in storage.names(one)}
+
+
+def merged(home: Home) -> set[str]:
+    """Return the batches that took effect, as the tables have it."""
+    with queries.connected(home.warehouse) as connection:
+        rows = connection.execute("SELECT batch_id FROM batches").fetchall()
+    assert len(rows) == len(set(rows))
+    return {batch_id for (batch_id,) in rows}
+
+
+def mended(home: Home, prepared: Prepared) -> None:
+    """Assert that the next merge ends in what a home says that was never killed."""
+    an_hour_passes(home)
+    merge(home)
+    assert whole(home) == prepared.after
+    assert merge(home).days == []
+
+
+def kill_at_points(
+    home: Home, killer: Kill, points: Iterable[tuple[str, int]], states: Sequence[Told]
+) -> Hits:
+    """Kill one merge after the other, each at a point; none is missed."""
+    hits = Hits()
+    for point, nth in points:
+        death = killer(home, "merge", point=point, nth=nth)
+        assert (death.killed, death.point) == (True, point), (point, nth, death)
+        hits[death.phase] += 1
+        readable(home, *states)
+    return hits
+
+
+def kill_at_random(
+    home: Home, killer: Kill, work: str, phase: str, *, within_s: float, seed: int, **more: object
+) -> bool:
+    """Kill once, at a moment that chance gives; return whether the phase was under way."""
+    death = killer(home, work, phase=phase, within_s=within_s, seed=seed, **more)
+    return death.killed and death.phase == phase
+
+
+def forget(home: Home) -> None:
+    shutil.rmtree(home.root)
+    shutil.rmtree(home.root.with_suffix(".witness"), ignore_errors=True)

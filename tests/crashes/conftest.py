@@ -1,0 +1,106 @@
+"""Homes as they are before a kill: landed once, copied for each."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from catalog.sandbox.service import Sandbox
+from tests.crashes.killed_home import Death, Order
+from tests.crashes.looks import land_again, look_for_days
+from tests.crashes.tables import Told, published, whole
+from warehouse.home import Home
+from warehouse.merge import merge
+
+ROOT = Path(__file__).parent.parent.parent
+Kill = Callable[..., Death]
+FIRST = "20260226"
+"""Up to there, `day` has the first day landed, and nothing else."""
+LAST = "20260227T10"
+LATE = ("20260226", ("events", "deliveries"))
+"""What comes last to the home that rewinds: looks of the second day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Homes with something to be merged, and what they say before and after it.
+
+    anew    nothing was merged
+    append  the last day's later looks are to come
+    rewind  looks of the second day are to come
+    done    all was merged
+    """
+
+    root: Path
+    before: dict[str, Told]
+    after: Told
+
+    def states(self, name: str) -> list[Told]:
+        """Return what the warehouse of a home may say until it was merged."""
+        after = {table: told for table, told in self.after.items() if "/" not in table}
+        return [*([self.before[name]] if name in self.before else ()), after]
+
+    def copy(self, name: str, target: Path) -> Home:
+        """Copy a home, in place of what was there."""
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.root / name, target)
+        return Home(target)
+
+
+@pytest.fixture(scope="session")
+def prepared(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    root = tmp_path_factory.mktemp("prepared")
+    look_for_days(almanac_sandbox, Home(root / "anew").landing)
+    return prepare(root)
+
+
+def prepare(root: Path) -> Prepared:
+    """Make the other homes of the one where nothing was merged."""
+    landed = Home(root / "anew").landing
+    ids = landed.batch_ids()
+    day, feeds = LATE
+    late = [one for one in ids if one.startswith(day) and one.split("-")[1] in feeds]
+    for name, held in (
+        ("append", [one for one in ids if one > LAST]),
+        ("rewind", late),
+        ("done", []),
+    ):
+        home = Home(root / name)
+        land_again(landed, home.landing, [one for one in ids if one not in held])
+        merge(home)
+        land_again(landed, home.landing, held)
+    done = Home(root / "done")
+    land_again(landed, Home(root / "day").landing, [one for one in ids if one < FIRST])
+    before = {name: published(Home(root / name).warehouse) for name in ("append", "rewind", "done")}
+    return Prepared(root, before, whole(done))
+
+
+@pytest.fixture(scope="session")
+def killer() -> Iterator[Kill]:
+    """Have an order carried out in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.crashes.killed_home"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def carry_out(home: Home, work: str, **where: object) -> Death:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        order = Order(root=str(home.root), work=work, **where)  # type: ignore[arg-type]
+        process.stdin.write(msgspec.json.encode(order).decode() + "\n")
+        process.stdin.flush()
+        return msgspec.json.decode(process.stdout.readline(), type=Death)
+
+    yield carry_out
+    process.stdin.close()
+    process.wait()

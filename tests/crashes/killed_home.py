@@ -1,0 +1,218 @@
+"""Processes that land, merge, publish or replay, and are killed with SIGKILL in the middle.
+
+Run as a program, one fork for each line that it reads: a process of its own costs half a second,
+a fork nothing. What a process is in the middle of, it says in a file that is synced to disk.
+"""
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import warehouse.merge as merging
+from tests.crashes.looks import land_again, landing_of
+from warehouse.home import Home
+from warehouse.storage import Storage
+
+Step = Callable[[str], None]
+_POLL_S = 0.000_2
+
+
+class Order(msgspec.Struct, kw_only=True):
+    """What to do with a home, and where to die: at the `nth` time of a point, or at a random
+    moment up to `within_s` after a phase was begun. Neither: it ends well."""
+
+    root: str
+    work: str
+    """merge, replay, land, or merge without publishing: fold."""
+    landing_from: str = ""
+    point: str = ""
+    nth: int = 1
+    phase: str = ""
+    within_s: float = 0.0
+    seed: int = 0
+
+
+class Death(msgspec.Struct, kw_only=True):
+    """How a process ended. `phase` and `point` are what was on disk when it did."""
+
+    code: int
+    phase: str
+    point: str
+    points: dict[str, int]
+    """The points that were reached by one that ended well, and how often."""
+    seconds: dict[str, float]
+    """How long its phases took."""
+
+    @property
+    def killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+class _Witness:
+    """Says on disk where a process is, and kills it where it was told to."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.storage = Storage(Path(order.root).with_suffix(".witness"))
+        self.points: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
+        self.writing = False
+        """Its own changes on disk are no points."""
+
+    def step(self, name: str) -> None:
+        if self.writing:
+            return
+        self.points[name] = self.points.get(name, 0) + 1
+        if name == self.order.point and self.points[name] == self.order.nth:
+            self.note("point", name)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def note(self, name: str, text: str) -> None:
+        self.writing = True
+        self.storage.put(name, text.encode())
+        self.writing = False
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.note("phase", name)
+        began = time.monotonic()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+        self.note("phase", "")
+
+
+class _SteppingStorage(Storage):
+    """Names the points of landing: each file written and not in place yet, and in place."""
+
+    def __init__(self, root: Path, step: Step) -> None:
+        super().__init__(root)
+        self._step = step
+
+    def adopt(self, staged: Path, name: str) -> None:
+        kind = name.partition("/")[0]
+        self._step(f"land:{kind}_written")
+        super().adopt(staged, name)
+        self._step(f"land:{kind}_in_place")
+
+
+def step_at_every_change(step: Step) -> None:
+    """Name each rename, removal and sync of this process, before it is done and after."""
+    changes: list[tuple[Any, str]] = [(os, "fsync"), (shutil, "rmtree"), (Path, "mkdir")]
+    changes += [(Path, name) for name in ("rename", "replace", "unlink")]
+    for owner, name in changes:
+        setattr(owner, name, _stepping(getattr(owner, name), step))
+
+
+def _stepping(change: Callable[..., Any], step: Step) -> Callable[..., Any]:
+    def stepping(*args: Any, **options: Any) -> Any:
+        step("disk:before")
+        done = change(*args, **options)
+        step("disk:after")
+        return done
+
+    return stepping
+
+
+def work_until_killed(order: Order) -> None:
+    witness = _Witness(order)
+    home = Home(Path(order.root))
+    step_at_every_change(witness.step)
+    if order.work == "land":
+        _land(home, order, witness)
+    else:
+        _merge(home, order, witness)
+    told = msgspec.json.encode([witness.points, witness.seconds])
+    witness.note("ended", told.decode())
+
+
+def _land(home: Home, order: Order, witness: _Witness) -> None:
+    source, target = landing_of(Path(order.landing_from)), home.landing
+    target.storage = _SteppingStorage(target.storage.root, witness.step)
+    for batch_id in source.batch_ids():
+        with witness.phase("land"):
+            land_again(source, target, [batch_id])
+
+
+def _merge(home: Home, order: Order, witness: _Witness) -> None:
+    """Merge, with the phases told apart: publishing is one of its own."""
+    publish = merging.publish
+    begun = witness.phase("merge")
+
+    def publishing(*args: Any, **options: Any) -> Any:
+        begun.__exit__(None, None, None)
+        with witness.phase("publish"):
+            return publish(*args, **options)
+
+    def step(name: str) -> None:
+        if name == "merge:locked":
+            begun.__enter__()
+        witness.step(name)
+
+    merging.publish = publishing  # type: ignore[assignment]
+    if order.work == "replay":
+        merging.replay(home, step=step)
+    else:
+        merging.merge(home, step=step, publishing=order.work == "merge")
+
+
+def watch(child: int, order: Order, storage: Storage) -> int:
+    """Wait for a process to end, or for its phase to begin, and kill it a little later."""
+    if order.phase:
+        moment = random.Random(order.seed).uniform(0, order.within_s)
+        while not _ended(child) and _read(storage, "phase") != order.phase:
+            time.sleep(_POLL_S)
+        time.sleep(moment)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _ended(child: int) -> bool:
+    """Whether a process has ended; it is not reaped, so its number is still its own."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _read(storage: Storage, name: str) -> str:
+    try:
+        return storage.read(name).decode()
+    except FileNotFoundError:
+        return ""
+
+
+def carry_out(order: Order) -> Death:
+    storage = Storage(Path(order.root).with_suffix(".witness"))
+    for name in ("phase", "point", "ended"):
+        storage.remove(name)
+    child = os.fork()
+    if child == 0:
+        work_until_killed(order)
+        os._exit(0)
+    code = watch(child, order, storage)
+    points, seconds = msgspec.json.decode(_read(storage, "ended") or "[{},{}]")
+    return Death(
+        code=code,
+        phase=_read(storage, "phase"),
+        point=_read(storage, "point"),
+        points=points,
+        seconds=seconds,
+    )
+
+
+def main() -> None:
+    for line in sys.stdin:
+        death = carry_out(msgspec.json.decode(line, type=Order))
+        sys.stdout.write(msgspec.json.encode(death).decode() + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

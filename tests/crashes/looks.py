@@ -1,0 +1,117 @@
+"""What is landed for the tests of crashes: three days of looks at a part of the catalog.
+
+Belongs here: pulling it from the sandbox at times of its own, and landing some of it again
+elsewhere. Does not: killing (killed_home), comparing (tables).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import httpx
+
+from catalog.contract.plans import ENTERPRISE
+from catalog.sandbox.service import Sandbox
+from resources.client import CatalogClient
+from resources.limiter import Unlimited
+from resources.puller import Puller
+from warehouse.batches import Manifest, Scope
+from warehouse.landing import Landing, Pull
+
+SOURCE = "sandbox:1"
+FIRST_DAY = datetime(2026, 2, 25, tzinfo=UTC)
+DAYS = 3
+FROM, UNTIL = date(2026, 2, 20), date(2026, 3, 20)
+DAY = timedelta(days=1)
+
+
+class AtTime(httpx.BaseTransport):
+    """The network of a sandbox that is asked for another time than it stands at."""
+
+    def __init__(self) -> None:
+        self.now = FIRST_DAY
+        self._network = httpx.HTTPTransport(verify=False)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        request.headers["Sandbox-Now"] = f"{self.now:%Y-%m-%dT%H:%M:%SZ}"
+        return self._network.handle_request(request)
+
+    def close(self) -> None:
+        self._network.close()
+
+
+@contextmanager
+def pulling(sandbox: Sandbox, landing: Landing) -> Iterator[tuple[Puller, AtTime]]:
+    """Lend a puller, and the clock that it and the sandbox go by."""
+    time = AtTime()
+    key = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+    with CatalogClient(sandbox.base_url, key, limiter=Unlimited(), transport=time) as client:
+        yield (
+            Puller(client, landing, plan=ENTERPRISE, source=SOURCE, clock=lambda: time.now),
+            time,
+        )
+
+
+def look_for_days(sandbox: Sandbox, landing: Landing, *, days: int = DAYS) -> None:
+    """Land some days of every feed: the same batches each time."""
+    with pulling(sandbox, landing) as (puller, time):
+        for number in range(days):
+            look_for_a_day(puller, time, landing, number)
+
+
+def look_for_a_day(puller: Puller, time: AtTime, landing: Landing, number: int) -> None:
+    time.now = FIRST_DAY + number * DAY + timedelta(hours=6)
+    puller.export(FROM, UNTIL)
+    time.now += timedelta(minutes=5)
+    puller.cancellations(time.now - 2 * DAY)
+    time.now += timedelta(hours=6)
+    listed = puller.events(time.now.date(), time.now.date() + 14 * DAY).manifest
+    deliver(landing, listed)
+    if number != 1:
+        time.now += timedelta(hours=2)
+        puller.coins()
+        puller.categories()
+
+
+def deliver(landing: Landing, listed: Manifest) -> Manifest:
+    """Land three deliveries made from a list: a change, a cancellation, an unknown type."""
+    rows = [row for _, page in landing.pages(listed) for row in json.loads(page)["data"]]
+    at = listed.observed_at + timedelta(hours=1)
+    told = [
+        ("event.updated", {**rows[0], "title": f"told at {at.isoformat()}"}),
+        ("event.cancelled", {**rows[-1], "cancelledAt": _text(at)}),
+        ("event.sung", rows[1]),
+    ]
+    bodies = [
+        (json.dumps({"type": kind, "createdAt": _text(at), "data": row}).encode(), at)
+        for kind, row in told
+    ]
+    pull = Pull(
+        feed="deliveries",
+        scope=Scope(),
+        plan=ENTERPRISE.name,
+        source=SOURCE,
+        observed_at=at,
+        content_at=at,
+        landed_at=at,
+        requests=0,
+    )
+    return landing.land(pull, bodies)
+
+
+def land_again(source: Landing, target: Landing, batch_ids: Iterable[str]) -> None:
+    """Land some batches of one landing in another, as their pulls did."""
+    for batch_id in batch_ids:
+        manifest = source.manifest(batch_id)
+        pull = Pull(**{name: getattr(manifest, name) for name in Pull.__struct_fields__})
+        target.land(pull, [(body, page.received_at) for page, body in source.pages(manifest)])
+
+
+def landing_of(root: Path) -> Landing:
+    return Landing(root / "landing")
+
+
+def _text(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,83 @@
+"""What a home says, in a form that is quick to compare: a digest for each table.
+
+Belongs here: reading everything of a home, as a stranger would. Does not: what is right.
+"""
+
+import os
+import time
+from collections.abc import Set
+from pathlib import Path
+
+import duckdb
+
+from warehouse import queries
+from warehouse.home import Home
+from warehouse.tables import REQUESTS, TABLES, USAGE
+from warehouse.verify import verify
+
+Told = dict[str, tuple[int, str | None]]
+"""Rows of each table, and a digest of them all."""
+UNFINISHED = ".unfinished-"
+_OF_LANDING_ALONE = frozenset({"landed_at"})
+_DIGEST = "SELECT count(*), sum(hash(told))::VARCHAR FROM ({rows}) AS told"
+
+
+def published(
+    warehouse: Path, *, without: tuple[str, ...] = (), columns: Set[str] = frozenset()
+) -> Told:
+    """Return what the tables of a warehouse say, but for some tables and columns.
+
+    What is told is read to the last value.
+    """
+    told: Told = {}
+    with queries.connected(warehouse) as connection:
+        for table in TABLES:
+            if table not in (REQUESTS, USAGE) and table.name not in without:
+                kept = [name for name in table.names if name not in _OF_LANDING_ALONE | columns]
+                rows = f'SELECT {", ".join(kept)} FROM "{table.name}"'
+                told[table.name] = connection.execute(_DIGEST.replace("{rows}", rows)).fetchall()[0]
+    return told
+
+
+def by_month(home: Home) -> Told:
+    """Return what the lake's events say, which other engines read."""
+    files = str(home.lake.path("events/*/events.parquet"))
+    rows = f"SELECT * FROM read_parquet('{files}', hive_partitioning = false)"
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return {"lake/events": connection.execute(_DIGEST.replace("{rows}", rows)).fetchall()[0]}
+
+
+def read_every_file(home: Home) -> int:
+    """Read all Parquet files that have their names, to the last value; return how many."""
+    files = [
+        path
+        for path in home.lake.root.rglob("*.parquet")
+        if not any(part.startswith(UNFINISHED) for part in path.parts)
+    ]
+    with duckdb.connect() as connection:
+        for path in files:
+            rows = f"SELECT * FROM read_parquet('{path}', hive_partitioning = false)"
+            connection.execute(_DIGEST.replace("{rows}", rows)).fetchall()
+    return len(files)
+
+
+def whole(home: Home, *, without: tuple[str, ...] = ()) -> Told:
+    """Return all that a home that was merged says; assert that nothing is amiss in it."""
+    assert unfinished(home) == []
+    assert {one.check: one.wrong for one in verify(home) if not one.holds} == {}
+    assert home.landing.pending() == []
+    return {**published(home.warehouse, without=without), **by_month(home)}
+
+
+def unfinished(home: Home) -> list[str]:
+    """Return what killed writers left."""
+    found = home.root.rglob(f"{UNFINISHED}*")
+    return sorted(str(path.relative_to(home.root)) for path in found)
+
+
+def an_hour_passes(home: Home) -> None:
+    """Make what killed writers left in landing and state old enough to be nobody's."""
+    an_hour_ago = time.time() - 3_601
+    for path in home.root.rglob(f"{UNFINISHED}*"):
+        os.utime(path, (an_hour_ago, an_hour_ago))

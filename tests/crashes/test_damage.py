@@ -1,0 +1,171 @@
+"""What a disk or a hand did to a lake: noticed, told or folded again, never built upon."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.crashes.after_kills import mended
+from tests.crashes.conftest import Prepared
+from tests.crashes.tables import published, whole
+from warehouse.change_log import ChangeLog, DayFile
+from warehouse.errors import LakeDamaged
+from warehouse.home import Home
+from warehouse.merge import MergeReport, merge, replay
+from warehouse.verify import verify
+
+Harm = Callable[[Path], None]
+
+
+def days_of(home: Home) -> list[DayFile]:
+    return ChangeLog(home.lake, home.state / "change_log.json").days()
+
+
+def newest_checkpoint(home: Home) -> Path:
+    name = days_of(home)[-1].head.checkpoint
+    assert name is not None
+    return home.lake.path(f"checkpoints/{name}")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def other_bytes(path: Path) -> None:
+    path.write_bytes(b"these are other bytes" * 40)
+
+
+def nothing_left(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+class TestCheckpoint:
+    @pytest.fixture(params=["append", "rewind"])
+    def home(self, request: pytest.FixtureRequest, prepared: Prepared, tmp_path: Path) -> Home:
+        return prepared.copy(request.param, tmp_path / "home")
+
+    @pytest.mark.parametrize(("part", "harm"), [
+        ("events.parquet", cut), ("coins.parquet", other_bytes), ("state.json", nothing_left),
+    ])  # fmt: skip
+    def test_one_that_is_damaged_is_made_again(
+        self, part: str, harm: Harm, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("append", tmp_path / "home")
+        harm(newest_checkpoint(home) / part)
+        report = self.merged(home, prepared)
+        assert newest_checkpoint(home).name[:10] in [day.isoformat() for day in report.days]
+        assert "checkpoint" in " ".join(report.rebuilt)
+
+    def test_those_that_are_gone_are_made_again(self, home: Home, prepared: Prepared) -> None:
+        shutil.rmtree(home.lake.path("checkpoints"))
+        report = self.merged(home, prepared)
+        assert len(report.days) == 3
+
+    def test_one_of_another_history_is_not_believed(
+        self, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home, other = (prepared.copy(name, tmp_path / name) for name in ("append", "rewind"))
+        target, source = newest_checkpoint(home), newest_checkpoint(other)
+        assert source.name != target.name
+        shutil.rmtree(target)
+        shutil.copytree(source, target)
+        report = self.merged(home, prepared)
+        assert "another history" in " ".join(report.rebuilt)
+
+    def test_one_that_is_gone_is_made_again_though_nothing_was_landed(
+        self, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("done", tmp_path / "home")
+        shutil.rmtree(newest_checkpoint(home))
+        merge(home)
+        assert whole(home) == prepared.after
+
+    def merged(self, home: Home, prepared: Prepared) -> MergeReport:
+        report = merge(home)
+        assert whole(home) == prepared.after
+        return report
+
+
+class TestDayFile:
+    @pytest.mark.parametrize(("place", "harm"), [(0, cut), (-1, other_bytes), (-1, nothing_left)])
+    def test_one_that_is_damaged_is_told_and_replay_mends_it(
+        self, place: int, harm: Harm, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("append", tmp_path / "home")
+        damaged = days_of(home)[place]
+        harm(damaged.path)
+        for doing in (merge, lambda home: list(verify(home))):
+            with pytest.raises(LakeDamaged, match=f"{damaged.day}.*`almanac replay`"):
+                doing(home)
+        assert published(home.warehouse) == prepared.before["append"]
+        replay(home)
+        mended(home, prepared)
+
+    def test_an_older_one_in_its_place_is_seen_and_folded_again_from_there(
+        self, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home, older = (prepared.copy(name, tmp_path / name) for name in ("done", "rewind"))
+        for place in (1, 2):
+            shutil.copyfile(days_of(older)[place].path, days_of(home)[place].path)
+            wrong = [one.check for one in verify(home) if not one.holds]
+            assert wrong
+            report = merge(home)
+            assert report.days[-1] == days_of(home)[-1].day
+            assert whole(home) == prepared.after
+
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_one_that_is_gone_from_the_middle_is_folded_again(
+        self, place: int, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("done", tmp_path / "home")
+        shutil.rmtree(days_of(home)[place].path.parent)
+        mended(home, prepared)
+
+    def test_the_newest_one_gone_is_told_by_verify_and_replay_mends_it(
+        self, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("done", tmp_path / "home")
+        shutil.rmtree(days_of(home)[-1].path.parent)
+        wrong = {one.check: one.wrong for one in verify(home) if not one.holds}
+        assert "not merged and not waiting" in " ".join(sum(wrong.values(), ()))
+        replay(home)
+        mended(home, prepared)
+
+
+class TestIndex:
+    @pytest.mark.parametrize("harm", [other_bytes, Path.unlink])
+    def test_one_that_is_lost_or_garbage_is_made_again(
+        self, harm: Harm, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("append", tmp_path / "home")
+        days_of(home)
+        harm(home.state / "change_log.json")
+        mended(home, prepared)
+
+    def test_one_of_another_time_is_not_believed(self, prepared: Prepared, tmp_path: Path) -> None:
+        home = prepared.copy("rewind", tmp_path / "home")
+        days_of(home)
+        index = (home.state / "change_log.json").read_bytes()
+        merge(home)
+        (home.state / "change_log.json").write_bytes(index)
+        mended(home, prepared)
+
+
+class TestWarehouse:
+    @pytest.mark.parametrize(("name", "harm"), [
+        ("append", cut), ("append", Path.unlink), ("done", other_bytes),
+    ])  # fmt: skip
+    def test_one_that_is_lost_or_garbage_is_made_anew(
+        self, name: str, harm: Harm, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy(name, tmp_path / "home")
+        harm(home.warehouse)
+        mended(home, prepared)
+
+    def test_a_log_that_lies_beside_it_is_not_played_into_the_new_one(
+        self, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("append", tmp_path / "home")
+        home.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"garbage" * 100)
+        mended(home, prepared)

@@ -1,0 +1,163 @@
+"""`kill -9` while a home is landed, merged, published or replayed: the next run makes it good.
+
+The long run, on a whole catalog, is in test_many_kills.py.
+"""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import warehouse
+from tests.crashes.after_kills import (
+    Hits,
+    kill_at_points,
+    kill_at_random,
+    landed_files,
+    landed_whole,
+    mended,
+    merged,
+    readable,
+)
+from tests.crashes.conftest import Kill, Prepared
+from tests.crashes.looks import land_again, landing_of
+from warehouse.home import Home
+from warehouse.merge import merge
+
+HITS = 20
+"""Kills that must fall in each phase."""
+TRIES = 100
+SECONDS = {"merge": 0.5, "publish": 0.25}
+"""How long the small homes take; a kill that comes too late does not count."""
+EACH = {"merge": 4, "publish": 7}
+"""Random kills of each kind; with those at the named points there are 20 and more in a phase."""
+FOLDING = [
+    ("merge:loaded", 1),
+    ("merge:look_folded", 1),
+    ("merge:look_folded", 3),
+    ("merge:coins_written", 1),
+    ("merge:checkpoint_written", 1),
+    ("merge:day_written", 1),
+]
+PUBLISHING = [
+    ("publish:built", 1),
+    ("publish:lake_events_written", 1),
+    ("publish:finished", 1),
+    ("publish:renamed", 1),
+]
+POINTS = {
+    "append": [("merge:locked", 1), *FOLDING, ("merge:cleared", 1), *PUBLISHING],
+    # Two days are folded again: killed after the first, the next merge goes on from there.
+    "rewind": [*FOLDING, FOLDING[1], FOLDING[-1], ("merge:cleared", 1), *PUBLISHING],
+}
+RANDOM = (
+    *(("merge", "append", "merge"), ("merge", "rewind", "merge"), ("merge", "done", "replay")),
+    *(("publish", "append", "merge"), ("publish", "anew", "merge")),
+)
+LANDING = [
+    f"land:{kind}_{state}"
+    for kind in ("bodies", "pending", "batches")
+    for state in ("written", "in_place")
+]
+
+
+def test_every_point_that_the_code_names_is_one_that_it_is_killed_at() -> None:
+    named = {
+        name
+        for path in Path(warehouse.__file__).parent.glob("*.py")
+        for name in re.findall(r'step\("([a-z_]+:[a-z_]+)"\)', path.read_text())
+    }
+    assert named == {point for points in POINTS.values() for point, _ in points}
+
+
+def test_the_kills_below_are_enough_in_each_phase() -> None:
+    named = Counter(point.partition(":")[0] for points in POINTS.values() for point, _ in points)
+    for phase in ("merge", "publish"):
+        assert named[phase] + EACH[phase] * sum(one[0] == phase for one in RANDOM) >= HITS
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_a_merge_killed_at_every_point_in_turn_ends_as_one_that_never_was(
+    name: str, prepared: Prepared, killer: Kill, tmp_path: Path
+) -> None:
+    home = prepared.copy(name, tmp_path / "home")
+    hits = kill_at_points(home, killer, POINTS[name], prepared.states(name))
+    sys.stdout.write(hits.told())
+    mended(home, prepared)
+    assert hits["merge"] + hits["publish"] == len(POINTS[name])
+
+
+def test_landing_killed_at_every_point_is_whole_or_absent(
+    prepared: Prepared, killer: Kill, tmp_path: Path
+) -> None:
+    hits = Hits()
+    source = prepared.root / "day"
+    all_ids = landing_of(source).batch_ids()
+    last = len(all_ids) - 1
+    for point, nth in [(point, nth) for point in LANDING for nth in (1, 2, 4, last)]:
+        home = Home(tmp_path / f"{point}{nth}")
+        death = killer(home, "land", point=point, nth=nth, landing_from=str(source))
+        assert (death.killed, death.point) == (True, point)
+        hits[death.phase] += 1
+        landed = landed_whole(home.landing)
+        assert landed == set(all_ids[: len(landed)])
+        # A body that came before is not stored again, so its points are fewer than batches.
+        assert len(landed) == nth - (point != "land:batches_in_place") or "bodies" in point
+        land_again(landing_of(source), home.landing, all_ids)
+        assert landed_files(home) == landed_files(Home(source))
+    sys.stdout.write(hits.told())
+    assert hits["land"] >= HITS
+
+
+def test_what_was_landed_when_it_died_takes_effect_and_the_rest_when_it_is_pulled_again(
+    prepared: Prepared, killer: Kill, tmp_path: Path
+) -> None:
+    home, source = Home(tmp_path / "home"), prepared.root / "done"
+    for nth, so_far in ((7, 6), (5, 10)):
+        killer(home, "land", point="land:batches_written", nth=nth, landing_from=str(source))
+        landed = landed_whole(home.landing)
+        merge(home)
+        assert landed == {*landing_of(source).batch_ids()[:so_far]} == merged(home)
+        assert landed.isdisjoint(home.landing.pending())
+    land_again(landing_of(source), home.landing, landing_of(source).batch_ids())
+    mended(home, prepared)
+
+
+def test_at_random_moments_of_landing(prepared: Prepared, killer: Kill, tmp_path: Path) -> None:
+    hits = Hits()
+    source = prepared.root / "day"
+    all_ids = landing_of(source).batch_ids()
+    whole = killer(Home(tmp_path / "whole"), "land", landing_from=str(source))
+    where = {"within_s": whole.seconds["land"], "landing_from": str(source)}
+    for seed in range(TRIES):
+        home = Home(tmp_path / f"home{seed}")
+        hits["land"] += kill_at_random(home, killer, "land", "land", seed=seed, **where)
+        landed = landed_whole(home.landing)
+        assert landed == set(all_ids[: len(landed)])
+        land_again(landing_of(source), home.landing, all_ids)
+        assert landed_files(home) == landed_files(Home(source))
+        if hits["land"] == HITS:
+            break
+    sys.stdout.write(hits.told())
+    assert hits["land"] == HITS
+
+
+@pytest.mark.parametrize(("phase", "name", "work"), RANDOM)
+def test_at_random_moments_killed_until_it_is_done(
+    phase: str, name: str, work: str, prepared: Prepared, killer: Kill, tmp_path: Path
+) -> None:
+    """Several kills one after the other before it may end; then all is as it should be."""
+    home, hits, states = prepared.copy(name, tmp_path / "home"), Hits(), prepared.states(name)
+    if phase == "publish" and work == "merge":
+        merge(home, publishing=False)
+    within_s = SECONDS[phase]
+    for seed in range(TRIES):
+        hits[phase] += kill_at_random(home, killer, work, phase, within_s=within_s, seed=seed)
+        readable(home, *states)
+        if hits[phase] == EACH[phase]:
+            break
+    sys.stdout.write(hits.told())
+    mended(home, prepared)
+    assert hits[phase] == EACH[phase]

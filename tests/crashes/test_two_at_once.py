@@ -1,0 +1,141 @@
+"""Runs and readers at the same time: runs go one after the other, readers never wait or break."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.crashes.after_kills import mended
+from tests.crashes.conftest import ROOT, Prepared
+from tests.crashes.looks import land_again
+from tests.crashes.tables import published, whole
+from warehouse import queries
+from warehouse.home import Home
+from warehouse.merge import merge
+
+MERGING = """
+import sys, time
+from pathlib import Path
+from warehouse.home import Home
+from warehouse.merge import merge
+
+root, waits_at, mark = sys.argv[1:]
+
+def step(name):
+    if name == waits_at:
+        Path(mark).touch()
+        time.sleep(0.5)
+
+report = merge(Home(Path(root)), step=step)
+print(report.waited, len(report.outcomes))
+"""
+READING = """
+import sys
+import duckdb
+
+reader = duckdb.connect(sys.argv[1], read_only=True)
+reader.execute("SET enable_progress_bar = false")
+count = "SELECT count(*) FROM event_versions"
+old = reader.execute(count).fetchall()
+print("reading", flush=True)
+rows = reader.execute('''
+    SELECT a.event_id, count(*), sum(hash(a.title, b.title, c.title))
+    FROM event_versions a, event_versions b, (FROM event_versions LIMIT 60) c
+    GROUP BY ALL
+''').fetchall()
+print("read", flush=True)
+sys.stdin.readline()
+assert reader.execute(count).fetchall() == old
+"""
+
+
+def run(code: str, *args: object) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, args)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("name", ["append", "rewind"])
+def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
+    name: str, prepared: Prepared, tmp_path: Path
+) -> None:
+    home = prepared.copy(name, tmp_path / "home")
+    came = len(home.landing.pending())
+    mark = tmp_path / "mark"
+    first = run(MERGING, home.root, "merge:loaded", mark)
+    until(mark)
+    second = run(MERGING, home.root, "", mark)
+    said = [process.communicate()[0].split() for process in (first, second)]
+    assert [process.returncode for process in (first, second)] == [0, 0]
+    folded = [int(words[1]) for words in said]
+    assert [words[0] for words in said] == ["False", "True"]
+    assert folded[0] >= came
+    assert folded[1] == 0
+    mended(home, prepared)
+
+
+def test_what_is_landed_while_a_merge_goes_on_is_taken_by_it_or_the_next(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    landed = Home(prepared.root / "done").landing
+    ids = landed.batch_ids()
+    for point in ("merge:loaded", "merge:day_written"):
+        home = Home(tmp_path / point)
+        land_again(landed, home.landing, ids[:9])
+        rest = iter([ids[9:]])
+
+        def step(
+            name: str, home: Home = home, point: str = point, rest: "iter[list[str]]" = rest
+        ) -> None:
+            if name == point:
+                land_again(landed, home.landing, next(rest, []))
+
+        merge(home, step=step)
+        mended(home, prepared)
+
+
+@pytest.mark.parametrize("opened", [
+    queries.connect,
+    lambda path: duckdb.connect(str(path), read_only=True),
+    lambda path: duckdb.connect(str(path)),
+])  # fmt: skip
+def test_a_reader_in_the_same_process_blocks_no_run_and_keeps_what_it_opened(
+    opened: Callable[[Path], duckdb.DuckDBPyConnection], prepared: Prepared, tmp_path: Path
+) -> None:
+    home = prepared.copy("append", tmp_path / "home")
+    query = "SELECT count(*), sum(hash(v)) FROM event_versions v"
+    with opened(home.warehouse) as reader:
+        old = reader.execute(query).fetchall()
+        merge(home)
+        assert reader.execute(query).fetchall() == old
+    with queries.connected(home.warehouse) as fresh:
+        assert fresh.execute(query).fetchall() != old
+    assert whole(home) == prepared.after
+
+
+def test_a_long_query_in_another_process_goes_on_while_runs_replace_the_file(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    home = prepared.copy("append", tmp_path / "home")
+    reader = run(READING, home.warehouse)
+    assert reader.stdout is not None
+    assert reader.stdin is not None
+    assert reader.stdout.readline() == "reading\n"
+    merge(home)
+    assert published(home.warehouse) != prepared.before["append"]
+    said, _ = reader.communicate("go on\n", timeout=100)
+    assert (reader.returncode, said) == (0, "read\n")
+    assert whole(home) == prepared.after

@@ -1,0 +1,89 @@
+"""Two homes: one that saw all the wrong bodies between good days, one that saw proper ones."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.sandbox.service import Sandbox
+from tests.crashes.tables import Told, published
+from tests.hostile.cases import Case
+from tests.hostile.good_days import Good, at_case, good_days, partial, pull_of
+from tests.hostile.wrong_answers import WRONG_ANSWERS
+from tests.hostile.wrong_exports import WRONG_EXPORTS
+from warehouse import queries
+from warehouse.home import Home
+from warehouse.landing import Landing
+from warehouse.merge import merge
+
+ALL = {**WRONG_EXPORTS, **WRONG_ANSWERS}
+BESIDE = ("batches", "rejects", "coverage")
+"""Tables that speak of batches; the others speak of the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The two homes, with what they said after the wrong day and after the next good one."""
+
+    home: Home
+    proper: Home
+    cases: dict[str, Case]
+    batch_ids: dict[str, str]
+    told: list[Told]
+    expected: list[Told]
+
+    def batch(self, name: str) -> dict[str, Any]:
+        """Return what the table `batches` says of a case's."""
+        query = "SELECT * FROM batches WHERE batch_id = $batch_id"
+        with queries.connected(self.home.warehouse) as connection:
+            cursor = connection.execute(query, {"batch_id": self.batch_ids[name]})
+            names = [one[0] for one in cursor.description or ()]
+            (row,) = cursor.fetchall()
+        return dict(zip(names, row, strict=True))
+
+
+@pytest.fixture(scope="session")
+def good(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Good:
+    return good_days(almanac_sandbox, Landing(tmp_path_factory.mktemp("good") / "landing"))
+
+
+@pytest.fixture(scope="session")
+def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    root: Path = tmp_path_factory.mktemp("hostile")
+    home, proper = Home(root / "home"), Home(root / "proper")
+    cases = {name: make(good, number) for number, (name, make) in enumerate(ALL.items())}
+    ids: dict[str, str] = {}
+    for one in (home, proper):
+        good.land_before(one.landing)
+    for number, (name, case) in enumerate(cases.items()):
+        ids[name] = land_case(home.landing, good, case, number, case.bodies, whole=case.claims)
+        if case.proper is not None:
+            land_case(proper.landing, good, case, number, case.proper, whole=case.whole)
+    told = [catalog(one) for one in (home, proper)]
+    for one in (home, proper):
+        good.land_after(one.landing)
+    then = [catalog(one) for one in (home, proper)]
+    return Seen(home, proper, cases, ids, [told[0], then[0]], [told[1], then[1]])
+
+
+def catalog(home: Home) -> Told:
+    """Merge, and return what the tables say of the catalog."""
+    merge(home)
+    return published(home.warehouse, without=BESIDE, columns={"batch_id"})
+
+
+def land_case(
+    landing: Landing,
+    good: Good,
+    case: Case,
+    number: int,
+    bodies: tuple[bytes, ...],
+    *,
+    whole: bool = True,
+) -> str:
+    at = at_case(number)
+    pull = pull_of(good, case.feed, at, scope=case.scope)
+    received = at if case.feed == "deliveries" else None
+    given = [(body, received) for body in bodies]
+    return landing.land(pull if whole else partial(pull), given, status=case.http).batch_id

@@ -1,0 +1,138 @@
+"""The good days around the wrong bodies, and bodies made of theirs.
+
+    2026-02-25  an export, the cancellations and a list, as the sandbox gives them
+    2026-02-26  what is wrong, one body a minute
+    2026-02-27  an export and a list again
+
+Belongs here: what is pulled, and CSV and JSON made of its rows. Does not: what is wrong with them.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from catalog.contract.csv_form import LIST_SEPARATOR
+from catalog.sandbox.service import Sandbox
+from tests.crashes.looks import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, land_again, pulling
+from warehouse.batches import Feed, Manifest, Scope
+from warehouse.landing import Landing, Pull
+
+Row = dict[str, str]
+WRONG_DAY = FIRST_DAY + DAY
+LIST_DAYS = timedelta(days=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """What the good days have in landing, and the rows of the first."""
+
+    landing: Landing
+    before: list[str]
+    after: list[str]
+    header: list[str]
+    rows: list[Row]
+    """Of the export, as text."""
+    listed: list[dict[str, Any]]
+    export: Manifest
+    list: Manifest
+
+    def land_before(self, target: Landing) -> None:
+        land_again(self.landing, target, self.before)
+
+    def land_after(self, target: Landing) -> None:
+        land_again(self.landing, target, self.after)
+
+    def changed(self, number: int, rows: Sequence[Row] | None = None) -> list[Row]:
+        """Return the rows with something new in one of them: the title."""
+        kept = [dict(row) for row in (self.rows if rows is None else rows)]
+        row = kept[number % len(kept)]
+        row["title"] = f"{row['title']}, told by case {number}"
+        row["updatedAt"] = text(at_case(number) - timedelta(minutes=2))
+        return kept
+
+    def csv(self, rows: Iterable[Row], header: Sequence[str] | None = None) -> bytes:
+        out = io.StringIO(newline="")
+        names = self.header if header is None else header
+        writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\r\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return out.getvalue().encode()
+
+
+def good_days(sandbox: Sandbox, landing: Landing) -> Good:
+    with pulling(sandbox, landing) as (puller, time):
+        for number in (0, 2):
+            time.now = FIRST_DAY + number * DAY + timedelta(hours=6)
+            (export,) = puller.export(FROM, UNTIL)
+            time.now += timedelta(minutes=5)
+            puller.cancellations(time.now - 2 * DAY)
+            time.now += timedelta(hours=1)
+            listed = puller.events(time.now.date(), time.now.date() + LIST_DAYS)
+            if number == 0:
+                puller.categories()
+                first, first_list = export.manifest, listed.manifest
+    body = b"".join(landing.body(first)).decode()
+    header, *rows = csv.reader(io.StringIO(body, newline=""))
+    ids = landing.batch_ids()
+    return Good(
+        landing=landing,
+        before=[one for one in ids if one < f"{WRONG_DAY:%Y%m%d}"],
+        after=[one for one in ids if one > f"{WRONG_DAY:%Y%m%d}"],
+        header=header,
+        rows=[dict(zip(header, cells, strict=True)) for cells in rows],
+        listed=[row for _, page in landing.pages(first_list) for row in json.loads(page)["data"]],
+        export=first,
+        list=first_list,
+    )
+
+
+def at_case(number: int) -> datetime:
+    """Return when a case was observed: one a minute."""
+    return WRONG_DAY + timedelta(hours=6, minutes=number)
+
+
+def pull_of(
+    good: Good, feed: Feed, at: datetime, *, scope: Scope | None = None, plan: str = "enterprise"
+) -> Pull:
+    """Return a pull that claims all that the good ones of its feed claimed."""
+    usual = {"export": good.export.scope, "events": good.list.scope}
+    return Pull(
+        feed=feed,
+        scope=usual.get(feed, Scope()) if scope is None else scope,
+        plan=plan,
+        source=SOURCE,
+        observed_at=at,
+        content_at=at - timedelta(seconds=61),
+        landed_at=at,
+        requests=1,
+    )
+
+
+def partial(pull: Pull) -> Pull:
+    return msgspec.structs.replace(pull, why_incomplete="what is left of it")
+
+
+def text(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def as_event(row: Row) -> dict[str, Any]:
+    """Return a row of the export as a list would give it."""
+    event: dict[str, Any] = {name: value or None for name, value in row.items()}
+    for name in ("categories", "coins"):
+        event[name] = [one for one in row[name].split(LIST_SEPARATOR) if one]
+    event["coins"] = [{"slug": slug} for slug in event["coins"]]
+    event["isEstimated"] = row["isEstimated"] == "true"
+    event["impact"] = float(row["impact"]) if row["impact"] else None
+    return event
+
+
+def page(rows: Iterable[Any], **meta: Any) -> bytes:
+    rows = list(rows)
+    return json.dumps({"data": rows, "meta": {"total": len(rows), **meta}}).encode()

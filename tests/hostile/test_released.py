@@ -1,0 +1,126 @@
+"""A quarantined batch that a person trusts; rows that can't be read twice; a field of 10 MB."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crashes.tables import published
+from tests.hostile.conftest import BESIDE, Seen, catalog
+from tests.hostile.good_days import Good, at_case, page, partial, pull_of
+from warehouse import queries
+from warehouse.batches import Scope
+from warehouse.errors import UnknownBatch
+from warehouse.home import Home
+from warehouse.landing import Landing
+from warehouse.merge import merge, replay
+from warehouse.verify import verify
+
+BAD = 12
+
+
+def with_bad_rows(good: Good, number: int, count: int = BAD) -> tuple[bytes, bytes]:
+    """Return an export with rows that can't be read, and one without these."""
+    rows = good.changed(number)
+    kept = good.csv(rows[count:])
+    for row in rows[:count]:
+        row["date"] = "soon"
+    return good.csv(rows), kept
+
+
+def ask(home: Home, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+    with queries.connected(home.warehouse) as connection:
+        return connection.execute(sql, values).fetchall()
+
+
+def status(home: Home, batch_id: str) -> tuple[Any, ...]:
+    query = "SELECT status, rejected, why FROM batches WHERE batch_id = $batch_id"
+    return ask(home, query, batch_id=batch_id)[0]
+
+
+@pytest.mark.parametrize("released", ["before a later day", "after it"])
+def test_a_released_batch_counts_as_if_it_had_never_been_held_back(
+    released: str, good: Good, tmp_path: Path
+) -> None:
+    home, proper = Home(tmp_path / "home"), Home(tmp_path / "proper")
+    number = 20
+    body, kept = with_bad_rows(good, number)
+    pull = pull_of(good, "export", at_case(number))
+    for one in (home, proper):
+        good.land_before(one.landing)
+    batch_id = home.landing.land(pull, [(body, None)]).batch_id
+    proper.landing.land(partial(pull), [(kept, None)])
+    merge(home)
+    assert status(home, batch_id)[0] == "quarantined"
+    assert home.landing.pending() == []
+    if released == "after it":
+        good.land_after(home.landing)
+        merge(home)
+    home.landing.release(batch_id)
+    if released == "before a later day":
+        merge(home)
+        good.land_after(home.landing)
+    good.land_after(proper.landing)
+    told = catalog(home)
+    assert told == catalog(proper)
+    assert status(home, batch_id) == ("merged", BAD, None)
+    assert len(ask(home, "SELECT 1 FROM rejects WHERE batch_id = $b", b=batch_id)) == BAD
+    replay(home)
+    assert published(home.warehouse, without=BESIDE, columns={"batch_id"}) == told
+    assert {one.check: one.wrong for one in verify(home) if not one.holds} == {}
+
+
+def test_a_release_of_what_is_no_batch_is_an_error(seen: Seen) -> None:
+    for name in ("20260101T000000Z-export-0123456789ab", "../../etc/passwd", ""):
+        with pytest.raises(UnknownBatch):
+            seen.home.landing.release(name)
+
+
+@pytest.mark.parametrize("columns", [("date",), ("id", "slug", "sourceUrl", "snapshotUrl")])
+def test_events_whose_rows_can_not_be_read_twice_are_not_held_to_be_withdrawn(
+    columns: tuple[str, ...], good: Good, tmp_path: Path
+) -> None:
+    """A row without a readable id may be any event's: then absence tells nothing."""
+    home = Home(tmp_path / "home")
+    good.land_before(home.landing)
+    merge(home)
+    for number in (0, 120):
+        rows = [dict(row) for row in good.rows]
+        rows[7].update(dict.fromkeys(columns, ""))
+        pull = pull_of(good, "export", at_case(number))
+        home.landing.land(pull, [(good.csv(rows), None)])
+        since = Scope(since=at_case(number - 3_000))
+        watched = pull_of(good, "cancellations", at_case(number + 5), scope=since)
+        home.landing.land(watched, [(page([]), None)])
+    merge(home)
+    query = "SELECT status, missing_since FROM events WHERE event_id = $id"
+    assert ask(home, query, id=good.rows[7]["id"]) == [("scheduled", None)]
+
+
+def test_a_field_of_ten_megabytes_is_kept_whole(good: Good, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    rows = [dict(row) for row in good.rows[:20]]
+    rows[3]["description"] = "so\nlong, " * (10 << 17)
+    pull = pull_of(good, "export", at_case(0))
+    landed = home.landing.land(pull, [(good.csv(rows), None)])
+    merge(home)
+    query = "SELECT description FROM events WHERE event_id = $id"
+    assert ask(home, query, id=rows[3]["id"]) == [(rows[3]["description"].strip(),)]
+    assert status(home, landed.batch_id) == ("merged", 0, None)
+    assert {one.check: one.wrong for one in verify(home) if not one.holds} == {}
+
+
+def test_a_body_that_was_changed_on_disk_is_told_and_nothing_of_it_is_published(
+    good: Good, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "home")
+    good.land_before(home.landing)
+    merge(home)
+    before = published(home.warehouse)
+    landing: Landing = home.landing
+    manifest = landing.land(pull_of(good, "export", at_case(0)), [(good.csv(good.rows[:5]), None)])
+    other = landing.land(pull_of(good, "export", at_case(1)), [(good.csv(good.rows[:6]), None)])
+    landing.body_path(manifest).write_bytes(landing.body_path(other).read_bytes())
+    with pytest.raises(Exception, match=manifest.batch_id):
+        merge(home)
+    assert published(home.warehouse) == before

@@ -1,0 +1,203 @@
+"""The job of a day, in process, against the real sandbox over HTTP."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.published_file import reading
+from pipeline.dagster_home import instance_of
+from pipeline.play import Played
+from pipeline.settings import Settings
+from tests.pipeline.playing import (
+    NOW,
+    TODAY,
+    YESTERDAY,
+    failure_of,
+    metadata_of,
+    open_door,
+    play_days,
+    run_assets,
+    settings_of,
+)
+from warehouse.home import Home
+
+
+@dataclass(frozen=True)
+class PlayedHome:
+    settings: Settings
+    instance: dg.DagsterInstance
+    played: Played
+
+    @property
+    def home(self) -> Home:
+        return Home(self.settings.home)
+
+
+@pytest.fixture(scope="module")
+def two_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlayedHome]:
+    settings = settings_of(tmp_path_factory.mktemp("home"))
+    with instance_of(Home(settings.home)) as instance:
+        yield PlayedHome(settings, instance, play_days(settings, instance, days=2))
+
+
+def rows_of(home: Home, table: str) -> list[tuple[object, ...]]:
+    with reading(home.warehouse) as connection:
+        return sorted(connection.table(table).fetchall(), key=str)
+
+
+def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: PlayedHome) -> None:
+    played = two_days.played
+    assert played.days == [YESTERDAY, TODAY]
+    assert played.instants == 4
+    assert played.notes == []
+    assert played.rejected == 0
+    assert played.changes["revealed"] > 100
+    assert played.quota_left is not None
+    runs = two_days.instance.get_runs()
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
+    assert {run.tags["dagster/partition"] for run in runs} == {"2026-03-01", "2026-03-02"}
+    assert len(rows_of(two_days.home, "events")) > 100
+    feeds = [one.split("-")[1] for one in two_days.home.landing.batch_ids(day=YESTERDAY)]
+    assert (feeds.count("events"), feeds.count("cancellations"), feeds.count("export")) == (3, 3, 1)
+
+
+def test_every_request_is_logged_and_none_is_refused(two_days: PlayedHome) -> None:
+    with reading(two_days.home.warehouse) as connection:
+        statuses = connection.table("requests").aggregate("status, count(*)").fetchall()
+        usage = connection.table("usage").fetchall()
+    assert [status for status, _ in statuses] == [200]
+    assert 0 < statuses[0][1] <= two_days.played.requests + 1
+    assert len(usage) == 2
+
+
+def test_every_materialisation_tells_rows_requests_quota_bytes_and_batches(
+    two_days: PlayedHome,
+) -> None:
+    records = two_days.instance.fetch_materializations(dg.AssetKey("landed_export"), limit=5)
+    for record in records.records:
+        told = record.asset_materialization.metadata  # type: ignore[union-attr]
+        assert told["outcome"].value == "pulled"
+        assert {"rows", "requests", "quota left", "bytes", "batches", "preview"} <= told.keys()
+    events = two_days.instance.get_latest_materialization_event(dg.AssetKey("events"))
+    assert events is not None and events.asset_materialization is not None
+    assert events.asset_materialization.metadata["rows"].value == len(
+        rows_of(two_days.home, "events")
+    )
+
+
+def test_all_checks_of_the_published_file_passed(two_days: PlayedHome) -> None:
+    assert run_assets(two_days.settings, two_days.instance, "events", clock=lambda: NOW).success
+    shown = [
+        ("events", "one_current_version"),
+        ("event_versions", "all_of_the_lake"),
+        ("coverage", "recently_looked"),
+        ("batches", "none_quarantined"),
+    ]
+    for asset, name in shown:
+        key = dg.AssetCheckKey(dg.AssetKey(asset), name)
+        (record,) = two_days.instance.event_log_storage.get_asset_check_execution_history(
+            key, limit=1
+        )
+        assert record.status.value == "SUCCEEDED", (asset, name)
+
+
+def test_a_past_day_is_reused_without_a_request(two_days: PlayedHome) -> None:
+    with open_door(two_days.settings) as (door, service):
+        sent = service.log.count
+        result = run_assets(
+            two_days.settings,
+            two_days.instance,
+            *("landed_export", "landed_events", "landed_coins"),
+            partition=YESTERDAY,
+            catalog=door,
+        )
+        assert result.success
+        assert service.log.count == sent
+    told = metadata_of(result, "landed_export", YESTERDAY)
+    assert told["outcome"] == "reused from landing"
+    assert "-export-" in told["batches"]
+
+
+def test_a_past_day_asks_nothing_even_where_the_service_is_not_open(two_days: PlayedHome) -> None:
+    later = NOW + timedelta(days=3)
+    log = two_days.settings.home / "state" / "requests"
+    before = sorted(path.read_bytes() for path in log.iterdir())
+    result = run_assets(
+        two_days.settings,
+        two_days.instance,
+        "landed_events",
+        span=(YESTERDAY, TODAY),
+        clock=lambda: later,
+    )
+    assert result.success
+    assert sorted(path.read_bytes() for path in log.iterdir()) == before
+    for day in (YESTERDAY, TODAY):
+        assert metadata_of(result, "landed_events", day)["outcome"] == "reused from landing"
+
+
+def test_a_past_day_that_was_not_landed_fails_and_says_why(two_days: PlayedHome) -> None:
+    missed = date(2026, 2, 20)
+    result = run_assets(
+        two_days.settings,
+        two_days.instance,
+        "landed_export",
+        span=(missed, TODAY),
+        clock=lambda: NOW + timedelta(days=3),
+    )
+    assert not result.success
+    said = failure_of(result)
+    assert "2026-02-20" in said
+    assert "the service gives today only" in said
+
+
+def test_the_days_before_a_failure_in_a_span_stay_recorded(two_days: PlayedHome) -> None:
+    result = run_assets(
+        two_days.settings,
+        two_days.instance,
+        "landed_export",
+        span=(TODAY, TODAY + timedelta(days=1)),
+        clock=lambda: NOW + timedelta(days=9),
+    )
+    assert not result.success
+    (record,) = two_days.instance.fetch_materializations(
+        dg.AssetKey("landed_export"), limit=1
+    ).records
+    assert (record.run_id, record.partition_key) == (result.run_id, TODAY.isoformat())
+
+
+def test_folding_past_days_again_gives_the_same_history(two_days: PlayedHome) -> None:
+    before = rows_of(two_days.home, "event_versions")
+    result = run_assets(
+        two_days.settings,
+        two_days.instance,
+        "event_changes",
+        span=(YESTERDAY, TODAY),
+        clock=lambda: NOW + timedelta(days=3),
+    )
+    assert result.success
+    assert "-export-" in metadata_of(result, "event_changes", YESTERDAY)["batches"]
+    assert "2026-03-02" in metadata_of(result, "event_changes", TODAY)["folded again"]
+    assert run_assets(two_days.settings, two_days.instance, "events").success
+    assert rows_of(two_days.home, "event_versions") == before
+
+
+def test_a_past_day_without_batches_has_nothing_to_fold_again(two_days: PlayedHome) -> None:
+    result = run_assets(
+        two_days.settings,
+        two_days.instance,
+        "event_changes",
+        partition=date(2026, 2, 1),
+        clock=lambda: NOW,
+    )
+    assert "Nothing was landed on 2026-02-01" in failure_of(result)
+
+
+def test_an_empty_home_publishes_empty_tables(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    with instance_of(Home(tmp_path)) as instance:
+        assert run_assets(settings, instance, "events").success
+    assert rows_of(Home(tmp_path), "events") == []

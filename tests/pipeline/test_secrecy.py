@@ -1,0 +1,51 @@
+"""The key is nowhere but in memory: not in pages, config, metadata, logs, or any file."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from catalog.sandbox.service import Sandbox
+from pipeline.build import build_definitions, build_resources
+from pipeline.dagster_home import instance_of
+from resources.retries import utc_now
+from tests.pipeline.playing import NOW, address_of, play_days, run_assets, settings_of
+from warehouse.home import Home
+
+
+def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_the_key(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise")
+    settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
+    with instance_of(Home(tmp_path)) as instance:
+        play_days(settings, instance, days=1, now=NOW.replace(hour=12))
+        for run in instance.get_runs():
+            told = [str(entry) for entry in instance.all_logs(run.run_id)]
+            assert key not in "".join(told) + str(run.run_config) + str(run.tags)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    assert [path for path in files if key.encode() in path.read_bytes()] == []
+    shown = repr(settings) + repr(build_definitions(settings).resources)
+    assert key not in shown + repr(build_resources(settings, clock=utc_now))
+
+
+def test_a_key_that_is_refused_is_not_told_by_the_failure(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    canary = "canary-4f1d9a77c2"
+    settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, canary))
+    with instance_of(Home(tmp_path)) as instance:
+        result = run_assets(
+            settings,
+            instance,
+            "landed_coins",
+            partition=NOW.date(),
+            clock=lambda: NOW,
+        )
+        assert not result.success
+        logs = "".join(str(entry) for entry in instance.all_logs(result.run_id))
+        assert "Check the API key" in logs
+        assert canary not in logs
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or canary.encode() not in path.read_bytes(), path
+    assert isinstance(result, dg.ExecuteInProcessResult)

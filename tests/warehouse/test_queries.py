@@ -1,0 +1,152 @@
+"""Queries: one statement that reads, as rows or as a file; anything else is refused."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.warehouse.small_lake import Op, Plan, SmallLake
+from warehouse.errors import WarehouseError
+from warehouse.queries import FileForm, QueryRefused, connect, connected, run_sql, write_answer
+
+SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORDER BY ALL"
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = SmallLake(tmp_path_factory.mktemp("it's a home"))
+    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2)))])
+    lake.publish()
+    return lake.warehouse
+
+
+@pytest.fixture
+def connection(warehouse: Path) -> Any:
+    opened = connect(warehouse)
+    yield opened
+    opened.close()
+
+
+def test_rows_come_with_names_and_types(connection: duckdb.DuckDBPyConnection) -> None:
+    answer = run_sql(connection, SQL)
+    assert answer.columns == ("event_id", "version", "coins")
+    assert answer.types == ("VARCHAR", "INTEGER", "VARCHAR[]")
+    assert answer.rows == [("evt_0", 1, ["coin-0", "coin-5"]), ("evt_1", 1, ["coin-1"])]
+
+
+def test_every_connection_is_on_utc(connection: duckdb.DuckDBPyConnection) -> None:
+    assert run_sql(connection, "SELECT current_setting('TimeZone')").rows == [("UTC",)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SHOW TABLES",
+        "DESCRIBE events",
+        "SUMMARIZE events",
+        "EXPLAIN SELECT 1",
+        "FROM events; ",
+        "VALUES (1)",
+        "WITH a AS (SELECT 1) SELECT * FROM a -- a remark",
+        "PIVOT events ON status USING count(*)",
+    ],
+)
+def test_whatever_reads_is_run(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    assert run_sql(connection, sql).rows
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO categories VALUES ('a', 'b', NULL, NULL)",
+        "DELETE FROM events",
+        "CREATE TABLE mine (a INTEGER)",
+        "CREATE TABLE memory.mine (a INTEGER)",
+        "COPY events TO '/tmp/never-written'",
+        "DROP VIEW upcoming_events",
+        "ATTACH ':memory:' AS more",
+        "SET threads = 1",
+        "CHECKPOINT",
+    ],
+)
+def test_whatever_does_more_than_read_is_refused(
+    connection: duckdb.DuckDBPyConnection, sql: str
+) -> None:
+    with pytest.raises(QueryRefused, match="would do more than read"):
+        run_sql(connection, sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("SELECT 1; SELECT 2", "expected one statement, got 2"),
+        ("", "expected one statement, got 0"),
+        ("SELECT nonsense FROM events", "nonsense"),
+        ("SELEC 1", "syntax error"),
+    ],
+)
+def test_what_cannot_be_run_says_why(
+    connection: duckdb.DuckDBPyConnection, sql: str, why: str
+) -> None:
+    with pytest.raises(QueryRefused, match=why):
+        run_sql(connection, sql)
+
+
+def test_json_is_an_array_of_objects(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    target = tmp_path / "answer.json"
+    assert write_answer(connection, SQL, target, "json") == 2
+    assert json.loads(target.read_text()) == [
+        {"event_id": "evt_0", "version": 1, "coins": ["coin-0", "coin-5"]},
+        {"event_id": "evt_1", "version": 1, "coins": ["coin-1"]},
+    ]
+
+
+def test_csv_has_a_header(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    target = tmp_path / "answer.csv"
+    assert write_answer(connection, SQL, target, "csv") == 2
+    with target.open(newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["event_id", "version", "coins"],
+            ["evt_0", "1", "[coin-0, coin-5]"],
+            ["evt_1", "1", "[coin-1]"],
+        ]
+
+
+def test_parquet_keeps_the_types(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    target = tmp_path / "answer.parquet"
+    assert write_answer(connection, "FROM events", target, "parquet") == 2
+    again = connection.sql(f"FROM read_parquet('{target}')")
+    assert [str(one) for one in again.types] == list(run_sql(connection, "FROM events").types)
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_an_answer_that_fails_leaves_the_file_that_was_there(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, form: FileForm
+) -> None:
+    target = tmp_path / "answer"
+    target.write_text("before")
+    with pytest.raises(QueryRefused):
+        write_answer(connection, "SELECT error('half way') FROM events", target, form)
+    assert target.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["answer"]
+
+
+def test_where_there_is_no_warehouse_yet_the_error_says_what_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError, match="almanac run"):
+        connect(tmp_path / "warehouse.duckdb")
+
+
+def test_a_damaged_warehouse_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "warehouse.duckdb").write_bytes(b"not a database" * 1000)
+    with pytest.raises(WarehouseError, match="can't be opened"):
+        connect(tmp_path / "warehouse.duckdb")
+
+
+def test_a_lent_connection_is_closed(warehouse: Path) -> None:
+    with connected(warehouse) as connection:
+        run_sql(connection, SQL)
+    with pytest.raises(duckdb.Error):
+        connection.execute("SELECT 1")
