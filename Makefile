@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: run sandbox test test-long check bench-server lock clean
+.PHONY: run sandbox test test-long check bench bench-server lock clean
 
 run: $(STAMP)
 	@$(BIN)/almanac run --days 7
@@ -22,6 +22,12 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m bench.load
+	$(BIN)/python -m bench.daily
+	$(BIN)/python -m bench.replay
+	$(BIN)/python -m bench.year_five
 
 bench-server: $(STAMP)
 	$(BIN)/python -m bench.server

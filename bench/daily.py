@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.children import measure
+from bench.children import Measured, measure
 from bench.exports import write_export
 from bench.shown import asked, show
 
@@ -22,7 +22,7 @@ def main() -> None:
         for day, export in enumerate(exports):
             write_export(export, events=size.events, day=day)
         measure("bench.ours", "load", str(folder / "first"), str(exports[0]))
-        best = {}
+        best: dict[str, Measured] = {}
         for place in range(size.rounds):
             home = folder / f"home{place}"
             shutil.copytree(folder / "first", home)

@@ -91,7 +91,9 @@ COPY (
         min(known_from) OVER (PARTITION BY event_id) AS first_seen_at,
         $at::TIMESTAMPTZ AS last_seen_at,
         NULL::TIMESTAMPTZ AS missing_since,
-        known_from AS changed_at
+        known_from AS changed_at,
+        NULL::TIMESTAMPTZ AS absent_export_at,
+        md5(event_id) AS content_md5
     FROM versions
     QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY version DESC) = 1
     ORDER BY event_id

@@ -7,7 +7,7 @@ after the other, each in a process of its own.
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.children import measure
+from bench.children import Measured, measure
 from bench.exports import write_export
 from bench.shown import asked, show
 
@@ -21,7 +21,7 @@ def main() -> None:
         folder = Path(temporary)
         export = folder / "export.csv"
         write_export(export, events=size.events)
-        best = {}
+        best: dict[str, Measured] = {}
         for place in range(size.rounds):
             home = folder / f"home{place}"
             runs = {

@@ -67,7 +67,8 @@ class DayFile:
     @cached_property
     def meta(self) -> dict[str, Any]:
         """All that the file says of itself, with the outcomes of its batches."""
-        meta: dict[str, Any] = msgspec.json.decode(_read_meta(self.path))
+        with duckdb.connect() as connection:
+            meta: dict[str, Any] = msgspec.json.decode(_read_meta(connection, self.path))
         return meta
 
     def batches(self) -> dict[str, dict[str, Any]]:
@@ -90,11 +91,14 @@ class ChangeLog:
         """
         known = self._read_index()
         found: list[DayFile] = []
-        for folder in self._lake.folders(FOLDER):
-            path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
-            if folder.startswith(_PREFIX) and path.exists():
-                noted = _noted(path, known.get(folder))
-                found.append(DayFile(date.fromisoformat(folder.removeprefix(_PREFIX)), path, noted))
+        # One connection for all files: opening one takes longer than reading a footer.
+        with duckdb.connect() as connection:
+            for folder in self._lake.folders(FOLDER):
+                path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
+                if folder.startswith(_PREFIX) and path.exists():
+                    day = date.fromisoformat(folder.removeprefix(_PREFIX))
+                    noted = _noted(connection, path, known.get(folder))
+                    found.append(DayFile(day, path, noted))
         fresh = {f"{_PREFIX}{one.day.isoformat()}": one.noted for one in found}
         if fresh != known:
             self._index.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +118,7 @@ class ChangeLog:
             values = {"file": str(staged), "meta": msgspec.json.encode(meta).decode()}
             connection.execute(statement("day_write"), values)
         path = self._lake.path(name_of(day))
-        return DayFile(day, path, _noted(path, None))
+        return DayFile(day, path, _noted(connection, path, None))
 
     def remove(self, day: date) -> None:
         self._lake.remove_folder(name_of(day).rpartition("/")[0])
@@ -140,7 +144,7 @@ def name_of(day: date) -> str:
     return f"{FOLDER}/{_PREFIX}{day.isoformat()}/changes.parquet"
 
 
-def _noted(path: Path, known: Noted | None) -> Noted:
+def _noted(connection: duckdb.DuckDBPyConnection, path: Path, known: Noted | None) -> Noted:
     stat = path.stat()
     if known is not None and (known.size, known.modified_ns, known.inode) == (
         stat.st_size,
@@ -149,7 +153,7 @@ def _noted(path: Path, known: Noted | None) -> Noted:
     ):
         return known
     try:
-        head = msgspec.json.decode(_read_meta(path), type=Head)
+        head = msgspec.json.decode(_read_meta(connection, path), type=Head)
     except msgspec.MsgspecError as error:
         raise _damaged(path, error) from error
     with path.open("rb") as file:
@@ -163,10 +167,9 @@ def _noted(path: Path, known: Noted | None) -> Noted:
     )
 
 
-def _read_meta(path: Path) -> str:
+def _read_meta(connection: duckdb.DuckDBPyConnection, path: Path) -> str:
     try:
-        with duckdb.connect() as connection:
-            rows = connection.execute(statement("day_meta"), {"file": str(path)}).fetchall()
+        rows = connection.execute(statement("day_meta"), {"file": str(path)}).fetchall()
     except duckdb.Error as error:
         raise _damaged(path, error) from error
     if len(rows) != 1:

@@ -68,14 +68,16 @@ def insert_query(columns: Columns, visible: int, joins: Joins) -> tuple[str, dic
 
 def read_quickly(
     connection: duckdb.DuckDBPyConnection, source: Source, query: str, values: dict[str, Any]
-) -> str | None:
-    """Read a file with DuckDB; return why it would not, or None."""
+) -> int | str:
+    """Read a file with DuckDB; return how many rows it took, or why it would not."""
     file = {"path": str(source.path), "compression": source.compression}
     try:
-        connection.execute(query, {**values, **file})
+        taken: int = connection.execute(query, {**values, **file}).fetchall()[0][0]
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+        raise
     except duckdb.Error as error:
         return str(error).strip().splitlines()[0][:120]
-    return None
+    return taken
 
 
 def read_tolerantly(

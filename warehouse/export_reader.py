@@ -137,13 +137,12 @@ def _read_quickly(
     query, values = insert_query(columns, visible, joins)
     with ThreadPoolExecutor(1) as pool:
         counting = pool.submit(_counted, source)
-        why = read_quickly(tables.connection, source, query, {**tables.values(), **values})
+        read = read_quickly(tables.connection, source, query, {**tables.values(), **values})
         counter = counting.result()
-    if why is not None:
-        return why
+    if isinstance(read, str):
+        return read
     if counter.has_nul:
         return "it contains NUL"
-    read = tables.counts()[0]
     tally.arrived = max(0, counter.records - 1)
     if read != tally.arrived:
         tally.arrived = count_records(source)

@@ -5,6 +5,7 @@ span, a creation; any other first sighting is a revelation. Bounds are inclusive
 """
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import msgspec
 
@@ -49,7 +50,7 @@ def _merged(spans: list[Span]) -> list[Span]:
     """Cut overlapping spans at each other's bounds; the earliest look wins on every piece."""
     edges = sorted({span.lower for span in spans} | {_after(span.upper) for span in spans})
     pieces: list[Span] = []
-    for lower, end in zip(edges, edges[1:], strict=False):
+    for lower, end in pairwise(edges):
         upper = END_OF_TIME if end >= END_OF_TIME else end - _STEP
         over = [span for span in spans if span.lower <= lower and upper <= span.upper]
         if not over:

@@ -59,6 +59,9 @@ class Story:
         return sorted(self.looks, key=lambda look: look.fold_key)
 
     def add(self, manifest: Manifest, first_rows: int | None = None) -> None:
+        """Note a batch; the same answer in the same second is the same batch."""
+        if manifest in self.batches:
+            return
         self.batches.append(manifest)
         if manifest.feed != "categories":
             self.looks.append(look_of(manifest, first_rows=first_rows))

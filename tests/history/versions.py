@@ -35,6 +35,7 @@ class Version:
     status: str
     cancelled_at: datetime | None
     content: Content
+    content_at: datetime
     look: Look
     after: datetime | None
     """The content_at of what was known before; None for the first."""
@@ -84,6 +85,7 @@ class State:
             status=self.status,
             cancelled_at=self.cancelled_at,
             content=self.content,
+            content_at=self.content_at,
             look=look,
             after=after,
         )
@@ -107,6 +109,7 @@ class State:
             status=SCHEDULED,
             cancelled_at=None,
             content=content if unchanged else {"created_at": created_at},
+            content_at=created_at,
             look=look,
             after=None,
         )

@@ -13,6 +13,7 @@ from tests.hostile.good_days import Good, at_case, good_days, partial, pull_of
 from tests.hostile.wrong_answers import WRONG_ANSWERS
 from tests.hostile.wrong_exports import WRONG_EXPORTS
 from warehouse import queries
+from warehouse.change_log import ChangeLog
 from warehouse.home import Home
 from warehouse.landing import Landing
 from warehouse.merge import merge
@@ -32,15 +33,15 @@ class Seen:
     batch_ids: dict[str, str]
     told: list[Told]
     expected: list[Told]
+    batches: list[dict[str, Any]]
+    rejects: list[dict[str, Any]]
+    notes: dict[str, list[str]]
+    """By batch id, as the change log has them."""
 
     def batch(self, name: str) -> dict[str, Any]:
         """Return what the table `batches` says of a case's."""
-        query = "SELECT * FROM batches WHERE batch_id = $batch_id"
-        with queries.connected(self.home.warehouse) as connection:
-            cursor = connection.execute(query, {"batch_id": self.batch_ids[name]})
-            names = [one[0] for one in cursor.description or ()]
-            (row,) = cursor.fetchall()
-        return dict(zip(names, row, strict=True))
+        (batch,) = [one for one in self.batches if one["batch_id"] == self.batch_ids[name]]
+        return batch
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +65,24 @@ def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     for one in (home, proper):
         good.land_after(one.landing)
     then = [catalog(one) for one in (home, proper)]
-    return Seen(home, proper, cases, ids, [told[0], then[0]], [told[1], then[1]])
+    days = ChangeLog(home.lake, home.state / "change_log.json").days()
+    return Seen(
+        home=home,
+        proper=proper,
+        cases=cases,
+        batch_ids=ids,
+        told=[told[0], then[0]],
+        expected=[told[1], then[1]],
+        batches=table(home, "batches"),
+        rejects=table(home, "rejects"),
+        notes={one: batch["notes"] for day in days for one, batch in day.batches().items()},
+    )
+
+
+def table(home: Home, name: str) -> list[dict[str, Any]]:
+    with queries.connected(home.warehouse) as connection:
+        cursor = connection.table(name)
+        return [dict(zip(cursor.columns, row, strict=True)) for row in cursor.fetchall()]
 
 
 def catalog(home: Home) -> Told:

@@ -137,6 +137,8 @@ def _nine_of_fifty(good: Good, number: int) -> Case:
 def _unclosed_quote(good: Good, number: int) -> Case:
     rows = good.changed(number)
     kept = rows[:-3]
+    for row in rows[-3:]:
+        row |= {"title": "no quote", "description": "none here", "displayedDate": "soon"}
     body = good.csv(kept) + good.csv(rows[-3:]).split(b"\r\n", 1)[1].replace(b",", b',"', 1)
     return Case(bodies=(body,), proper=(good.csv(kept),), whole=False, rejected=1)
 

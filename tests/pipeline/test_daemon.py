@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -38,6 +39,13 @@ BACKFILL_STATUS = """
 query($id: String!) {
   partitionBackfillOrError(backfillId: $id) {
     ... on PartitionBackfill { status runs(limit: 20) { status assetSelection { path } } }
+  }
+}
+"""
+RUN_MESSAGES = """
+query($id: ID!) {
+  logsForRun(runId: $id) {
+    ... on EventConnection { events { ... on MessageEvent { message } } }
   }
 }
 """
@@ -81,6 +89,12 @@ class Pages:
 
     def run_status(self, run_id: str) -> str:
         return str(self.ask(RUN_STATUS, id=run_id)["runOrError"]["status"])
+
+    def worker_of(self, run_id: str) -> int | None:
+        """Return the process that executes a run, once it says so."""
+        events = self.ask(RUN_MESSAGES, id=run_id)["logsForRun"]["events"]
+        found = re.search(r"\(pid: (\d+)\)", " ".join(event["message"] for event in events))
+        return None if found is None else int(found[1])
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +144,7 @@ def wait_for(what: Any, *, seconds: float = 300) -> Any:
         found = what()
         if found:
             return found
-        time.sleep(1)
+        time.sleep(0.3)
     raise AssertionError("it did not come about in time")
 
 
@@ -188,16 +202,10 @@ def test_a_killed_run_is_noticed_and_its_slot_is_free_again(home: Path) -> None:
     today = days_of(home)[-1]
     with ui(home) as (_, pages):
         run_id = pages.materialise("landed_export", today)
-        wait_for(lambda: pages.run_status(run_id) == "STARTED")
-        for pid in workers_of(run_id):
-            os.kill(pid, signal.SIGKILL)
+        os.kill(wait_for(lambda: pages.worker_of(run_id)), signal.SIGKILL)
         assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
         again = pages.materialise("landed_export", today)
         assert wait_for(lambda: pages.run_status(again) == "SUCCESS")
-
-
-def workers_of(run_id: str) -> list[int]:
-    return [pid for pid, words in processes() if run_id in words]
 
 
 def programs_on(home: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,9 +243,3 @@ def test_quotes_newlines_and_separators_inside_fields_are_text(shelf: Shelf) -> 
     text = 'He said "now",\nthen;\r\nleft'
     shelf.read("export", csv_body([plain(description=text)] * 30))
     assert {row["description"] for row in shelf.seen()} == {text.replace("\r\n", "\n")}
-
-
-def test_the_independent_count_is_that_of_pythons_reader(shelf: Shelf) -> None:
-    body = csv_body([plain(description='a "b"\nc')] * 500)
-    expected = sum(1 for _ in csv.reader(io.StringIO(body.decode(), newline=""))) - 1
-    assert shelf.read("export", body).arrived == expected == 500

@@ -60,14 +60,10 @@ EVENT = st.builds(
 )
 
 
-# Quoted: Hypothesis keeps annotations to the end, and with Shelf DuckDB's types, which then say
-# at length that they leaked.
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Shelf]":
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
     with duckdb.connect() as connection:
-        shelf = Shelf(tmp_path_factory.mktemp("landing"), connection)
-        yield shelf
-        del shelf.connection
+        yield Shelf(tmp_path_factory.mktemp("landing"), connection)
 
 
 def gated(event: Event, plan: Plan) -> Event:
@@ -90,7 +86,7 @@ def contents(shelf: Shelf) -> list[dict[str, Any]]:
 @settings(max_examples=25, deadline=None)
 @given(events=st.lists(EVENT, min_size=1, max_size=4), plan=st.sampled_from(list(PLANS.values())))
 def test_an_event_has_one_content_by_export_list_and_delivery(
-    shelf: "Shelf", events: list[Event], plan: Plan
+    shelf: Shelf, events: list[Event], plan: Plan
 ) -> None:
     shown = [gated(event, plan) for event in events]
     listed = msgspec.json.encode({"data": shown, "meta": {}})
@@ -110,7 +106,7 @@ def test_an_event_has_one_content_by_export_list_and_delivery(
 
 @settings(max_examples=25, deadline=None)
 @given(event=EVENT, other=EVENT)
-def test_other_contents_have_other_digests(shelf: "Shelf", event: Event, other: Event) -> None:
+def test_other_contents_have_other_digests(shelf: Shelf, event: Event, other: Event) -> None:
     shelf.read("events", msgspec.json.encode([event, other]))
     compared = [
         {
@@ -160,7 +156,7 @@ def good_files(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=30, deadline=None)
 @given(body=good_files())
-def test_both_readers_of_a_good_file_agree(shelf: "Shelf", body: bytes) -> None:
+def test_both_readers_of_a_good_file_agree(shelf: Shelf, body: bytes) -> None:
     quick = shelf.read("export", body)
     expected = shelf.seen()
     with pytest.MonkeyPatch.context() as patch:
@@ -215,7 +211,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 @example(feed="export", bodies=[HEADER[:20], HEADER[20:]], status=200)
 @example(feed="deliveries", bodies=[b"{}", b'{"type":"x"}', b'{"type":[]}'], status=200)
 def test_any_bytes_are_accounted_for(
-    shelf: "Shelf", feed: Any, bodies: list[bytes], status: int
+    shelf: Shelf, feed: Any, bodies: list[bytes], status: int
 ) -> None:
     try:
         read = shelf.read(feed, bodies, status=status)
@@ -244,7 +240,7 @@ def test_any_bytes_are_accounted_for(
     ),
     feed=st.sampled_from(FEEDS),
 )
-def test_any_json_is_accounted_for(shelf: "Shelf", value: Any, feed: Any) -> None:
+def test_any_json_is_accounted_for(shelf: Shelf, value: Any, feed: Any) -> None:
     read = shelf.read(feed, json.dumps(value).encode())
     assert is_accounted(read)
     assert len(shelf.rejected()) == read.rejected
