@@ -153,13 +153,13 @@ def _show(summary: dict[str, Any]) -> None:
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     days, seconds = summary["days"], summary["seconds"]
     changes = ", ".join(f"{count:,} {kind}" for kind, count in summary["changes"].items())
-    quota = summary["quota_left"]
+    quota, looks = summary["quota_left"], summary["instants"]
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     phases = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "all")
     size = f"{Path(summary['warehouse'])}  ({summary['warehouse_bytes'] / 1e6:.1f} MB)"
     return [
         ("source", f"{summary['source']}, plan {summary['plan']}"),
-        ("observed", f"{span}, {summary['instants']} looks"),
+        ("observed", f"{span}, {looks} look{'' if looks == 1 else 's'}"),
         ("rows", f"{summary['rows']:,} in {summary['batches']} batches"),
         ("changes", changes or "none"),
         ("rejected", f"{summary['rejected']:,} rows, {summary['quarantined']} batches quarantined"),

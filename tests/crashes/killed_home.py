@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 import warehouse.merge as merging
+import warehouse.publish as publishing_module
 from tests.crashes.looks import land_again, landing_of
 from warehouse.home import Home
 from warehouse.storage import Storage
@@ -105,7 +106,7 @@ class _SteppingStorage(Storage):
 
 
 def step_at_every_change(step: Step) -> None:
-    """Name each rename, removal and sync of this process, before it is done and after."""
+    """Name each change on disk that this process is about to make."""
     changes: list[tuple[Any, str]] = [(os, "fsync"), (shutil, "rmtree"), (Path, "mkdir")]
     changes += [(Path, name) for name in ("rename", "replace", "unlink")]
     for owner, name in changes:
@@ -114,10 +115,8 @@ def step_at_every_change(step: Step) -> None:
 
 def _stepping(change: Callable[..., Any], step: Step) -> Callable[..., Any]:
     def stepping(*args: Any, **options: Any) -> Any:
-        step("disk:before")
-        done = change(*args, **options)
-        step("disk:after")
-        return done
+        step("disk:next")
+        return change(*args, **options)
 
     return stepping
 
@@ -144,7 +143,7 @@ def _land(home: Home, order: Order, witness: _Witness) -> None:
 
 def _merge(home: Home, order: Order, witness: _Witness) -> None:
     """Merge, with the phases told apart: publishing is one of its own."""
-    publish = merging.publish
+    publish = publishing_module.publish
     begun = witness.phase("merge")
 
     def publishing(*args: Any, **options: Any) -> Any:
@@ -157,7 +156,7 @@ def _merge(home: Home, order: Order, witness: _Witness) -> None:
             begun.__enter__()
         witness.step(name)
 
-    merging.publish = publishing  # type: ignore[assignment]
+    setattr(merging, "publish", publishing)  # noqa: B010
     if order.work == "replay":
         merging.replay(home, step=step)
     else:

@@ -69,7 +69,7 @@ def look_for_a_day(puller: Puller, time: AtTime, landing: Landing, number: int) 
     time.now += timedelta(hours=6)
     listed = puller.events(time.now.date(), time.now.date() + 14 * DAY).manifest
     deliver(landing, listed)
-    if number != 1:
+    if number == DAYS - 1:
         time.now += timedelta(hours=2)
         puller.coins()
         puller.categories()

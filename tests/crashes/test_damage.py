@@ -15,6 +15,7 @@ from warehouse.home import Home
 from warehouse.merge import MergeReport, merge, replay
 from warehouse.verify import verify
 
+LONG = pytest.mark.long
 Harm = Callable[[Path], None]
 
 
@@ -41,12 +42,13 @@ def nothing_left(path: Path) -> None:
 
 
 class TestCheckpoint:
-    @pytest.fixture(params=["append", "rewind"])
+    @pytest.fixture(params=[pytest.param("append", marks=LONG), "rewind"])
     def home(self, request: pytest.FixtureRequest, prepared: Prepared, tmp_path: Path) -> Home:
         return prepared.copy(request.param, tmp_path / "home")
 
     @pytest.mark.parametrize(("part", "harm"), [
-        ("events.parquet", cut), ("coins.parquet", other_bytes), ("state.json", nothing_left),
+        ("events.parquet", cut), ("state.json", nothing_left),
+        pytest.param("coins.parquet", other_bytes, marks=LONG),
     ])  # fmt: skip
     def test_one_that_is_damaged_is_made_again(
         self, part: str, harm: Harm, prepared: Prepared, tmp_path: Path
@@ -88,7 +90,9 @@ class TestCheckpoint:
 
 
 class TestDayFile:
-    @pytest.mark.parametrize(("place", "harm"), [(0, cut), (-1, other_bytes), (-1, nothing_left)])
+    @pytest.mark.parametrize(("place", "harm"), [
+        (0, cut), (-1, other_bytes), pytest.param(-1, nothing_left, marks=LONG),
+    ])  # fmt: skip
     def test_one_that_is_damaged_is_told_and_replay_mends_it(
         self, place: int, harm: Harm, prepared: Prepared, tmp_path: Path
     ) -> None:
@@ -114,7 +118,7 @@ class TestDayFile:
             assert report.days[-1] == days_of(home)[-1].day
             assert whole(home) == prepared.after
 
-    @pytest.mark.parametrize("place", [0, 1])
+    @pytest.mark.parametrize("place", [pytest.param(0, marks=LONG), 1])
     def test_one_that_is_gone_from_the_middle_is_folded_again(
         self, place: int, prepared: Prepared, tmp_path: Path
     ) -> None:
@@ -134,7 +138,7 @@ class TestDayFile:
 
 
 class TestIndex:
-    @pytest.mark.parametrize("harm", [other_bytes, Path.unlink])
+    @pytest.mark.parametrize("harm", [other_bytes, pytest.param(Path.unlink, marks=LONG)])
     def test_one_that_is_lost_or_garbage_is_made_again(
         self, harm: Harm, prepared: Prepared, tmp_path: Path
     ) -> None:
@@ -154,7 +158,7 @@ class TestIndex:
 
 class TestWarehouse:
     @pytest.mark.parametrize(("name", "harm"), [
-        ("append", cut), ("append", Path.unlink), ("done", other_bytes),
+        ("append", cut), ("done", other_bytes), pytest.param("append", Path.unlink, marks=LONG),
     ])  # fmt: skip
     def test_one_that_is_lost_or_garbage_is_made_anew(
         self, name: str, harm: Harm, prepared: Prepared, tmp_path: Path

@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_what_was_landed_when_it_died_takes_effect_and_the_rest_when_it_is_pulle
     prepared: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
     home, source = Home(tmp_path / "home"), prepared.root / "done"
-    for nth, so_far in ((7, 6), (5, 10)):
+    for nth, so_far in ((6, 5), (5, 9)):
         killer(home, "land", point="land:batches_written", nth=nth, landing_from=str(source))
         landed = landed_whole(home.landing)
         merge(home)
@@ -130,7 +131,7 @@ def test_at_random_moments_of_landing(prepared: Prepared, killer: Kill, tmp_path
     source = prepared.root / "day"
     all_ids = landing_of(source).batch_ids()
     whole = killer(Home(tmp_path / "whole"), "land", landing_from=str(source))
-    where = {"within_s": whole.seconds["land"], "landing_from": str(source)}
+    where: dict[str, Any] = {"within_s": whole.seconds["land"], "landing_from": str(source)}
     for seed in range(TRIES):
         home = Home(tmp_path / f"home{seed}")
         hits["land"] += kill_at_random(home, killer, "land", "land", seed=seed, **where)

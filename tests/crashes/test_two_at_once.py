@@ -87,24 +87,22 @@ def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     mended(home, prepared)
 
 
+@pytest.mark.parametrize("point", ["merge:loaded", "merge:day_written"])
 def test_what_is_landed_while_a_merge_goes_on_is_taken_by_it_or_the_next(
-    prepared: Prepared, tmp_path: Path
+    point: str, prepared: Prepared, tmp_path: Path
 ) -> None:
     landed = Home(prepared.root / "done").landing
     ids = landed.batch_ids()
-    for point in ("merge:loaded", "merge:day_written"):
-        home = Home(tmp_path / point)
-        land_again(landed, home.landing, ids[:9])
-        rest = iter([ids[9:]])
+    home = Home(tmp_path / "home")
+    land_again(landed, home.landing, ids[:9])
+    rest = [ids[9:]]
 
-        def step(
-            name: str, home: Home = home, point: str = point, rest: "iter[list[str]]" = rest
-        ) -> None:
-            if name == point:
-                land_again(landed, home.landing, next(rest, []))
+    def step(name: str) -> None:
+        if name == point and rest:
+            land_again(landed, home.landing, rest.pop())
 
-        merge(home, step=step)
-        mended(home, prepared)
+    merge(home, step=step)
+    mended(home, prepared)
 
 
 @pytest.mark.parametrize("opened", [

@@ -94,8 +94,10 @@ def differences(
     if not wrong:
         return ""
     ordered = sorted(looks, key=lambda look: look.fold_key)
-    count = f"{len(wrong)} rows differ; the first of them:"
-    told = [_told(key, expected, found, ordered, histories) for key in wrong[:_SHOWN]]
+    count = f"{len(wrong)} rows differ; for each set of columns, the first of them:"
+    each = {frozenset(_differ(key, expected, found)): key for key in reversed(wrong)}
+    shown = sorted(each.values())[:_SHOWN]
+    told = [_told(key, expected, found, ordered, histories) for key in shown]
     return "\n".join([count, _by_column(wrong, expected, found), *told])
 
 
@@ -163,6 +165,15 @@ def _told(
     before = [look for look in looks if look.observed_at <= at]
     after = [look for look in looks if look.observed_at > at]
     own = [look for look in looks if look.event_id == event_id]
-    for look in [*own, *before[-_LOOKS_AROUND:], *after[:_LOOKS_AROUND]]:
-        lines.append(f"  look {look}")
+    for look in dict.fromkeys([*own, *before[-_LOOKS_AROUND:], *after[:_LOOKS_AROUND]]):
+        lines.append(f"  {_brief(look)}")
     return "\n".join(lines)
+
+
+def _brief(look: Look) -> str:
+    told = f"{look.kind} of {look.plan} at {look.observed_at}, true at {look.content_at}"
+    if look.kind in ("export", "events"):
+        whole = "" if look.complete else ", cut short"
+        filtered = "" if look.unfiltered else ", filtered"
+        return f"{told}, {look.lower} to {look.upper}{whole}{filtered}"
+    return f"{told}, {look.event_id or look.since}"

@@ -33,7 +33,7 @@ TIED_WITH_FREE = 9
 NOT_LOOKED_AT, BROKEN_CHAIN = 6, 10
 """The day without cancellations and deliveries; the day whose look at them begins too late."""
 WHOLE: tuple[date, date | None] = (date(2017, 1, 1), None)
-LOOKED_UP = {"withdrawn": 0.1, "restored": 0.05, "cancelled": 0.15}
+LOOKED_UP = {"withdrawn": 0.05, "restored": 0.03, "cancelled": 0.08}
 """The share of these changes that each poll looks up."""
 
 DEFAULT = Setting(
@@ -176,16 +176,16 @@ class _Watcher:
             share = 1.0 if back else max(LOOKED_UP.get(kind, 0.0) for kind in change.kinds)
             if event_id not in self.looked_up and chance(event_id, self.polls) < share:
                 found[event_id] = stays
-        most = self.setting.look_ups if self.plan in ("pro", "elite") else 1
+        most = self.setting.look_ups if self.plan in ("pro", "elite") else 0
         chosen = sorted(found, key=lambda one: found[one])[:most]
         self.looked_up.update(chosen)
         return [*chosen, *self.others(seen_at)]
 
     def others(self, seen_at: datetime) -> list[str]:
         """Return, at times, one that is there, or one that was looked up and is still gone."""
-        if self.polls % 4 == 3:
+        if self.polls % 6 == 5:
             there = self.world.events_at(seen_at)
-        elif self.polls % 4 == 1:
+        elif self.polls % 6 == 2:
             there = {one: None for one in sorted(self.looked_up) if self.is_gone(one, seen_at)}
         else:
             return []
@@ -237,7 +237,7 @@ class _Watcher:
             seen_at = self.now - PLAN_RULES[self.plan].lag
             changes = self.world.changes(seen_at - 2 * DAY, seen_at)
             gone = [one.event_id for one in changes if self.is_gone(one.event_id, seen_at)]
-            for event_id in gone[:3]:
+            for event_id in gone[: self.setting.look_ups]:
                 self.look_up(event_id)
         if self.day in CUT_SHORT:
             ahead = (self.today, self.today + 200 * DAY)
@@ -251,13 +251,16 @@ class _Watcher:
         for kind in ("restored", "created"):
             changes = self.world.changes(self.now, until)
             change = next((one for one in changes if kind in one.kinds), None)
-            if change is not None:
-                self.postbox.hear_of(change)
-                self.sandbox.set_clock(change.at + 20 * SECOND)
+            if change is None:
+                continue
+            self.postbox.hear_of(change)
+            self.sandbox.set_clock(change.at + 20 * SECOND)
+            if kind == "restored":
                 self.look_up(change.event_id)
+            else:
                 self.list_events((self.today, self.today + 120 * DAY), {})
-                self.sandbox.set_clock(change.at + 60 * SECOND)
-                self.look_up(change.event_id)
+            self.sandbox.set_clock(change.at + 60 * SECOND)
+            self.look_up(change.event_id)
 
     def post(self) -> None:
         if self.day in EXPORT_DAYS - {NOT_LOOKED_AT}:

@@ -40,7 +40,7 @@ class Good:
     """Of the export, as text."""
     listed: list[dict[str, Any]]
     export: Manifest
-    list: Manifest
+    sweep: Manifest
 
     def land_before(self, target: Landing) -> None:
         land_again(self.landing, target, self.before)
@@ -88,7 +88,7 @@ def good_days(sandbox: Sandbox, landing: Landing) -> Good:
         rows=[dict(zip(header, cells, strict=True)) for cells in rows],
         listed=[row for _, page in landing.pages(first_list) for row in json.loads(page)["data"]],
         export=first,
-        list=first_list,
+        sweep=first_list,
     )
 
 
@@ -101,7 +101,7 @@ def pull_of(
     good: Good, feed: Feed, at: datetime, *, scope: Scope | None = None, plan: str = "enterprise"
 ) -> Pull:
     """Return a pull that claims all that the good ones of its feed claimed."""
-    usual = {"export": good.export.scope, "events": good.list.scope}
+    usual = {"export": good.export.scope, "events": good.sweep.scope}
     return Pull(
         feed=feed,
         scope=usual.get(feed, Scope()) if scope is None else scope,

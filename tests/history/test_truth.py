@@ -1,0 +1,203 @@
+"""The published history equals the sandbox's truth, as far as the looks showed it.
+
+The oracle is plain Python over the truth; where it differs from the warehouse, one of the two
+has misread the design. Both are to be asked, none is to be bent to the other.
+"""
+
+import ast
+import sys
+from collections import Counter
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pytest
+
+from tests.history.comparison import (
+    EVENT_COLUMNS,
+    VERSION_COLUMNS,
+    as_of,
+    differences,
+    events_of,
+    published,
+    published_as_of,
+    versions_of,
+)
+from tests.history.oracle import Oracle
+from tests.history.telling import Merged, Told, after_midnight, merged_in, reading
+from tests.history.versions import KINDS, Version
+
+OFTEN = 20
+INSTANTS, INSTANTS_AT_LARGE = 150, 1_000
+CLAIMED_EACH = 5
+"""At each so many instants it is also asked what was claimed."""
+SECOND = timedelta(seconds=1)
+OF_THE_ORACLE = ("oracle", "looks", "versions")
+CIRCUMSTANCES = (
+    *("404", "410", "cancellations that waited", "cancelled after withdrawn", "found again"),
+    *("first seen though half watched", "flagged exports", "scores unknown by their band"),
+    *("missing from events of free", "missing from events of standard"),
+    *("missing from export of elite", "stale 404", "stale deliveries", "stale events"),
+    *("stale cancellations", "stale export", "twice absent, not looked at far enough back"),
+    *("withdrawn by 404", "withdrawn by exports"),
+)
+
+
+@pytest.fixture(scope="module")
+def oracle(told: Told) -> Oracle:
+    return told.oracle()
+
+
+@pytest.fixture(scope="module")
+def merged(told: Told, tmp_path_factory: pytest.TempPathFactory) -> Merged:
+    """The story merged day by day as it was landed, deliveries late among it."""
+    parts = after_midnight(told.story.batches)
+    return merged_in(told, tmp_path_factory.mktemp("merged") / "home", parts)
+
+
+class TestStory:
+    """What the tests below stand on: a story without these would prove little."""
+
+    @pytest.mark.parametrize("name", OF_THE_ORACLE)
+    def test_the_oracle_imports_nothing_of_ours_but_the_sandbox(self, name: str) -> None:
+        tree = ast.parse((Path(__file__).parent / f"{name}.py").read_text())
+        modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        modules |= {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        }
+        own = {f"tests.history.{one}" for one in OF_THE_ORACLE}
+        strange = {
+            one
+            for one in modules - own
+            if one.partition(".")[0] not in sys.stdlib_module_names
+            and not one.startswith("catalog.sandbox.")
+        }
+        assert strange == set()
+
+    def test_every_kind_of_change_is_seen_often(self, oracle: Oracle) -> None:
+        observed = [one for one in oracle.versions() if one.basis == "observed"]
+        seen = Counter(kind for one in observed for kind in one.kinds)
+        assert {kind: seen[kind] for kind in KINDS if seen[kind] < OFTEN} == {}
+        later = Counter(kind for one in observed if one.version > 1 for kind in one.kinds)
+        assert later["revealed"] >= OFTEN
+
+    def test_several_changes_lie_between_two_looks(self, told: Told, oracle: Oracle) -> None:
+        assert sum(_changes_since(told, one) > 1 for one in oracle.versions()) >= OFTEN
+        assert sum(len(one.kinds) > 1 for one in oracle.versions() if one.version > 1) >= OFTEN
+
+    def test_what_is_easily_got_wrong_occurs(self, oracle: Oracle) -> None:
+        assert [one for one in CIRCUMSTANCES if not oracle.tally[one]] == []
+
+    def test_looks_are_true_when_their_batches_say(self, told: Told) -> None:
+        content_at = {one.batch_id: one.content_at for one in told.story.batches}
+        lists = [look for look in told.story.looks if look.kind != "deliveries"]
+        assert {look.batch_id: look.content_at for look in lists}.items() <= content_at.items()
+
+
+class TestMergedDayByDay:
+    def test_events_equal_the_truth_after_every_merge(self, told: Told, merged: Merged) -> None:
+        assert len(merged.moments) >= 8
+        _hold(_differences_on_the_way(told, merged))
+
+    def test_versions_equal_the_truth(self, told: Told, oracle: Oracle, merged: Merged) -> None:
+        _hold(_different_versions(told, oracle, merged))
+
+    def test_events_as_of_any_instant_equal_the_truth(
+        self, told: Told, oracle: Oracle, merged: Merged
+    ) -> None:
+        assert _differ_as_of(told, oracle, merged, INSTANTS) == []
+
+    def test_what_was_known_before_the_first_look_is_an_error(
+        self, told: Told, oracle: Oracle, merged: Merged
+    ) -> None:
+        before = min(look.observed_at for look in told.story.looks) - SECOND
+        with reading(merged.home) as connection:
+            with pytest.raises(duckdb.Error, match="before the first look"):
+                published_as_of(connection, before, claimed=False)
+            for days in (0, 1, 30, 365):
+                instant = before - timedelta(days)
+                known = as_of(oracle.versions(), instant, claimed=True)
+                assert published_as_of(connection, instant, claimed=True) == known
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_a_larger_world_merged_by_few_batches_equals_the_truth_at_a_thousand_instants(
+    told_at_large: Told, tmp_path: Path
+) -> None:
+    told, oracle = told_at_large, told_at_large.oracle()
+    ids = [one.batch_id for one in told.story.batches]
+    merged = merged_in(told, tmp_path / "home", (ids[at : at + 4] for at in range(0, len(ids), 4)))
+    assert len(merged.moments) >= 20
+    _hold(_differences_on_the_way(told, merged))
+    _hold(_different_versions(told, oracle, merged))
+    assert _differ_as_of(told, oracle, merged, INSTANTS_AT_LARGE) == []
+
+
+def _hold(differences: str) -> None:
+    if differences:
+        pytest.fail(differences, pytrace=False)
+
+
+def _differences_on_the_way(told: Told, merged: Merged) -> str:
+    """Return how the published events differed from the truth at the first moment they did."""
+    oracle, looks = Oracle(told.showing), told.story.folded()
+    done = 0
+    for count, found in merged.moments:
+        for look in looks[done:count]:
+            oracle.fold(look)
+        done = count
+        told_apart = differences(events_of(oracle), found, looks[:count], oracle.events)
+        if told_apart:
+            return f"after {count} looks of {len(looks)}: {told_apart}"
+    return "" if done == len(looks) else "the last merge was not compared"
+
+
+def _different_versions(told: Told, oracle: Oracle, merged: Merged) -> str:
+    with reading(merged.home) as connection:
+        found = published(connection, "event_versions", VERSION_COLUMNS)
+        events = published(connection, "events", EVENT_COLUMNS)
+    looks = told.story.looks
+    return differences(versions_of(oracle), found, looks, oracle.events) or differences(
+        events_of(oracle), events, looks, oracle.events
+    )
+
+
+def _differ_as_of(
+    told: Told, oracle: Oracle, merged: Merged, count: int
+) -> list[tuple[datetime, bool]]:
+    """Return the instants, and whether claims were asked for, at which other versions are given."""
+    versions = oracle.versions()
+    with reading(merged.home) as connection:
+        return [
+            (instant, claimed)
+            for number, instant in enumerate(_instants(told, count))
+            for claimed in ((False, True) if number % CLAIMED_EACH == 0 else (False,))
+            if published_as_of(connection, instant, claimed=claimed)
+            != as_of(versions, instant, claimed=claimed)
+        ]
+
+
+def _instants(told: Told, count: int) -> list[datetime]:
+    """Return instants about every look first, then any others between the first and the last."""
+    looks = told.story.folded()
+    first, last = looks[0].observed_at, looks[-1].observed_at
+    moments = sorted({look.observed_at for look in looks if look.kind != "deliveries"})
+    around = [at + by for at in moments for by in (-SECOND, SECOND) if at + by >= first]
+    random = Random(count)
+    span = (last - first) // SECOND
+    others = [first + random.randrange(span) * SECOND for _ in range(count)]
+    return sorted((random.sample(around, min(count, len(around))) + others)[:count])
+
+
+def _changes_since(told: Told, version: Version) -> int:
+    """Return how many changes lay between what was known of an event before and a version."""
+    if version.after is None:
+        return 0
+    until = version.content_at
+    history = told.showing.world.history(version.event_id, until)
+    return sum(version.after < one.known_from <= until for one in history)
