@@ -142,13 +142,14 @@ class Fold:
 
     def _fold_not_found(self, manifest: Manifest, outcome: Outcome) -> None:
         reach = reach_of(manifest)
-        self._run(
-            "fold_not_found",
-            is_proof=proves_withdrawal(reach.plan),
-            content_at=manifest.content_at,
-            lower=reach.lower,
-            upper=reach.upper,
-        )
+        asked = {
+            "is_proof": proves_withdrawal(reach.plan),
+            "content_at": manifest.content_at,
+            "lower": reach.lower,
+            "upper": reach.upper,
+        }
+        self._run("fold_still_withdrawn", **asked)
+        self._run("fold_not_found", **asked, covered=self._covered(reach))
         self._fold_gone(manifest, outcome)
 
     def _fold_gone(self, manifest: Manifest, outcome: Outcome) -> None:
@@ -197,17 +198,19 @@ class Fold:
             if not all(wanted in names for wanted in reach.categories):
                 return None
             categories = [names[wanted] for wanted in reach.categories]
-        covered: list[str] | None = None
-        if reach.plan.coverage_top is not None:
-            rows = self._rows("fold_top_coins", top=reach.plan.coverage_top)
-            covered = [slug for (slug,) in rows]
         return {
             "lower": reach.lower,
             "upper": reach.upper,
             "coins": None if reach.coins is None else list(reach.coins),
             "categories": categories,
-            "covered": covered,
+            "covered": self._covered(reach),
         }
+
+    def _covered(self, reach: Reach) -> list[str] | None:
+        """Return the coins that the plan covers, as last ranked; None is all."""
+        if reach.plan.coverage_top is None:
+            return None
+        return [slug for (slug,) in self._rows("fold_top_coins", top=reach.plan.coverage_top)]
 
     def _note_cancellations(self, manifest: Manifest) -> None:
         since = manifest.scope.since

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final
@@ -170,7 +171,7 @@ class Sandbox:
         return self._hosted
 
     def _app(self, folder: ServiceDir, outbox: Outbox) -> ASGIApp:
-        store = SandboxStore(World(self.seed, pace=self.pace))
+        store = SandboxStore(_shared_world(self.seed, self.pace))
         store.at(self.clock.now())
         self._pusher = Pusher(store, self.clock, folder.endpoint_book(), outbox)
         parts = ServerParts(
@@ -205,3 +206,9 @@ def _fixed_grants() -> list[Grant]:
         stored = StoredKey(id=key, sha256=digest, created_at=EARLIEST)
         grants.append(grant_of(Account(name="sandbox", plan=plan), stored))
     return grants
+
+
+@lru_cache(maxsize=2)
+def _shared_world(seed: int, pace: float) -> World:
+    """Return one world for all servers of a process: it is pure, and takes seconds to tell."""
+    return World(seed, pace=pace)

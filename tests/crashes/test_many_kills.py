@@ -44,8 +44,11 @@ def test_random_moments_on_a_whole_catalog(
             merge(home, publishing=False)
         for _ in range(CHAIN):
             seed += 1
-            hits[phase] += kill_at_random(home, killer, work, phase, within_s=within_s, seed=seed)
+            hit = kill_at_random(home, killer, work, phase, within_s=within_s, seed=seed)
             readable(home, *full.states(name))
+            hits[phase] += hit
+            if not hit:
+                break
         mended(home, full)
     sys.stdout.write(hits.told())
 

@@ -273,8 +273,15 @@ class Oracle:
             if scope.look.content_at < created_at and scope.reach.holds(date)
         ]
         watched = any(
-            scope.trusted and scope.look.unfiltered and scope.look.rules.top is None
+            scope.trusted and scope.look.rules.top is None and _passes(scope.look, row)
             for scope in reaching
         )
         self.tally["first seen though half watched"] += bool(reaching) and not watched
         return watched
+
+
+def _passes(look: Look, row: Row) -> bool:
+    """Whether an event, by what is known of it, passes the coins that a look asked for."""
+    return look.categories is None and (
+        look.coins is None or bool(look.coins.intersection(row.content["coins"]))
+    )

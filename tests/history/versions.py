@@ -94,10 +94,14 @@ class State:
     def claim(self, look: Look, content: Content) -> None:
         """Add what the service says of the time before the first look, as version 0.
 
-        Its content is claimed only where nothing was changed since it was created.
+        Its content is claimed only where nothing was changed since it was created; a later
+        verification, which is no change, was not known then either.
         """
         created_at = content["created_at"]
         unchanged = content["updated_at"] == created_at
+        verified_at = content.get("last_verified_at")
+        if verified_at is not None and verified_at > created_at:
+            content = {name: told for name, told in content.items() if name != "last_verified_at"}
         version = Version(
             event_id=self.event_id,
             version=0,

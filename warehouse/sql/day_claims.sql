@@ -28,8 +28,9 @@ SELECT
     CASE
         WHEN updated_at IS DISTINCT FROM created_at
             THEN known & (1 << (list_position(event_fields(), 'created_at') - 1))
-        WHEN last_verified_at <= created_at THEN known
-        ELSE known & ~(1 << (list_position(event_fields(), 'last_verified_at') - 1))
+        WHEN last_verified_at > created_at
+            THEN known & ~(1 << (list_position(event_fields(), 'last_verified_at') - 1))
+        ELSE known
     END AS known,
     if(updated_at = created_at, extra, NULL) AS extra
 FROM log

@@ -46,7 +46,12 @@ SELECT
         if(has(w.shown & s.known, 'is_estimated') AND w.is_estimated IS DISTINCT FROM c.is_estimated, 'is_estimated', NULL),
         if(has(w.shown & s.known, 'categories') AND w.categories IS DISTINCT FROM c.categories, 'categories', NULL),
         if(has(w.shown & s.known, 'coins') AND w.coins IS DISTINCT FROM c.coins, 'coins', NULL),
-        if(has(w.shown & s.known, 'impact') AND w.impact IS DISTINCT FROM c.impact, 'impact', NULL),
+        CASE
+            WHEN has(w.shown & s.known, 'impact') AND w.impact IS DISTINCT FROM c.impact
+                THEN 'impact'
+            WHEN has(w.shown & s.known, 'impact_band') AND has(s.known & ~w.shown, 'impact')
+                 AND w.impact_band IS DISTINCT FROM c.impact_band THEN 'impact'
+        END,
         if(has(w.shown & s.known, 'impact_band') AND w.impact_band IS DISTINCT FROM c.impact_band, 'impact_band', NULL),
         if(has(w.shown & s.known, 'impact_summary') AND w.impact_summary IS DISTINCT FROM c.impact_summary, 'impact_summary', NULL),
         if(has(w.shown & s.known, 'source_url') AND w.source_url IS DISTINCT FROM c.source_url, 'source_url', NULL),

@@ -1,0 +1,200 @@
+"""Hand-made batches of a world of three events that need not make sense.
+
+Belongs here: bodies as the service would send them, for contents that contradict each other in
+any way. Does not: what history they make; the tests only ask that it is one.
+"""
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from catalog.contract.records import EVENT_FIELDS
+from warehouse.batches import Feed, Manifest, Scope
+from warehouse.landing import Landing, Pull
+
+STARTS = datetime(2021, 3, 1, tzinfo=UTC)
+CREATED = datetime(2021, 2, 1, tzinfo=UTC)
+SOURCE = "sandbox:by hand"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+IDS = tuple(letter * 24 for letter in "abc")
+COINS = ("bitcoin", "ethereum")
+PROOF = ("impactSummary", "sourceUrl", "snapshotUrl", "lastVerifiedAt")
+NOT_FOUND = b'{"error": {"code": "not_found", "message": "none"}, "message": "none"}'
+
+
+@dataclass(frozen=True)
+class Content:
+    """What may differ from one sight of an event to the next; `step` moves updatedAt."""
+
+    step: int
+    title: str
+    day: int
+    estimated: bool
+    score: float | None
+    coins: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Glance:
+    """One batch. Hours count from the start; `shown` are events with their contents."""
+
+    feed: Feed
+    hour: int
+    lag: int
+    plan: str
+    shown: tuple[tuple[int, Content], ...]
+    whole: bool
+    days: tuple[int, int]
+    status: int
+
+
+contents = st.builds(
+    Content,
+    step=st.integers(0, 4),
+    title=st.sampled_from(("Launch", " Launch ", "Halving")),
+    day=st.sampled_from((1, 5, 60)),
+    estimated=st.booleans(),
+    score=st.sampled_from((None, 1.5, 6.0)),
+    coins=st.sampled_from((COINS[:1], COINS, COINS[::-1])),
+)
+_rows = st.lists(
+    st.tuples(st.integers(0, 2), contents), max_size=3, unique_by=lambda row: row[0]
+).map(tuple)
+glances = st.builds(
+    Glance,
+    feed=st.sampled_from(
+        ("export", "export", "events", "event", "cancellations", "deliveries", "coins")
+    ),
+    hour=st.integers(1, 71),
+    lag=st.integers(0, 3),
+    plan=st.sampled_from(("free", "standard", "pro", "elite")),
+    shown=_rows,
+    whole=st.sampled_from((True, True, True, False)),
+    days=st.sampled_from(((-30, 90), (0, 7), (3, 90))),
+    status=st.sampled_from((200, 404, 410)),
+)
+
+
+def land(glance: Glance, landing: Landing) -> Manifest:
+    """Land a glance as the batch that a puller would have made of it."""
+    observed_at = STARTS + glance.hour * HOUR
+    content_at = observed_at - glance.lag * HOUR
+    plan = "elite" if glance.feed in ("export", "deliveries") else glance.plan
+    first = glance.shown[0] if glance.shown else (0, Content(0, "Launch", 1, False, None, COINS))
+    today = observed_at.replace(hour=0)
+    lower, upper = (today + days * DAY for days in glance.days)
+    scope, bodies, status = Scope(), list[tuple[bytes, datetime | None]](), 200
+    rows = [_event(index, content, plan) for index, content in glance.shown]
+    if glance.feed in ("events", "export"):
+        scope = Scope(lower=lower, upper=upper)
+        bodies = [(_csv(rows) if glance.feed == "export" else _list(rows), None)]
+    elif glance.feed == "event":
+        scope, status = Scope(event_id=IDS[first[0]]), glance.status
+        bodies = [(_single(*first, plan, glance), None)]
+    elif glance.feed == "cancellations":
+        scope = Scope(since=content_at - glance.days[1] * HOUR)
+        gone = [_cancellation(index, content_at, content) for index, content in glance.shown]
+        bodies = [(_list(gone), None)]
+    elif glance.feed == "coins":
+        bodies = [(_list([_coin(slug) for slug in COINS[: glance.lag + 1]]), None)]
+    else:
+        bodies = _deliveries(glance.shown or (first,), observed_at, glance)
+        content_at = observed_at
+    pull = Pull(
+        feed=glance.feed,
+        scope=scope,
+        plan=plan,
+        source=SOURCE,
+        observed_at=observed_at,
+        content_at=content_at,
+        landed_at=observed_at,
+        requests=1,
+        why_incomplete=None if glance.whole else "cut short",
+    )
+    return landing.land(pull, bodies, status=status)
+
+
+def _event(index: int, content: Content, plan: str) -> dict[str, Any]:
+    start = STARTS + content.day * DAY
+    coins = [{"slug": slug, "symbol": slug[:3], "name": slug.title()} for slug in content.coins]
+    event: dict[str, Any] = dict.fromkeys(EVENT_FIELDS)
+    event |= {"id": IDS[index], "slug": f"event-{index}", "title": content.title}
+    event |= {"displayedDate": f"{start:%d %b}", "date": _text(start), "dateType": "date"}
+    event |= {"isEstimated": content.estimated, "coins": coins, "createdAt": _text(CREATED)}
+    event |= {"updatedAt": _text(CREATED + content.step * DAY)}
+    if plan == "free":
+        del event["categories"]
+    else:
+        event |= {"categories": ["Release"], "description": f"It is {content.title.strip()}."}
+    if plan in ("pro", "elite"):
+        event |= dict.fromkeys(PROOF[:3], "https://proof.example/1")
+        event["impact"] = content.score
+    if plan == "pro" and content.score is not None:
+        event["impact"] = "Low" if content.score < 2.5 else "High"
+    return event
+
+
+def _single(index: int, content: Content, plan: str, glance: Glance) -> bytes:
+    if glance.status == 404:
+        return NOT_FOUND
+    if glance.status == 410:
+        at = STARTS + (glance.hour - glance.lag) * HOUR
+        gone = {"error": {"code": "event_cancelled", "message": "gone"}, "message": "gone"}
+        return json.dumps({**gone, **_cancellation(index, at, content)}).encode()
+    return json.dumps(_event(index, content, plan)).encode()
+
+
+def _deliveries(
+    shown: tuple[tuple[int, Content], ...], observed_at: datetime, glance: Glance
+) -> list[tuple[bytes, datetime | None]]:
+    """Return a body for each event, received in the second before the one that came before it."""
+    kinds = ("event.created", "event.updated", "event.cancelled")
+    bodies: list[tuple[bytes, datetime | None]] = []
+    for place, (index, content) in enumerate(shown):
+        created_at = observed_at - (glance.lag + content.step) * HOUR
+        kind = kinds[(content.step + glance.lag) % 3]
+        data = _event(index, content, "elite")
+        if kind == "event.cancelled":
+            data["cancelledAt"] = _text(created_at)
+        told = {"id": f"evt_{index}_{content.step}", "type": kind, "data": data}
+        body = json.dumps({**told, "createdAt": _text(created_at)}).encode()
+        bodies.append((body, observed_at - timedelta(minutes=7 * place)))
+    return bodies
+
+
+def _cancellation(index: int, content_at: datetime, content: Content) -> dict[str, Any]:
+    return {"id": IDS[index], "cancelledAt": _text(content_at - content.step * HOUR)}
+
+
+def _coin(slug: str) -> dict[str, Any]:
+    coin = {"slug": slug, "symbol": slug[:3], "name": slug.title(), "tracked": True}
+    counters = {"upcomingCount": 1, "majorCount": None, "peakImpact": None}
+    return {**coin, "rank": 1 + COINS.index(slug), "iconUrl": "https://icons.example", **counters}
+
+
+def _list(rows: list[dict[str, Any]]) -> bytes:
+    meta = {"total": len(rows), "limit": 100, "cursor": None}
+    return json.dumps({"data": rows, "meta": meta}).encode()
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(EVENT_FIELDS)
+    for row in rows:
+        joined = {
+            "coins": ";".join(coin["slug"] for coin in row["coins"]),
+            "categories": ";".join(row["categories"]),
+            "isEstimated": str(row["isEstimated"]).lower(),
+        }
+        writer.writerow([{**row, **joined}[name] for name in EVENT_FIELDS])
+    return out.getvalue().encode()
+
+
+def _text(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"

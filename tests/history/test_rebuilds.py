@@ -1,0 +1,122 @@
+"""One history comes of the same batches, however they are landed and merged."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.history.handmade import Glance, glances, land
+from tests.history.relanded import bring, home_with_bodies
+from tests.history.telling import Told, merged_in, reading
+from warehouse.home import Home
+from warehouse.landing import Landing
+from warehouse.merge import merge, replay
+
+Tables = dict[str, list[tuple[object, ...]]]
+OUTSIDE_REPLAY = {"requests", "usage"}
+EXAMPLES, EXAMPLES_AT_LENGTH = 8, 300
+
+
+@st.composite
+def mergings(draw: st.DrawFn) -> tuple[list[Glance], list[list[int]]]:
+    """Give some batches, and parts of them in any order, some of them twice, none left out."""
+    batches = draw(st.lists(glances, min_size=3, max_size=9))
+    places = draw(st.permutations(range(len(batches))))
+    again = draw(st.lists(st.sampled_from(places), max_size=3))
+    order = [*places, *again]
+    cuts = sorted(draw(st.sets(st.integers(1, len(order) - 1), max_size=3)))
+    return batches, [
+        order[since:until] for since, until in zip([0, *cuts], [*cuts, len(order)], strict=True)
+    ]
+
+
+@given(mergings())
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+def test_any_order_split_and_repetition_of_batches_equals_replay(
+    merging: tuple[list[Glance], list[list[int]]],
+) -> None:
+    _hold_merging_to_replay(*merging)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@given(mergings())
+@settings(
+    max_examples=EXAMPLES_AT_LENGTH, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+def test_any_order_split_and_repetition_of_batches_equals_replay_at_length(
+    merging: tuple[list[Glance], list[list[int]]],
+) -> None:
+    _hold_merging_to_replay(*merging)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_a_story_landed_in_any_order_gives_the_tables_that_its_replay_gives(
+    told: Told, tmp_path: Path
+) -> None:
+    ids = [one.batch_id for one in told.story.batches]
+    in_order = merged_in(told, tmp_path / "in-order", [ids]).home
+    expected = tables_of(in_order)
+    replay(in_order)
+    assert_same(tables_of(in_order), expected, "the replay")
+    for seed in (1, 2):
+        shuffled = merged_in(told, tmp_path / f"shuffled-{seed}", _shuffled(ids, seed)).home
+        assert_same(tables_of(shuffled), expected, f"shuffled by {seed}")
+
+
+def tables_of(home: Home) -> Tables:
+    """Return every row of every published table but the machine's own times, in order."""
+    tables: Tables = {}
+    with reading(home) as connection:
+        columns = connection.sql(
+            "SELECT table_name, column_name FROM duckdb_columns() "
+            "WHERE table_name IN (SELECT table_name FROM duckdb_tables()) "
+            "ORDER BY table_name, column_index"
+        ).fetchall()
+        for table in sorted({name for name, _ in columns} - OUTSIDE_REPLAY):
+            names = [column for name, column in columns if name == table and column != "landed_at"]
+            told = ", ".join(f'"{name}"' for name in names)
+            rows = connection.sql(f'SELECT {told} FROM "{table}" ORDER BY ALL').fetchall()
+            tables[table] = rows
+    return tables
+
+
+def assert_same(found: Tables, expected: Tables, what: str) -> None:
+    assert found.keys() == expected.keys()
+    for table in expected:
+        lost = [row for row in expected[table] if row not in found[table]][:3]
+        more = [row for row in found[table] if row not in expected[table]][:3]
+        assert found[table] == expected[table], f"{table} of {what}: without {lost}, with {more}"
+
+
+def _hold_merging_to_replay(batches: Sequence[Glance], parts: Sequence[Sequence[int]]) -> None:
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        source = Landing(root / "source")
+        ids = [land(glance, source).batch_id for glance in batches]
+        home = home_with_bodies(root / "source", root / "home")
+        for part in parts:
+            bring(root / "source", home, [ids[place] for place in part])
+            merge(home)
+        merged = tables_of(home)
+        replay(home)
+        assert_same(merged, tables_of(home), "what was merged, against its replay,")
+
+
+def _shuffled(ids: Sequence[str], seed: int) -> Iterator[list[str]]:
+    random = Random(seed)
+    order = random.sample(ids, len(ids))
+    while order:
+        size = random.randint(1, len(ids) // 4)
+        yield order[:size]
+        del order[:size]
