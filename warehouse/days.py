@@ -6,8 +6,11 @@ leaves the day as it was, or as it should be.
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
+
+import duckdb
 
 from warehouse.batches import Manifest
 from warehouse.change_log import NORMALISER, ChangeLog, DayFile, Head
@@ -123,12 +126,13 @@ class DayWriter:
         """Return how many versions of the day are new or other, and how many are no more."""
         path = self._lake.path(f"event_changes/observed_date={day.isoformat()}/changes.parquet")
         connection = self._fold.connection
-        if not path.exists():
-            (count,) = connection.table("log").aggregate("count(*)").fetchall()[0]
-            return int(count), 0
-        file = {"file": str(path)}
-        added, removed = connection.execute(statement("day_difference"), file).fetchall()[0]
-        return int(added), int(removed)
+        with suppress(duckdb.IOException, duckdb.InvalidInputException):
+            file = {"file": str(path)}
+            added, removed = connection.execute(statement("day_difference"), file).fetchall()[0]
+            return int(added), int(removed)
+        # There is none, or a damaged one that is now replaced.
+        (count,) = connection.table("log").aggregate("count(*)").fetchall()[0]
+        return int(count), 0
 
 
 def coins_name(day: date) -> str:

@@ -21,6 +21,10 @@ from warehouse.home import Home
 from warehouse.looks import first_key
 from warehouse.outcomes import Outcome
 from warehouse.publish import PublishReport, publish
+from warehouse.storage import Storage
+
+_ABANDONED_S = 3600.0
+"""What was begun in landing or state, where others write too, and not touched for so long."""
 
 
 @dataclass(slots=True)
@@ -92,6 +96,8 @@ def _locked(
     with home.merge_lock() as waited:
         step("merge:locked")
         home.lake.remove_unfinished()
+        for shared in (Storage(home.root), home.landing.storage):
+            shared.remove_unfinished(older_than_s=_ABANDONED_S)
         report = _Merge(home, step, refold_from).run()
         if publishing:
             days = ChangeLog(home.lake, home.state / "change_log.json").days()
@@ -171,6 +177,9 @@ class _Merge:
             starts.update(self._landing.days(since=self._refold_from)[:1])
         if (broken := first_break(days)) is not None:
             starts.add(broken)
+        if days and not self._checkpoints.has(days[-1].head.checkpoint or "-"):
+            # Killed while a replay put it in the place of its like; publishing needs it.
+            starts.add(days[-1].day)
         return min(starts, default=None)
 
     def _base(
@@ -181,6 +190,7 @@ class _Merge:
         if (
             last is not None
             and self._refold_from is None
+            and first_break(days) is None
             and start >= last.day
             and _follow(last, fresh)
             and self._load(fold, last)

@@ -8,8 +8,9 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import time
 
 _UNFINISHED = ".unfinished-"
 
@@ -106,10 +107,15 @@ class Storage:
             sync(path.parent)
             shutil.rmtree(doomed)
 
-    def remove_unfinished(self) -> None:
-        """Remove what killed writers left. Only while no other process writes here."""
+    def remove_unfinished(self, *, older_than_s: float = 0.0) -> None:
+        """Remove what killed writers left, where it was not touched for so long.
+
+        Without an age, only while no other process writes here.
+        """
         for path in [*self.root.glob(f"{_UNFINISHED}*"), *self.root.glob(f"*/{_UNFINISHED}*")]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                if not older_than_s or time() - path.stat().st_mtime >= older_than_s:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def names(self, under: str) -> list[str]:
         """Return the finished files below a folder, sorted by name."""

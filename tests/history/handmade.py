@@ -152,7 +152,7 @@ def _single(index: int, content: Content, plan: str, glance: Glance) -> bytes:
 def _deliveries(
     shown: tuple[tuple[int, Content], ...], observed_at: datetime, glance: Glance
 ) -> list[tuple[bytes, datetime | None]]:
-    """Return a body for each event, received in the second before the one that came before it."""
+    """Return a body for each event, each received some minutes before the one before it."""
     kinds = ("event.created", "event.updated", "event.cancelled")
     bodies: list[tuple[bytes, datetime | None]] = []
     for place, (index, content) in enumerate(shown):
@@ -163,7 +163,8 @@ def _deliveries(
             data["cancelledAt"] = _text(created_at)
         told = {"id": f"evt_{index}_{content.step}", "type": kind, "data": data}
         body = json.dumps({**told, "createdAt": _text(created_at)}).encode()
-        bodies.append((body, observed_at - timedelta(minutes=7 * place)))
+        earlier = observed_at - timedelta(minutes=7 * place)
+        bodies.append((body, max(earlier, observed_at.replace(hour=0))))
     return bodies
 
 

@@ -135,7 +135,11 @@ class _Watcher:
     def list_events(
         self, bounds: tuple[date, date | None], filters: dict[str, Sequence[str]]
     ) -> None:
-        self.teller.pull(self.plan, lambda puller: puller.events(*bounds, **filters))
+        coins, categories = filters.get("coins"), filters.get("categories")
+        self.teller.pull(
+            self.plan,
+            lambda puller: puller.events(*bounds, coins=coins, categories=categories),
+        )
 
     def look_up(self, event_id: str) -> None:
         self.teller.pull(self.plan, lambda puller: puller.event(event_id))
@@ -184,9 +188,9 @@ class _Watcher:
     def others(self, seen_at: datetime) -> list[str]:
         """Return, at times, one that is there, or one that was looked up and is still gone."""
         if self.polls % 6 == 5:
-            there = self.world.events_at(seen_at)
+            there = list(self.world.events_at(seen_at))
         elif self.polls % 6 == 2:
-            there = {one: None for one in sorted(self.looked_up) if self.is_gone(one, seen_at)}
+            there = [one for one in self.looked_up if self.is_gone(one, seen_at)]
         else:
             return []
         return sorted(there, key=lambda one: chance(one, self.polls))[:1]
