@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 DAYS: Final = 7
 _TRY: Final = (
-    "select title, displayed_date, change_kinds from event_versions v join events using (event_id) "
-    "where v.version > 1 order by known_from desc limit 5"
+    "SELECT title, displayed_date, change_kinds, known_from FROM event_versions "
+    "WHERE version > 1 ORDER BY known_from DESC LIMIT 5"
 )
 
 

@@ -23,7 +23,8 @@ SOURCE = "sandbox:by hand"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 IDS = tuple(letter * 24 for letter in "abc")
 COINS = ("bitcoin", "ethereum")
-PROOF = ("impactSummary", "sourceUrl", "snapshotUrl", "lastVerifiedAt")
+PROOF = ("impactSummary", "sourceUrl", "snapshotUrl")
+PROVEN = "https://proof.example/1"
 NOT_FOUND = b'{"error": {"code": "not_found", "message": "none"}, "message": "none"}'
 
 
@@ -62,30 +63,39 @@ contents = st.builds(
     score=st.sampled_from((None, 1.5, 6.0)),
     coins=st.sampled_from((COINS[:1], COINS, COINS[::-1])),
 )
-_rows = st.lists(
-    st.tuples(st.integers(0, 2), contents), max_size=3, unique_by=lambda row: row[0]
+_some = st.lists(
+    st.tuples(st.integers(0, 2), contents), min_size=1, max_size=3, unique_by=lambda row: row[0]
 ).map(tuple)
 glances = st.builds(
     Glance,
     feed=st.sampled_from(
-        ("export", "export", "events", "event", "cancellations", "deliveries", "coins")
+        (
+            *("events", "export", "deliveries", "event", "cancellations"),
+            *("events", "export", "deliveries", "event", "coins"),
+        )
     ),
     hour=st.integers(1, 71),
     lag=st.integers(0, 3),
     plan=st.sampled_from(("free", "standard", "pro", "elite")),
-    shown=_rows,
+    shown=st.one_of(_some, _some, _some, st.just(())),
     whole=st.sampled_from((True, True, True, False)),
     days=st.sampled_from(((-30, 90), (0, 7), (3, 90))),
     status=st.sampled_from((200, 404, 410)),
 )
 
 
-def land(glance: Glance, landing: Landing) -> Manifest:
+def receipts(glance: Glance, number: int) -> list[datetime]:
+    """Return when each delivery came; none in the second of anything else, none the day before."""
+    last = STARTS + glance.hour * HOUR + timedelta(minutes=50, seconds=number)
+    return [last - timedelta(minutes=place) for place in range(max(len(glance.shown), 1))]
+
+
+def land(glance: Glance, landing: Landing, number: int) -> Manifest:
     """Land a glance as the batch that a puller would have made of it."""
     observed_at = STARTS + glance.hour * HOUR
     content_at = observed_at - glance.lag * HOUR
     plan = "elite" if glance.feed in ("export", "deliveries") else glance.plan
-    first = glance.shown[0] if glance.shown else (0, Content(0, "Launch", 1, False, None, COINS))
+    first = first_of(glance)
     today = observed_at.replace(hour=0)
     lower, upper = (today + days * DAY for days in glance.days)
     scope, bodies, status = Scope(), list[tuple[bytes, datetime | None]](), 200
@@ -103,8 +113,9 @@ def land(glance: Glance, landing: Landing) -> Manifest:
     elif glance.feed == "coins":
         bodies = [(_list([_coin(slug) for slug in COINS[: glance.lag + 1]]), None)]
     else:
-        bodies = _deliveries(glance.shown or (first,), observed_at, glance)
-        content_at = observed_at
+        came = receipts(glance, number)
+        bodies = _deliveries(glance.shown or (first,), observed_at, came, glance)
+        observed_at = content_at = came[0]
     pull = Pull(
         feed=glance.feed,
         scope=scope,
@@ -112,11 +123,21 @@ def land(glance: Glance, landing: Landing) -> Manifest:
         source=SOURCE,
         observed_at=observed_at,
         content_at=content_at,
-        landed_at=observed_at,
+        landed_at=STARTS,
         requests=1,
         why_incomplete=None if glance.whole else "cut short",
     )
     return landing.land(pull, bodies, status=status)
+
+
+def first_of(glance: Glance) -> tuple[int, Content]:
+    """Return the event that a single look-up or a delivery is of."""
+    return glance.shown[0] if glance.shown else (0, Content(0, "Launch", 1, False, None, COINS))
+
+
+def cancels(glance: Glance, content: Content) -> bool:
+    """Whether a delivery of this content says that the event is cancelled."""
+    return (content.step + glance.lag) % 3 == 2
 
 
 def _event(index: int, content: Content, plan: str) -> dict[str, Any]:
@@ -132,7 +153,7 @@ def _event(index: int, content: Content, plan: str) -> dict[str, Any]:
     else:
         event |= {"categories": ["Release"], "description": f"It is {content.title.strip()}."}
     if plan in ("pro", "elite"):
-        event |= dict.fromkeys(PROOF[:3], "https://proof.example/1")
+        event |= {**dict.fromkeys(PROOF, PROVEN), "lastVerifiedAt": _text(CREATED)}
         event["impact"] = content.score
     if plan == "pro" and content.score is not None:
         event["impact"] = "Low" if content.score < 2.5 else "High"
@@ -150,21 +171,19 @@ def _single(index: int, content: Content, plan: str, glance: Glance) -> bytes:
 
 
 def _deliveries(
-    shown: tuple[tuple[int, Content], ...], observed_at: datetime, glance: Glance
+    shown: tuple[tuple[int, Content], ...], hour: datetime, came: list[datetime], glance: Glance
 ) -> list[tuple[bytes, datetime | None]]:
-    """Return a body for each event, each received some minutes before the one before it."""
-    kinds = ("event.created", "event.updated", "event.cancelled")
+    """Return a body for each event, with its receipt."""
     bodies: list[tuple[bytes, datetime | None]] = []
-    for place, (index, content) in enumerate(shown):
-        created_at = observed_at - (glance.lag + content.step) * HOUR
-        kind = kinds[(content.step + glance.lag) % 3]
+    for received_at, (index, content) in zip(came, shown, strict=True):
+        created_at = hour - (glance.lag + content.step) * HOUR
+        kind = "event.cancelled" if cancels(glance, content) else "event.updated"
         data = _event(index, content, "elite")
         if kind == "event.cancelled":
             data["cancelledAt"] = _text(created_at)
         told = {"id": f"evt_{index}_{content.step}", "type": kind, "data": data}
         body = json.dumps({**told, "createdAt": _text(created_at)}).encode()
-        earlier = observed_at - timedelta(minutes=7 * place)
-        bodies.append((body, max(earlier, observed_at.replace(hour=0))))
+        bodies.append((body, received_at))
     return bodies
 
 

@@ -235,13 +235,13 @@ class Oracle:
         after, before = state.found(look.content_at), state.content
         state.content, state.last_seen_at = merged(before, row.content), look.observed_at
         kinds, changed = compared(before, state.content)
-        changed |= changed_status(state, row.status, row.cancelled_at)
-        if row.status != state.status:
+        moved = changed_status(state, row.status, row.cancelled_at)
+        if moved:
             kinds.add("restored" if row.status == SCHEDULED else row.status)
         state.status, state.cancelled_at = row.status, row.cancelled_at
         if kinds:
             self.tally["scores unknown by their band"] += "impact" in before.keys() - state.content
-            state.add(look, in_order(kinds), changed, after)
+            state.add(look, in_order(kinds), changed | moved, after)
 
     def _first(self, row: Row, look: Look) -> None:
         state = State(

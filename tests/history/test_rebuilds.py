@@ -9,9 +9,20 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.history.comparison import (
+    EVENT_COLUMNS,
+    VERSION_COLUMNS,
+    differences,
+    events_of,
+    published,
+    versions_of,
+)
+from tests.history.glanced import Glanced
 from tests.history.handmade import Glance, glances, land
+from tests.history.oracle import Oracle
 from tests.history.relanded import bring, home_with_bodies
 from tests.history.telling import Told, merged_in, reading
+from warehouse.batches import Manifest
 from warehouse.home import Home
 from warehouse.landing import Landing
 from warehouse.merge import merge, replay
@@ -25,7 +36,7 @@ EXAMPLES, EXAMPLES_AT_LENGTH = 8, 300
 @st.composite
 def mergings(draw: st.DrawFn) -> tuple[list[Glance], list[list[int]]]:
     """Give some batches, and parts of them in any order, some of them twice, none left out."""
-    batches = draw(st.lists(glances, min_size=3, max_size=9))
+    batches = draw(st.lists(glances, min_size=4, max_size=9))
     places = draw(st.permutations(range(len(batches))))
     again = draw(st.lists(st.sampled_from(places), max_size=3))
     order = [*places, *again]
@@ -46,7 +57,34 @@ def mergings(draw: st.DrawFn) -> tuple[list[Glance], list[list[int]]]:
 def test_any_order_split_and_repetition_of_batches_equals_replay(
     merging: tuple[list[Glance], list[list[int]]],
 ) -> None:
-    _hold_merging_to_replay(*merging)
+    hold_merging_to_replay(*merging)
+
+
+@given(mergings())
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
+def test_contents_that_contradict_each_other_have_the_history_of_the_oracle(
+    merging: tuple[list[Glance], list[list[int]]],
+) -> None:
+    """What no world would show: updatedAt that goes back, cancelled events that return."""
+    hold_merging_to_oracle(*merging)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@given(mergings())
+@settings(
+    max_examples=EXAMPLES_AT_LENGTH, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+def test_contents_that_contradict_each_other_have_the_history_of_the_oracle_at_length(
+    merging: tuple[list[Glance], list[list[int]]],
+) -> None:
+    hold_merging_to_oracle(*merging)
 
 
 @pytest.mark.long
@@ -58,7 +96,7 @@ def test_any_order_split_and_repetition_of_batches_equals_replay(
 def test_any_order_split_and_repetition_of_batches_equals_replay_at_length(
     merging: tuple[list[Glance], list[list[int]]],
 ) -> None:
-    _hold_merging_to_replay(*merging)
+    hold_merging_to_replay(*merging)
 
 
 @pytest.mark.long
@@ -102,18 +140,39 @@ def assert_same(found: Tables, expected: Tables, what: str) -> None:
         assert found[table] == expected[table], f"{table} of {what}: without {lost}, with {more}"
 
 
-def _hold_merging_to_replay(batches: Sequence[Glance], parts: Sequence[Sequence[int]]) -> None:
+def hold_merging_to_replay(batches: Sequence[Glance], parts: Sequence[Sequence[int]]) -> None:
     with TemporaryDirectory() as folder:
-        root = Path(folder)
-        source = Landing(root / "source")
-        ids = [land(glance, source).batch_id for glance in batches]
-        home = home_with_bodies(root / "source", root / "home")
-        for part in parts:
-            bring(root / "source", home, [ids[place] for place in part])
-            merge(home)
+        home, _ = _merged(batches, parts, Path(folder))
         merged = tables_of(home)
         replay(home)
         assert_same(merged, tables_of(home), "what was merged, against its replay,")
+
+
+def hold_merging_to_oracle(batches: Sequence[Glance], parts: Sequence[Sequence[int]]) -> None:
+    with TemporaryDirectory() as folder:
+        home, manifests = _merged(batches, parts, Path(folder))
+        glanced = Glanced(batches, manifests)
+        oracle = Oracle(glanced)
+        for look in glanced.looks:
+            oracle.fold(look)
+        with reading(home) as connection:
+            versions = published(connection, "event_versions", VERSION_COLUMNS)
+            events = published(connection, "events", EVENT_COLUMNS)
+        for expected, found in ((versions_of(oracle), versions), (events_of(oracle), events)):
+            told_apart = differences(expected, found, glanced.looks, oracle.events)
+            assert not told_apart, told_apart
+
+
+def _merged(
+    batches: Sequence[Glance], parts: Sequence[Sequence[int]], root: Path
+) -> tuple[Home, list[Manifest]]:
+    source = Landing(root / "source")
+    manifests = [land(glance, source, number) for number, glance in enumerate(batches)]
+    home = home_with_bodies(root / "source", root / "home")
+    for part in parts:
+        bring(root / "source", home, [manifests[place].batch_id for place in part])
+        merge(home)
+    return home, manifests
 
 
 def _shuffled(ids: Sequence[str], seed: int) -> Iterator[list[str]]:
