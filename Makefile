@@ -33,7 +33,7 @@ bench-server: $(STAMP)
 	$(BIN)/python -m bench.server
 
 lock: $(STAMP)
-	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 \
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11 \
 		--group dev --group bench pyproject.toml -o requirements.lock
 
 $(STAMP): requirements.lock pyproject.toml
