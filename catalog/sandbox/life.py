@@ -5,11 +5,14 @@ edit writes (edits.py), how lives are asked about (truth.py). No two moments of 
 """
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from math import exp
+from random import Random
 from typing import NamedTuple, cast
 
-from catalog.sandbox.announcements import Content
-from catalog.sandbox.dates import DAY_S
+from catalog.sandbox.announcements import Content, announced_in
+from catalog.sandbox.coins import Roster
+from catalog.sandbox.dates import DAY_S, month_start_s
 from catalog.sandbox.edits import Desk
 
 MOMENTS_PER_LIFE = 2.1
@@ -72,9 +75,13 @@ class Life(tuple[Moment, ...]):
         return content
 
 
-def live(first: Content, desk: Desk, pace: float) -> Life:
-    """Return the life of an event whose first content is given; `pace` multiplies its changes."""
-    return Life(_Writer(first, desk).write(pace))
+def lives_in(month: int, roster: Roster, pace: float) -> Iterator[Life]:
+    """Give the lives begun in a month, by announcement; `pace` multiplies their changes."""
+    first, end = month_start_s(month) // DAY_S, month_start_s(month + 1) // DAY_S
+    coins = roster.tracked_throughout(first, end - 1)
+    desk = Desk(Random(f"{roster.seed}/{month}/lives").random, coins, roster.by_slug)
+    for content in announced_in(month, roster.seed, coins):
+        yield Life(_Writer(content, desk).write(pace))
 
 
 def _instant(moment: Moment) -> int:

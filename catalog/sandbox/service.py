@@ -24,6 +24,7 @@ from catalog.sandbox.fault_layer import FaultLayer
 from catalog.sandbox.faults import FaultBoard
 from catalog.sandbox.requests_seen import RequestsSeen, SeenRequest
 from catalog.sandbox.store import SandboxStore
+from catalog.sandbox.telling import Telling
 from catalog.sandbox.truth import World
 from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.cursors import CursorSigner
@@ -45,6 +46,7 @@ class Sandbox:
 
     `now` None runs with the wall; an instant stands still until advanced. `state_dir` keeps
     keys, endpoints, deliveries and usage over restarts; None is a folder that goes at the end.
+    `telling` is of the same seed and pace, and helps to tell a world that is not shared.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Sandbox:
         state_dir: Path | None = None,
         options: ServerOptions | None = None,
         clock: SandboxClock | None = None,
+        telling: Telling | None = None,
     ) -> None:
         self.seed = seed
         self.pace = pace
@@ -70,6 +73,7 @@ class Sandbox:
         self._port = port
         self._state_dir = state_dir
         self._options = options or ServerOptions()
+        self._telling = telling
         self._hosted: HostedApp | None = None
         self._dir: ServiceDir | None = None
         self._pusher: Pusher | None = None
@@ -171,7 +175,7 @@ class Sandbox:
         return self._hosted
 
     def _app(self, folder: ServiceDir, outbox: Outbox) -> ASGIApp:
-        store = SandboxStore(_shared_world(self.seed, self.pace))
+        store = SandboxStore(self._world())
         store.at(self.clock.now())
         self._pusher = Pusher(store, self.clock, folder.endpoint_book(), outbox)
         parts = ServerParts(
@@ -192,6 +196,11 @@ class Sandbox:
             seen=self._seen,
             on_clock_moved=self._clock_moved,
         )
+
+    def _world(self) -> World:
+        if self._telling is None:
+            return _shared_world(self.seed, self.pace)
+        return World(self.seed, pace=self.pace, elsewhere=self._telling.take)
 
     def _clock_moved(self) -> None:
         """Tell the webhook sender, so that what the new time brings goes out at once."""

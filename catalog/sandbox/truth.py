@@ -5,21 +5,24 @@ lives come about (coins.py, announcements.py, life.py); plans, paging, HTTP. A w
 function of seed and pace: an answer never depends on what was asked before. Instants are UTC.
 """
 
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import lru_cache
-from random import Random
 from threading import RLock
 
-from catalog.sandbox.announcements import announced_in, month_in_id
+from catalog.sandbox.announcements import month_in_id
 from catalog.sandbox.categories import CATEGORIES
 from catalog.sandbox.coins import Roster
 from catalog.sandbox.collector import collector_paused
 from catalog.sandbox.dates import DAY_S, instant_of, month_of, month_start_s, seconds_of
-from catalog.sandbox.edits import Desk
-from catalog.sandbox.life import CANCELLED, LIFE_DAYS, SCHEDULED, Life, live
+from catalog.sandbox.life import CANCELLED, LIFE_DAYS, SCHEDULED, Life, lives_in
 from catalog.sandbox.records import Change, TrueCategory, TrueCoin, TrueEvent, Version
 
 __all__ = ["Change", "TrueCategory", "TrueCoin", "TrueEvent", "Version", "World"]
+
+
+Elsewhere = Callable[[int], Iterable[Life] | None]
+"""Gives the lives begun in a month if they are told already."""
 
 
 class _Told:
@@ -44,17 +47,22 @@ class _Told:
 class World:
     """The synthetic catalog of a seed. `pace` multiplies the changes in lives, not the events.
 
+    `elsewhere` helps where lives of the same seed and pace are told ahead, as by a `Telling`.
+
     Raises:
         ValueError: `pace` is negative or not a number; later, an instant without a timezone.
     """
 
     categories = tuple(TrueCategory(category.id, category.name) for category in CATEGORIES)
 
-    def __init__(self, seed: int = 1, *, pace: float = 1.0) -> None:
+    def __init__(
+        self, seed: int = 1, *, pace: float = 1.0, elsewhere: Elsewhere | None = None
+    ) -> None:
         if not 0 <= pace <= 100:
             raise ValueError(f"pace is {pace!r}; expected a number from 0 (no changes) to 100")
         self.seed = seed
         self.pace = pace
+        self._elsewhere = elsewhere
         self._months: dict[int, dict[str, _Told]] = {}
         self._sorted_in: set[int] = set()
         self._happened: dict[int, list[tuple[int, str, tuple[str, ...]]]] = {}
@@ -165,7 +173,11 @@ class World:
         return None if told is None or index < 0 else (told, index)
 
     def _months_until(self, seconds: int) -> list[dict[str, _Told]]:
-        return [self._month(month) for month in range(month_of(seconds) + 1)]
+        last = month_of(seconds)
+        # From the newest on: what is told elsewhere comes from the other end.
+        for month in range(last, -1, -1):
+            self._month(month)
+        return [self._months[month] for month in range(last + 1)]
 
     def _month(self, month: int) -> dict[str, _Told]:
         known = self._months.get(month)
@@ -177,14 +189,10 @@ class World:
             return self._months[month]
 
     def _tell(self, month: int) -> dict[str, _Told]:
-        roster = self._roster()
-        first, end = month_start_s(month) // DAY_S, month_start_s(month + 1) // DAY_S
-        coins = roster.tracked_throughout(first, end - 1)
-        desk = Desk(Random(f"{self.seed}/{month}/lives").random, coins, roster.by_slug)
-        told: dict[str, _Told] = {}
-        for content in announced_in(month, self.seed, coins):
-            told[content["id"]] = _Told(live(content, desk, self.pace))
-        return told
+        lives = None if self._elsewhere is None else self._elsewhere(month)
+        if lives is None:
+            lives = lives_in(month, self._roster(), self.pace)
+        return {life[0].delta["id"]: _Told(life) for life in lives}
 
     def _sort_in(self, first_month: int, last_month: int) -> None:
         """Sort the moments of the lives begun in these months into the days they happened on."""
