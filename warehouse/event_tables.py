@@ -56,7 +56,10 @@ class EventTables:
         return Sink(self.connection, self._manifest.batch_id, parsed(insert), self.values())
 
     def counts(self) -> tuple[int, int, int]:
-        """Return the rows read, those of them that can't be kept, and the ids of the others."""
+        """Return the rows read, those of them that can't be kept, and the ids of the others.
+
+        Records that came before are not among them.
+        """
         count = parsed(statement("normalise_count_events"))
         return self.connection.execute(count).fetchall()[0]
 

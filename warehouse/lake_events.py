@@ -7,6 +7,9 @@ what was published. While that goes on, a marker names the months: after a crash
 publication rewrites them too, whatever it compares.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
 import msgspec
 
 from warehouse.staged import Staged
@@ -16,6 +19,10 @@ from warehouse.storage import Storage
 FOLDER = "events"
 _MARKER = f"{FOLDER}/_rewriting.json"
 _MONTH = "event_month="
+SORTED_ABOVE: Final = 8
+"""Months; from so many on, sorting the events once is cheaper than a look at all for each."""
+_SIDE_BY_SIDE: Final = 4
+"""Months written at a time: while one waits for the disk, others are compressed."""
 
 
 def changed_months(staged: Staged) -> set[str]:
@@ -24,7 +31,10 @@ def changed_months(staged: Staged) -> set[str]:
 
 
 def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
-    """Rewrite some months, or all, and return how many; one that is empty now is removed."""
+    """Rewrite some months, or all, and return how many; one that is empty now is removed.
+
+    What is staged must be committed.
+    """
     if months is not None:
         months = months | unsettled_months(lake)
         if not months:
@@ -32,14 +42,9 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
     filled = {month for (month,) in staged.run(statement("publish_months"))}
     touched = months if months is not None else filled | _standing(lake)
     lake.put(_MARKER, msgspec.json.encode(sorted(touched)))
-    for month in sorted(touched):
-        name = f"{FOLDER}/{_MONTH}{month}/events.parquet"
-        if month not in filled:
-            lake.remove_folder(name.rpartition("/")[0])
-            continue
-        with lake.writing(name) as file:
-            values = {"month": month, "file": str(file)}
-            staged.run(statement("publish_events_of_month"), values)
+    for month in touched - filled:
+        lake.remove_folder(f"{FOLDER}/{_MONTH}{month}")
+    _write_months(staged, lake, sorted(touched & filled))
     return len(touched)
 
 
@@ -53,6 +58,19 @@ def unsettled_months(lake: Storage) -> set[str]:
     if not lake.exists(_MARKER):
         return set()
     return set(msgspec.json.decode(lake.read(_MARKER), type=list[str]))
+
+
+def _write_months(staged: Staged, lake: Storage, months: list[str]) -> None:
+    by_date = "_by_date" if len(months) > SORTED_ABOVE else ""
+    staged.run(statement(f"publish_lake_events{by_date}"))
+
+    def write(month: str) -> None:
+        with lake.writing(f"{FOLDER}/{_MONTH}{month}/events.parquet") as file:
+            values = {"month": month, "file": str(file)}
+            staged.run_beside(statement("publish_events_of_month"), values)
+
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        list(pool.map(write, months))  # Raises what went wrong in a thread.
 
 
 def _standing(lake: Storage) -> set[str]:

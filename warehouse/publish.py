@@ -163,9 +163,9 @@ class _Publication:
         """Put the lake's events and the file in place; the file last."""
         self.step("publish:built")
         report.rows = _rows(staged)
+        staged.commit()
         report.months = lake_events.write_events(staged, self.lake, months)
         self.step("publish:lake_events_written")
-        staged.commit()
         if report.mode == "full":
             _note(staged, "full_bytes", str(staged.path.stat().st_size))
         staged.close()

@@ -1,8 +1,10 @@
 """Bring a copy of the published warehouse up to the lake, by what differs alone.
 
 What a table should hold is compared with what it has, by key and 64-bit hash of each row, over
-the rows that may differ: those of the days that changed, or all. Only rows that differ are
-written. Belongs here: that comparison. Does not: the rows (sql/publish_*.sql).
+the rows that may differ: those of the days that changed, of the events that did, or all. Only rows
+that differ are written; what changes in nearly every row, as what each look says anew, is updated
+in place, which leaves the file its size. Belongs here: that comparison. Does not: the rows
+(sql/publish_*.sql).
 """
 
 from dataclasses import dataclass
@@ -37,9 +39,13 @@ from warehouse.tables import (
 SHARE_MAX: Final = 0.2
 """Of a table's rows; where more are no more, it is cheaper to write all of them anew."""
 ROWS_ALWAYS: Final = 10_000
-_DERIVED: Final = {"known_to", "first_seen_at"}
+_DERIVED: Final = frozenset({"known_to", "first_seen_at"})
+"""Of a version; `_apply_spans` says them."""
+_LOOKS: Final = frozenset({"last_seen_at", "missing_since", "content_at"})
+"""Of an event; every look that shows it says them anew."""
 _OF_CHANGED_BATCHES: Final = "batch_id IN (SELECT batch_id FROM changed_batches)"
 _OF_CHANGED_DAYS: Final = "observed_date >= $first_day"
+_OF_TOUCHED_EVENTS: Final = "event_id IN (SELECT event_id FROM touched)"
 _ALL: Final = "true"
 
 
@@ -49,16 +55,17 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Compare:
-    """A table, and which of its rows may differ. `whole`: all of them, so it may be rewritten."""
+    """A table, and which of its rows may differ. `whole`: it may be rewritten from the state."""
 
     table: Table
     condition: str
     whole: bool = False
+    updated: frozenset[str] = frozenset()
+    """Columns that no row is replaced for: they are updated once the rows are there."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        derived = _DERIVED if self.table is EVENT_VERSIONS else set()
-        return tuple(name for name in self.table.names if name not in derived)
+        return tuple(name for name in self.table.names if name not in self.updated)
 
 
 def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
@@ -72,12 +79,14 @@ def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
         **published_values(inputs),
         "first_day": first_day,
         "current": True,
+        "everything": False,
     }
     if inputs.state:
         prepare_unknown_fields(staged, inputs)
     _apply_days(staged, values)
-    for table in (COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_COINS, EVENT_CATEGORIES):
-        _apply(staged, _Compare(table, _ALL, whole=True), values)
+    _apply_state(staged, values)
+    staged.run(statement("publish_touched"))
+    _apply_links(staged, values)
     _replace(staged, FIRST_LOOK, {})
     _apply_spans(staged)
 
@@ -89,13 +98,11 @@ def apply_local(staged: Staged, local: LocalState) -> None:
 
 
 def _apply_days(staged: Staged, values: Values) -> None:
-    batches = _Compare(BATCHES, _OF_CHANGED_DAYS)
-    _find_wanted(staged, batches, values)
-    staged.run(statement("publish_changed_batches"), values)
+    _apply(staged, _Compare(BATCHES, _OF_CHANGED_DAYS), values)
+    staged.run(statement("publish_changed_batches"))
     staged.run(statement("publish_no_spans"))
     for compare in (
-        _Compare(EVENT_VERSIONS, _OF_CHANGED_BATCHES),
-        batches,
+        _Compare(EVENT_VERSIONS, _OF_CHANGED_BATCHES, updated=_DERIVED),
         _Compare(COVERAGE, _OF_CHANGED_BATCHES),
         _Compare(REJECTS, _OF_CHANGED_DAYS),
         _Compare(COIN_SNAPSHOTS, _OF_CHANGED_DAYS),
@@ -104,13 +111,31 @@ def _apply_days(staged: Staged, values: Values) -> None:
         _apply(staged, compare, values)
 
 
+def _apply_state(staged: Staged, values: Values) -> None:
+    for table in (COINS, CATEGORIES, CANCELLATIONS, EVENTS):
+        # Lists can't be updated in place, so the content of an event is replaced as a row.
+        updated = _LOOKS if table is EVENTS else frozenset(table.names) - {*table.key}
+        query = _apply(staged, _Compare(table, _ALL, whole=True, updated=updated), values)
+        columns = tuple(name for name in table.names if name in updated)
+        staged.run(schema.update(table, columns, query), values)
+
+
+def _apply_links(staged: Staged, values: Values) -> None:
+    """Compare the links of touched events; update in all of them what their other ends say."""
+    for table in (EVENT_COINS, EVENT_CATEGORIES):
+        _apply(staged, _Compare(table, _OF_TOUCHED_EVENTS, whole=True), values)
+    for name in ("coin_names", "category_ids"):
+        staged.run(statement(f"publish_{name}"), values)
+
+
 def _apply_spans(staged: Staged) -> None:
     """Say anew until when the versions of touched events hold."""
-    for name in ("touched", "touched_starts", "version_spans", "spans_update"):
+    for name in ("touched_starts", "version_spans", "spans_update"):
         staged.run(statement(f"publish_{name}"))
 
 
-def _apply(staged: Staged, compare: _Compare, values: Values) -> None:
+def _apply(staged: Staged, compare: _Compare, values: Values) -> str:
+    """Delete and insert what differs; return the query for what the table should have."""
     table = compare.table
     query = _find_wanted(staged, compare, values)
     staged.run(schema.have(table, compare.columns, compare.condition), values)
@@ -124,9 +149,10 @@ def _apply(staged: Staged, compare: _Compare, values: Values) -> None:
         staged.run(schema.insert_new(table))
     elif compare.whole:
         staged.run(schema.empty(table))
-        staged.run(schema.insert(table, query), values)
+        staged.run(schema.insert(table, query), {**values, "everything": True})
     else:
         raise DoesNotFit(f"{gone} of {standing} rows of {table.name} are no more")
+    return query
 
 
 def _find_wanted(staged: Staged, compare: _Compare, values: Values) -> str:

@@ -29,7 +29,7 @@ from warehouse.tables import (
     USAGE,
     Table,
 )
-from warehouse.views import MACROS, VIEWS
+from warehouse.views import INTERNAL_MACROS, MACROS, VIEWS
 
 _BEGINNING = "-infinity"
 
@@ -42,7 +42,9 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
         **local.files,
         **published_values(inputs),
         "first_day": _BEGINNING,
+        "everything": True,
     }
+    staged.run(statement("publish_nothing_touched"))
     if inputs.days:
         prepare_unknown_fields(staged, inputs)
     for table in (BATCHES, COVERAGE, COINS, CATEGORIES, CANCELLATIONS, EVENTS):
@@ -53,7 +55,6 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
         fill(staged, table, values)
     for table in (PUBLISHED, FIRST_LOOK):
         fill(staged, table, values)
-    staged.run(statement("publish_nothing_touched"))
 
 
 def declare(staged: Staged) -> None:
@@ -62,6 +63,8 @@ def declare(staged: Staged) -> None:
         staged.run(schema.create(table))
     for view in VIEWS:
         staged.run(schema.create_view(view))
+    for name in INTERNAL_MACROS:
+        staged.run(statement("macro" + name.removeprefix("_almanac")))
     for macro in MACROS:
         staged.run(statement("macro_" + macro.name))
         staged.run(schema.comment_macro(macro))

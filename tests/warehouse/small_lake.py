@@ -18,7 +18,7 @@ from warehouse.publish import PublishReport, publish
 from warehouse.storage import Storage
 
 FIRST_DAY = date(2026, 3, 1)
-Kind = Literal["change", "reschedule", "cancel", "see"]
+Kind = Literal["change", "reschedule", "cancel", "see", "look", "miss"]
 
 
 class Day(NamedTuple):
@@ -30,7 +30,10 @@ class Day(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """Something a look tells of an event: the number of the event, what, and a seed of content."""
+    """Something a look tells of an event: the number of the event, what, and a seed of content.
+
+    To `see` it tells its `updated_at`, to `look` not even that; to `miss` it makes it missing.
+    """
 
     event: int
     kind: Kind = "change"
@@ -40,11 +43,15 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A day: what looks told of events, how many coins and rejected rows there were."""
+    """A day: what looks told of events, how many coins and rejected rows there were.
+
+    `names` is the seed of what coins and categories are called from then on.
+    """
 
     ops: tuple[Op, ...] = ()
     coins: int = 0
     rejects: int = 0
+    names: int = 0
     skip: bool = False
     """No batch came, so the day has no file."""
 
@@ -54,6 +61,7 @@ class _State:
     events: dict[str, Row] = field(default_factory=dict)
     coins: dict[str, Row] = field(default_factory=dict)
     cancelled: dict[str, Row] = field(default_factory=dict)
+    names: int = 0
 
 
 class SmallLake:
@@ -85,11 +93,12 @@ class SmallLake:
     def _write_day(
         self, connection: duckdb.DuckDBPyConnection, state: _State, day: date, plan: Plan
     ) -> None:
+        state.names = plan.names
         versions = [row for op in plan.ops for row in _told(state, op, day)]
         batches = [batch_record(day, "export", len(plan.ops), plan.rejects, sorted({"btc"}))]
         snapshot = [_coin(state, number, day) for number in range(plan.coins)]
         batches += [batch_record(day, "coins", plan.coins, 0, None)] if plan.coins else []
-        told = json.dumps([*map(str, versions), str(snapshot), plan.rejects, str(state.events)])
+        told = json.dumps([*map(str, versions), str(snapshot), plan.rejects, str(state)])
         checkpoint = f"{day.isoformat()}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
         meta = {
             "format": 1,
@@ -124,12 +133,13 @@ class SmallLake:
             "events": list(state.events.values()),
             "coins": list(state.coins.values()),
             "categories": [
-                {"id": "listing", "name": "LISTING", "first_seen_at": at, "last_seen_at": at}
+                {"id": name, "name": "LISTING", "first_seen_at": at, "last_seen_at": at}
+                for name in ("listing", "a-listing")[: 1 + state.names % 2]
             ],
             "cancellations": list(state.cancelled.values()),
             "labels": [
-                {"slug": slug, "symbol": slug[:3].upper(), "name": f"label of {slug}"}
-                for slug in ("coin-0", "coin-1", "coin-2", "coin-3")
+                {"slug": slug, "symbol": slug[:3].upper(), "name": _named("label of", slug, state)}
+                for slug in ("coin-0", "coin-1", "coin-2", "coin-3")[state.names % 3 :]
             ],
         }
         for table, rows in tables.items():
@@ -161,11 +171,13 @@ def _told(state: _State, op: Op, day: date) -> list[Row]:
     """Fold one op into the state; return the versions that begin."""
     at, event_id = look_at(day, op.hour), f"evt_{op.event}"
     old = state.events.get(event_id)
-    if old is None and op.kind in ("see", "cancel"):
+    if old is None and op.kind in ("see", "look", "miss", "cancel"):
         return []
     seen = {"last_seen_at": at, "content_at": at, "updated_at": at}
-    if old is not None and op.kind == "see":
-        state.events[event_id] = {**old, **seen}
+    if old is not None and op.kind in ("see", "look", "miss"):
+        looked = {"last_seen_at": at, "content_at": at, "missing_since": None}
+        said = {"see": seen, "look": looked, "miss": {"missing_since": at}}
+        state.events[event_id] = {**old, **said[op.kind]}
         return []
     content = content_of(op.event, op.seed, at)
     if op.kind == "cancel":
@@ -220,9 +232,13 @@ def _coin(state: _State, number: int, day: date) -> Row:
     state.coins[slug] = {
         **counted,
         "symbol": f"C{number}",
-        "name": f"Coin {number}",
+        "name": _named("Coin", str(number), state),
         "first_seen_at": first,
         "last_seen_at": at,
         "content_at": at,
     }
     return {**counted, "observed_at": at, "batch_id": batch_id_of(day, "coins")}
+
+
+def _named(kind: str, name: str, state: _State) -> str:
+    return " ".join((kind, name, *(["renamed", str(state.names)] if state.names else [])))

@@ -7,6 +7,7 @@ from typing import Any
 from warehouse.fields import ALL, mask
 
 CREATED = datetime(2025, 12, 1, tzinfo=UTC)
+FIRST_DATE = datetime(2026, 5, 1, tzinfo=UTC)
 Row = dict[str, Any]
 
 _CONTENT = (
@@ -58,7 +59,7 @@ def content_of(event: int, seed: int, at: datetime) -> Row:
         "slug": f"event-{event}",
         "title": f"title {seed}",
         "displayed_date": f"day {seed}",
-        "date": datetime(2026, 5, 1, tzinfo=UTC) + timedelta(days=20 * (seed % 7)),
+        "date": None if seed % 11 == 10 else FIRST_DATE + timedelta(days=20 * (seed % 7)),
         "date_type": "date",
         "is_estimated": seed % 3 == 0,
         "categories": ["listing", "other"][: seed % 3],

@@ -63,6 +63,8 @@ def test_a_version_is_known_from_its_instant_until_the_next(
         "'2026-03-02 06:00'",
         "'2026-03-02T06:00:00Z'",
         "'2026-03-02T08:00:00+02:00'",
+        "'2026-03-02 01:00-05'",
+        "'2026-03-02 06:00 UTC'",
         "TIMESTAMP '2026-03-02 06:00'",
         "TIMESTAMPTZ '2026-03-02 06:00:00+00'",
         "DATE '2026-03-03'",
@@ -77,8 +79,19 @@ def test_an_instant_without_a_zone_is_utc_whatever_the_zone_of_the_session(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-@pytest.mark.parametrize("asked", ["'2026-03-02 05:59:59'", "DATE '2026-03-02'", "'2026-03-02'"])
-def test_the_zone_of_the_session_shows_nothing_early(
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "'2026-03-02 05:59:59'",
+        "DATE '2026-03-02'",
+        "'2026-03-02'",
+        # Past six by the clocks there, before six in UTC.
+        "'2026-03-02T07:59:59+02:00'",
+        "'2026-03-02 07:59:59.999999+0200'",
+        "'2026-03-02T06:59:59 Europe/Berlin'",
+    ],
+)
+def test_neither_the_zone_of_the_session_nor_that_of_the_text_shows_anything_early(
     connection: duckdb.DuckDBPyConnection, asked: str, zone: str
 ) -> None:
     connection.execute("SET TimeZone = $zone", {"zone": zone})

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.warehouse.small_lake import Op, Plan, SmallLake
-from warehouse import publish_delta
+from warehouse import lake_events, publish_delta
 from warehouse.tables import FIRST_LOOK, PUBLISHED, TABLES
 
 ops = st.builds(
     Op,
     event=st.integers(0, 4),
-    kind=st.sampled_from(["change", "reschedule", "cancel", "see"]),
+    kind=st.sampled_from(["change", "reschedule", "cancel", "see", "look", "miss"]),
     seed=st.integers(0, 20),
     hour=st.integers(6, 8),
 )
@@ -23,6 +23,7 @@ plans = st.builds(
     ops=st.lists(ops, max_size=4).map(lambda told: tuple(sorted(told, key=lambda op: op.hour))),
     coins=st.integers(0, 3),
     rejects=st.integers(0, 2),
+    names=st.sampled_from([0, 0, 1, 2]),
     skip=st.sampled_from([False, False, False, True]),
 )
 
@@ -74,6 +75,7 @@ histories = given(
     kept=st.integers(0, 4),
     after=st.lists(plans, min_size=1, max_size=3),
     whole_above=st.sampled_from([0, 10_000]),
+    sorted_above=st.sampled_from([0, 8]),
 )
 
 
@@ -85,8 +87,10 @@ def test_a_delta_is_what_making_everything_anew_gives_also_when_days_are_folded_
     kept: int,
     after: list[Plan],
     whole_above: int,
+    sorted_above: int,
 ) -> None:
-    check_history(tmp_path_factory.mktemp("home"), before, kept, after, whole_above)
+    home = tmp_path_factory.mktemp("home")
+    check_history(home, before, kept, after, whole_above, sorted_above)
 
 
 @pytest.mark.long
@@ -98,12 +102,19 @@ def test_a_delta_is_what_making_everything_anew_gives_for_many_histories(
     kept: int,
     after: list[Plan],
     whole_above: int,
+    sorted_above: int,
 ) -> None:
-    check_history(tmp_path_factory.mktemp("home"), before, kept, after, whole_above)
+    home = tmp_path_factory.mktemp("home")
+    check_history(home, before, kept, after, whole_above, sorted_above)
 
 
 def check_history(
-    home: Path, before: list[Plan], kept: int, after: list[Plan], whole_above: int
+    home: Path,
+    before: list[Plan],
+    kept: int,
+    after: list[Plan],
+    whole_above: int,
+    sorted_above: int,
 ) -> None:
     lake = SmallLake(home)
     lake.set_plans(before)
@@ -111,6 +122,7 @@ def check_history(
     lake.set_plans([*before[:kept], *after])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publish_delta, "ROWS_ALWAYS", whole_above)
+        patched.setattr(lake_events, "SORTED_ABOVE", sorted_above)
         report = lake.publish()
     if whole_above and lake.chain:
         assert report.mode != "full"
@@ -124,7 +136,8 @@ def test_many_deltas_one_after_the_other_are_what_making_everything_anew_gives(
     lake = SmallLake(tmp_path)
     history: list[Plan] = []
     for number in range(4):
-        history.append(Plan((Op(number % 3, seed=number), Op(5, "see")), coins=number % 3))
+        ops = (Op(number % 3, seed=number), Op(5, "see"), Op(number, "look"))
+        history.append(Plan(ops, coins=number % 3, names=number % 3))
         lake.set_plans(history)
         lake.publish()
     assert lake_events_differ(lake) == 0

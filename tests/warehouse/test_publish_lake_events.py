@@ -7,14 +7,22 @@ import duckdb
 import pytest
 
 from tests.warehouse.small_lake import Op, Plan, SmallLake
+from tests.warehouse.test_publish_delta import lake_events_differ
+from warehouse import lake_events
+from warehouse.storage import Storage
 from warehouse.table_columns import AS_OF
 
 # Seed 0 to 6 puts an event 0 to 6 times twenty days after the first of May.
 HISTORY = [Plan((Op(0, seed=1), Op(1, seed=2), Op(2, seed=5)))]
 
 
+@pytest.fixture(params=[0, 8], ids=["sorted before", "as they lie"])
+def sorted_above(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_events, "SORTED_ABOVE", request.param)
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> SmallLake:
+def lake(tmp_path: Path, sorted_above: None) -> SmallLake:
     small = SmallLake(tmp_path)
     small.set_plans(HISTORY)
     small.publish()
@@ -84,3 +92,44 @@ def test_months_that_were_being_rewritten_at_a_crash_are_rewritten_after_it(
     lake.publish()
     assert set(months(lake)) == {month_of(1), month_of(2), month_of(5)}
     assert lake.publish().mode == "none"
+
+
+def test_events_without_a_date_have_a_file_of_their_own(lake: SmallLake) -> None:
+    lake.set_plans([*HISTORY, Plan((Op(2, seed=10), Op(3, seed=21)))])
+    assert lake.publish().months == 2
+    assert set(months(lake)) == {month_of(1), month_of(2), "__HIVE_DEFAULT_PARTITION__"}
+    assert lake_events_differ(lake) == 0
+
+
+def test_a_month_has_the_same_bytes_whether_its_events_were_sorted_before_or_not(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.set_plans([Plan(tuple(Op(event, seed=event % 11) for event in range(30, 0, -1)))])
+    files: list[dict[str, bytes]] = []
+    for above in (0, 8):
+        monkeypatch.setattr(lake_events, "SORTED_ABOVE", above)
+        lake.publish(full=True)
+        files.append({name: lake.storage.read(name) for name in lake.storage.names("events")})
+    assert len(files[0]) > 4
+    assert files[0] == files[1]
+
+
+def test_a_month_that_can_not_be_written_fails_the_publication_and_the_next_writes_all_it_touched(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adopt, refused = Storage.adopt, f"event_month={month_of(4)}"
+
+    def full_disk(storage: Storage, staged: Path, name: str) -> None:
+        if refused in name:
+            raise OSError("no space left")
+        adopt(storage, staged, name)
+
+    lake.set_plans([*HISTORY, Plan((Op(2, "reschedule", 4), Op(0, "change", 8)))])
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "adopt", full_disk)
+        with pytest.raises(OSError, match="no space left"):
+            lake.publish()
+    assert month_of(4) not in months(lake)
+    assert not list(lake.storage.root.glob(".unfinished*"))
+    assert lake.publish().months == 3
+    assert lake_events_differ(lake) == 0

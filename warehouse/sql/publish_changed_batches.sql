@@ -1,6 +1,6 @@
 -- Grain: one row per batch of the days that changed, as published and as they are now.
--- Parameters: $first_day. Run twice: made again.
+-- Parameters: none. Run twice: made again.
 CREATE OR REPLACE TEMP TABLE changed_batches AS
-SELECT batch_id FROM batches WHERE observed_date >= $first_day
+SELECT batch_id FROM have_batches
 UNION
 SELECT batch_id FROM want_batches

@@ -1,11 +1,9 @@
 -- Grain: one row per event month in which an event differs from what was published, but for what
--- only looks touch.
+-- only looks touch, by which events are not compared.
 -- Parameters: none. Run twice: the same rows.
-WITH gone AS (SELECT * EXCLUDE (last_seen_at, missing_since, content_at) FROM gone_events),
-new AS (SELECT * EXCLUDE (last_seen_at, missing_since, content_at) FROM new_events)
 SELECT DISTINCT coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS event_month
 FROM (
-    (SELECT * FROM gone EXCEPT SELECT * FROM new)
+    SELECT date FROM gone_events
     UNION ALL
-    (SELECT * FROM new EXCEPT SELECT * FROM gone)
+    SELECT date FROM new_events
 )

@@ -1,8 +1,8 @@
--- Grain: one row per event of a month, for engines that read Parquet.
+-- Grain: one row per event of a month, for engines that read Parquet; from publish_lake_events.
 -- Parameters: $month; $file, where to. Run twice: the same file.
 COPY (
-    SELECT * EXCLUDE (last_seen_at, missing_since, content_at)
-    FROM events
+    SELECT *
+    FROM memory.main.lake_events
     WHERE (
             date >= try_cast($month || '-01' AS TIMESTAMPTZ)
             AND date < try_cast($month || '-01' AS TIMESTAMPTZ) + INTERVAL 1 MONTH
