@@ -83,13 +83,13 @@ class ChangeLog:
         self._lake = lake
         self._index = index
 
-    def days(self) -> list[DayFile]:
-        """Return all days, oldest first.
+    def days(self, *, by_reading: bool = False) -> list[DayFile]:
+        """Return all days, oldest first; `by_reading` does not trust the index.
 
         Raises:
             LakeDamaged: a file can't be read.
         """
-        known = self._read_index()
+        known = {} if by_reading else self._read_index()
         found: list[DayFile] = []
         # One connection for all files: opening one takes longer than reading a footer.
         with duckdb.connect() as connection:
@@ -131,12 +131,17 @@ class ChangeLog:
 
 
 def first_break(days: list[DayFile]) -> date | None:
-    """Return the first day that does not follow the one before it, or that is of an older fold."""
-    previous: str | None = None
+    """Return the first day to be folded again: of an older fold, or where days part.
+
+    Where a day names another hash than the day before it has, it is the day before that changed.
+    """
+    before: DayFile | None = None
     for one in days:
-        if one.head.previous != previous or one.head.normaliser != NORMALISER:
+        if one.head.previous != (None if before is None else before.sha256):
+            return one.day if before is None else before.day
+        if one.head.normaliser != NORMALISER:
             return one.day
-        previous = one.sha256
+        before = one
     return None
 
 

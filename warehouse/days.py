@@ -87,7 +87,10 @@ class DayWriter:
             folded_to=key_text(last) if last else (so_far.head.folded_to if so_far else None),
             checkpoint=checkpoint,
         )
-        merged.added, merged.removed = self._difference(day)
+        if so_far is None:
+            merged.added, merged.removed = self._difference(day)
+        else:
+            merged.added = sum(outcome.versions for outcome in merged.outcomes)
         written = self._log.write(self._fold.connection, head, records)
         self._step("merge:day_written")
         return written, merged

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 
+from warehouse import lake_events
 from warehouse.change_log import ChangeLog, DayFile, first_break
 from warehouse.checkpoints import Checkpoints
 from warehouse.errors import DamagedBody, LakeDamaged, WarehouseError
@@ -41,7 +42,7 @@ class Finding:
 def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     """Yield what was checked, one after the other, under the merge's lock."""
     with home.merge_lock():
-        days = ChangeLog(home.lake, home.state / "change_log.json").days()
+        days = ChangeLog(home.lake, home.state / "change_log.json").days(by_reading=True)
         yield _bodies(home)
         yield _batches(home, days)
         yield _chain(days)
@@ -138,10 +139,29 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             if folder.exists():
                 file = {"file": str(folder / "events.parquet")}
                 yield _compared(connection, "events", "verify_events", file, "the checkpoint")
+            yield _months(home, connection)
     except duckdb.Error as error:
         yield Finding("the warehouse can be read", 1, (str(error),))
     finally:
         connection.close()
+
+
+def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
+    """Compare the events that other engines read in the lake with those published."""
+    files = [
+        str(home.lake.path(f"{lake_events.FOLDER}/{folder}/events.parquet"))
+        for folder in home.lake.folders(lake_events.FOLDER)
+        if home.lake.exists(f"{lake_events.FOLDER}/{folder}/events.parquet")
+    ]
+    check = "the events by month are those of the warehouse"
+    if not files:
+        ((events,),) = connection.execute("SELECT count(*) FROM published.main.events").fetchall()
+        return Finding(check, 0, ("there are none; `almanac replay` makes them",) if events else ())
+    rows, extra, lacking = connection.execute(
+        statement("verify_months"), {"files": files}
+    ).fetchall()[0]
+    wrong = f"{extra} rows are only there, {lacking} are lacking; `almanac replay` makes them anew"
+    return Finding(check, int(rows), (wrong,) if extra or lacking else ())
 
 
 def _compared(

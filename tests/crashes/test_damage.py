@@ -1,9 +1,11 @@
 """What a disk or a hand did to a lake: noticed, told or folded again, never built upon."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.crashes.after_kills import mended
@@ -12,7 +14,8 @@ from tests.crashes.tables import published, whole
 from warehouse.change_log import ChangeLog, DayFile
 from warehouse.errors import LakeDamaged
 from warehouse.home import Home
-from warehouse.merge import MergeReport, merge, replay
+from warehouse.merge import merge, replay
+from warehouse.merge_report import MergeReport
 from warehouse.verify import verify
 
 LONG = pytest.mark.long
@@ -75,6 +78,18 @@ class TestCheckpoint:
         report = self.merged(home, prepared)
         assert "another history" in " ".join(report.rebuilt)
 
+    def test_one_that_an_older_version_wrote_without_a_column_is_made_again(
+        self, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("append", tmp_path / "home")
+        for path in home.lake.path("checkpoints").glob("*/events.parquet"):
+            other = path.with_suffix(".other")
+            duckdb.sql(
+                f"COPY (SELECT * EXCLUDE (row_md5) FROM '{path}') TO '{other}' (FORMAT parquet)"
+            )
+            other.replace(path)
+        self.merged(home, prepared)
+
     def test_one_that_is_gone_is_made_again_though_nothing_was_landed(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
@@ -117,6 +132,29 @@ class TestDayFile:
             report = merge(home)
             assert report.days[-1] == days_of(home)[-1].day
             assert whole(home) == prepared.after
+
+    def test_one_whose_rows_are_others_is_folded_again_and_not_only_those_after_it(
+        self, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("done", tmp_path / "home")
+        changed = days_of(home)[1]
+        with_another_title(changed.path)
+        assert [one.check for one in verify(home) if not one.holds]
+        report = merge(home)
+        assert report.days[0] == changed.day
+        mended(home, prepared)
+
+    def test_one_that_changed_within_its_size_and_times_is_seen_by_verify(
+        self, prepared: Prepared, tmp_path: Path
+    ) -> None:
+        home = prepared.copy("done", tmp_path / "home")
+        path = days_of(home)[1].path
+        # Of the page of a column: the footer, which is looked at, stays.
+        held, stat = bytearray(path.read_bytes()), path.stat()
+        held[40] ^= 1
+        path.write_bytes(held)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        assert "follow each other" in " ".join(one.check for one in verify(home) if not one.holds)
 
     @pytest.mark.parametrize("place", [pytest.param(0, marks=LONG), 1])
     def test_one_that_is_gone_from_the_middle_is_folded_again(
@@ -173,3 +211,28 @@ class TestWarehouse:
         home = prepared.copy("append", tmp_path / "home")
         home.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"garbage" * 100)
         mended(home, prepared)
+
+
+class TestEventsByMonth:
+    def test_one_that_is_gone_is_seen_by_verify(self, prepared: Prepared, tmp_path: Path) -> None:
+        home = prepared.copy("done", tmp_path / "home")
+        shutil.rmtree(next(home.lake.path("events").glob("event_month=*")))
+        wrong = [one for one in verify(home) if not one.holds]
+        assert ["the events by month" in one.check for one in wrong] == [True]
+        replay(home)
+        mended(home, prepared)
+
+
+def with_another_title(path: Path) -> None:
+    """Write a day again with other rows and all that it says of itself."""
+    with duckdb.connect() as connection:
+        said = "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'almanac'"
+        ((meta,),) = connection.execute(said, {"file": str(path)}).fetchall()
+        other = path.with_suffix(".other")
+        connection.execute(
+            "COPY (SELECT * REPLACE (title || '!' AS title) "
+            "FROM read_parquet($file, hive_partitioning = false)) "
+            "TO $other (FORMAT parquet, KV_METADATA {almanac: $meta})",
+            {"file": str(path), "other": str(other), "meta": meta},
+        )
+    other.replace(path)
