@@ -51,8 +51,13 @@ class Home:
         """Return the stamp, None where there is no home yet.
 
         Raises:
-            HomeRefused: it can't be read, or a newer Almanac wrote it.
+            HomeRefused: it can't be read, a newer Almanac wrote it, or a file has its place.
         """
+        if self.root.exists() and not self.root.is_dir():
+            raise HomeRefused(
+                f"{self.root} is a file, and a home is a folder. Nothing was changed; name another "
+                "with ALMANAC_HOME."
+            )
         path = self.root / _STAMP
         if not path.exists():
             return None
@@ -70,21 +75,35 @@ class Home:
             )
         return found
 
-    def claim(self, source: str) -> None:
-        """Stamp a new home, or check that an old one has the same source.
+    def check(self, source: str) -> None:
+        """Check that the home may be used for a source. Writes nothing.
 
         Raises:
             HomeRefused: it holds another source: histories of two must not be mixed.
         """
         found = self.stamp()
-        if found is None:
-            stamp = msgspec.json.format(msgspec.json.encode(Stamp(source=source)), indent=1)
-            Storage(self.root).put(_STAMP, stamp)
-        elif found.source != source:
+        if found is not None and found.source != source and self._holds_anything():
             raise HomeRefused(
                 f"the home {self.root} holds data of {found.source}, not of {source}. Nothing was "
                 "changed; name another folder with ALMANAC_HOME, or the other address."
             )
+
+    def claim(self, source: str) -> None:
+        """Stamp a home, or check that it has the same source; an empty one may change it.
+
+        Raises:
+            HomeRefused: as `check`.
+        """
+        self.check(source)
+        found = self.stamp()
+        if found is None or found.source != source:
+            stamp = msgspec.json.format(msgspec.json.encode(Stamp(source=source)), indent=1)
+            Storage(self.root).put(_STAMP, stamp)
+
+    def _holds_anything(self) -> bool:
+        """Whether a batch is landed, or being pulled: the source of those is the home's."""
+        storage = self.landing.storage
+        return bool(storage.folders("batches") or storage.folders("journal"))
 
     @contextmanager
     def merge_lock(self, *, wait: bool = True) -> Iterator[bool]:

@@ -5,23 +5,28 @@ blocks a publication, and a new one sees what is published now. Belongs here: co
 one reading statement, writing its answer. Does not: how a table looks on a terminal.
 """
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Final, Literal
 
 import duckdb
 
 from warehouse import schema
 from warehouse.errors import WarehouseError
+from warehouse.opening_words import begins_as_reading
 from warehouse.statements import statement
 from warehouse.storage import Storage
+from warehouse.strict_json import without_bare_numbers
 
 FileForm = Literal["csv", "json", "parquet"]
 _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
-"""MULTI is a PIVOT, which names its columns in a step before."""
+"""MULTI is a PIVOT, which names its columns in a step before; a COPY may hold one as well."""
+_DEVICES: Final = ("/dev/", "/proc/")
 _numbers = count(1)
 
 
@@ -91,35 +96,76 @@ def write_answer(
 ) -> int:
     """Write the rows of one reading statement to a file; return how many.
 
-    The file appears whole or not at all, unless it is a device, such as /dev/stdout. JSON is an
-    array of objects; CSV has a header.
+    The file appears whole or not at all; a link stays, and what it leads to is replaced. A device
+    or a pipe gets the bytes. JSON is an array of objects, strictly: NaN and infinities are null.
+    CSV has a header.
 
     Raises:
         QueryRefused: as `run_sql`.
+        OSError: the file can't be written.
     """
+    if _is_device(target):
+        # Never by a rename: whatever else is written there would lose it. Appended, since what
+        # a shell redirected may hold something already.
+        with target.open("ab") as stream:
+            return stream_answer(connection, sql, stream, form)
+    target = target.resolve()
+    with Storage(target.parent).writing(target.name) as staged:
+        return _written(connection, sql, staged, form)
+
+
+def stream_answer(
+    connection: duckdb.DuckDBPyConnection, sql: str, stream: BinaryIO, form: FileForm
+) -> int:
+    """Write the rows of one reading statement to an open stream; return how many.
+
+    Nothing is written unless the statement runs to its end. Forms are those of `write_answer`.
+
+    Raises:
+        QueryRefused: as `run_sql`.
+        OSError: the stream can't be written, or nobody reads it any more.
+    """
+    with TemporaryDirectory(prefix="almanac-answer-") as folder:
+        answer = Path(folder) / form
+        rows = _written(connection, sql, answer, form)
+        with answer.open("rb") as file:
+            shutil.copyfileobj(file, stream)
+        stream.flush()
+        return rows
+
+
+def _is_device(target: Path) -> bool:
+    if str(target.absolute()).startswith(_DEVICES):
+        return True
+    there = target.resolve()
+    return str(there).startswith(_DEVICES) or (there.exists() and not there.is_file())
+
+
+def _written(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, form: FileForm) -> int:
+    """Write to a file of our own, which may be left half there by an error."""
     with _explained():
-        if target.exists() and not target.is_file():
-            return _copy(connection, sql, target, form)
-        with Storage(target.parent).writing(target.name) as staged:
-            return _copy(connection, sql, staged, form)
-
-
-def _copy(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, form: FileForm) -> int:
-    # DuckDB finds the relation by the name of this variable.
-    asked = _relation(connection, sql)  # noqa: F841
-    rows = connection.execute(statement(f"query_copy_{form}"), {"file": str(target)}).fetchall()
+        asked = _relation(connection, sql)
+        values = {"file": str(target)}
+        rows = connection.execute(statement(f"query_copy_{form}"), values).fetchall()
+        if form == "json" and any(_may_be_no_number(str(one)) for one in asked.types):
+            without_bare_numbers(target)
     return int(rows[0][0])
+
+
+def _may_be_no_number(type_name: str) -> bool:
+    return "DOUBLE" in type_name or "FLOAT" in type_name
 
 
 def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
     statements = connection.extract_statements(sql)
     if len(statements) == 2 and not any(one.query for one in statements):
         # To DuckDB before 2.0, a PIVOT is two statements without a text.
-        return connection.sql(sql)
-    if len(statements) != 1:
+        kind = "MULTI"
+    elif len(statements) != 1:
         raise QueryRefused(f"expected one statement, got {len(statements)}; run them one by one")
-    kind = statements[0].type.name
-    if kind not in _READING:
+    else:
+        kind = statements[0].type.name
+    if kind not in _READING or (kind != "SELECT" and not begins_as_reading(sql)):
         raise QueryRefused(
             f"this would do more than read ({kind}), and a warehouse is only read: it is made "
             "anew from the lake. Copy it to a file of your own to write there."

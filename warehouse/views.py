@@ -32,7 +32,10 @@ _CATEGORY: Final = (
     Column("category", "VARCHAR", "Name of the category."),
 )
 _DAYS_UNTIL: Final = Column(
-    "days_until", "DOUBLE", "From now to the date; NULL unless it is exact.", "days"
+    "days_until",
+    "DOUBLE",
+    "From now to the date: negative for an event under way; NULL unless it is exact.",
+    "days",
 )
 
 UPCOMING_EVENTS: Final = Table(
@@ -128,3 +131,5 @@ VIEWS: Final = (
 )
 """In the order in which they are made: a view may use those before it."""
 MACROS: Final = (EVENTS_AS_OF,)
+INTERNAL_MACROS: Final = ("_almanac_instant",)
+"""What those use, and nobody else should."""

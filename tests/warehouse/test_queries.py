@@ -1,7 +1,9 @@
 """Queries: one statement that reads, as rows or as a file; anything else is refused."""
 
 import csv
+import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,15 @@ import pytest
 
 from tests.warehouse.small_lake import Op, Plan, SmallLake
 from warehouse.errors import WarehouseError
-from warehouse.queries import FileForm, QueryRefused, connect, connected, run_sql, write_answer
+from warehouse.queries import (
+    FileForm,
+    QueryRefused,
+    connect,
+    connected,
+    run_sql,
+    stream_answer,
+    write_answer,
+)
 
 SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORDER BY ALL"
 
@@ -52,6 +62,10 @@ def test_every_connection_is_on_utc(connection: duckdb.DuckDBPyConnection) -> No
         "VALUES (1)",
         "WITH a AS (SELECT 1) SELECT * FROM a -- a remark",
         "PIVOT events ON status USING count(*)",
+        "EXPLAIN ANALYZE PIVOT events ON status USING count(*)",
+        "/* é */ EXPLAIN (ANALYZE) SELECT 1",
+        "EXPLAIN (SELECT 1) UNION SELECT 2",
+        "EXPLAIN -- why\nFROM events",
     ],
 )
 def test_whatever_reads_is_run(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
@@ -70,13 +84,24 @@ def test_whatever_reads_is_run(connection: duckdb.DuckDBPyConnection, sql: str) 
         "ATTACH ':memory:' AS more",
         "SET threads = 1",
         "CHECKPOINT",
+        "EXPLAIN ANALYZE COPY events TO 'never-written'",
+        "EXPLAIN (ANALYZE) COPY events TO 'never-written'",
+        "/* é */ EXPLAIN ANALYZE -- é\n COPY events TO 'never-written'",
+        "COPY (PIVOT events ON status USING count(*)) TO 'never-written'",
+        "EXPLAIN ANALYZE COPY (PIVOT events ON status USING count(*)) TO 'never-written'",
+        "EXPLAIN ANALYZE CREATE TABLE memory.mine AS SELECT 1",
     ],
 )
 def test_whatever_does_more_than_read_is_refused(
-    connection: duckdb.DuckDBPyConnection, sql: str
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(QueryRefused, match="would do more than read"):
         run_sql(connection, sql)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -102,6 +127,62 @@ def test_json_is_an_array_of_objects(connection: duckdb.DuckDBPyConnection, tmp_
         {"event_id": "evt_0", "version": 1, "coins": ["coin-0", "coin-5"]},
         {"event_id": "evt_1", "version": 1, "coins": ["coin-1"]},
     ]
+
+
+def test_json_has_null_for_what_is_no_number_and_leaves_texts_alone(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    target = tmp_path / "answer.json"
+    sql = (
+        "SELECT 'NaN'::DOUBLE AS a, '-inf'::FLOAT AS b, ['inf'::DOUBLE, 1.5] AS c, "
+        """{'NaN': 'nan'::DOUBLE, 'said': '"NaN, -Infinity\\'} AS d"""
+    )
+    assert write_answer(connection, sql, target, "json") == 1
+
+    def bare(text: str) -> None:
+        raise AssertionError(f"{text} is no JSON")
+
+    assert json.loads(target.read_text(), parse_constant=bare) == [
+        {"a": None, "b": None, "c": [None, 1.5], "d": {"NaN": None, "said": '"NaN, -Infinity\\'}}
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["answer.json"]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    real, link = tmp_path / "real.csv", tmp_path / "link.csv"
+    real.write_text("before")
+    link.symlink_to("real.csv")
+    assert write_answer(connection, "SELECT 1 AS a", link, "csv") == 1
+    assert link.is_symlink()
+    assert real.read_text() == "a\n1\n"
+
+
+def test_a_pipe_gets_the_bytes_and_stays_a_pipe(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert write_answer(connection, "SELECT 1 AS a", pipe, "csv") == 1
+        assert os.read(reading, 100) == b"a\n1\n"
+    finally:
+        os.close(reading)
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_an_answer_that_fails_writes_nothing_to_a_stream(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    stream = io.BytesIO()
+    with pytest.raises(QueryRefused):
+        stream_answer(connection, "SELECT error('half way') FROM events", stream, "csv")
+    assert stream.getvalue() == b""
+    assert stream_answer(connection, "SELECT 1 AS a", stream, "json") == 1
+    assert json.loads(stream.getvalue()) == [{"a": 1}]
 
 
 def test_csv_has_a_header(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:

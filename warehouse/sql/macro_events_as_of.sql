@@ -1,6 +1,6 @@
 -- Grain: one row per event known at the instant `ts`, as it was known then.
--- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC whatever the
--- session's zone; basis, 'observed' or 'claimed' (which also takes version 0).
+-- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC where they name
+-- no zone (macro_instant.sql); basis, 'observed' or 'claimed' (which also takes version 0).
 -- Run twice: fails, since the macro is there; it is made once in a new file.
 -- Three branches: ended after ts; still current; and, never with a row, the check. The first two
 -- compare columns with constants alone, so that a scan skips what it need not read; the check
@@ -12,12 +12,8 @@ SELECT
     last_verified_at, created_at, updated_at, status, cancelled_at, first_seen_at,
     known_from AS changed_at, version, unknown_fields, extra
 FROM event_versions
-WHERE known_from <= CASE typeof(ts)
-        WHEN 'TIMESTAMP WITH TIME ZONE' THEN ts::TIMESTAMPTZ
-        ELSE ts::TIMESTAMP AT TIME ZONE 'UTC' END
-    AND known_to > CASE typeof(ts)
-        WHEN 'TIMESTAMP WITH TIME ZONE' THEN ts::TIMESTAMPTZ
-        ELSE ts::TIMESTAMP AT TIME ZONE 'UTC' END
+WHERE known_from <= _almanac_instant(ts)
+    AND known_to > _almanac_instant(ts)
     AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
 UNION ALL
 SELECT
@@ -26,9 +22,7 @@ SELECT
     last_verified_at, created_at, updated_at, status, cancelled_at, first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_versions
-WHERE known_from <= CASE typeof(ts)
-        WHEN 'TIMESTAMP WITH TIME ZONE' THEN ts::TIMESTAMPTZ
-        ELSE ts::TIMESTAMP AT TIME ZONE 'UTC' END
+WHERE known_from <= _almanac_instant(ts)
     AND known_to IS NULL
     AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
 UNION ALL
@@ -41,10 +35,7 @@ FROM event_versions,
     (
         SELECT CASE
             WHEN basis = 'claimed' AND ts IS NOT NULL THEN false
-            WHEN basis = 'observed' AND first_at <= CASE typeof(ts)
-                    WHEN 'TIMESTAMP WITH TIME ZONE' THEN ts::TIMESTAMPTZ
-                    ELSE ts::TIMESTAMP AT TIME ZONE 'UTC' END
-                THEN false
+            WHEN basis = 'observed' AND first_at <= _almanac_instant(ts) THEN false
             ELSE error(
                 'events_as_of: ' || CASE
                     WHEN ts IS NULL THEN 'the instant is NULL'
