@@ -14,10 +14,10 @@ import duckdb
 import msgspec
 
 from warehouse.errors import LakeDamaged
-from warehouse.fold import CancellationsSeen, Fold
+from warehouse.fold import Fold
 from warehouse.statements import statement
 from warehouse.storage import Storage, sync
-from warehouse.watch import Span, Watch
+from warehouse.watch import CancellationsSeen, Span, Watch
 
 FOLDER = "checkpoints"
 NEWEST_KEPT = 7
@@ -28,8 +28,12 @@ _TABLES = {
     "labels": "labels",
 }
 
-_UNREADABLE = (duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException)
-"""What DuckDB raises for a file that is not what it should be; the rest are faults of ours."""
+_UNREADABLE = (
+    *(duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException),
+    duckdb.BinderException,
+)
+"""What DuckDB raises for a file that is not what it should be, the last for one that an older
+version wrote, without a column of today."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):

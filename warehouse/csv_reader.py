@@ -6,6 +6,7 @@ against the bytes. Belongs here: the two readers. Does not: what makes a row goo
 """
 
 import csv
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from catalog.contract.csv_form import LIST_SEPARATOR
 from warehouse.cells import BadRow, clean
 from warehouse.csv_header import JSON_JOIN, Columns, Joins, csv_rows
 from warehouse.csv_records import RecordCounter
+from warehouse.event_tables import EventTables
 from warehouse.fields import BIT, NAMES
 from warehouse.json_rows import EventRows, shows
+from warehouse.recall import Recall
 from warehouse.sink import Sink
 from warehouse.statements import statement
 from warehouse.tally import Tally
@@ -36,13 +39,51 @@ class Source:
     chunks: Callable[[], Iterator[bytes]]
 
 
-def insert_query(columns: Columns, visible: int, joins: Joins) -> tuple[str, dict[str, Any]]:
-    """Return the statement that reads a file with DuckDB, and the parameters of its reader."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the records of a file are read. `visible` has the bits of what the plan shows."""
+
+    columns: Columns
+    joins: Joins
+    visible: int
+
+    @property
+    def mark(self) -> str:
+        """What two readings share only if they make the same of the same record."""
+        told = (self.columns.names, self.joins, self.visible)
+        return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+def _rows(source: Source, reading: Reading) -> tuple[str, dict[str, Any]]:
+    """Return the end of a SELECT that reads a file with DuckDB, and its parameters."""
+    places = range(len(reading.columns.names))
+    values = {
+        "path": str(source.path),
+        "compression": source.compression,
+        "columns": {f"c{place}": "VARCHAR" for place in places},
+        "reading": reading.mark,
+    }
+    text = statement("normalise_csv_rows").replace("{file}", statement("normalise_csv_file"))
+    return text.replace("{cells}", ", ".join(f"chr(0), c{place}" for place in places)), values
+
+
+def _recall_query(source: Source, reading: Reading) -> tuple[str, dict[str, Any]]:
+    """Return the statement that finds the records of a file that came before."""
+    rows, values = _rows(source, reading)
+    columns = reading.columns
+    cells = (f"if(s.event_id IS NULL, r.c{n}, NULL) AS c{n}" for n in range(len(columns.names)))
+    text = statement("normalise_recall_rows").replace("{rows}", rows)
+    text = text.replace("{id}", f"c{columns.places['event_id']}")
+    return text.replace("{cells}", ",\n    ".join(cells)), values
+
+
+def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict[str, Any]]:
+    """Return the statement that makes events of records, and the parameters of its own."""
+    columns, joins, visible = reading.columns, reading.joins, reading.visible
     values: dict[str, Any] = {
-        "columns": {f"c{place}": "VARCHAR" for place in range(len(columns.names))},
         "shown": sum(BIT[name] for name in columns.places if name in BIT and shows(visible, name)),
     }
-    lines = ["NULL::BIGINT AS place", f"{_clean(columns, 'event_id')} AS event_id"]
+    lines = [f"{position} AS place", "row_md5", f"{_clean(columns, 'event_id')} AS event_id"]
     lines += [f"NULL::VARCHAR AS {name}" for name in _TEXTS_BESIDE]
     for name in NAMES:
         place = columns.places.get(name) if shows(visible, name) else None
@@ -62,22 +103,32 @@ def insert_query(columns: Columns, visible: int, joins: Joins) -> tuple[str, dic
         "NULL::STRUCT(slug VARCHAR, symbol VARCHAR, name VARCHAR)[] AS coin_names",
         "'scheduled' AS status",
     ]
-    select = "SELECT\n" + ",\n".join(lines) + "\n" + statement("normalise_csv_file")
+    select = "SELECT\n" + ",\n".join(lines) + "\n" + rows
     return statement("normalise_events").replace("{arrived_rows}", select), values
 
 
 def read_quickly(
-    connection: duckdb.DuckDBPyConnection, source: Source, query: str, values: dict[str, Any]
+    tables: EventTables, source: Source, reading: Reading, recall: Recall
 ) -> int | str:
     """Read a file with DuckDB; return how many rows it took, or why it would not."""
-    file = {"path": str(source.path), "compression": source.compression}
     try:
-        taken: int = connection.execute(query, {**values, **file}).fetchall()[0][0]
+        found = None
+        if "event_id" in reading.columns.places and recall.may_find():
+            found = recall.find(*_recall_query(source, reading))
+        if found is None:
+            rows, values = _rows(source, reading)
+            query, more = _insert_query(reading, rows, "NULL::BIGINT")
+        else:
+            query, more = _insert_query(reading, statement("normalise_new_rows"), "rowid")
+            values = {}
+        taken: int = tables.connection.execute(
+            query, {**tables.values(), **values, **more}
+        ).fetchall()[0][0]
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error as error:
         return str(error).strip().splitlines()[0][:120]
-    return taken
+    return taken if found is None else found
 
 
 def read_tolerantly(

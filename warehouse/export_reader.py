@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +17,9 @@ from warehouse.batches import Manifest
 from warehouse.bodies import GZIP_MAGIC, Unreadable, gunzip, kind_of, pages
 from warehouse.csv_header import JOINS, JSON_JOIN, Columns, Joins, read_header
 from warehouse.csv_reader import (
+    Reading,
     Source,
     count_records,
-    insert_query,
     read_quickly,
     read_tolerantly,
 )
@@ -27,6 +28,7 @@ from warehouse.event_tables import EventTables
 from warehouse.json_feeds import read_lists
 from warehouse.json_rows import EventRows
 from warehouse.landing import Landing
+from warehouse.recall import Recall
 from warehouse.tally import Tally
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -34,9 +36,11 @@ _HEAD_BYTES: Final = 4_096
 
 
 def read_export(
-    landing: Landing, manifest: Manifest, tables: EventTables, rows: EventRows
+    landing: Landing, manifest: Manifest, tables: EventTables, rows: EventRows, recall: Recall
 ) -> Tally:
     """Read an export into the tables; return its account."""
+    if (before := recall.body_again(manifest)) is not None:
+        return before
     tally = Tally()
     try:
         with _source(landing, manifest) as source:
@@ -57,9 +61,10 @@ def read_export(
                     sink.close()
                     tally.rejected = sink.rejected
                 case _:
-                    _read_csv(source, tables, rows, tally)
+                    _CsvExport(source, tables, rows, recall, tally).read()
     except Unreadable as error:
         tally.faults.append(f"the export is {error}")
+    recall.note(manifest, tally)
     return tally
 
 
@@ -77,76 +82,83 @@ def _source(landing: Landing, manifest: Manifest) -> Iterator[Source]:
         yield Source(path, "none", lambda: _chunks_of(path))
 
 
-def _read_csv(source: Source, tables: EventTables, rows: EventRows, tally: Tally) -> None:
-    columns, joins = read_header(source.chunks())
-    for words in columns.notes():
-        tally.note(words)
-    if (fault := columns.fault()) is not None:
-        tally.faults.append(f"the export has {fault}")
-    if columns.duplicates:
-        tally.arrived = count_records(source)
-        return
-    for _ in JOINS:
-        why = _read(source, columns, joins, tables, rows, tally)
-        joined = tables.joins(joins)
-        if joined == joins:
-            break
-        joins = joined
-        tables.empty()
-    if why is not None:
-        tally.note(f"read by the tolerant reader: {why}")
-    for words in joins.notes():
-        tally.note(words)
-    if not tally.arrived:
-        tally.faults.append("the export is a header without rows")
+@dataclass(slots=True)
+class _CsvExport:
+    """One export that is CSV, and where its rows go."""
 
+    source: Source
+    tables: EventTables
+    rows: EventRows
+    recall: Recall
+    tally: Tally
 
-def _read(
-    source: Source,
-    columns: Columns,
-    joins: Joins,
-    tables: EventTables,
-    rows: EventRows,
-    tally: Tally,
-) -> str | None:
-    """Read a file once; return why the quick reader did not do, or None."""
-    tally.rejected = 0
-    why: str | None = "lists as JSON arrays"
-    if JSON_JOIN not in (joins.categories, joins.coins):
-        why = _read_quickly(source, columns, joins, tables, rows.visible, tally)
-        if why is None:
-            return None
-        tables.empty()
-    tally.arrived = 0
-    sink = tables.sink()
-    arrived = read_tolerantly(source, columns, rows, joins, sink, tally)
-    sink.close()
-    tally.arrived, tally.rejected = arrived, sink.rejected
-    return why
+    def read(self) -> None:
+        tally = self.tally
+        columns, joins = read_header(self.source.chunks())
+        for words in columns.notes():
+            tally.note(words)
+        if (fault := columns.fault()) is not None:
+            tally.faults.append(f"the export has {fault}")
+        if columns.duplicates:
+            tally.arrived = count_records(self.source)
+            return
+        for _ in JOINS:
+            why, joined = self._read(columns, joins)
+            if joined == joins:
+                break
+            joins = joined
+        if why is not None:
+            tally.note(f"read by the tolerant reader: {why}")
+        for words in joins.notes():
+            tally.note(words)
+        if not tally.arrived:
+            tally.faults.append("the export is a header without rows")
 
+    def _read(self, columns: Columns, joins: Joins) -> tuple[str | None, Joins]:
+        """Read the file; say why the quick reader did not do, and how lists are joined indeed."""
+        why = self._read_once(columns, joins)
+        joined = self.tables.joins(joins)
+        if joined != joins and self.recall.is_on:
+            # All rows judge how lists are joined, not the few that are new.
+            self.recall.forget()
+            why = self._read_once(columns, joins)
+            joined = self.tables.joins(joins)
+        return why, joined
 
-def _read_quickly(
-    source: Source,
-    columns: Columns,
-    joins: Joins,
-    tables: EventTables,
-    visible: int,
-    tally: Tally,
-) -> str | None:
-    """Let DuckDB read a file while its records are counted beside it; return why that failed."""
-    query, values = insert_query(columns, visible, joins)
-    with ThreadPoolExecutor(1) as pool:
-        counting = pool.submit(_counted, source)
-        read = read_quickly(tables.connection, source, query, {**tables.values(), **values})
-        counter = counting.result()
-    if isinstance(read, str):
-        return read
-    if counter.has_nul:
-        return "it contains NUL"
-    tally.arrived = max(0, counter.records - 1)
-    if read != tally.arrived:
-        tally.arrived = count_records(source)
-    return None if read == tally.arrived else f"{read} rows read of {tally.arrived}"
+    def _read_once(self, columns: Columns, joins: Joins) -> str | None:
+        """Read the file; return why the quick reader did not do, or None."""
+        tally = self.tally
+        tally.rejected = 0
+        self.tables.empty()
+        why: str | None = "lists as JSON arrays"
+        if JSON_JOIN not in (joins.categories, joins.coins):
+            why = self._read_quickly(Reading(columns, joins, self.rows.visible))
+            if why is None:
+                return None
+            self.tables.empty()
+        self.recall.forget()
+        tally.arrived = 0
+        sink = self.tables.sink()
+        arrived = read_tolerantly(self.source, columns, self.rows, joins, sink, tally)
+        sink.close()
+        tally.arrived, tally.rejected = arrived, sink.rejected
+        return why
+
+    def _read_quickly(self, reading: Reading) -> str | None:
+        """Let DuckDB read while the records are counted beside it; return why that failed."""
+        tally = self.tally
+        with ThreadPoolExecutor(1) as pool:
+            counting = pool.submit(_counted, self.source)
+            read = read_quickly(self.tables, self.source, reading, self.recall)
+            counter = counting.result()
+        if isinstance(read, str):
+            return read
+        if counter.has_nul:
+            return "it contains NUL"
+        tally.arrived = max(0, counter.records - 1)
+        if read != tally.arrived:
+            tally.arrived = count_records(self.source)
+        return None if read == tally.arrived else f"{read} rows read of {tally.arrived}"
 
 
 def _counted(source: Source) -> QuickCounter:

@@ -5,12 +5,9 @@ it says is a pure function of the looks, in their order. Belongs here: which sta
 runs. Does not: the order of looks (looks.py), files (state.py, change_log.py).
 """
 
-from collections import Counter
-from datetime import datetime
 from typing import Any
 
 import duckdb
-import msgspec
 
 from warehouse.batches import Manifest
 from warehouse.fields import BIT, plan_named
@@ -19,19 +16,12 @@ from warehouse.looks import Look
 from warehouse.normalise import normalise
 from warehouse.outcomes import Outcome, outcome_of
 from warehouse.reach import Reach, proves_withdrawal, reach_of
+from warehouse.recall import Recall
 from warehouse.statements import statement
-from warehouse.watch import END_OF_TIME, Span, Watch
+from warehouse.watch import END_OF_TIME, CancellationsSeen, Span, Watch
 
 LEAST_SHARE = 0.98
 """An export with less than this share of the rows expected makes nothing missing."""
-
-
-class CancellationsSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The span of time whose cancellations were all looked at, and when last."""
-
-    since: datetime
-    until: datetime
-    observed_at: datetime
 
 
 class Fold:
@@ -47,13 +37,14 @@ class Fold:
         """Go back to knowing nothing."""
         self.watch = Watch()
         self.cancellations_seen = None
+        self._recall = Recall(self.connection)
         for name in ("state_tables", "fold_macros", "day_claims"):
             self.connection.execute(statement(name))
 
     def fold(self, look: Look, landing: Landing, *, released: bool = False) -> Outcome:
         """Fold one look in; return what became of it. `released`: a person trusts it."""
         manifest = look.manifest
-        read = normalise(self.connection, landing, manifest)
+        read = normalise(self.connection, landing, manifest, self._recall)
         outcome = outcome_of(manifest, read)
         outcome.released = released
         if read.quarantine is not None and not released:
@@ -62,6 +53,7 @@ class Fold:
             self._fold_coins(manifest)
         elif manifest.feed == "categories":
             self._run("fold_categories", observed_at=manifest.observed_at)
+            self.write_watched()
         elif manifest.feed == "deliveries":
             self._fold_deliveries(look, outcome)
         else:
@@ -99,7 +91,8 @@ class Fold:
         """Fold rows of different events: judge each, then write versions, then the state."""
         stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
         impact = {"impact_bit": BIT["impact"]}
-        self._run("fold_judged")
+        content_at = {"content_at": manifest.content_at}
+        self._run("fold_judged", **content_at)
         verdicts = dict(self._rows("fold_verdicts"))
         outcome.stale += verdicts.get("stale", 0)
         if verdicts.get("new"):
@@ -109,6 +102,8 @@ class Fold:
             self._run("fold_differences", **impact)
             self._run("fold_kinds")
             self._run("fold_kinds_log", **stamp)
+        if verdicts.get("again"):
+            self._run("fold_seen_again", **content_at, observed_at=manifest.observed_at)
         if verdicts.get("same") or verdicts.get("differs"):
             self._run("fold_seen", **impact)
         if verdicts.get("differs"):
@@ -185,7 +180,7 @@ class Fold:
         filters = self._filters(reach)
         known = 0 if filters is None else self._rows("fold_expected", **filters)[0][0]
         expected = max(known, manifest.rows_claimed or 0)
-        came = self._count("wave")
+        came = self._count("wave") + self._recall.again
         if came >= LEAST_SHARE * expected:
             return None
         return f"{came} events came, and {expected} were expected: it makes nothing missing"
@@ -238,7 +233,7 @@ class Fold:
             self.write_watched()
 
     def write_watched(self) -> None:
-        """Put the watched spans where the statements read them."""
+        """Put the watched spans where the statements read them, categories by name."""
         self.connection.execute("DELETE FROM watched")
         names = dict(self._rows("fold_category_names"))
         for span in self.watch.spans:
@@ -261,11 +256,3 @@ class Fold:
     def _count(self, table: str) -> int:
         (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]
         return int(count)
-
-
-def changes_of(outcomes: list[Outcome]) -> Counter[str]:
-    """Return how many versions of each kind some looks made."""
-    total: Counter[str] = Counter()
-    for outcome in outcomes:
-        total.update(outcome.changes)
-    return total

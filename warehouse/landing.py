@@ -87,7 +87,7 @@ class Landing:
         """Raises UnknownBatch when there is none."""
         name = _manifest_name(batch_id)
         if not self.storage.exists(name):
-            raise UnknownBatch(f"no batch has the id {batch_id}; `almanac batches` lists them")
+            raise UnknownBatch(f"no batch has the id {batch_id}; `almanac batches list` lists them")
         try:
             return msgspec.json.decode(self.storage.read(name), type=Manifest)
         except msgspec.MsgspecError as error:
@@ -236,7 +236,7 @@ def _body_name(sha256: str) -> str:
 def _manifest_name(batch_id: str) -> str:
     """Return where a manifest lies: below the day that its id begins with."""
     if not _BATCH_ID.fullmatch(batch_id):
-        raise UnknownBatch(f"{batch_id!r} is no batch id; `almanac batches` lists them")
+        raise UnknownBatch(f"{batch_id!r} is no batch id; `almanac batches list` lists them")
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"
 
 

@@ -5,9 +5,7 @@ A batch that sorts before the last one folded rewinds: its day and all after it 
 from the checkpoint before. Belongs here: which days, from where. Does not: a day (days.py).
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from datetime import date
 from time import monotonic
 
@@ -16,45 +14,15 @@ from warehouse.change_log import ChangeLog, DayFile, first_break
 from warehouse.checkpoints import Checkpoints, worth_keeping
 from warehouse.days import DayMerged, DayWriter, Step, key_text
 from warehouse.errors import LakeDamaged, UnknownBatch
-from warehouse.fold import Fold, changes_of
+from warehouse.fold import Fold
 from warehouse.home import Home
 from warehouse.looks import first_key
-from warehouse.outcomes import Outcome
-from warehouse.publish import PublishReport, publish
+from warehouse.merge_report import MergeReport
+from warehouse.publish import publish
 from warehouse.storage import Storage
 
 _ABANDONED_S = 3600.0
 """What was begun in landing or state, where others write too, and not touched for so long."""
-
-
-@dataclass(slots=True)
-class MergeReport:
-    """What a merge did. `refolded` has the days that were folded before, with what differs."""
-
-    outcomes: list[Outcome] = field(default_factory=list)
-    days: list[date] = field(default_factory=list)
-    refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
-    rebuilt: list[str] = field(default_factory=list)
-    """Checkpoints that could not be used, so that more was folded again."""
-    waited: bool = False
-    seconds: float = 0.0
-    published: PublishReport | None = None
-
-    @property
-    def changes(self) -> Counter[str]:
-        return changes_of(self.outcomes)
-
-    @property
-    def rejected(self) -> int:
-        return sum(outcome.rejected for outcome in self.outcomes)
-
-    @property
-    def versions(self) -> int:
-        return sum(outcome.versions for outcome in self.outcomes)
-
-    @property
-    def quarantined(self) -> list[Outcome]:
-        return [outcome for outcome in self.outcomes if outcome.status == "quarantined"]
 
 
 def merge(

@@ -1,6 +1,7 @@
 """One landed batch as typed rows in canonical form, in temporary tables of a connection.
 
     seen              export, events, event, cancellations, deliveries
+    again             the same, and those records of an export that came before
     seen_coins        coins
     seen_categories   categories
     rejected          every feed: what can't be read, with the reason
@@ -31,6 +32,7 @@ from warehouse.json_feeds import (
 from warehouse.json_lists import CoinRows, category_row
 from warehouse.json_rows import EventRows
 from warehouse.landing import Landing
+from warehouse.recall import Recall
 from warehouse.sink import Sink
 from warehouse.statements import statement
 from warehouse.tally import Tally
@@ -58,9 +60,15 @@ class Normalised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def normalise(
-    connection: duckdb.DuckDBPyConnection, landing: Landing, manifest: Manifest
+    connection: duckdb.DuckDBPyConnection,
+    landing: Landing,
+    manifest: Manifest,
+    recall: Recall | None = None,
 ) -> Normalised:
     """Fill the tables of the batch's feed, as well as its rows allow, and say how it went.
+
+    With `recall`, records of an export that the state accepted before are not in `seen`: they
+    are counted as good, and stand in the view `again`.
 
     Raises:
         LandingError: the bytes are not those that were landed, or the plan is none we know.
@@ -68,16 +76,24 @@ def normalise(
     connection.execute("SET TimeZone = 'UTC'")
     if manifest.feed in ("coins", "categories"):
         return _lists(connection, landing, manifest)
-    return _events(connection, landing, manifest)
+    return _events(connection, landing, manifest, recall)
 
 
 def _events(
-    connection: duckdb.DuckDBPyConnection, landing: Landing, manifest: Manifest
+    connection: duckdb.DuckDBPyConnection,
+    landing: Landing,
+    manifest: Manifest,
+    recall: Recall | None,
 ) -> Normalised:
     tables = EventTables(connection, manifest)
+    if recall is None:
+        recall = Recall(connection)
+        recall.forget()
+    else:
+        recall.begin()
     rows = EventRows(shown_by(_plan(manifest)))
     if manifest.feed == "export":
-        tally = read_export(landing, manifest, tables, rows)
+        tally = read_export(landing, manifest, tables, rows, recall)
     else:
         tally = Tally()
         sink = tables.sink()
@@ -96,7 +112,8 @@ def _events(
     read, unread, ids = tables.counts()
     if unread:
         tables.reject()
-    return _account(tally, read - unread, tally.rejected + unread, read - unread - ids)
+    good = read - unread + recall.again
+    return _account(tally, good, tally.rejected + unread, read - unread - ids)
 
 
 def _lists(

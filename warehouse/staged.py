@@ -41,8 +41,16 @@ class Staged:
 
     def run(self, sql: str, values: Values | None = None) -> list[tuple[Any, ...]]:
         """Run one statement with those of the values that it names."""
-        named = {name: value for name, value in (values or {}).items() if name in parameters(sql)}
-        return self.connection.execute(sql, named).fetchall()
+        return self.connection.execute(sql, _named(sql, values or {})).fetchall()
+
+    def run_beside(self, sql: str, values: Values) -> None:
+        """Run one statement on a connection of its own, which sees what is committed.
+
+        For threads: one connection runs one statement at a time.
+        """
+        with self.connection.cursor() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(sql, _named(sql, values))
 
     def lacks(self, sql: str, values: Values) -> bool:
         """Whether a statement reads files of which there are none."""
@@ -89,6 +97,10 @@ def parameters(sql: str) -> set[str]:
     """Return the names of the values that a statement takes."""
     code = "\n".join(line.partition("--")[0] for line in sql.splitlines())
     return {name for name in _PARAMETER.findall(code) if name}
+
+
+def _named(sql: str, values: Values) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in parameters(sql)}
 
 
 def _sweep(folder: Path) -> None:

@@ -27,6 +27,14 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
         return self.coins, self.categories
 
 
+class CancellationsSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """The span of time whose cancellations were all looked at, and when last."""
+
+    since: datetime
+    until: datetime
+    observed_at: datetime
+
+
 class Watch:
     """Disjoint spans for each filter, each with the earliest look at it."""
 

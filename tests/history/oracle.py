@@ -10,10 +10,11 @@ showed (looks). It imports the sandbox's truth and nothing else of ours. Instant
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
-from tests.history.looks import Content, Look, Reach, Row, Showing
+from tests.history.looks import Content, Look, Row, Showing
+from tests.history.scopes import Listed, Watch, passes
 from tests.history.versions import (
     CANCELLED,
     SCHEDULED,
@@ -30,36 +31,6 @@ ENOUGH = 0.98
 """The share of expected rows under which an export makes nothing missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Watch:
-    """A complete look at the cancellations, which with those before it reaches back to `since`."""
-
-    number: int
-    content_at: datetime
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """What a list or export would show; `trusted` when it was whole and not flagged."""
-
-    number: int
-    look: Look
-    reach: Reach
-    categories: frozenset[str] | None
-    trusted: bool = False
-
-    def covers(self, content: Content) -> bool:
-        """Whether an event as it is known lies in the dates and filters."""
-        if not self.reach.holds(content["date"]):
-            return False
-        if self.look.coins is not None and self.look.coins.isdisjoint(content["coins"]):
-            return False
-        if self.categories is None:
-            return True
-        return not self.categories.isdisjoint(content.get("categories", ()))
-
-
 class Oracle:
     """Folds looks, which must come in the order of their `fold_key`."""
 
@@ -68,8 +39,8 @@ class Oracle:
         self.events: dict[str, State] = {}
         self.tally: Counter[str] = Counter()
         self._waiting: dict[str, tuple[datetime, datetime]] = {}
-        self._lists: list[_Scope] = []
-        self._watches: list[_Watch] = []
+        self._lists: list[Listed] = []
+        self._watches: list[Watch] = []
         self._top: frozenset[str] | None = None
         self._number = 0
 
@@ -103,12 +74,12 @@ class Oracle:
             self._miss(scope, {row.event_id for row in rows})
         self._lists.append(replace(scope, trusted=trusted))
 
-    def _scope(self, look: Look) -> _Scope:
+    def _scope(self, look: Look) -> Listed:
         ids = look.categories
         names = None if ids is None else self.showing.category_names(ids)
-        return _Scope(self._number, look, look.reach(), names)
+        return Listed(self._number, look, look.reach(), names)
 
-    def _flagged(self, scope: _Scope, rows: int) -> bool:
+    def _flagged(self, scope: Listed, rows: int) -> bool:
         """Whether an export brought too few of the rows that were known, or claimed, to come."""
         if scope.look.kind != "export":
             return False
@@ -117,7 +88,7 @@ class Oracle:
         self.tally["flagged exports"] += flagged
         return flagged
 
-    def _is_due(self, state: State, scope: _Scope) -> bool:
+    def _is_due(self, state: State, scope: Listed) -> bool:
         """Whether a scheduled event, as it is known, is one that a look should show."""
         if state.status != SCHEDULED or not scope.covers(state.content):
             return False
@@ -125,7 +96,7 @@ class Oracle:
             return True
         return self._top is not None and not self._top.isdisjoint(state.content["coins"])
 
-    def _miss(self, scope: _Scope, shown: set[str]) -> None:
+    def _miss(self, scope: Listed, shown: set[str]) -> None:
         look = scope.look
         for event_id, state in self.events.items():
             lacking = event_id not in shown and state.content_at < look.content_at
@@ -201,7 +172,7 @@ class Oracle:
             since = look.since
             if self._watches and since <= self._watches[-1].content_at:
                 since = min(since, self._watches[-1].since)
-            self._watches.append(_Watch(self._number, look.content_at, since))
+            self._watches.append(Watch(self._number, look.content_at, since))
 
     def _cancel(
         self, event_id: str, cancelled_at: datetime, look: Look, content_at: datetime
@@ -273,15 +244,8 @@ class Oracle:
             if scope.look.content_at < created_at and scope.reach.holds(date)
         ]
         watched = any(
-            scope.trusted and scope.look.rules.top is None and _passes(scope.look, row)
+            scope.trusted and scope.look.rules.top is None and passes(scope.look, row)
             for scope in reaching
         )
         self.tally["first seen though half watched"] += bool(reaching) and not watched
         return watched
-
-
-def _passes(look: Look, row: Row) -> bool:
-    """Whether an event, by what is known of it, passes the coins that a look asked for."""
-    return look.categories is None and (
-        look.coins is None or bool(look.coins.intersection(row.content["coins"]))
-    )

@@ -33,7 +33,7 @@ INSTANTS, INSTANTS_AT_LARGE = 150, 1_000
 CLAIMED_EACH = 5
 """At each so many instants it is also asked what was claimed."""
 SECOND = timedelta(seconds=1)
-OF_THE_ORACLE = ("oracle", "looks", "versions")
+OF_THE_ORACLE = ("oracle", "looks", "scopes", "versions")
 CIRCUMSTANCES = (
     *("404", "410", "cancellations that waited", "cancelled after withdrawn", "found again"),
     *("first seen though half watched", "flagged exports", "scores unknown by their band"),

@@ -79,7 +79,9 @@ class Shelf:
         return self.normalised
 
     def seen(self, table: str = "seen") -> list[dict[str, Any]]:
-        return self._dicts(f"SELECT * FROM {table} ORDER BY position")
+        """The rows without `row_md5`, which tells the form that a row came in."""
+        columns = "COLUMNS(lambda name: name <> 'row_md5')"
+        return self._dicts(f"SELECT {columns} FROM {table} ORDER BY position")
 
     def one(self, table: str = "seen") -> dict[str, Any]:
         (row,) = self.seen(table)

@@ -15,7 +15,7 @@ WHERE c.status = 'scheduled' AND s.content_at < $content_at
   AND ($coins IS NULL OR list_has_any(c.coins, $coins))
   AND ($categories IS NULL OR list_has_any(c.categories, $categories))
   AND ($covered IS NULL OR list_has_any(c.coins, $covered))
-  AND NOT EXISTS (SELECT 1 FROM wave AS w WHERE w.event_id = c.event_id)
+  AND NOT EXISTS (SELECT 1 FROM judged AS j WHERE j.event_id = c.event_id)
   AND NOT EXISTS (
       SELECT 1 FROM rejected AS r
       WHERE contains(r.raw, c.event_id)

@@ -2,7 +2,7 @@
 -- A view: a million wide rows need not be written twice.
 CREATE OR REPLACE TEMP VIEW firsts AS
 SELECT
-    w.event_id, w.observed_at, w.content_md5,
+    w.event_id, w.observed_at, w.content_md5, w.row_md5,
     greatest(w.content_at, if(k.content_at >= w.content_at, k.content_at, NULL)) AS content_at,
     w.slug,
     w.title,
@@ -26,8 +26,8 @@ SELECT
     CASE WHEN k.content_at >= w.content_at THEN 'cancelled' ELSE w.status END AS status,
     CASE WHEN k.content_at >= w.content_at THEN k.cancelled_at ELSE w.cancelled_at END
         AS cancelled_at,
-    w.content_at AS row_content_at,
-    n.event_id IS NOT NULL AS is_created
+    n.event_id IS NOT NULL AS is_created,
+    coalesce(k.content_at >= w.content_at, false) AS is_cancelled_before
 FROM wave AS w
 JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'new'
 LEFT JOIN cancelled AS k ON k.event_id = w.event_id

@@ -2,5 +2,6 @@
 INSERT INTO sight
 SELECT
     event_id, known, last_verified_at, updated_at, extra, content_at, observed_at, NULL, NULL,
-    if(content_at > row_content_at, NULL, content_md5)
+    if(is_cancelled_before, NULL, content_md5),
+    if(is_cancelled_before, NULL, row_md5)
 FROM firsts;

@@ -1,5 +1,7 @@
 -- What each row of a look is against the state. Grain: event. Asked again, the same.
 -- Stale: its content is older than what is known, by either clock; it is only counted.
+-- Again: the record of an export as it was when last accepted, and nothing accepted since.
+-- Parameters: $content_at of the look.
 CREATE OR REPLACE TEMP TABLE judged AS
 SELECT
     w.event_id,
@@ -11,4 +13,8 @@ SELECT
         ELSE 'differs'
     END AS verdict
 FROM wave AS w
-LEFT JOIN sight AS s USING (event_id);
+LEFT JOIN sight AS s USING (event_id)
+UNION ALL
+SELECT s.event_id, if($content_at < s.content_at, 'stale', 'again')
+FROM sight AS s
+WHERE s.event_id IN (SELECT event_id FROM again);

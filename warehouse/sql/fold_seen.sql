@@ -15,7 +15,8 @@ UPDATE sight SET
     last_seen_at = if(w.shown = 0, sight.last_seen_at, w.observed_at),
     missing_since = NULL,
     absent_export_at = NULL,
-    content_md5 = w.content_md5
+    content_md5 = w.content_md5,
+    row_md5 = w.row_md5
 FROM wave AS w
 JOIN judged AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
 JOIN content AS c ON c.event_id = w.event_id

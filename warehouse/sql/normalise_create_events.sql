@@ -30,6 +30,7 @@ CREATE OR REPLACE TEMP TABLE normalised (
     status VARCHAR,
     cancelled_at TIMESTAMPTZ,
     content_md5 VARCHAR,
+    row_md5 VARCHAR,
     reason VARCHAR,
     raw VARCHAR
 )

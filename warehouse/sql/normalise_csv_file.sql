@@ -10,5 +10,7 @@ FROM read_csv(
     quote = '"',
     escape = '"',
     auto_detect = false,
-    strict_mode = true
+    strict_mode = true,
+    -- Small, or a file of some MB (compressed) is read by one thread. It bounds a record, too.
+    buffer_size = 2097152
 )

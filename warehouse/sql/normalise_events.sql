@@ -2,6 +2,7 @@
 -- can't be read. In place of the braces stands the SELECT that gives the rows (csv_reader.py,
 -- normalise_json_events.sql): texts in canonical form, NULL where hidden or absent, `shown` with a bit
 -- for each field that the plan shows and the row has. `impact` may hold a number or a band.
+-- `row_md5` is of the record as it came, NULL where it can't come again.
 -- Parameters: $observed_at, $content_at of the batch; the bits $title_bit, $date_bit,
 -- $impact_bit, $impact_band_bit; the bounds $impact_min, $impact_max.
 -- Run twice: every row is there twice.
@@ -118,6 +119,7 @@ SELECT
         impact, nul, impact_band, nul, impact_summary, nul,
         source_url, nul, snapshot_url, nul, epoch_us(created_at)
     )) AS content_md5,
+    row_md5,
     reason,
     CASE
         WHEN reason IS NOT NULL

@@ -1,6 +1,6 @@
 -- Grain: one row per element of $rows, a JSON array as json_rows.py makes it. Reads only.
 -- In two steps, elements first: to take the structure from the whole array is three times slower.
-SELECT one.*
+SELECT one.*, NULL::VARCHAR AS row_md5
 FROM (
     SELECT from_json(element, '{
         "place": "BIGINT",

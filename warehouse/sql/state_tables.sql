@@ -14,7 +14,7 @@ CREATE OR REPLACE TABLE sight (
     event_id VARCHAR, known BIGINT,
     last_verified_at TIMESTAMPTZ, updated_at TIMESTAMPTZ, extra VARCHAR,
     content_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
-    absent_export_at TIMESTAMPTZ, content_md5 VARCHAR
+    absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
 CREATE OR REPLACE TABLE cancelled (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,

@@ -1,0 +1,139 @@
+"""Sequences of looks at the edges of the rules, each with the history that it must make."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.history.by_hand import ByHand, at, coin, event
+from warehouse import publish_delta
+from warehouse.merge import replay
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> ByHand:
+    return ByHand(tmp_path)
+
+
+def test_a_look_between_two_deliveries_of_one_batch_is_folded_between_them(told: ByHand) -> None:
+    told.listed("01 09:00", event("a"), event("b"))
+    told.deliveries(
+        ("01 10:00", "2026-03-01T09:59:00Z", event("a", title="Second a")),
+        ("01 12:00", "2026-03-01T11:59:00Z", event("b", title="Third b")),
+    )
+    told.merge()
+    told.listed("01 11:00", event("a", title="Second a"), event("b", title="Second b"))
+    told.merge()
+    versions = told.versions("b", "title, known_from")
+    assert versions == [
+        ("First b", at("01 09:00")),
+        ("Second b", at("01 11:00")),
+        ("Third b", at("01 12:00")),
+    ]
+    replay(told.home)
+    assert told.versions("b", "title, known_from") == versions
+
+
+def test_withdrawn_events_are_not_expected_in_an_export(told: ByHand) -> None:
+    """Three of a hundred are withdrawn: an export of the others is whole."""
+    events = [event(f"e{place:02}") for place in range(100)]
+    told.listed("01 10:00", *events)
+    for place in range(3):
+        told.look_up(f"01 11:0{place}", f"e{place:02}", 404)
+    told.export("02 06:00", *events[3:])
+    told.export("03 06:00", *events[4:])
+    told.merge()
+    assert told.rows("SELECT DISTINCT flagged FROM batches") == [(None,)]
+    missing = told.rows(
+        "SELECT event_id, missing_since FROM events WHERE missing_since IS NOT NULL"
+    )
+    assert missing == [("e03", at("03 06:00"))]
+
+
+def test_one_complete_export_without_an_event_does_not_withdraw_it(told: ByHand) -> None:
+    events = [event(f"e{place:02}") for place in range(60)]
+    told.export("01 06:00", *events)
+    told.cancellations("01 07:00")
+    told.export("02 06:00", *events[1:])
+    told.merge()
+    told.cancellations("02 07:00")
+    told.merge()
+    assert told.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("scheduled",)]
+    told.export("03 06:00", *events[1:])
+    told.merge()
+    assert told.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("withdrawn",)]
+
+
+def test_a_410_is_as_old_as_its_look_though_it_was_cancelled_long_before(told: ByHand) -> None:
+    told.listed("05 06:00", event("a"))
+    told.look_up("05 12:00", "a", 410, id="a", cancelledAt="2026-03-05T00:00:00Z")
+    told.merge()
+    assert told.versions("a", "status, known_from, cancelled_at")[1:] == [
+        ("cancelled", at("05 12:00"), at("05 00:00"))
+    ]
+
+
+def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(told: ByHand) -> None:
+    told.listed("10 06:00", event("a", updatedAt=...))
+    told.merge()
+    claimed = "SELECT title, impact FROM events_as_of('2026-02-01', basis := 'claimed')"
+    assert told.rows(claimed) == [(None, None)]
+
+
+def test_a_delta_that_rewrites_the_links_writes_those_of_untouched_events_too(
+    told: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish_delta, "ROWS_ALWAYS", 10)
+    events = [event(f"e{place:02}") for place in range(60)]
+    other = {"coins": [{"slug": "ethereum", "symbol": "ETH", "name": "Ether"}]}
+    told.listed("01 10:00", *events)
+    told.merge()
+    told.listed("02 10:00", *(event(f"e{place:02}", **other) for place in range(20)), *events[20:])
+    told.merge()
+    links = told.rows("SELECT slug, count(*) FROM event_coins GROUP BY slug ORDER BY slug")
+    assert links == [("bitcoin", 40), ("ethereum", 20)]
+
+
+@pytest.mark.parametrize("bit_by_bit", [False, True])
+def test_a_filter_by_category_counts_as_watching_once_the_category_has_a_name(
+    told: ByHand, bit_by_bit: bool
+) -> None:
+    """Merged at once or bit by bit: a checkpoint in between changes nothing."""
+    told.listed_by_category("01 10:00", ("7",), event("a"))
+    if bit_by_bit:
+        told.merge()
+    told.categories("01 11:00", c7="Listing")
+    if bit_by_bit:
+        told.merge()
+    created = "2026-03-01T20:00:00Z"
+    told.listed("02 10:00", event("a"), event("b", createdAt=created, updatedAt=created))
+    told.merge()
+    assert told.versions("b", "change_kinds") == [(["created"],)]
+
+
+def test_an_event_whose_waiting_cancellation_is_of_the_same_instant_can_be_restored(
+    told: ByHand,
+) -> None:
+    told.cancellations("01 10:00", a="2026-03-01T09:00:00Z")
+    told.listed("01 10:01", event("a"), true="01 09:00")
+    told.listed("01 12:00", event("a"))
+    told.merge()
+    assert told.versions("a", "status, change_kinds, known_from") == [
+        ("cancelled", ["revealed", "cancelled"], at("01 10:01")),
+        ("scheduled", ["restored"], at("01 12:00")),
+    ]
+
+
+def test_a_coin_whose_row_came_and_could_not_be_read_is_not_missing(told: ByHand) -> None:
+    told.coins("01 10:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
+    told.coins("02 10:00", coin("bitcoin"), coin("ethereum", rank="first"))
+    told.merge()
+    missing = told.rows("SELECT slug FROM coins WHERE missing_since IS NOT NULL")
+    assert missing == [("tron",)]
+
+
+def test_an_event_whose_row_came_and_could_not_be_read_is_not_missing(told: ByHand) -> None:
+    told.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
+    told.listed("02 10:00", event("alpha"), event("beta", date="soon"))
+    told.merge()
+    missing = told.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
+    assert missing == [("gamma",)]
