@@ -9,7 +9,8 @@ from assets.told import told_merge, told_outcomes
 from resources.service import ServiceDoor
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.merge import MergeReport, merge
+from warehouse.merge import merge
+from warehouse.merge_report import MergeReport
 from warehouse.outcomes import Outcome
 
 

@@ -15,7 +15,8 @@ from assets.told import told_merge
 from warehouse import tables
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.merge import MergeReport, merge
+from warehouse.merge import merge
+from warehouse.merge_report import MergeReport
 from warehouse.tables import Table
 
 GROUP: Final = "warehouse"

@@ -12,7 +12,7 @@ from assets.looks import Look
 from assets.preview import markdown, of_batch
 from warehouse.batches import Manifest
 from warehouse.landing import Landing
-from warehouse.merge import MergeReport
+from warehouse.merge_report import MergeReport
 from warehouse.outcomes import Outcome
 
 Told = dict[str, Any]

@@ -1,5 +1,6 @@
 """`almanac batches`: what was landed, and what became of it."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -7,8 +8,8 @@ import typer
 from rich.table import Column, Table
 
 from pipeline.console import people, print_json, told_plainly
+from pipeline.homes import home_there
 from pipeline.options import JsonOption
-from pipeline.settings import read_settings
 from warehouse.change_log import ChangeLog
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
@@ -26,7 +27,7 @@ def list_batches(
 ) -> None:
     """List batches, the newest first."""
     with told_plainly(WarehouseError):
-        rows = _rows(Home(read_settings().home), days)
+        rows = _rows(home_there(), days)
     if status is not None:
         rows = [row for row in rows if row["status"] == status]
     if as_json:
@@ -47,7 +48,7 @@ def list_batches(
 @app.command()
 def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False) -> None:
     """Show all that is known of one batch."""
-    home = Home(read_settings().home)
+    home = home_there()
     with told_plainly(WarehouseError):
         manifest = home.landing.manifest(batch_id)
         record: dict[str, Any] = msgspec.to_builtins(manifest)
@@ -59,15 +60,27 @@ def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False
     if as_json:
         print_json(record)
         return
-    people.print(msgspec.json.format(msgspec.json.encode(record), indent=2).decode(), markup=False)
+    for name, value in _lines(record):
+        people.print(f"{name:<24} {value}", markup=False, soft_wrap=True)
 
 
 @app.command()
 def release(batch_id: Annotated[str, typer.Argument()]) -> None:
     """Trust a batch that was quarantined or flagged: the next merge folds it in."""
     with told_plainly(WarehouseError):
-        Home(read_settings().home).landing.release(batch_id)
+        home_there().landing.release(batch_id)
     people.print(f"{batch_id} is released. Next: almanac merge", soft_wrap=True)
+
+
+def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]:
+    """Yield name and value of all that is known, the inner names after the outer."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _lines(value, f"{under}{name}.")
+        elif isinstance(value, list | tuple):
+            yield under + name, ", ".join(map(str, value)) or "-"
+        else:
+            yield under + name, "-" if value in (None, "", {}) else str(value)
 
 
 def _outcomes(home: Home) -> dict[str, dict[str, Any]]:

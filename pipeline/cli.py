@@ -3,7 +3,9 @@
 import typer
 
 from pipeline import batches_cli, endpoints_cli, keys_cli
+from pipeline.command_group import PlainGroup
 from pipeline.doctor_cli import doctor
+from pipeline.leaving import leave
 from pipeline.merge_cli import import_file, merge, replay
 from pipeline.prune_cli import prune
 from pipeline.run_cli import run
@@ -15,6 +17,7 @@ from pipeline.verify_cli import verify
 
 app = typer.Typer(
     name="almanac",
+    cls=PlainGroup,
     help="A warehouse of dated crypto-market events, and a server of the same interface.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals may hold a key
@@ -36,7 +39,11 @@ app.add_typer(endpoints_cli.app, name="endpoints")
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except SystemExit as ended:
+        leave(ended.code)
+        raise
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from rich.console import Console
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+QUERY_INTERRUPTED = "Query interrupted"
 
 people = Console(highlight=False)
 warnings = Console(stderr=True, highlight=False)
@@ -20,6 +22,17 @@ def print_json(value: Any) -> None:
     """Write one JSON value on a line of its own, at once."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt for Ctrl-C in a query, which DuckDB tells as a RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != QUERY_INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from error
 
 
 @contextmanager

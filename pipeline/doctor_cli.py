@@ -1,5 +1,6 @@
 """`almanac doctor`: looks at everything a run needs, and says what is in its way."""
 
+import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import typer
 from rich.table import Table
@@ -59,30 +61,49 @@ def _checks() -> Iterator[Checked]:
         return
     yield Checked("source", True, source)
     home = Home(settings.home)
-    yield _told("home", lambda: _home(home, source))
-    yield _disk(settings.home)
-    yield from _service(settings)
+    stands = _told("home", lambda: _home(home, source))
+    writable = _writable(home.root)
+    yield stands
+    yield writable
+    yield _disk(home.root)
+    with TemporaryDirectory(prefix="almanac-doctor-") as spare:
+        is_ours = stands.holds and writable.holds and home.stamp() is not None
+        yield from _service(settings, home.state if is_ours else Path(spare))
 
 
 def _home(home: Home, source: str) -> str:
     stamp = home.stamp()
     if stamp is None:
         return f"{home.root}, not made yet"
-    if stamp.source != source:
-        raise WarehouseError(f"{home.root} holds data of {stamp.source}, not of {source}")
+    home.check(source)
     return f"{home.root}, format {stamp.format}"
 
 
+def _writable(root: Path) -> Checked:
+    """Look whether the home can be written, or made where it is not there yet."""
+    there = _there(root)
+    what = "home writable"
+    if not there.is_dir():
+        return Checked(what, False, f"{there} is a file; name a folder with ALMANAC_HOME")
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Checked(what, False, f"{there} can't be written to by this user")
+    return Checked(what, True, str(there))
+
+
 def _disk(root: Path) -> Checked:
-    there = next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(_there(root)).free
     return Checked("disk", free >= LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free")
 
 
-def _service(settings: Settings) -> Iterator[Checked]:
+def _there(root: Path) -> Path:
+    """Return the path, or the nearest above it that is there."""
+    return next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
+
+
+def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
     """Ask the service who we are; what it answers says whether address, key and plan are right."""
     try:
-        with open_service(settings) as service:
+        with open_service(settings, looking_only=log_folder) as service:
             yield Checked("reach", True, "the service answers")
             yield Checked("key and plan", True, service.plan.name)
             usage = service.usage

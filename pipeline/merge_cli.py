@@ -9,28 +9,37 @@ from rich.table import Table
 
 from catalog.contract.plans import PLANS
 from pipeline.console import EXIT_USAGE, fail, people, print_json, told_plainly
+from pipeline.homes import home_there
 from pipeline.options import JsonOption, date_option, instant_option
 from pipeline.settings import read_settings
 from warehouse import merge as merging
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.imports import import_export
-from warehouse.merge import MergeReport
+from warehouse.merge_report import MergeReport
 
 _SHOWN_DAYS = 10
 
 
 def merge(as_json: JsonOption = False) -> None:
-    """Fold what is landed into the lake, and publish the warehouse. No request is made."""
-    home = Home(read_settings().home)
+    """Fold what is landed into the lake, and publish the warehouse. No request is made.
+
+    A quarantined batch is told and is no error: the exit code is 0, and `status --exit-code` ends
+    with 1.
+    """
+    home = home_there()
     with told_plainly(WarehouseError), people.status("Merging ..."):
         report = merging.merge(home)
     show_report(home, report, as_json=as_json)
 
 
 def replay(as_json: JsonOption = False) -> None:
-    """Make lake and warehouse again from landing alone. No request is made."""
-    home = Home(read_settings().home)
+    """Make lake and warehouse again from landing alone. No request is made.
+
+    A quarantined batch is told and is no error: the exit code is 0, and `status --exit-code` ends
+    with 1.
+    """
+    home = home_there()
     folded = 0
 
     def step(name: str) -> None:
@@ -67,6 +76,15 @@ def import_file(
     covers = None
     if covers_from is not None and covers_to is not None:
         covers = (date_option("--covers-from", covers_from), date_option("--covers-to", covers_to))
+        if covers[0] > covers[1]:
+            fail(
+                f"--covers-from {covers_from} is after --covers-to {covers_to}; expected the first "
+                "and the last event date. Nothing was landed.",
+                code=EXIT_USAGE,
+            )
+    true_at = instant_option("--content-at", content_at)
+    known_at = None if observed_at is None else instant_option("--observed-at", observed_at)
+    now = datetime.now(UTC)
     settings = read_settings()
     home = Home(settings.home)
     with told_plainly(WarehouseError):
@@ -75,17 +93,30 @@ def import_file(
         manifest = import_export(
             home.landing,
             path,
-            content_at=instant_option("--content-at", content_at),
-            observed_at=None
-            if observed_at is None
-            else instant_option("--observed-at", observed_at),
+            content_at=true_at,
+            observed_at=known_at,
             plan=plan,
             source=source,
-            now=datetime.now(UTC),
+            now=now,
             covers=covers,
         )
+    # A manifest is never written again: the first landing's time stands.
+    was_landed = manifest.landed_at != now
     if as_json:
-        print_json({"batch_id": manifest.batch_id, "bytes": manifest.bytes})
+        print_json(
+            {
+                "batch_id": manifest.batch_id,
+                "bytes": manifest.bytes,
+                "already_landed": was_landed,
+            }
+        )
+        return
+    if was_landed:
+        people.print(
+            f"It was already landed as {manifest.batch_id}, on {manifest.landed_at:%Y-%m-%d %H:%M} "
+            "UTC. Nothing was changed.",
+            soft_wrap=True,
+        )
         return
     people.print(f"Landed as {manifest.batch_id}, {manifest.bytes:,} bytes.", soft_wrap=True)
     people.print("Next: almanac merge")

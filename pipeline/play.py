@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import dagster as dg
 
 from pipeline.build import build_definitions
+from pipeline.console import QUERY_INTERRUPTED
 from pipeline.jobs import DAILY
 from pipeline.service import OpenService
 from pipeline.settings import Settings
@@ -30,6 +31,7 @@ _POLLS_AT: Final = (time(12, tzinfo=UTC), time(18, tzinfo=UTC))
 _POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
 # Dagster's own lines would run through what is shown; they are in the run's page.
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
 _PHASE_OF_STEP: Final = {
     "event_changes": "fold",
     "published_tables": "publish",
@@ -92,6 +94,7 @@ def play(
 
     Raises:
         PlayFailed: a step of a day's job failed.
+        KeyboardInterrupt: Ctrl-C; what was landed before it is kept.
         CatalogError: a poll failed.
     """
     home, played, sent_before = Home(settings.home), Played(), service.log.count
@@ -139,12 +142,15 @@ def _run_day(
     job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, played: Played
 ) -> None:
     began = monotonic()
-    result = job.execute_in_process(
-        instance=instance,
-        partition_key=day.isoformat(),
-        raise_on_error=False,
-        run_config=_QUIET,
-    )
+    try:
+        result = job.execute_in_process(
+            instance=instance,
+            partition_key=day.isoformat(),
+            raise_on_error=False,
+            run_config=_QUIET,
+        )
+    except dg.DagsterExecutionInterruptedError as error:
+        raise KeyboardInterrupt from error
     in_steps = 0.0
     for event in result.all_events:
         if event.is_step_success:
@@ -153,6 +159,8 @@ def _run_day(
             played.seconds[phase] = played.seconds.get(phase, 0.0) + seconds
             in_steps += seconds
         elif event.is_step_failure:
+            if _is_interrupt(event):
+                raise KeyboardInterrupt
             raise PlayFailed(_said(day, event))
         elif event.is_step_materialization:
             _note_outcome(played, day, event)
@@ -161,6 +169,16 @@ def _run_day(
     rest = monotonic() - began - in_steps
     played.seconds["dagster"] = played.seconds.get("dagster", 0.0) + rest
     played.days.append(day)
+
+
+def _is_interrupt(event: dg.DagsterEvent) -> bool:
+    """Whether a step failed by Ctrl-C, which Dagster tells as an error of the step."""
+    cause = event.step_failure_data.error
+    while cause is not None:
+        if cause.cls_name in _INTERRUPTS or QUERY_INTERRUPTED in cause.message:
+            return True
+        cause = cause.cause
+    return False
 
 
 def _said(day: date, event: dg.DagsterEvent) -> str:

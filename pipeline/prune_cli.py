@@ -1,19 +1,23 @@
 """`almanac prune`: take away what is no longer of use. Never landing, never history."""
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from time import time
+from typing import Annotated, Final
 
 import typer
 from rich.table import Table
 
 from pipeline.console import people, print_json, told_plainly
+from pipeline.homes import home_there
 from pipeline.options import JsonOption
-from pipeline.settings import read_settings
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
+
+ABANDONED_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ def prune(
     as_json: JsonOption = False,
 ) -> None:
     """Remove old request logs, old Dagster runs and what killed processes left behind."""
-    home = Home(read_settings().home)
+    home = home_there()
     before = datetime.now(UTC).date() - timedelta(days=days)
     with told_plainly(WarehouseError), home.merge_lock():
         pruned = [
@@ -59,10 +63,27 @@ def _old_logs(home: Home, before: date) -> list[Path]:
 
 
 def _unfinished(home: Home) -> list[Path]:
-    """Return what writers left that were killed; the lock keeps those that live away."""
-    left = [*home.root.glob(".unfinished-*"), *(home.root / "lake").glob("**/.unfinished-*")]
-    spill = home.state / "spill"
-    return sorted([*left, *([spill] if spill.exists() else [])])
+    """Return what writers left that were killed; the lock keeps those that live away.
+
+    Not from landing, where pulls write without it: there only what is old.
+    """
+    left = [
+        *home.root.glob(".unfinished-*"),
+        *(home.root / "lake").glob("**/.unfinished-*"),
+        *home.state.glob("almanac-verify-*"),
+        *home.state.glob("spill/*"),
+    ]
+    landing = home.root / "landing"
+    oldest = time() - ABANDONED_S
+    for path in [*landing.glob(".unfinished-*"), *landing.glob("*/.unfinished-*")]:
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < oldest:
+                left.append(path)
+    return sorted(path for path in left if not _is_empty_spill(path))
+
+
+def _is_empty_spill(path: Path) -> bool:
+    return path.parent.name == "spill" and not any(one.is_file() for one in path.rglob("*"))
 
 
 def _files(what: str, paths: list[Path], *, dry_run: bool) -> Pruned:

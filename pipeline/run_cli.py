@@ -1,9 +1,10 @@
 """`almanac run`: look at everything now, with the sandbox for the last days, and publish.
 
 Exit codes: 0 also when the quota is out or the service asks to wait (what came is landed, and
-the reason is said); 1 for an error; 2 for settings that can't be used.
+the reason is said); 1 for an error; 2 for settings that can't be used; 130 after Ctrl-C.
 """
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,17 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pipeline.console import EXIT_USAGE, fail, people, print_json, warnings
+from catalog.sandbox.collector import collector_paused, kept_from_collector
+from catalog.sandbox.telling import Telling
+from pipeline.console import (
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    fail,
+    interruptible,
+    people,
+    print_json,
+    warnings,
+)
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer
 from warehouse.errors import WarehouseError
@@ -44,11 +55,15 @@ def run(
     except SettingsError as error:
         fail(str(error), code=EXIT_USAGE)
     try:
-        summary = _summary(settings, days, began, quiet=as_json)
+        with interruptible():
+            summary = _summary(settings, days, began, quiet=as_json)
     except Defer as error:
         summary = {"deferred": str(error), "resume_at": error.resume_at.isoformat()}
     except (CatalogError, WarehouseError, SettingsError) as error:
         fail(str(error))
+    except KeyboardInterrupt:
+        warnings.print("Interrupted. What was landed stands; `almanac run` goes on.")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
         print_json(summary)
     else:
@@ -56,31 +71,39 @@ def run(
 
 
 def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
-    # Imported here: the other commands should not wait for Dagster.
-    from pipeline.dagster_home import instance_of
-    from pipeline.play import PlayFailed, instants_of, play
-    from pipeline.service import open_service
-
-    imported = monotonic()
-    home = Home(settings.home)
     now = datetime.now(UTC).replace(microsecond=0)
     simulated = settings.service_address() is None
-    instants = instants_of(
-        days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
-    )
-    with (
-        open_service(settings, now=instants[0].at) as service,
-        instance_of(home) as instance,
-        _progress(len(instants), quiet=quiet) as progress,
-    ):
+    with ExitStack() as held:
+        # Modules and a world stay to the end; the collector would walk through them for seconds.
+        with collector_paused(), ExitStack() as opening:
+            telling = None
+            if simulated:
+                telling = opening.enter_context(Telling(settings.sandbox_seed, until=now))
+            # Imported here: the other commands should not wait for Dagster.
+            from pipeline.dagster_home import instance_of
+            from pipeline.play import PlayFailed, instants_of, play
+            from pipeline.service import open_service
+
+            imported = monotonic()
+            home = Home(settings.home)
+            instants = instants_of(
+                days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
+            )
+            home.check(settings.source)
+            # Before the service: all that Dagster imports is time for the telling.
+            instance = held.enter_context(instance_of(home))
+            service = held.enter_context(
+                open_service(settings, now=instants[0].at, telling=telling)
+            )
+            held.enter_context(kept_from_collector())
         opened = monotonic()
+        progress = held.enter_context(_progress(len(instants), quiet=quiet))
         show = _Shown(progress)
         service.on_page = show.page
         try:
             played = play(settings, service, instance, instants, on_instant=show.instant)
         except PlayFailed as error:
             fail(str(error))
-        progress.stop()
     played.seconds = {
         "import": imported - began,
         "open": opened - imported,

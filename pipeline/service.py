@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from pydantic import SecretStr
@@ -11,6 +12,7 @@ from pydantic import SecretStr
 from catalog.contract.plans import PLANS, Plan
 from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.service import Sandbox
+from catalog.sandbox.telling import Telling
 from pipeline.settings import Settings, SettingsError
 from resources.client import CatalogClient
 from resources.errors import ContractBroken, RequestRejected
@@ -43,10 +45,17 @@ class OpenService(Service):
 
 
 @contextmanager
-def open_service(settings: Settings, *, now: datetime | None = None) -> Iterator[OpenService]:
-    """Open the service, claim the home for it, and learn its plan.
+def open_service(
+    settings: Settings,
+    *,
+    now: datetime | None = None,
+    telling: Telling | None = None,
+    looking_only: Path | None = None,
+) -> Iterator[OpenService]:
+    """Open the service, learn its plan, and claim the home once it has answered.
 
-    `now` is where the embedded sandbox stands; None lets it run with the wall.
+    `now` is where the embedded sandbox stands; None lets it run with the wall. `telling` helps it.
+    With `looking_only`, a folder for the log, the home is neither claimed nor written to.
 
     Raises:
         SettingsError: the settings contradict each other, or the plan can't be learnt.
@@ -55,9 +64,10 @@ def open_service(settings: Settings, *, now: datetime | None = None) -> Iterator
     """
     home = Home(settings.home)
     with ExitStack() as stack:
-        address = _address(settings, stack, now)
-        home.claim(address.source)
-        log = RequestLog(home.state, address.clock, key=address.key)
+        address = _address(settings, stack, now, telling)
+        if looking_only is None:
+            home.check(address.source)
+        log = RequestLog(looking_only or home.state, address.clock, key=address.key)
         # Asked before the plan is known, so at the pace of the lowest one.
         limiter = _limiter(settings, PLANS["free"], address)
         with _client(settings, address, log, limiter) as asking:
@@ -65,6 +75,9 @@ def open_service(settings: Settings, *, now: datetime | None = None) -> Iterator
         if usage is not None:
             log.usage(usage)
         plan = _plan(settings, usage)
+        if looking_only is None:
+            # Not before: a mistyped address would leave its stamp.
+            home.claim(address.source)
         limiter = _limiter(settings, plan, address)
         client = stack.enter_context(_client(settings, address, log, limiter))
         yield OpenService(
@@ -82,12 +95,14 @@ def open_service(settings: Settings, *, now: datetime | None = None) -> Iterator
         )
 
 
-def _address(settings: Settings, stack: ExitStack, now: datetime | None) -> _Address:
+def _address(
+    settings: Settings, stack: ExitStack, now: datetime | None, telling: Telling | None
+) -> _Address:
     found = settings.service_address()
     if found is not None:
         base_url, key = found
         return _Address(base_url, key, source=base_url)
-    sandbox = Sandbox(seed=settings.sandbox_seed, clock=SandboxClock(now))
+    sandbox = Sandbox(seed=settings.sandbox_seed, clock=SandboxClock(now), telling=telling)
     stack.enter_context(sandbox)
     plan = settings.plan or SANDBOX_PLAN.name
     return _Address(

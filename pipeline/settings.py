@@ -6,12 +6,21 @@ Belongs here: what can be set, and whether it makes sense. Does not: what is don
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from catalog.contract import decisions
 from catalog.contract.plans import PLANS
 from resources.client import checked_base_url
+from resources.transport import checked_key
 
 PREFIX: Final = "ALMANAC_"
 
@@ -38,8 +47,16 @@ def _nothing(value: Any) -> Any:
     return None if value == "" else value
 
 
+def _expanded(path: Path) -> Path:
+    """Return a path with `~` read as a shell does: in a file or a unit none has read it."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"the home of that user is not known: {path}") from error
+
+
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-SecretList = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split)]
+Place = Annotated[Path, AfterValidator(_expanded)]
 PlanName = Annotated[str, AfterValidator(_known_plan)]
 Unset = BeforeValidator(_nothing)
 
@@ -59,26 +76,24 @@ class Settings(BaseSettings):
     api_key: Annotated[SecretStr | None, Unset] = Field(
         default=None, description="The API key. Better kept in a file: `ALMANAC_API_KEY_FILE`."
     )
-    api_key_file: Annotated[Path | None, Unset] = Field(
+    api_key_file: Annotated[Place | None, Unset] = Field(
         default=None, description="A file that holds the API key and nothing else."
     )
     plan: Annotated[PlanName | None, Unset] = Field(
         default=None,
         description=f"The plan of the key: {', '.join(PLANS)}. Unset, the service is asked.",
     )
-    home: Path = Field(
+    home: Place = Field(
         default=Path("data"), description="Where everything lives: landing, lake, warehouse, state."
     )
-    state: Path = Field(
-        default_factory=lambda: Path.home() / ".local" / "state" / "almanac",
-        description="Where the limiter keeps what all homes of this machine share. "
-        "Default: `~/.local/state/almanac`.",
-    )
     rate_per_s: Annotated[float | None, Unset] = Field(
-        default=None, gt=0, description="Requests a second. Unset, the plan's."
+        default=None,
+        gt=0,
+        description="Requests a second. Unset, the plan's. Each process paces itself and knows of "
+        "no other: where several use one key at once, share the rate out among them.",
     )
     burst: Annotated[int | None, Unset] = Field(
-        default=None, ge=1, description="Requests at once. Unset, the plan's."
+        default=None, ge=1, description="Requests at once, of each process. Unset, the plan's."
     )
     monthly_quota: Annotated[int | None, Unset] = Field(
         default=None, ge=1, description="Requests a month. Unset, what the service says."
@@ -92,17 +107,14 @@ class Settings(BaseSettings):
     categories: CommaList = Field(
         default=(), description="Categories to pull (ids, separated by commas). Unset, all."
     )
-    webhook_secrets: SecretList = Field(
-        default=(),
-        description="Signing secrets of webhooks, separated by commas: the current one, and the "
-        "one before while it is rotated.",
-    )
-    signature_header: str = Field(
-        default=decisions.SIGNATURE_HEADER, description="The header that signs a delivery."
-    )
     sandbox_seed: int = Field(
         default=1, description="Which world the embedded sandbox is; the same seed is the same."
     )
+
+    @field_validator("home", "export_path", "sandbox_seed", mode="before")
+    @classmethod
+    def _default_for_nothing(cls, value: Any, info: ValidationInfo) -> Any:
+        return cls.model_fields[info.field_name or ""].default if value == "" else value
 
     @property
     def service_dir(self) -> Path:
@@ -133,9 +145,14 @@ class Settings(BaseSettings):
                 "for the embedded sandbox."
             )
         try:
-            return checked_base_url(self.base_url), key
+            base_url = checked_base_url(self.base_url)
         except ValueError as error:
             raise SettingsError(f"ALMANAC_BASE_URL: {error}") from error
+        try:
+            return base_url, checked_key(key)
+        except ValueError as error:
+            name = "ALMANAC_API_KEY" if self.api_key_file is None else "ALMANAC_API_KEY_FILE"
+            raise SettingsError(f"{name}: {error}") from error
 
     def _key(self) -> SecretStr | None:
         if self.api_key is not None and self.api_key_file is not None:

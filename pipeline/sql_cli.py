@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.console import EXIT_USAGE, fail, people, told_plainly
-from pipeline.settings import read_settings
+from pipeline.homes import home_there
 from warehouse import queries
 from warehouse.errors import WarehouseError
-from warehouse.home import Home
 
 _WIDEST = 60
 
@@ -48,16 +47,16 @@ def sql(
     if form is Form.TABLE and output is not None:
         fail("a table goes to the terminal: choose --format csv, json or parquet", code=EXIT_USAGE)
     text = sys.stdin.read() if query == "-" else query
-    warehouse = Home(read_settings().home).warehouse
+    warehouse = home_there().warehouse
     with told_plainly(WarehouseError), queries.connected(warehouse) as connection:
         if form is Form.TABLE:
             _show(queries.run_sql(connection, text), limit)
             return
-        sys.stdout.flush()
-        target = output or Path("/dev/stdout")
-        rows = queries.write_answer(connection, text, target, _FORMS[form])
-    if output is not None:
-        people.print(f"{rows:,} rows in {output}", soft_wrap=True)
+        if output is None:
+            queries.stream_answer(connection, text, sys.stdout.buffer, _FORMS[form])
+            return
+        rows = queries.write_answer(connection, text, output, _FORMS[form])
+    people.print(f"{rows:,} rows in {output}", soft_wrap=True)
 
 
 def _show(answer: queries.Answer, limit: int) -> None:

@@ -53,12 +53,18 @@ def _show(home: Home, health: Health, now: datetime) -> None:
     for part, size in health.bytes.items():
         facts.add_row(part, f"{size / 1e6:,.1f} MB")
     if health.quota is not None:
-        facts.add_row(
-            "Quota left", f"{health.quota.get('remaining')} of {health.quota.get('quota')}"
-        )
+        facts.add_row("Quota left", _quota(health.quota))
     people.print(facts)
     for warning in health.warnings:
         people.print(f"! {warning}", soft_wrap=True, markup=False)
+
+
+def _quota(told: dict[str, object]) -> str:
+    """Return what was left when the service was last asked; others may have spent since."""
+    left = f"{told.get('remaining')} of {told.get('quota')}"
+    if told.get("quota") is None:
+        left = "no limit"
+    return f"{left}, as of {_when(datetime.fromisoformat(str(told['at'])))} UTC"
 
 
 def _when(instant: datetime | None) -> str:

@@ -6,10 +6,9 @@ import typer
 from rich.table import Table
 
 from pipeline.console import EXIT_ERROR, people, print_json, told_plainly
+from pipeline.homes import home_there
 from pipeline.options import JsonOption
-from pipeline.settings import read_settings
 from warehouse.errors import WarehouseError
-from warehouse.home import Home
 from warehouse.verify import Finding
 from warehouse.verify import verify as verify_home
 
@@ -21,7 +20,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check that landing, lake and tables agree. Exit code 1 when something does not."""
-    home = Home(read_settings().home)
+    home = home_there()
     findings: list[Finding] = []
     with told_plainly(WarehouseError), people.status("Verifying ...") as status:
         for finding in verify_home(home, deep=deep):

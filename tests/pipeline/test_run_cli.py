@@ -1,14 +1,18 @@
 """`almanac run` as a program."""
 
 import json
+import os
+import signal
 import subprocess
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from catalog.sandbox.service import Sandbox
 from pipeline.play import Instant, instants_of
 from tests.test_cli import ALMANAC, environment
+from warehouse.home import Home
 
 NOW = datetime(2026, 3, 10, 9, 30, tzinfo=UTC)
 
@@ -73,12 +77,39 @@ def test_errors_are_one_line(tmp_path: Path, almanac_sandbox: Sandbox) -> None:
     refused = run(home, code=1, **given)
     assert "Check the API key" in refused.stderr
     (home / "home.json").write_text('{"source": "https://other.example", "format": 1}')
+    (home / "landing" / "batches" / "2026-03-01").mkdir(parents=True)
     other = run(home, code=1)
     assert "holds data of https://other.example" in other.stderr
     for done in (lone, refused, other):
         assert done.stderr.count("\n") == 1
         assert "Traceback" not in done.stderr + done.stdout
         assert "canary-9" not in done.stderr
+
+
+def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    process = subprocess.Popen(
+        [*ALMANAC, "run", "--days", "100"],
+        cwd=tmp_path,
+        env={**environment(home), "ALMANAC_COINS": "bitcoin,ethereum"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = monotonic() + 60
+        while not Home(home).landing.batch_ids() and monotonic() < deadline:
+            sleep(0.05)
+        # To all of its processes, as a terminal does.
+        os.killpg(process.pid, signal.SIGINT)
+        said, complained = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, said) == (130, "")
+    assert complained == "Interrupted. What was landed stands; `almanac run` goes on.\n"
+    assert Home(home).landing.batch_ids()
 
 
 def test_an_empty_home_plays_the_days_before_today_with_polls_and_ends_now() -> None:

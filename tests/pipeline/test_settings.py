@@ -52,13 +52,10 @@ def test_comma_lists_and_empty_texts_are_read_as_people_write_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ALMANAC_COINS", " bitcoin, ethereum ,")
-    monkeypatch.setenv("ALMANAC_WEBHOOK_SECRETS", "one,two")
     monkeypatch.setenv("ALMANAC_PLAN", "")
     monkeypatch.setenv("ALMANAC_BASE_URL", "")
     settings = read_settings()
     assert settings.coins == ("bitcoin", "ethereum")
-    assert [secret.get_secret_value() for secret in settings.webhook_secrets] == ["one", "two"]
-    assert "'one'" not in repr(settings)
     assert settings.plan is None
     assert settings.service_address() is None
 
@@ -89,3 +86,24 @@ def test_every_setting_is_described() -> None:
         f"ALMANAC_{name.upper()}" for name in Settings.model_fields
     }
     assert all(meaning.endswith((".", "`.")) for _, _, meaning in rows)
+
+
+def test_an_empty_text_is_the_default_also_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, _, _ in described():
+        monkeypatch.setenv(name, "")
+    assert read_settings() == Settings(_env_file=None)  # type: ignore[call-arg]
+    assert read_settings().home == Path("data")
+    assert read_settings().sandbox_seed == 1
+
+
+def test_a_tilde_is_the_home_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ALMANAC_HOME", "~/almanac")
+    monkeypatch.setenv("ALMANAC_API_KEY_FILE", "~/key")
+    assert read_settings().home == tmp_path / "almanac"
+    assert read_settings().api_key_file == tmp_path / "key"
+    monkeypatch.setenv("ALMANAC_HOME", "~nobody-of-this-name/almanac")
+    with pytest.raises(SettingsError, match="ALMANAC_HOME"):
+        read_settings()

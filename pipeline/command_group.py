@@ -1,0 +1,42 @@
+"""The group of all commands: where errors that no command of it answers become one plain line.
+
+Exit codes: 2 for settings that can't be used, 1 for files that can't, and for data at rest that
+is not as it should be.
+"""
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+from pipeline.console import EXIT_USAGE, fail, interruptible
+from pipeline.settings import SettingsError
+from warehouse.errors import WarehouseError
+
+
+class PlainGroup(TyperGroup):
+    """A group whose commands end with a line and an exit code, never with a traceback of these."""
+
+    # The class of a context has no public name in Typer.
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with interruptible():
+                return super().invoke(ctx)
+        except SettingsError as error:
+            fail(str(error), code=EXIT_USAGE)
+        except WarehouseError as error:
+            fail(str(error))
+        except BrokenPipeError:
+            # Nobody reads any more, which Typer ends quietly.
+            raise
+        except OSError as error:
+            fail(file_trouble(error))
+
+
+def file_trouble(error: OSError) -> str:
+    """Return which file can't be used, why, and what to do."""
+    where = "" if error.filename is None else f"{error.filename}: "
+    reason = error.strerror or str(error)
+    return (
+        f"{where}{reason}. What was finished before stands. Make it possible to read and write "
+        "there, or name another folder with ALMANAC_HOME."
+    )

@@ -1,0 +1,33 @@
+"""The command line in this process, in a folder of its own and without any setting."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.settings import described
+
+Almanac = Callable[..., Any]
+"""Runs a command: its words, the exit code that is due, settings by their short names."""
+
+
+@pytest.fixture
+def almanac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Almanac:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, _, _ in described():
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str, code: int = 0, **given: str) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in given.items():
+                patch.setenv(f"ALMANAC_{name.upper()}", value)
+            done = CliRunner().invoke(app, list(words))
+        assert done.exit_code == code, done.output
+        assert isinstance(done.exception, SystemExit | None)
+        return done
+
+    return run

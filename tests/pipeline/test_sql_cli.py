@@ -1,0 +1,74 @@
+"""`almanac sql` as a program: what reaches standard output, and what becomes of it there."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import ALMANAC, environment
+from tests.warehouse.small_lake import Op, Plan, SmallLake
+from warehouse.home import Home
+
+MANY = "SELECT range AS a, repeat('x', 100) AS b FROM range(20000)"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    lake = SmallLake(folder)
+    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2)))])
+    lake.publish()
+    assert lake.warehouse == Home(folder).warehouse
+    Home(folder).claim("sandbox:1")
+    return folder
+
+
+@pytest.mark.parametrize("mode", ["wb", "ab"])
+def test_csv_goes_into_the_file_that_output_is_redirected_to(
+    home: Path, tmp_path: Path, mode: str
+) -> None:
+    target = tmp_path / "answer.csv"
+    target.write_text("before\n")
+    with target.open(mode) as stdout:
+        number = target.stat().st_ino
+        done = subprocess.run(
+            [*ALMANAC, "sql", "SELECT 1 AS a", "-f", "csv"],
+            cwd=tmp_path,
+            env=environment(home),
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert target.read_text() == ("before\n" if mode == "ab" else "") + "a\n1\n"
+    assert target.stat().st_ino == number
+    assert [path.name for path in tmp_path.iterdir()] == ["answer.csv"]
+
+
+def test_json_goes_into_a_pipe_whole(home: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*ALMANAC, "sql", MANY, "-f", "json"],
+        cwd=tmp_path,
+        env=environment(home),
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(json.loads(done.stdout)) == 20_000
+
+
+def test_a_pipe_that_is_closed_early_ends_it_quietly(home: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*ALMANAC, "sql", MANY, "-f", "csv"],
+        cwd=tmp_path,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"a,b\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.wait(60)
