@@ -12,7 +12,8 @@ from bench.exports import content_at
 from warehouse.batches import Manifest
 from warehouse.home import Home
 from warehouse.imports import import_export
-from warehouse.merge import MergeReport, merge, replay
+from warehouse.merge import merge, replay
+from warehouse.merge_report import MergeReport
 from warehouse.verify import verify
 
 SOURCE = "bench"
