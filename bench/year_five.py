@@ -39,7 +39,7 @@ def make_home(home: Home, *, events: int, versions: int, coins: int, days: int) 
         for table in ("events", "coins", "categories", "cancellations", "labels"):
             file = str(home.lake.path(f"{name}/{table}.parquet"))
             (rows[table],) = connection.read_parquet(file).aggregate("count(*)").fetchall()[0]
-    state = State(fold_id=newest.head.fold_id, rows=rows, watch=(), cancellations_seen=None)
+    state = State(fold_id=newest.head.fold_id, rows=rows, watch=(), cancellations_seen=())
     home.lake.put(f"{name}/state.json", msgspec.json.encode(state))
 
 

@@ -42,7 +42,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     fold_id: str
     rows: dict[str, int]
     watch: tuple[Span, ...]
-    cancellations_seen: CancellationsSeen | None
+    cancellations_seen: tuple[CancellationsSeen, ...]
 
 
 def name_of(day: date, fold_id: str) -> str:

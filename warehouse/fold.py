@@ -18,7 +18,7 @@ from warehouse.outcomes import Outcome, outcome_of
 from warehouse.reach import Reach, proves_withdrawal, reach_of
 from warehouse.recall import Recall
 from warehouse.statements import statement
-from warehouse.watch import END_OF_TIME, CancellationsSeen, Span, Watch
+from warehouse.watch import END_OF_TIME, CancellationsSeen, Span, Watch, with_cancellations
 
 LEAST_SHARE = 0.98
 """An export with less than this share of the rows expected makes nothing missing."""
@@ -30,13 +30,13 @@ class Fold:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
         self.watch = Watch()
-        self.cancellations_seen: CancellationsSeen | None = None
+        self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
         self.reset()
 
     def reset(self) -> None:
         """Go back to knowing nothing."""
         self.watch = Watch()
-        self.cancellations_seen = None
+        self.cancellations_seen = ()
         self._recall = Recall(self.connection)
         for name in ("state_tables", "fold_macros", "day_claims"):
             self.connection.execute(statement(name))
@@ -120,7 +120,6 @@ class Fold:
             self._run("fold_labels")
 
     def _fold_absent(self, manifest: Manifest, reach: Reach, outcome: Outcome) -> None:
-        seen = self.cancellations_seen
         filters = self._filters(reach)
         if filters is None:
             return
@@ -130,8 +129,10 @@ class Fold:
             content_at=manifest.content_at,
             observed_at=manifest.observed_at,
             is_export=manifest.feed == "export" and proves_withdrawal(reach.plan),
-            cancellations_seen_at=None if seen is None else seen.observed_at,
-            cancellations_since=None if seen is None else seen.since,
+            cancellations_seen=[
+                {"since": one.since, "observed_at": one.observed_at}
+                for one in self.cancellations_seen
+            ],
         )
         self._fold_gone(manifest, outcome)
 
@@ -211,12 +212,10 @@ class Fold:
         since = manifest.scope.since
         if since is None:
             return
-        old = self.cancellations_seen
-        if old is not None and since <= old.until:
-            since = min(old.since, since)
-        self.cancellations_seen = CancellationsSeen(
+        new = CancellationsSeen(
             since=since, until=manifest.content_at, observed_at=manifest.observed_at
         )
+        self.cancellations_seen = with_cancellations(self.cancellations_seen, new)
 
     def _note_watched(self, manifest: Manifest, reach: Reach) -> None:
         """Remember a look that showed all there was; with a coverage it did not."""

@@ -76,9 +76,9 @@ class ByHand:
     def coins(self, when: str, *coins: dict[str, Any]) -> None:
         self._land("coins", when, [(_page(*coins), None)], scope=Scope())
 
-    def cancellations(self, when: str, **cancelled: str) -> None:
+    def cancellations(self, when: str, *, since: str = "01 00:00", **cancelled: str) -> None:
         rows = [{"id": event_id, "cancelledAt": told} for event_id, told in cancelled.items()]
-        self._land("cancellations", when, [(_page(*rows), None)], scope=Scope(since=at("01 00:00")))
+        self._land("cancellations", when, [(_page(*rows), None)], scope=Scope(since=at(since)))
 
     def look_up(self, when: str, event_id: str, status: int, **body: Any) -> None:
         told = json.dumps({"error": {"code": "gone", "message": "gone"}, **body}).encode()

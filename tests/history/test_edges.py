@@ -63,6 +63,28 @@ def test_one_complete_export_without_an_event_does_not_withdraw_it(told: ByHand)
     assert told.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("withdrawn",)]
 
 
+@pytest.mark.parametrize("bit_by_bit", [False, True])
+def test_a_gap_in_the_cancellations_after_they_were_looked_at_keeps_no_event_missing(
+    told: ByHand, bit_by_bit: bool
+) -> None:
+    """What the first look told of the absent event is not undone by a gap after it."""
+    events = [event(f"e{place:03}") for place in range(200)]
+    told.export("01 06:00", *events)
+    told.export("02 06:00", *events[1:])
+    told.cancellations("02 07:00")
+    if bit_by_bit:
+        told.merge()
+    told.cancellations("02 12:00", since="02 11:00")
+    told.export("03 06:00", *events[2:])
+    told.merge()
+    withdrawn = "SELECT event_id FROM events WHERE status = 'withdrawn'"
+    assert told.rows(withdrawn) == [("e000",)]
+    told.cancellations("03 07:00", since="03 06:00")
+    told.export("04 06:00", *events[2:])
+    told.merge()
+    assert told.rows(withdrawn) == [("e000",)]
+
+
 def test_a_410_is_as_old_as_its_look_though_it_was_cancelled_long_before(told: ByHand) -> None:
     told.listed("05 06:00", event("a"))
     told.look_up("05 12:00", "a", 410, id="a", cancelledAt="2026-03-05T00:00:00Z")

@@ -6,8 +6,11 @@ CREATE OR REPLACE TEMP TABLE absent AS
 SELECT
     c.event_id,
     coalesce($is_export AND s.absent_export_at < $observed_at
-        AND $cancellations_seen_at >= s.absent_export_at
-        AND $cancellations_since <= s.content_at, false) AS is_second
+        AND list_bool_or(list_transform(
+            $cancellations_seen::STRUCT("since" TIMESTAMPTZ, observed_at TIMESTAMPTZ)[],
+            lambda seen: seen.observed_at >= s.absent_export_at
+                AND seen.since <= s.content_at)),
+        false) AS is_second
 FROM content AS c
 JOIN sight AS s USING (event_id)
 WHERE c.status = 'scheduled' AND s.content_at < $content_at
