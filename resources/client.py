@@ -10,7 +10,6 @@ with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
 import httpx
@@ -91,12 +90,7 @@ class CatalogClient:
     def __enter__(self) -> "CatalogClient":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from threading import RLock
-from types import TracebackType
 from typing import Final
 
 from catalog.contract.plans import Plan
@@ -167,10 +166,5 @@ class ServiceDoor:
     def __enter__(self) -> "ServiceDoor":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()

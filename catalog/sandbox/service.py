@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final
 
 from starlette.types import ASGIApp
@@ -160,12 +160,7 @@ class Sandbox:
     def __enter__(self) -> "Sandbox":
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
 
     @property

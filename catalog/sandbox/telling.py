@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from struct import Struct
 from threading import Thread
-from types import TracebackType
 from typing import BinaryIO, Final
 
 from catalog.sandbox.coins import Roster
@@ -67,12 +66,7 @@ class Telling:
     def __enter__(self) -> "Telling":
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
 
     @property

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import socket
 import threading
-from types import TracebackType
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -80,12 +79,7 @@ class HostedApp:
     def __enter__(self) -> "HostedApp":
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
 
     def _run(self) -> None:

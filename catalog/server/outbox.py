@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
 from typing import Any, Literal, Self
 
 FILE_NAME = "outbox.sqlite"
@@ -99,12 +98,7 @@ class Outbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
