@@ -66,7 +66,8 @@ _DIFF: Final = (
 
 def load(export: Path, folder: Path) -> float:
     """Write everything from one export; return the seconds."""
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(folder)
     folder.mkdir(parents=True)
     named = {
         "file": export,

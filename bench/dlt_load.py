@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+# dlt posts from its import on; nothing later turns that off.
 os.environ["RUNTIME__DLTHUB_TELEMETRY"] = "false"
 
 import dlt

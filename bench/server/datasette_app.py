@@ -1,18 +1,15 @@
-"""Datasette as an ASGI application, for uvicorn's `--factory`; started in the run's folder."""
+"""Datasette on uvicorn with its settings in one folder: `python -m bench.server.datasette_app`."""
 
+import argparse
 import json
-import os
 from pathlib import Path
 
+import uvicorn
 from datasette.app import Datasette  # type: ignore[import-untyped]
 from starlette.types import ASGIApp
 
-FOLDER = "ALMANAC_BENCH_DATASETTE"
-"""The variable of the environment that names the folder."""
 
-
-def app() -> ASGIApp:
-    folder = Path(os.environ[FOLDER])
+def app(folder: Path) -> ASGIApp:
     datasette = Datasette(
         immutables=[str(folder / "catalog.db")],
         inspect_data=json.loads((folder / "inspect.json").read_text()),
@@ -21,3 +18,23 @@ def app() -> ASGIApp:
     )
     application: ASGIApp = datasette.app()
     return application
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    asked = parser.parse_args()
+    uvicorn.run(
+        app(asked.folder),
+        host=asked.host,
+        port=asked.port,
+        http="httptools",
+        log_level="warning",
+        access_log=False,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bench.server.asked import Asked, EventAsked, PageAsked, SearchAsked
-from bench.server.datasette_app import FOLDER
 from bench.server.peer import Shown, get
 from bench.server.plain_rows import end_of
 from bench.server.process import Running, foreign_server
@@ -53,7 +52,7 @@ class DatasettePeer:
         (folder / "settings.json").write_text(json.dumps(settings))
 
     def start(self) -> AbstractContextManager[Running]:
-        return foreign_server(self._core, self._command, {FOLDER: str(self._folder)})
+        return foreign_server(self._core, self._command)
 
     def learn(self, running: Running, pages: Sequence[PageAsked]) -> None:
         pass
@@ -85,10 +84,8 @@ class DatasettePeer:
     def _command(self, port: int) -> list[str]:
         address = ["--host", "127.0.0.1", "--port", str(port)]
         if self._tuned:
-            return [
-                *(sys.executable, "-m", "uvicorn", "--factory", "bench.server.datasette_app:app"),
-                *("--http", "httptools", "--log-level", "warning", "--no-access-log", *address),
-            ]
+            program = (sys.executable, "-m", "bench.server.datasette_app")
+            return [*program, str(self._folder), *address]
         files = [str(self._folder / name) for name in ("inspect.json", "metadata.json")]
         settings = [["--setting", name, str(value)] for name, value in self._settings.items()]
         return [

@@ -68,14 +68,10 @@ def own_server(core: int, *arguments: str) -> Iterator[Running]:
 
 
 @contextmanager
-def foreign_server(
-    core: int, command: Callable[[int], Sequence[str]], environment: Mapping[str, str]
-) -> Iterator[Running]:
+def foreign_server(core: int, command: Callable[[int], Sequence[str]]) -> Iterator[Running]:
     """Run a command made for a free port, and wait until the port is listened on."""
     port = free_port()
-    with _pinned(
-        command(port), core, stderr=subprocess.DEVNULL, environment=environment
-    ) as process:
+    with _pinned(command(port), core, stderr=subprocess.DEVNULL) as process:
         give_up_at = time.monotonic() + _START_TIMEOUT_S
         while not _listening(port):
             if process.poll() is not None or time.monotonic() > give_up_at:
@@ -92,14 +88,12 @@ def _pinned(
     stdin: int = subprocess.DEVNULL,
     stdout: int = subprocess.DEVNULL,
     stderr: int | None = None,
-    environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         ["taskset", "-c", str(core), *command],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        env={**os.environ, **(environment or {})},
     )
     try:
         yield process
