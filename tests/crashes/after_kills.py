@@ -92,4 +92,6 @@ def kill_at_random(
 
 def forget(home: Home) -> None:
     shutil.rmtree(home.root)
-    shutil.rmtree(home.root.with_suffix(".witness"), ignore_errors=True)
+    witness = home.root.with_suffix(".witness")
+    if witness.exists():
+        shutil.rmtree(witness)

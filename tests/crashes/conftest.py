@@ -47,7 +47,8 @@ class Prepared:
 
     def copy(self, name: str, target: Path) -> Home:
         """Copy a home, in place of what was there."""
-        shutil.rmtree(target, ignore_errors=True)
+        if target.exists():
+            shutil.rmtree(target)
         shutil.copytree(self.root / name, target)
         return Home(target)
 

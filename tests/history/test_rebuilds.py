@@ -6,7 +6,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.history.comparison import (
@@ -19,6 +19,7 @@ from tests.history.comparison import (
 )
 from tests.history.glanced import Glanced
 from tests.history.handmade import Glance, glances, land
+from tests.history.lengths import a_few, at_length
 from tests.history.oracle import Oracle
 from tests.history.relanded import bring, home_with_bodies
 from tests.history.telling import Told, merged_in, reading
@@ -47,13 +48,7 @@ def mergings(draw: st.DrawFn) -> tuple[list[Glance], list[list[int]]]:
 
 
 @given(mergings())
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@a_few(EXAMPLES)
 def test_any_order_split_and_repetition_of_batches_equals_replay(
     merging: tuple[list[Glance], list[list[int]]],
 ) -> None:
@@ -61,13 +56,7 @@ def test_any_order_split_and_repetition_of_batches_equals_replay(
 
 
 @given(mergings())
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@a_few(EXAMPLES)
 def test_contents_that_contradict_each_other_have_the_history_of_the_oracle(
     merging: tuple[list[Glance], list[list[int]]],
 ) -> None:
@@ -78,9 +67,7 @@ def test_contents_that_contradict_each_other_have_the_history_of_the_oracle(
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @given(mergings())
-@settings(
-    max_examples=EXAMPLES_AT_LENGTH, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@at_length(EXAMPLES_AT_LENGTH)
 def test_contents_that_contradict_each_other_have_the_history_of_the_oracle_at_length(
     merging: tuple[list[Glance], list[list[int]]],
 ) -> None:
@@ -90,9 +77,7 @@ def test_contents_that_contradict_each_other_have_the_history_of_the_oracle_at_l
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @given(mergings())
-@settings(
-    max_examples=EXAMPLES_AT_LENGTH, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@at_length(EXAMPLES_AT_LENGTH)
 def test_any_order_split_and_repetition_of_batches_equals_replay_at_length(
     merging: tuple[list[Glance], list[list[int]]],
 ) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.history.handmade import COINS, DAY, SOURCE, STARTS, Content, Glance, glances, land
+from tests.history.lengths import a_few, at_length
 from tests.history.relanded import bring, home_with_bodies
 from tests.history.telling import reading
 from tests.history.test_rebuilds import Tables, assert_same
@@ -68,13 +69,7 @@ def exports_with_others_between(draw: st.DrawFn) -> list[Glance]:
 
 
 @given(exports_with_others_between())
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@a_few(EXAMPLES)
 def test_records_that_came_before_give_the_tables_that_reading_all_of_them_gives(
     batches: list[Glance],
 ) -> None:
@@ -84,9 +79,7 @@ def test_records_that_came_before_give_the_tables_that_reading_all_of_them_gives
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @given(exports_with_others_between())
-@settings(
-    max_examples=EXAMPLES_AT_LENGTH, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@at_length(EXAMPLES_AT_LENGTH)
 def test_records_that_came_before_give_the_same_tables_at_length(batches: list[Glance]) -> None:
     hold_recall_to_reading(batches)
 

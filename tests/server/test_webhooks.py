@@ -68,7 +68,7 @@ class ListedStore:
         self.listed = list(changes)
 
     def at(self, instant: datetime) -> CatalogView:
-        raise NotImplementedError("webhooks do not look at views")
+        raise AssertionError("webhooks do not look at views")
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         return [change for change in self.listed if after < change.at <= until]
