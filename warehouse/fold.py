@@ -61,6 +61,8 @@ class Fold:
                 self._run("fold_wave")
             self._run("fold_wave_picked" if read.duplicates else "fold_wave_plain")
             self._fold_look(manifest, outcome, released=released)
+        # The state has it now; the rows of a large look would fill the memory that is left.
+        self._run("normalise_create_events")
         return outcome
 
     def _fold_deliveries(self, look: Look, outcome: Outcome) -> None:

@@ -20,7 +20,7 @@ from warehouse.storage import Storage
 
 FORMAT = 1
 _STAMP = "home.json"
-_MEMORY = "1400MB"
+_MEMORY = "1600MB"
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):

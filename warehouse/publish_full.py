@@ -49,6 +49,7 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
         prepare_unknown_fields(staged, inputs)
     for table in (BATCHES, COVERAGE, COINS, CATEGORIES, CANCELLATIONS, EVENTS):
         fill(staged, table, values)
+    staged.let_go()
     if inputs.days:
         _fill_versions(staged, values)
     for table in (EVENT_COINS, EVENT_CATEGORIES, COIN_SNAPSHOTS, REJECTS, REQUESTS, USAGE):
@@ -98,3 +99,4 @@ def _fill_versions(staged: Staged, values: Values) -> None:
     query = schema.insert(EVENT_VERSIONS, statement("publish_event_versions"))
     for current in (False, True):
         staged.run(query, {**values, "current": current})
+        staged.let_go()

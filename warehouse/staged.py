@@ -18,14 +18,14 @@ import duckdb
 from warehouse import schema
 from warehouse.storage import make_folders, sync
 
-_MEMORY_LIMIT: Final = "1400MB"
+_MEMORY_LIMIT: Final = "1600MB"
 _UNFINISHED: Final = ".unfinished-warehouse-"
 _PARAMETER: Final = re.compile(r"\$([a-z_]+)")
 Values = Mapping[str, Any]
 
 
 class Staged:
-    """One connection with the staged file attached and in use; all in one transaction."""
+    """One connection with the staged file attached and in use, in a transaction until `commit`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,6 +55,14 @@ class Staged:
     def lacks(self, sql: str, values: Values) -> bool:
         """Whether a statement reads files of which there are none."""
         return not parameters(sql) <= values.keys()
+
+    def let_go(self) -> None:
+        """Commit what is there so far, so that memory need not hold it, and go on.
+
+        For a file that is made anew: it is nothing until its rename, in one transaction or many.
+        """
+        for text in ("COMMIT", "BEGIN"):
+            self.connection.execute(text)
 
     def commit(self) -> None:
         """Write all of it to the file, which nothing waits beside."""
