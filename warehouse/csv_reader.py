@@ -71,7 +71,7 @@ def _recall_query(source: Source, reading: Reading) -> tuple[str, dict[str, Any]
     """Return the statement that finds the records of a file that came before."""
     rows, values = _rows(source, reading)
     columns = reading.columns
-    cells = (f"if(s.event_id IS NULL, r.c{n}, NULL) AS c{n}" for n in range(len(columns.names)))
+    cells = (f"if(is_again, NULL, c{n}) AS c{n}" for n in range(len(columns.names)))
     text = statement("normalise_recall_rows").replace("{rows}", rows)
     text = text.replace("{id}", f"c{columns.places['event_id']}")
     return text.replace("{cells}", ",\n    ".join(cells)), values
@@ -124,11 +124,21 @@ def read_quickly(
         taken: int = tables.connection.execute(
             query, {**tables.values(), **values, **more}
         ).fetchall()[0][0]
+        if found is not None:
+            _place_unread(tables.connection, source, reading)
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error as error:
         return str(error).strip().splitlines()[0][:120]
     return taken if found is None else found
+
+
+def _place_unread(connection: duckdb.DuckDBPyConnection, source: Source, reading: Reading) -> None:
+    """Say where the rows stand that can't be read; if there are any, by a second look."""
+    if connection.execute(statement("normalise_any_unread")).fetchall()[0][0]:
+        rows, values = _rows(source, reading)
+        text = statement("normalise_unread_places").replace("{rows}", rows)
+        connection.execute(text, values)
 
 
 def read_tolerantly(

@@ -17,7 +17,7 @@ from tests.history.lengths import a_few, at_length
 from tests.history.relanded import bring, home_with_bodies
 from tests.history.telling import reading
 from tests.history.test_rebuilds import Tables, assert_same
-from tests.warehouse.catalog_bodies import csv_body, plain
+from tests.warehouse.catalog_bodies import csv_body, plain, plains
 from warehouse.batches import Manifest
 from warehouse.home import Home
 from warehouse.imports import import_export
@@ -114,20 +114,45 @@ def test_the_same_record_on_a_plan_that_shows_more_is_read_anew(tmp_path: Path) 
     assert [one[2] for one in versions] == [None, "https://proof.example/1"]
 
 
+def test_rejected_records_among_many_that_came_before_have_their_places_in_the_file(
+    tmp_path: Path,
+) -> None:
+    records = plains(12_000)
+    before = csv_body(records)
+    assert len(before) > 2 << 20, "enough for several threads to read it"
+    for place in (0, 4_000, 7_777, 11_999):
+        records[place] = plain(id=f"e{place}", date="soon")
+    for place in (3_000, 9_000):
+        records[place] = plain(id="")
+    home = landed(tmp_path, (before, "elite"), (csv_body(records), "elite"))
+    with told() as found:
+        merge(home)
+    assert found == [("in the file", 12_000 - 6)]
+    with reading(home) as connection:
+        places = connection.sql("SELECT position FROM rejects ORDER BY position").fetchall()
+    assert places == [(0,), (3_000,), (4_000,), (7_777,), (9_000,), (11_999,)]
+
+
 def imported(folder: Path, *bodies: tuple[bytes, str]) -> list[tuple[Any, ...]]:
     """Return title, description and source of each version after some exports, a day each."""
-    home = Home(folder / "home")
-    file = folder / "export.csv"
-    for day, (body, plan) in enumerate(bodies):
-        file.write_bytes(body)
-        at = STARTS + day * DAY
-        import_export(home.landing, file, content_at=at, plan=plan, source=SOURCE, now=at)
+    home = landed(folder, *bodies)
     merge(home)
     with reading(home) as connection:
         return connection.sql(
             "SELECT title, description, source_url FROM event_versions "
             "WHERE version > 0 ORDER BY version"
         ).fetchall()
+
+
+def landed(folder: Path, *bodies: tuple[bytes, str]) -> Home:
+    """Return a home with some exports, a day each, and the plan that each is of."""
+    home = Home(folder / "home")
+    file = folder / "export.csv"
+    for day, (body, plan) in enumerate(bodies):
+        file.write_bytes(body)
+        at = STARTS + day * DAY
+        import_export(home.landing, file, content_at=at, plan=plan, source=SOURCE, now=at)
+    return home
 
 
 def test_a_record_came_before_until_something_else_of_its_event_is_accepted(
