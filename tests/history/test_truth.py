@@ -24,6 +24,7 @@ from tests.history.comparison import (
     published_as_of,
     versions_of,
 )
+from tests.history.disk import without_syncs
 from tests.history.oracle import Oracle
 from tests.history.telling import Merged, Told, after_midnight, merged_in, reading
 from tests.history.versions import KINDS, Version
@@ -53,7 +54,8 @@ def oracle(told: Told) -> Oracle:
 def merged(told: Told, tmp_path_factory: pytest.TempPathFactory) -> Merged:
     """The story merged day by day as it was landed, deliveries late among it."""
     parts = after_midnight(told.story.batches)
-    return merged_in(told, tmp_path_factory.mktemp("merged") / "home", parts)
+    with without_syncs():
+        return merged_in(told, tmp_path_factory.mktemp("merged") / "home", parts)
 
 
 class TestStory:
