@@ -77,5 +77,7 @@ def test_the_process_is_gone_once_the_telling_is_stopped() -> None:
 
 def test_a_sandbox_that_is_helped_serves_the_world_of_its_seed(tmp_path: Path) -> None:
     with Telling(5, until=NOW) as telling:
+        assert told(LAST + 1, telling) == frozenset(range(LAST + 1))
         helped = Sandbox(seed=5, now=NOW, telling=telling)
         assert same(helped._world(), helped.truth())
+    assert telling.months == frozenset(), "what was told was taken"
