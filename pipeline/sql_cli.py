@@ -1,5 +1,6 @@
 """`almanac sql`: one query over the warehouse, as a table or in a form for programs."""
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -9,10 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.console import EXIT_USAGE, fail, people, told_plainly
+from pipeline.console import EXIT_USAGE, fail, people
 from pipeline.homes import home_there
 from warehouse import queries
-from warehouse.errors import WarehouseError
 
 _WIDEST = 60
 
@@ -48,15 +48,23 @@ def sql(
         fail("a table goes to the terminal: choose --format csv, json or parquet", code=EXIT_USAGE)
     text = sys.stdin.read() if query == "-" else query
     warehouse = home_there().warehouse
-    with told_plainly(WarehouseError), queries.connected(warehouse) as connection:
+    with queries.connected(warehouse) as connection:
         if form is Form.TABLE:
             _show(queries.run_sql(connection, text), limit)
             return
-        if output is None:
+        if output is None or _is_stdout(output):
             queries.stream_answer(connection, text, sys.stdout.buffer, _FORMS[form])
             return
         rows = queries.write_answer(connection, text, output, _FORMS[form])
     people.print(f"{rows:,} rows in {output}", soft_wrap=True)
+
+
+def _is_stdout(output: Path) -> bool:
+    """Whether a path is what standard output goes to; then nothing else is to be said there."""
+    try:
+        return os.path.samestat(output.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):
+        return False  # Not there yet, or standard output is no file at all.
 
 
 def _show(answer: queries.Answer, limit: int) -> None:

@@ -26,7 +26,9 @@ from warehouse.strict_json import without_bare_numbers
 FileForm = Literal["csv", "json", "parquet"]
 _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
 """MULTI is a PIVOT, which names its columns in a step before; a COPY may hold one as well."""
-_DEVICES: Final = ("/dev/", "/proc/")
+_OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
+"""Where names stand for what a process has open."""
+_LINKS_MAX: Final = 40
 _numbers = count(1)
 
 
@@ -104,7 +106,7 @@ def write_answer(
         QueryRefused: as `run_sql`.
         OSError: the file can't be written.
     """
-    if _is_device(target):
+    if _names_a_stream(target):
         # Never by a rename: whatever else is written there would lose it. Appended, since what
         # a shell redirected may hold something already.
         with target.open("ab") as stream:
@@ -134,11 +136,16 @@ def stream_answer(
         return rows
 
 
-def _is_device(target: Path) -> bool:
-    if str(target.absolute()).startswith(_DEVICES):
-        return True
-    there = target.resolve()
-    return str(there).startswith(_DEVICES) or (there.exists() and not there.is_file())
+def _names_a_stream(target: Path) -> bool:
+    """Whether a path is a device or a pipe, or names what is open, which may be a file as well."""
+    step = target.absolute()
+    for _ in range(_LINKS_MAX):
+        if str(step).startswith(_OPEN):
+            return True
+        if not step.is_symlink():
+            break
+        step = step.parent / step.readlink()
+    return step.exists() and not step.is_file()
 
 
 def _written(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, form: FileForm) -> int:

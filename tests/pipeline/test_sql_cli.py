@@ -25,15 +25,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])
+@pytest.mark.parametrize("named", [None, "/dev/stdout", "link", "answer.csv"])
 def test_csv_goes_into_the_file_that_output_is_redirected_to(
-    home: Path, tmp_path: Path, mode: str
+    home: Path, tmp_path: Path, mode: str, named: str | None
 ) -> None:
+    """Also where it is named, by whatever name: nothing else is said there, nothing is replaced."""
     target = tmp_path / "answer.csv"
     target.write_text("before\n")
+    link = tmp_path / "link"
+    link.symlink_to("/dev/stdout")
     with target.open(mode) as stdout:
         number = target.stat().st_ino
         done = subprocess.run(
-            [*ALMANAC, "sql", "SELECT 1 AS a", "-f", "csv"],
+            [*ALMANAC, "sql", "SELECT 1 AS a", "-f", "csv", *(["-o", named] if named else [])],
             cwd=tmp_path,
             env=environment(home),
             stdout=stdout,
@@ -43,7 +47,8 @@ def test_csv_goes_into_the_file_that_output_is_redirected_to(
     assert (done.returncode, done.stderr) == (0, b"")
     assert target.read_text() == ("before\n" if mode == "ab" else "") + "a\n1\n"
     assert target.stat().st_ino == number
-    assert [path.name for path in tmp_path.iterdir()] == ["answer.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.csv", "link"]
+    assert link.is_symlink()
 
 
 def test_json_goes_into_a_pipe_whole(home: Path, tmp_path: Path) -> None:
