@@ -1,23 +1,19 @@
 """`almanac prune`: take away what is no longer of use. Never landing, never history."""
 
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from time import time
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from pipeline.console import people, print_json, told_plainly
+from pipeline.console import people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
-
-ABANDONED_S: Final = 3600.0
+from warehouse.merge import ABANDONED_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,7 @@ def prune(
     """Remove old request logs, old Dagster runs and what killed processes left behind."""
     home = home_there()
     before = datetime.now(UTC).date() - timedelta(days=days)
-    with told_plainly(WarehouseError), home.merge_lock():
+    with home.merge_lock():
         pruned = [
             _files("request logs", _old_logs(home, before), dry_run=dry_run),
             _files("unfinished files", _unfinished(home), dry_run=dry_run),
@@ -69,16 +65,11 @@ def _unfinished(home: Home) -> list[Path]:
     """
     left = [
         *home.root.glob(".unfinished-*"),
-        *(home.root / "lake").glob("**/.unfinished-*"),
+        *home.lake.unfinished(),
+        *home.landing.storage.unfinished(older_than_s=ABANDONED_S),
         *home.state.glob("almanac-verify-*"),
         *home.state.glob("spill/*"),
     ]
-    landing = home.root / "landing"
-    oldest = time() - ABANDONED_S
-    for path in [*landing.glob(".unfinished-*"), *landing.glob("*/.unfinished-*")]:
-        with suppress(FileNotFoundError):
-            if path.stat().st_mtime < oldest:
-                left.append(path)
     return sorted(path for path in left if not _is_empty_spill(path))
 
 

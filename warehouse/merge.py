@@ -21,7 +21,7 @@ from warehouse.merge_report import MergeReport
 from warehouse.publish import publish
 from warehouse.storage import Storage
 
-_ABANDONED_S = 3600.0
+ABANDONED_S = 3600.0
 """What was begun in landing or state, where others write too, and not touched for so long."""
 
 
@@ -65,7 +65,7 @@ def _locked(
         step("merge:locked")
         home.lake.remove_unfinished()
         for shared in (Storage(home.root), home.landing.storage):
-            shared.remove_unfinished(older_than_s=_ABANDONED_S)
+            shared.remove_unfinished(older_than_s=ABANDONED_S)
         report = _Merge(home, step, refold_from).run()
         if publishing:
             days = ChangeLog(home.lake, home.state / "change_log.json").days()

@@ -107,15 +107,23 @@ class Storage:
             sync(path.parent)
             shutil.rmtree(doomed)
 
-    def remove_unfinished(self, *, older_than_s: float = 0.0) -> None:
-        """Remove what killed writers left, where it was not touched for so long.
+    def unfinished(self, *, older_than_s: float = 0.0) -> list[Path]:
+        """Return what killed writers left, where it was not touched for so long.
 
         Without an age, only while no other process writes here.
         """
+        found: list[Path] = []
         for path in [*self.root.glob(f"{_UNFINISHED}*"), *self.root.glob(f"*/{_UNFINISHED}*")]:
             with suppress(FileNotFoundError):
                 if not older_than_s or time() - path.stat().st_mtime >= older_than_s:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    found.append(path)
+        return found
+
+    def remove_unfinished(self, *, older_than_s: float = 0.0) -> None:
+        """Remove it."""
+        for path in self.unfinished(older_than_s=older_than_s):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def names(self, under: str) -> list[str]:
         """Return the finished files below a folder, sorted by name."""
