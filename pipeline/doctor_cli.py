@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import typer
 from rich.table import Table
 
-from pipeline.console import EXIT_ERROR, people, print_json
+from pipeline.console import EXIT_ERROR, people, print_json, quota_left
 from pipeline.health import LEAST_FREE_BYTES
 from pipeline.options import JsonOption
 from pipeline.service import open_service
@@ -111,9 +111,7 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
                 yield Checked(
                     "quota",
                     usage.remaining is None or usage.remaining > 0,
-                    "no limit"
-                    if usage.limit is None
-                    else f"{usage.remaining} of {usage.limit} left",
+                    quota_left(usage.remaining, usage.limit, is_unlimited=usage.is_unlimited),
                 )
                 skew = abs((usage.date - datetime.now(UTC)).total_seconds())
                 yield Checked("clock", skew < _SKEW_S, f"{skew:.0f} s from the service's")

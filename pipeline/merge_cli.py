@@ -8,12 +8,11 @@ import typer
 from rich.table import Table
 
 from catalog.contract.plans import PLANS
-from pipeline.console import EXIT_USAGE, fail, people, print_json, told_plainly
+from pipeline.console import EXIT_USAGE, fail, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption, date_option, instant_option
 from pipeline.settings import read_settings
 from warehouse import merge as merging
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.imports import import_export
 from warehouse.merge_report import MergeReport
@@ -28,7 +27,7 @@ def merge(as_json: JsonOption = False) -> None:
     with 1.
     """
     home = home_there()
-    with told_plainly(WarehouseError), people.status("Merging ..."):
+    with people.status("Merging ..."):
         report = merging.merge(home)
     show_report(home, report, as_json=as_json)
 
@@ -48,7 +47,7 @@ def replay(as_json: JsonOption = False) -> None:
             folded += 1
             status.update(f"Replaying: {folded} days ...")
 
-    with told_plainly(WarehouseError), people.status("Replaying ...") as status:
+    with people.status("Replaying ...") as status:
         report = merging.replay(home, step=step)
     show_report(home, report, as_json=as_json)
 
@@ -87,19 +86,19 @@ def import_file(
     now = datetime.now(UTC)
     settings = read_settings()
     home = Home(settings.home)
-    with told_plainly(WarehouseError):
-        source = settings.source
-        home.claim(source)
-        manifest = import_export(
-            home.landing,
-            path,
-            content_at=true_at,
-            observed_at=known_at,
-            plan=plan,
-            source=source,
-            now=now,
-            covers=covers,
-        )
+    source = settings.source
+    home.check(source)
+    manifest = import_export(
+        home.landing,
+        path,
+        content_at=true_at,
+        observed_at=known_at,
+        plan=plan,
+        source=source,
+        now=now,
+        covers=covers,
+    )
+    home.claim(source)
     # A manifest is never written again: the first landing's time stands.
     was_landed = manifest.landed_at != now
     if as_json:

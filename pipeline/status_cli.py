@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pipeline.console import EXIT_ERROR, people, print_json, told_plainly
+from pipeline.console import EXIT_ERROR, people, print_json, quota_left
 from pipeline.health import Health, health_of
 from pipeline.options import JsonOption
 from pipeline.settings import read_settings
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 
@@ -24,8 +23,7 @@ def status(
     """Show freshness by feed, what waits, disk and quota. No request is made."""
     now = datetime.now(UTC)
     home = Home(read_settings().home)
-    with told_plainly(WarehouseError):
-        health = health_of(home, now)
+    health = health_of(home, now)
     if as_json:
         print_json(asdict(health))
     elif health.source is None:
@@ -61,9 +59,9 @@ def _show(home: Home, health: Health, now: datetime) -> None:
 
 def _quota(told: dict[str, object]) -> str:
     """Return what was left when the service was last asked; others may have spent since."""
-    left = f"{told.get('remaining')} of {told.get('quota')}"
-    if told.get("quota") is None:
-        left = "no limit"
+    left = quota_left(
+        told.get("remaining"), told.get("quota"), is_unlimited=bool(told.get("is_unlimited"))
+    )
     return f"{left}, as of {_when(datetime.fromisoformat(str(told['at'])))} UTC"
 
 

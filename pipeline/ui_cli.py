@@ -15,9 +15,8 @@ import httpx
 import typer
 import yaml
 
-from pipeline.console import EXIT_USAGE, fail, people, print_json
-from pipeline.settings import SettingsError, read_settings
-from warehouse.errors import HomeRefused
+from pipeline.console import fail, people, print_json
+from pipeline.settings import read_settings
 from warehouse.home import Home
 from warehouse.storage import Storage
 
@@ -41,12 +40,9 @@ def ui(
     ] = False,
 ) -> None:
     """Start Dagster on the home: its pages, its schedules and sensors."""
-    try:
-        settings = read_settings()
-        home = Home(settings.home)
-        home.claim(settings.source)
-    except (SettingsError, HomeRefused) as error:
-        fail(str(error), code=EXIT_USAGE)
+    settings = read_settings()
+    home = Home(settings.home)
+    home.check(settings.source)
     from pipeline.dagster_home import write_config
 
     write_config(home)

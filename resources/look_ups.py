@@ -101,6 +101,11 @@ class UsageAnswer:
     date: datetime
     received_at: datetime
 
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether the service says that there is no quota, and does not merely leave it out."""
+        return self.limit is None and "limit" in self.named
+
 
 def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
     """Read the usage, of which any subset may be there (interface 4.7, decisions)."""

@@ -66,6 +66,7 @@ class RequestLog:
             "plan": answer.plan,
             "used": answer.used,
             "quota": answer.limit,
+            "is_unlimited": answer.is_unlimited,
             "remaining": answer.remaining,
             "reset_at": None if answer.reset_at is None else answer.reset_at.isoformat(),
         }

@@ -203,7 +203,9 @@ USAGE: Final = Table(
         Column("read_at", INSTANT, "When it was read.", "UTC"),
         Column("plan", "VARCHAR", "The plan of the key."),
         Column("used", "BIGINT", "Requests spent this month.", "requests"),
-        Column("quota", "BIGINT", "Requests of a month; NULL is no limit.", "requests"),
+        Column(
+            "quota", "BIGINT", "Requests of a month; NULL is not said, or no limit.", "requests"
+        ),
         Column("remaining", "BIGINT", "Requests left.", "requests"),
         Column("reset_at", INSTANT, "When the month ends.", "UTC"),
     ),

@@ -52,6 +52,13 @@ def test_an_import_of_a_time_far_off_is_refused_before_anything_is_landed(
     assert not (tmp_path / "data").exists()
 
 
+def test_an_import_of_a_file_that_is_not_there_leaves_no_home(
+    almanac: Almanac, tmp_path: Path
+) -> None:
+    almanac("import", "nowhere.csv", *AT, code=1)
+    assert not (tmp_path / "data" / "home.json").exists()
+
+
 def test_a_file_that_was_landed_before_is_told_to_be(
     almanac: Almanac, tmp_path: Path, page: str
 ) -> None:
@@ -92,13 +99,24 @@ def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, pa
         assert "`almanac batches list` lists them" in done.stderr
 
 
-def test_the_quota_is_told_with_the_time_it_is_from(almanac: Almanac, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ({"quota": 1000, "remaining": 900}, "900 of 1000"),
+        ({"quota": None, "remaining": None, "is_unlimited": True}, "no limit"),
+        ({"quota": None, "remaining": 900, "is_unlimited": False}, "900 left"),
+        ({"quota": None, "remaining": None, "is_unlimited": False}, "not said"),
+    ],
+)
+def test_the_quota_is_told_as_far_as_it_was_said_with_the_time_it_is_from(
+    almanac: Almanac, tmp_path: Path, named: dict[str, object], told: str
+) -> None:
     home = Home(tmp_path / "data")
     home.claim("sandbox:1")
     home.state.mkdir()
-    line = {"at": "2026-03-01T06:07:08+00:00", "quota": 1000, "remaining": 900}
+    line = {"at": "2026-03-01T06:07:08+00:00", **named}
     (home.state / "usage.jsonl").write_text(json.dumps(line) + "\n")
-    assert "900 of 1000, as of 2026-03-01 06:07 UTC" in almanac("status").stdout
+    assert f"{told}, as of 2026-03-01 06:07 UTC" in almanac("status").stdout
 
 
 def test_prune_removes_what_killed_processes_left_and_nothing_that_may_be_in_use(
