@@ -7,11 +7,10 @@ import msgspec
 import typer
 from rich.table import Column, Table
 
-from pipeline.console import people, print_json, told_plainly
+from pipeline.console import people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption
 from warehouse.change_log import ChangeLog
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 app = typer.Typer(help="List, show and release landed batches.", no_args_is_help=True)
@@ -26,8 +25,7 @@ def list_batches(
     as_json: JsonOption = False,
 ) -> None:
     """List batches, the newest first."""
-    with told_plainly(WarehouseError):
-        rows = _rows(home_there(), days)
+    rows = _rows(home_there(), days)
     if status is not None:
         rows = [row for row in rows if row["status"] == status]
     if as_json:
@@ -49,10 +47,9 @@ def list_batches(
 def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False) -> None:
     """Show all that is known of one batch."""
     home = home_there()
-    with told_plainly(WarehouseError):
-        manifest = home.landing.manifest(batch_id)
-        record: dict[str, Any] = msgspec.to_builtins(manifest)
-        outcome = _outcomes(home).get(batch_id)
+    manifest = home.landing.manifest(batch_id)
+    record: dict[str, Any] = msgspec.to_builtins(manifest)
+    outcome = _outcomes(home).get(batch_id)
     pages = record.pop("pages")
     record["pages"] = len(pages)
     record["outcome"] = outcome or {"status": "pending"}
@@ -67,8 +64,7 @@ def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False
 @app.command()
 def release(batch_id: Annotated[str, typer.Argument()]) -> None:
     """Trust a batch that was quarantined or flagged: the next merge folds it in."""
-    with told_plainly(WarehouseError):
-        home_there().landing.release(batch_id)
+    home_there().landing.release(batch_id)
     people.print(f"{batch_id} is released. Next: almanac merge", soft_wrap=True)
 
 

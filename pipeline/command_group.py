@@ -38,5 +38,5 @@ def file_trouble(error: OSError) -> str:
     reason = error.strerror or str(error)
     return (
         f"{where}{reason}. What was finished before stands. Make it possible to read and write "
-        "there, or name another folder with ALMANAC_HOME."
+        "there, or name another place; the home is named with ALMANAC_HOME."
     )

@@ -19,7 +19,6 @@ from catalog.sandbox.collector import collector_paused, kept_from_collector
 from catalog.sandbox.telling import Telling
 from pipeline.console import (
     EXIT_INTERRUPTED,
-    EXIT_USAGE,
     fail,
     interruptible,
     people,
@@ -49,11 +48,8 @@ def run(
 ) -> None:
     """Look at the catalog, fold what it says into history, publish, and say what came of it."""
     began = monotonic()
-    try:
-        settings = read_settings()
-        settings.service_address()
-    except SettingsError as error:
-        fail(str(error), code=EXIT_USAGE)
+    settings = read_settings()
+    settings.service_address()
     try:
         with interruptible():
             summary = _summary(settings, days, began, quiet=as_json)

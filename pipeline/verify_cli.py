@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pipeline.console import EXIT_ERROR, people, print_json, told_plainly
+from pipeline.console import EXIT_ERROR, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption
-from warehouse.errors import WarehouseError
 from warehouse.verify import Finding
 from warehouse.verify import verify as verify_home
 
@@ -22,7 +21,7 @@ def verify(
     """Check that landing, lake and tables agree. Exit code 1 when something does not."""
     home = home_there()
     findings: list[Finding] = []
-    with told_plainly(WarehouseError), people.status("Verifying ...") as status:
+    with people.status("Verifying ...") as status:
         for finding in verify_home(home, deep=deep):
             findings.append(finding)
             status.update(f"Verified: {finding.check} ...")
