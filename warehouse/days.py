@@ -89,8 +89,6 @@ class DayWriter:
         )
         if so_far is None:
             merged.added, merged.removed = self._difference(day)
-        else:
-            merged.added = sum(outcome.versions for outcome in merged.outcomes)
         written = self._log.write(self._fold.connection, head, records)
         self._step("merge:day_written")
         return written, merged

@@ -50,7 +50,7 @@ class Fold:
         if read.quarantine is not None and not released:
             return outcome.quarantined(read.quarantine)
         if manifest.feed == "coins":
-            self._fold_coins(manifest)
+            self._fold_coins(manifest, outcome)
         elif manifest.feed == "categories":
             self._run("fold_categories", observed_at=manifest.observed_at)
             self.write_watched()
@@ -86,7 +86,8 @@ class Fold:
         elif manifest.feed == "cancellations" and complete:
             self._note_cancellations(manifest)
         elif reach is not None and complete and outcome.flagged is None:
-            self._fold_absent(manifest, reach, outcome)
+            if released or not self._flag_anyones(outcome, "id"):
+                self._fold_absent(manifest, reach, outcome)
             self._note_watched(manifest, reach)
 
     def _fold_wave(self, manifest: Manifest, outcome: Outcome) -> None:
@@ -170,13 +171,22 @@ class Fold:
             self._run("fold_withdrawn_sight", content_at=manifest.content_at)
             outcome.count({"withdrawn": withdrawn})
 
-    def _fold_coins(self, manifest: Manifest) -> None:
+    def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
         self._run("fold_coins", **times)
-        if manifest.complete and plan_named(manifest.plan).coverage_top is None:
+        whole = manifest.complete and plan_named(manifest.plan).coverage_top is None
+        if whole and (outcome.released or not self._flag_anyones(outcome, "slug")):
             self._run("fold_coins_missing", **times)
         self._run("fold_snapshot_remove")
         self._run("fold_snapshot_add", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
+
+    def _flag_anyones(self, outcome: Outcome, naming: str) -> bool:
+        """Flag a look with rejected rows that may be anyone's: then none is absent for sure."""
+        count = self._rows("fold_rejected_of_anyone", naming=naming)[0][0]
+        if count:
+            rows = "1 rejected row does" if count == 1 else f"{count} rejected rows do"
+            outcome.flagged = f"{rows} not say whose, and it makes nothing missing"
+        return bool(count)
 
     def _too_few(self, manifest: Manifest, reach: Reach) -> str | None:
         """Return why an export can't be all there is, judged by what was known and claimed."""

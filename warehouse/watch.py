@@ -38,15 +38,14 @@ class CancellationsSeen(msgspec.Struct, frozen=True, kw_only=True):
 def with_cancellations(
     seen: tuple[CancellationsSeen, ...], new: CancellationsSeen
 ) -> tuple[CancellationsSeen, ...]:
-    """Add a look, the latest of all: it prolongs the last span, or begins one after a gap.
+    """Add a look, the latest of all: it prolongs the spans it reaches, or begins one after a gap.
 
-    A span before a gap is kept, since what was absent by then was looked for all the same; one
-    that a later span covers from its beginning says nothing more.
+    A span before a gap is kept, since what was absent by then was looked for all the same.
     """
-    if seen and new.since <= seen[-1].until:
+    while seen and new.since <= seen[-1].until:
         new = msgspec.structs.replace(new, since=min(new.since, seen[-1].since))
         seen = seen[:-1]
-    return (*(one for one in seen if one.since < new.since), new)
+    return (*seen, new)
 
 
 class Watch:

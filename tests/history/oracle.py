@@ -170,8 +170,9 @@ class Oracle:
             self._cancel(event_id, cancelled_at, look, cancelled_at)
         if look.complete and look.since is not None:
             since = look.since
-            if self._watches and since <= self._watches[-1].content_at:
-                since = min(since, self._watches[-1].since)
+            for watch in reversed(self._watches):
+                if since <= watch.content_at:
+                    since = min(since, watch.since)
             self._watches.append(Watch(self._number, look.content_at, since))
 
     def _cancel(

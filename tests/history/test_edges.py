@@ -85,6 +85,20 @@ def test_a_gap_in_the_cancellations_after_they_were_looked_at_keeps_no_event_mis
     assert told.rows(withdrawn) == [("e000",)]
 
 
+def test_a_look_at_the_cancellations_that_closes_a_gap_reaches_back_to_before_it(
+    told: ByHand,
+) -> None:
+    events = [event(f"e{place:03}") for place in range(200)]
+    told.export("01 06:00", *events)
+    told.cancellations("02 07:00", since="01 00:00")
+    told.cancellations("03 07:00", since="03 01:00")
+    told.export("04 06:00", *events[1:])
+    told.cancellations("04 07:00", since="02 01:00")
+    told.export("05 06:00", *events[1:])
+    told.merge()
+    assert told.rows("SELECT event_id FROM events WHERE status = 'withdrawn'") == [("e000",)]
+
+
 def test_a_410_is_as_old_as_its_look_though_it_was_cancelled_long_before(told: ByHand) -> None:
     told.listed("05 06:00", event("a"))
     told.look_up("05 12:00", "a", 410, id="a", cancelledAt="2026-03-05T00:00:00Z")
@@ -156,6 +170,39 @@ def test_a_coin_whose_row_came_and_could_not_be_read_is_not_missing(told: ByHand
 def test_an_event_whose_row_came_and_could_not_be_read_is_not_missing(told: ByHand) -> None:
     told.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
     told.listed("02 10:00", event("alpha"), event("beta", date="soon"))
+    told.merge()
+    missing = told.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
+    assert missing == [("gamma",)]
+
+
+def test_a_rejected_row_that_names_no_event_makes_nothing_missing_and_the_look_says_so(
+    told: ByHand,
+) -> None:
+    told.listed("01 10:00", event("alpha"), event("beta"))
+    told.listed("02 10:00", event("alpha"), event("x", id=None))
+    told.merge()
+    missing = "SELECT event_id FROM events WHERE missing_since IS NOT NULL"
+    assert told.rows(missing) == []
+    (flagged,) = told.rows("SELECT flagged FROM batches WHERE rejected = 1")
+    assert "1 rejected row does not say whose" in flagged[0]
+    told.release_flagged()
+    told.merge()
+    assert told.rows(missing) == [("beta",)]
+
+
+def test_a_rejected_coin_that_names_none_makes_no_coin_missing_and_the_look_says_so(
+    told: ByHand,
+) -> None:
+    told.coins("01 10:00", coin("bitcoin"), coin("ethereum"))
+    told.coins("02 10:00", coin("bitcoin"), coin("x") | {"slug": None})
+    told.merge()
+    assert told.rows("SELECT slug FROM coins WHERE missing_since IS NOT NULL") == []
+    assert len(told.rows("SELECT flagged FROM batches WHERE flagged IS NOT NULL")) == 1
+
+
+def test_a_rejected_row_whose_raw_text_is_cut_is_still_of_its_event(told: ByHand) -> None:
+    told.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
+    told.listed("02 10:00", event("alpha"), event("beta", date="soon", description="y" * 70_000))
     told.merge()
     missing = told.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
     assert missing == [("gamma",)]

@@ -210,7 +210,7 @@ def test_a_field_of_ten_megabytes_is_read(shelf: Shelf) -> None:
 def test_the_raw_text_of_a_rejected_row_is_cut(shelf: Shelf) -> None:
     shelf.read("export", csv_body([plain(date="x", description="long " * 50_000)]))
     ((_, reason, raw),) = shelf.rejected()
-    assert reason.endswith("(raw text cut)")
+    assert reason.endswith("(raw text cut behind its id)")
     assert len(raw) == 65_536
 
 
