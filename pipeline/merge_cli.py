@@ -88,6 +88,8 @@ def import_file(
     home = Home(settings.home)
     source = settings.source
     home.check(source)
+    if path.is_file():  # A name that was mistyped stamps nothing.
+        home.claim(source)
     manifest = import_export(
         home.landing,
         path,
@@ -98,7 +100,6 @@ def import_file(
         now=now,
         covers=covers,
     )
-    home.claim(source)
     # A manifest is never written again: the first landing's time stands.
     was_landed = manifest.landed_at != now
     if as_json:
