@@ -77,15 +77,16 @@ class Fold:
 
     def _fold_look(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
         reach = reach_of(manifest) if manifest.feed in ("events", "export") else None
-        complete = manifest.complete
         if reach is not None and manifest.feed == "export" and not released:
             outcome.flagged = self._too_few(manifest, reach)
         self._fold_wave(manifest, outcome)
+        if not manifest.complete:
+            return  # A partial look proves nothing absent.
         if manifest.feed == "event":
             self._fold_not_found(manifest, outcome)
-        elif manifest.feed == "cancellations" and complete:
+        elif manifest.feed == "cancellations":
             self._note_cancellations(manifest)
-        elif reach is not None and complete and outcome.flagged is None:
+        elif reach is not None and outcome.flagged is None:
             if released or not self._flag_anyones(outcome, "id"):
                 self._fold_absent(manifest, reach, outcome)
             self._note_watched(manifest, reach)

@@ -80,9 +80,20 @@ class ByHand:
         rows = [{"id": event_id, "cancelledAt": told} for event_id, told in cancelled.items()]
         self._land("cancellations", when, [(_page(*rows), None)], scope=Scope(since=at(since)))
 
-    def look_up(self, when: str, event_id: str, status: int, **body: Any) -> None:
-        told = json.dumps({"error": {"code": "gone", "message": "gone"}, **body}).encode()
-        self._land("event", when, [(told, None)], scope=Scope(event_id=event_id), status=status)
+    def look_up(
+        self,
+        when: str,
+        event_id: str,
+        status: int,
+        *,
+        why_incomplete: str | None = None,
+        **body: Any,
+    ) -> None:
+        bodies = [
+            (json.dumps({"error": {"code": "gone", "message": "gone"}, **body}).encode(), None)
+        ]
+        scope = Scope(event_id=event_id)
+        self._land("event", when, bodies, scope=scope, status=status, why_incomplete=why_incomplete)
 
     def deliveries(self, *received: tuple[str, str, dict[str, Any]]) -> None:
         """Tell deliveries of one batch: when received, when created, the event."""
@@ -120,6 +131,7 @@ class ByHand:
         scope: Scope = _WHOLE,
         true: str | None = None,
         status: int = 200,
+        why_incomplete: str | None = None,
     ) -> None:
         pull = Pull(
             feed=feed,
@@ -130,6 +142,7 @@ class ByHand:
             content_at=at(when) - _LAG if true is None else at(true),
             landed_at=at(when),
             requests=1,
+            why_incomplete=why_incomplete,
         )
         self.home.landing.land(pull, bodies, status=status)
 

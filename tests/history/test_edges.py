@@ -49,6 +49,13 @@ def test_withdrawn_events_are_not_expected_in_an_export(told: ByHand) -> None:
     assert missing == [("e03", at("03 06:00"))]
 
 
+def test_a_partial_look_up_that_found_nothing_withdraws_nothing(told: ByHand) -> None:
+    told.listed("01 10:00", event("a"))
+    told.look_up("01 11:00", "a", 404, why_incomplete="cut short")
+    told.merge()
+    assert told.rows("SELECT status, missing_since FROM events") == [("scheduled", None)]
+
+
 def test_one_complete_export_without_an_event_does_not_withdraw_it(told: ByHand) -> None:
     events = [event(f"e{place:02}") for place in range(60)]
     told.export("01 06:00", *events)
