@@ -4,6 +4,7 @@ Belongs here: bodies and their landing, questions to what was published. Does no
 """
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from warehouse.merge import merge
 
 _WHOLE = Scope(lower=datetime(2017, 1, 1, tzinfo=UTC), upper=datetime(2030, 1, 1, tzinfo=UTC))
 _LAG = timedelta(minutes=1)
+_NOTHING: Mapping[str, Any] = {}
 
 
 def at(text: str) -> datetime:
@@ -81,19 +83,11 @@ class ByHand:
         self._land("cancellations", when, [(_page(*rows), None)], scope=Scope(since=at(since)))
 
     def look_up(
-        self,
-        when: str,
-        event_id: str,
-        status: int,
-        *,
-        why_incomplete: str | None = None,
-        **body: Any,
+        self, when: str, event_id: str, status: int, body: Mapping[str, Any] = _NOTHING, **how: Any
     ) -> None:
-        bodies = [
-            (json.dumps({"error": {"code": "gone", "message": "gone"}, **body}).encode(), None)
-        ]
+        told = json.dumps({"error": {"code": "gone", "message": "gone"}, **body}).encode()
         scope = Scope(event_id=event_id)
-        self._land("event", when, bodies, scope=scope, status=status, why_incomplete=why_incomplete)
+        self._land("event", when, [(told, None)], scope=scope, status=status, **how)
 
     def deliveries(self, *received: tuple[str, str, dict[str, Any]]) -> None:
         """Tell deliveries of one batch: when received, when created, the event."""

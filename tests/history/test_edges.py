@@ -56,6 +56,13 @@ def test_a_partial_look_up_that_found_nothing_withdraws_nothing(told: ByHand) ->
     assert told.rows("SELECT status, missing_since FROM events") == [("scheduled", None)]
 
 
+def test_a_404_as_old_as_what_is_known_is_the_later_word(told: ByHand) -> None:
+    told.listed("01 10:00", event("a"), true="01 09:00")
+    told.look_up("01 11:00", "a", 404, true="01 09:00")
+    told.merge()
+    assert told.rows("SELECT status FROM events") == [("withdrawn",)]
+
+
 def test_one_complete_export_without_an_event_does_not_withdraw_it(told: ByHand) -> None:
     events = [event(f"e{place:02}") for place in range(60)]
     told.export("01 06:00", *events)
@@ -108,7 +115,7 @@ def test_a_look_at_the_cancellations_that_closes_a_gap_reaches_back_to_before_it
 
 def test_a_410_is_as_old_as_its_look_though_it_was_cancelled_long_before(told: ByHand) -> None:
     told.listed("05 06:00", event("a"))
-    told.look_up("05 12:00", "a", 410, id="a", cancelledAt="2026-03-05T00:00:00Z")
+    told.look_up("05 12:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-05T00:00:00Z"})
     told.merge()
     assert told.versions("a", "status, known_from, cancelled_at")[1:] == [
         ("cancelled", at("05 12:00"), at("05 00:00"))
