@@ -91,13 +91,11 @@ class ByHand:
 
     def deliveries(self, *received: tuple[str, str, dict[str, Any]]) -> None:
         """Tell deliveries of one batch: when received, when created, the event."""
-        bodies = [
-            (
-                json.dumps({"type": "event.updated", "createdAt": created, "data": one}).encode(),
-                at(when),
-            )
-            for when, created, one in received
-        ]
+        bodies: list[tuple[bytes, datetime | None]] = []
+        for when, created, one in received:
+            kind = "event.cancelled" if "cancelledAt" in one else "event.updated"
+            told = {"type": kind, "createdAt": created, "data": one}
+            bodies.append((json.dumps(told).encode(), at(when)))
         self._land("deliveries", received[-1][0], bodies, scope=Scope(), true=received[0][0])
 
     def release_flagged(self) -> None:

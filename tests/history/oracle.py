@@ -226,7 +226,10 @@ class Oracle:
             cancelled_at=row.cancelled_at,
         )
         waiting = self._waiting.pop(row.event_id, None)
-        if waiting is not None and row.status == SCHEDULED and waiting[0] >= look.content_at:
+        as_old = waiting is not None and waiting[0] == look.content_at
+        if waiting is not None and (
+            waiting[0] > look.content_at or (as_old and row.status == SCHEDULED)
+        ):
             state.content_at, state.cancelled_at = waiting
             state.status = CANCELLED
             self.tally["cancellations that waited"] += 1

@@ -173,6 +173,16 @@ def test_an_event_whose_waiting_cancellation_is_of_the_same_instant_can_be_resto
     ]
 
 
+def test_a_cancellation_that_waited_holds_against_an_older_one_that_tells_the_event(
+    told: ByHand,
+) -> None:
+    told.look_up("01 10:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-01T09:30:00Z"})
+    older = event("a", cancelledAt="2026-03-01T08:00:00Z")
+    told.deliveries(("01 12:00", "2026-03-01T08:00:00Z", older))
+    told.merge()
+    assert told.versions("a", "status, cancelled_at") == [("cancelled", at("01 09:30"))]
+
+
 def test_a_coin_whose_row_came_and_could_not_be_read_is_not_missing(told: ByHand) -> None:
     told.coins("01 10:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
     told.coins("02 10:00", coin("bitcoin"), coin("ethereum", rank="first"))

@@ -1,9 +1,14 @@
--- First sightings. Grain: event. A cancellation that was seen before and is not older holds.
+-- First sightings. Grain: event. A cancellation that was seen before and is not older holds;
+-- against a sighting that is cancelled itself, one that is newer.
 -- A view: a million wide rows need not be written twice.
 CREATE OR REPLACE TEMP VIEW firsts AS
 SELECT
     w.event_id, w.observed_at, w.content_md5, w.row_md5,
-    greatest(w.content_at, if(k.content_at >= w.content_at, k.content_at, NULL)) AS content_at,
+    coalesce(
+        k.content_at > w.content_at OR (k.content_at = w.content_at AND w.status = 'scheduled'),
+        false
+    ) AS is_cancelled_before,
+    if(is_cancelled_before, k.content_at, w.content_at) AS content_at,
     w.slug,
     w.title,
     w.description,
@@ -23,11 +28,9 @@ SELECT
     w.created_at,
     w.updated_at,
     w.shown AS known, w.extra,
-    CASE WHEN k.content_at >= w.content_at THEN 'cancelled' ELSE w.status END AS status,
-    CASE WHEN k.content_at >= w.content_at THEN k.cancelled_at ELSE w.cancelled_at END
-        AS cancelled_at,
-    n.event_id IS NOT NULL AS is_created,
-    coalesce(k.content_at >= w.content_at, false) AS is_cancelled_before
+    if(is_cancelled_before, 'cancelled', w.status) AS status,
+    if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
+    n.event_id IS NOT NULL AS is_created
 FROM wave AS w
 JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'new'
 LEFT JOIN cancelled AS k ON k.event_id = w.event_id
