@@ -11,7 +11,7 @@ sandbox: $(STAMP)
 	@$(BIN)/almanac sandbox
 
 test: check
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -q -m "long"
