@@ -124,11 +124,12 @@ class ByHand:
         true: str | None = None,
         status: int = 200,
         why_incomplete: str | None = None,
+        plan: str = "elite",
     ) -> None:
         pull = Pull(
             feed=feed,
             scope=scope,
-            plan="elite",
+            plan=plan,
             source="by hand",
             observed_at=at(when),
             content_at=at(when) - _LAG if true is None else at(true),

@@ -49,6 +49,14 @@ def test_withdrawn_events_are_not_expected_in_an_export(told: ByHand) -> None:
     assert missing == [("e03", at("03 06:00"))]
 
 
+def test_a_404_on_a_plan_with_a_horizon_makes_an_event_missing_and_no_more(told: ByHand) -> None:
+    told.listed("05 10:00", event("a"))
+    told.look_up("05 11:00", "a", 404, plan="standard")
+    told.merge()
+    missing = [("scheduled", at("05 11:00"))]
+    assert told.rows("SELECT status, missing_since FROM events") == missing
+
+
 def test_a_partial_look_up_that_found_nothing_withdraws_nothing(told: ByHand) -> None:
     told.listed("01 10:00", event("a"))
     told.look_up("01 11:00", "a", 404, why_incomplete="cut short")

@@ -94,6 +94,7 @@ def test_a_delta_is_what_making_everything_anew_gives_also_when_days_are_folded_
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 @settings(max_examples=300, deadline=None)
 @histories
 def test_a_delta_is_what_making_everything_anew_gives_for_many_histories(
