@@ -24,6 +24,9 @@
     transport.py     the innermost transport: key, limiter, count
     deadline.py      a bound on a whole request, headers included
     limiter.py       the limiter's protocol and a token bucket in memory
+    shared_limiter.py  the limiter that every process of the machine shares
+    allowance.py     what a key may still send, as a value: rate, burst, quota
+    ledger.py        that value on disk, behind a lock
     errors.py        one tree of errors, sorted by what the caller does next
 
 Belongs here: doors. Does not: what records mean (warehouse/), Dagster assets (assets/), the

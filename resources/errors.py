@@ -5,6 +5,7 @@
     │   ├── Unreachable        no connection, a timeout, a connection cut before the answer
     │   ├── ServiceFailing     408, 425, 500, 502, 503, 504
     │   ├── RateHeld           429 for rate or burst, to the last attempt
+    │   ├── QuotaUnknown       the service has not said what is left of the month
     │   └── TooSlow            a 500 after a long wait: ask for less, then again
     ├── Defer                  quota gone, or a long wait asked for: go on at `resume_at`
     ├── SkipRecord             one record can't be read: leave it out, count it, go on
@@ -13,6 +14,7 @@
         │   ├── KeyRejected    the key is missing, unknown or revoked
         │   └── PlanLacksAccess
         ├── VersionRetired     the version of the interface is gone
+        ├── LedgerUnusable     the machine's count of what was sent can't be kept
         ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like
         └── ContractBroken     the answer is not what the interface promises
             ├── TruncatedBody  it ended early (retried before it is raised)
@@ -104,6 +106,13 @@ class RateHeld(RetryLater):
     next_step = "Lower the rate or burst setting if this recurs; something else uses the key"
 
 
+class QuotaUnknown(RetryLater):
+    """Nothing is sent before the service has given its account of the month."""
+
+    transient = False
+    next_step = "Ask the service for its usage, then again"
+
+
 class TooSlow(RetryLater):
     """The service gave up after a long wait (interface section 7); the same again would too."""
 
@@ -157,6 +166,12 @@ class VersionRetired(Stop):
     """This version of the interface is gone."""
 
     next_step = "Update Almanac, and check the base address"
+
+
+class LedgerUnusable(Stop):
+    """What the machine keeps of a key's limits can't be read or written: nothing is sent."""
+
+    next_step = "Name a folder on a local disk that this user can write to with ALMANAC_STATE"
 
 
 class RequestRejected(Stop):

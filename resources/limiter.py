@@ -9,8 +9,12 @@ from math import ceil
 from threading import Lock
 from typing import Final, Protocol
 
+from resources.allowance import Account
+
 RATE_LIMITED_WAIT_S: Final = 1.0
 """What a 429 without Retry-After is taken to ask for (interface section 7)."""
+JITTER_S: Final = 1.0
+"""How long the network may hold up a request without two that were apart coming together."""
 _TOKEN: Final = 1 - 1e-9
 """A whole token, but for what adding up fractions rounds away."""
 _LEAST_WAIT_S: Final = 0.000_5
@@ -18,22 +22,35 @@ _LEAST_WAIT_S: Final = 0.000_5
 
 
 class Limiter(Protocol):
-    """Paces requests. Shared by threads."""
+    """Paces requests, and counts them where it keeps a quota. Shared by threads."""
 
-    def acquire(self) -> None:
-        """Return when one request may be sent now.
+    def acquire(self, *, asks_usage: bool = False) -> None:
+        """Return when one request may be sent now; `asks_usage` says that it is for the usage.
 
-        Where a quota is kept it may raise Defer, with `attempts` 0 since nothing was sent.
+        Where a quota is kept it may raise Defer or QuotaUnknown, with `attempts` 0 since
+        nothing was sent.
         """
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """Hear of a 429 for rate or burst; None when it named no wait."""
 
+    def on_quota_gone(self) -> None:
+        """Hear that the service counts the month as used up."""
+        return
 
-class Unlimited:
+    def charged(self) -> int:
+        """Return what this month was charged so far: told with the usage that is asked next."""
+        return 0
+
+    def on_usage(self, account: Account, *, charged_before: int | None = None) -> None:
+        """Hear an account of the month, asked for when `charged_before` was charged: None now."""
+        return
+
+
+class Unlimited(Limiter):
     """Lets everything through: for a server of one's own."""
 
-    def acquire(self) -> None:
+    def acquire(self, *, asks_usage: bool = False) -> None:
         return None
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
@@ -49,7 +66,7 @@ def usable_burst(rate_per_s: float, burst: int, jitter_s: float) -> int:
     return max(1, burst - ceil(rate_per_s * jitter_s))
 
 
-class TokenBucketLimiter:
+class TokenBucketLimiter(Limiter):
     """An in-process token bucket: full rate, no 429 while it alone uses the key."""
 
     def __init__(
@@ -57,7 +74,7 @@ class TokenBucketLimiter:
         *,
         rate_per_s: float,
         burst: int,
-        jitter_s: float = 1.0,
+        jitter_s: float = JITTER_S,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -75,7 +92,7 @@ class TokenBucketLimiter:
         self._seen_at = monotonic()
         self._held_until = self._seen_at
 
-    def acquire(self) -> None:
+    def acquire(self, *, asks_usage: bool = False) -> None:
         """Take a token, sleeping outside the lock until there is one."""
         while True:
             with self._lock:

@@ -18,6 +18,8 @@ from resources.limiter import Limiter
 
 TOTAL_S: Final = "almanac.total_s"
 """Request extension: the bound on the whole request, in seconds, from when it is sent."""
+ASKS_USAGE: Final = "almanac.asks_usage"
+"""Request extension: whether the request asks for the usage."""
 SENT_AT: Final = "almanac.sent_at"
 """Response extension: when the request was sent, on the monotonic clock."""
 
@@ -78,7 +80,7 @@ class KeyTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if _origin(request.url) != self._origin:
             raise httpx.UnsupportedProtocol("the key goes to the base address alone")
-        self._limiter.acquire()
+        self._limiter.acquire(asks_usage=request.extensions.get(ASKS_USAGE, False))
         sent_at = self._monotonic()
         deadline = time.monotonic() + request.extensions.get(TOTAL_S, float("inf"))
         self._deadlines.at = deadline

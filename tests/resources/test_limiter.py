@@ -6,7 +6,7 @@ import pytest
 
 from catalog.sandbox.service import Sandbox
 from resources.errors import Defer
-from resources.limiter import TokenBucketLimiter, usable_burst
+from resources.limiter import Limiter, TokenBucketLimiter, usable_burst
 from resources.transport import SentRequest
 from tests.resources.conftest import Door
 from tests.resources.fakes import FakeTime
@@ -80,8 +80,8 @@ def test_retries_pay_the_limiter_too(door: Door, fake_time: FakeTime) -> None:
 def test_a_limiter_that_keeps_the_quota_may_defer_before_anything_is_sent(door: Door) -> None:
     resume_at = datetime(2026, 4, 1, tzinfo=UTC)
 
-    class Empty:
-        def acquire(self) -> None:
+    class Empty(Limiter):
+        def acquire(self, *, asks_usage: bool = False) -> None:
             error = Defer("The ledger is empty", resume_at=resume_at, reason="quota")
             error.attempts = 0
             raise error

@@ -18,6 +18,7 @@ from resources.errors import (
     Unreachable,
 )
 from resources.headers import RETRY_AFTER_CEILING_S, read_http_date, retry_after_s
+from resources.limiter import Limiter
 from resources.retries import RetryPolicy
 from resources.transport import SentRequest
 from tests.resources.conftest import Door
@@ -131,10 +132,10 @@ class TestRetrying:
         assert fake.slept == [1.0]
 
     def test_the_limiter_hears_of_a_429_for_rate(self) -> None:
-        class Listening:
+        class Listening(Limiter):
             heard: list[float | None] = []  # noqa: RUF012
 
-            def acquire(self) -> None:
+            def acquire(self, *, asks_usage: bool = False) -> None:
                 return None
 
             def on_rate_limited(self, retry_after_s: float | None) -> None:
@@ -228,8 +229,8 @@ class TestSlowness:
     def test_the_wait_for_the_limiter_is_not_the_service_s_slowness(self) -> None:
         fake = FakeTime()
 
-        class Slow:
-            def acquire(self) -> None:
+        class Slow(Limiter):
+            def acquire(self, *, asks_usage: bool = False) -> None:
                 fake.seconds += 25.0
 
             def on_rate_limited(self, retry_after_s: float | None) -> None:
