@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -13,14 +13,16 @@ from catalog.contract.plans import PLANS, Plan
 from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.service import Sandbox
 from catalog.sandbox.telling import Telling
+from pipeline.limits import limiter_for, own_account
 from pipeline.settings import Settings, SettingsError
 from resources.client import CatalogClient
 from resources.errors import ContractBroken, RequestRejected
-from resources.limiter import TokenBucketLimiter
+from resources.limiter import Limiter
 from resources.look_ups import UsageAnswer
 from resources.request_log import RequestLog
 from resources.retries import utc_now
 from resources.service import Service
+from resources.shared_limiter import SharedLimiter
 from warehouse.home import Home
 
 SANDBOX_PLAN: Final = PLANS["elite"]
@@ -69,7 +71,7 @@ def open_service(
             home.check(address.source)
         log = RequestLog(looking_only or home.state, address.clock, key=address.key)
         # Asked before the plan is known, so at the pace of the lowest one.
-        limiter = _limiter(settings, PLANS["free"], address)
+        limiter = limiter_for(settings, PLANS["free"], address.key, address.clock, address.sandbox)
         with _client(settings, address, log, limiter) as asking:
             usage = _usage(settings, asking)
         if usage is not None:
@@ -78,9 +80,11 @@ def open_service(
         if looking_only is None:
             # Not before: a mistyped address would leave its stamp.
             home.claim(address.source)
-        limiter = _limiter(settings, plan, address)
+        limiter = limiter_for(settings, plan, address.key, address.clock, address.sandbox)
+        if usage is None or usage.account is None:
+            limiter.on_usage(own_account(settings, plan, limiter, address.clock()))
         client = stack.enter_context(_client(settings, address, log, limiter))
-        yield OpenService(
+        service = OpenService(
             client=client,
             plan=plan,
             source=address.source,
@@ -93,6 +97,9 @@ def open_service(
             monthly_quota=settings.monthly_quota,
             sandbox=address.sandbox,
         )
+        if isinstance(limiter, SharedLimiter):
+            limiter.ask = service.ask_usage
+        yield service
 
 
 def _address(
@@ -114,27 +121,8 @@ def _address(
     )
 
 
-def _limiter(settings: Settings, plan: Plan, address: _Address) -> TokenBucketLimiter:
-    rate_per_s = settings.rate_per_s or plan.rate_per_s
-    burst = settings.burst or plan.burst
-    sandbox = address.sandbox
-    if sandbox is None or sandbox.clock.running:
-        return TokenBucketLimiter(rate_per_s=rate_per_s, burst=burst)
-    # A clock that stands gives no new tokens: waiting there is moving it on.
-    return TokenBucketLimiter(
-        rate_per_s=rate_per_s,
-        burst=burst,
-        monotonic=lambda: sandbox.clock.now().timestamp(),
-        sleep=lambda seconds: _advance(sandbox, seconds),
-    )
-
-
-def _advance(sandbox: Sandbox, seconds: float) -> None:
-    sandbox.advance(timedelta(seconds=seconds))
-
-
 def _client(
-    settings: Settings, address: _Address, log: RequestLog, limiter: TokenBucketLimiter
+    settings: Settings, address: _Address, log: RequestLog, limiter: Limiter
 ) -> CatalogClient:
     return CatalogClient(
         address.base_url,

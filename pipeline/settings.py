@@ -86,17 +86,25 @@ class Settings(BaseSettings):
     home: Place = Field(
         default=Path("data"), description="Where everything lives: landing, lake, warehouse, state."
     )
+    state: Place = Field(
+        default=Path("~/.local/state/almanac"),
+        validate_default=True,
+        description="Where the machine keeps what all homes share: for each key, the rate and the "
+        "quota that were used. On a local disk.",
+    )
     rate_per_s: Annotated[float | None, Unset] = Field(
         default=None,
         gt=0,
-        description="Requests a second. Unset, the plan's. Each process paces itself and knows of "
-        "no other: where several use one key at once, share the rate out among them.",
+        description="Requests a second of this machine. Unset, the plan's. Where several machines "
+        "use one key, give each its share of rate, burst and quota.",
     )
     burst: Annotated[int | None, Unset] = Field(
-        default=None, ge=1, description="Requests at once, of each process. Unset, the plan's."
+        default=None, ge=1, description="Requests at once, of this machine. Unset, the plan's."
     )
     monthly_quota: Annotated[int | None, Unset] = Field(
-        default=None, ge=1, description="Requests a month. Unset, what the service says."
+        default=None,
+        ge=1,
+        description="Requests a month of this machine. Unset, what the service says is left.",
     )
     export_path: str = Field(
         default=decisions.EXPORT_PATH, description="Path of the bulk export on the service."
@@ -111,7 +119,7 @@ class Settings(BaseSettings):
         default=1, description="Which world the embedded sandbox is; the same seed is the same."
     )
 
-    @field_validator("home", "export_path", "sandbox_seed", mode="before")
+    @field_validator("home", "state", "export_path", "sandbox_seed", mode="before")
     @classmethod
     def _default_for_nothing(cls, value: Any, info: ValidationInfo) -> Any:
         return cls.model_fields[info.field_name or ""].default if value == "" else value

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 import httpx
 
 from resources.bodies import BodyReader
-from resources.errors import CatalogError, Evidence, RateHeld
+from resources.errors import CatalogError, Defer, Evidence, RateHeld
 from resources.headers import read_http_date, useful_headers
 from resources.limiter import Limiter
 from resources.retries import Ambient, RetryPolicy, with_retries
-from resources.transport import SENT_AT, TOTAL_S
+from resources.transport import ASKS_USAGE, SENT_AT, TOTAL_S
 from resources.verdicts import Refusal, failure_of, failure_on_the_wire
 
 T = TypeVar("T")
@@ -102,6 +102,7 @@ class Caller:
         read: Callable[[Answer], T],
         *,
         statuses: frozenset[int] = OK,
+        asks_usage: bool = False,
     ) -> T:
         """Return what `read` makes of the whole answer; a transient error of it is retried."""
 
@@ -112,7 +113,7 @@ class Caller:
             content = body.read()
             return read(Answer(**_fields(opened), body=content, wire_bytes=body.wire_bytes))
 
-        return self.stream(path, params, whole, statuses=statuses)
+        return self.stream(path, params, whole, statuses=statuses, asks_usage=asks_usage)
 
     def stream(
         self,
@@ -123,6 +124,7 @@ class Caller:
         statuses: frozenset[int] = OK,
         headers: Mapping[str, str] | None = None,
         total_s: float | None = None,
+        asks_usage: bool = False,
     ) -> T:
         """Return what `read` makes of an answer whose body is still to come.
 
@@ -131,9 +133,9 @@ class Caller:
         """
 
         def attempt(number: int) -> T:
-            return self._attempt(
-                self._request(path, params, headers or {}, total_s), read, statuses, number
-            )
+            request = self._request(path, params, headers or {}, total_s)
+            request.extensions[ASKS_USAGE] = asks_usage
+            return self._attempt(request, read, statuses, number)
 
         return with_retries(attempt, policy=self._policy, ambient=self._ambient)
 
@@ -206,6 +208,12 @@ class Caller:
         )
         if isinstance(failure, RateHeld):
             self._limiter.on_rate_limited(failure.wait_s)
+        elif isinstance(failure, Defer):
+            if failure.reason == "quota":
+                self._limiter.on_quota_gone()
+            else:
+                wait_s = (failure.resume_at - opened.date).total_seconds()
+                self._limiter.on_rate_limited(wait_s)
         return failure
 
 

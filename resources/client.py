@@ -56,6 +56,7 @@ class CatalogClient:
         self.base_url = checked_base_url(base_url)
         self.export_path = "/" + export_path.lstrip("/")
         self._timeouts = timeouts or Timeouts()
+        self._limiter = limiter
         secret = checked_key(key)
         around = ambient or Ambient()
         keyed = KeyTransport(
@@ -201,9 +202,14 @@ class CatalogClient:
         )
 
     def usage(self) -> UsageAnswer:
-        """Return the key's usage; the call itself counts (interface 4.7)."""
-        path = decisions.USAGE_PATH
-        return self._caller.get(path, {}, lambda answer: read_usage(answer, call=f"GET {path}"))
+        """Return the key's usage, and tell it to the limiter; the call itself counts (4.7)."""
+        path, before = decisions.USAGE_PATH, self._limiter.charged()
+        answer = self._caller.get(
+            path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), asks_usage=True
+        )
+        if answer.account is not None:
+            self._limiter.on_usage(answer.account, charged_before=before)
+        return answer
 
     def events_total(
         self,

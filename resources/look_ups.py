@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from resources.allowance import Account, next_reset
 from resources.calls import Answer
 from resources.errors import NotData, VersionRetired
 from resources.pages import decoded_json
@@ -105,6 +106,22 @@ class UsageAnswer:
     def is_unlimited(self) -> bool:
         """Whether the service says that there is no quota, and does not merely leave it out."""
         return self.limit is None and "limit" in self.named
+
+    @property
+    def account(self) -> Account | None:
+        """The month's limit, use and reset, None where too little of it is said.
+
+        The reset is told by our clock: the service's may be another, as a sandbox's is.
+        """
+        used, limit = self.used, self.limit
+        if limit is None and used is not None and self.remaining is not None:
+            limit = used + self.remaining
+        if used is None and limit is not None and self.remaining is not None:
+            used = limit - self.remaining
+        if used is None or (limit is None and not self.is_unlimited):
+            return None
+        resets_at = self.reset_at or self.period_end or next_reset(self.date)
+        return Account(limit, used, self.received_at + (resets_at - self.date))
 
 
 def read_usage(answer: Answer, *, call: str) -> UsageAnswer:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import httpx
 
+from resources.allowance import next_reset
 from resources.errors import (
     CatalogError,
     ContractBroken,
@@ -134,17 +135,13 @@ def _is_quota(body: ErrorBody) -> bool:
 
 def _quota_gone(now: datetime, wait_s: float | None, told: str) -> Defer:
     """The reset is what Retry-After says, else the first of the month, 00:00 UTC."""
+    reset = next_reset(now)
     return Defer(
         f"{told}: the monthly quota is used up",
-        resume_at=now + timedelta(seconds=min(wait_s or _month_left_s(now), _LONGEST_MONTH_S)),
+        resume_at=now + timedelta(seconds=min(wait_s, _LONGEST_MONTH_S)) if wait_s else reset,
         reason="quota",
         estimated=not wait_s,
     )
-
-
-def _month_left_s(now: datetime) -> float:
-    first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return ((first + timedelta(days=32)).replace(day=1) - now).total_seconds()
 
 
 def failure_on_the_wire(

@@ -20,7 +20,8 @@ ALMANAC = [sys.executable, "-m", "pipeline"]
 
 def environment(home: Path) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ALMANAC_")}
-    return {**plain, "ALMANAC_HOME": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    shared = {"ALMANAC_HOME": str(home), "ALMANAC_STATE": str(home.parent / "machine")}
+    return {**plain, **shared, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
 
 
 def almanac(home: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:

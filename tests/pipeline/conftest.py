@@ -15,11 +15,14 @@ Almanac = Callable[..., Any]
 
 
 @pytest.fixture
-def almanac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Almanac:
+def almanac(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Almanac:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     for name, _, _ in described():
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ALMANAC_STATE", str(tmp_path_factory.mktemp("machine")))
 
     def run(*words: str, code: int = 0, **given: str) -> Any:
         with pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,54 @@
+"""Which limiter a service is asked through: the machine's, or that of the embedded sandbox."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from pydantic import SecretStr
+
+from catalog.contract.plans import Plan
+from catalog.sandbox.service import Sandbox
+from pipeline.settings import Settings
+from resources.allowance import Account, Pace, Share, next_reset
+from resources.ledger import Ledger, ledger_name
+from resources.limiter import JITTER_S, Limiter, TokenBucketLimiter, usable_burst
+from resources.shared_limiter import SharedLimiter
+
+
+def limiter_for(
+    settings: Settings,
+    plan: Plan,
+    key: SecretStr,
+    clock: Callable[[], datetime],
+    sandbox: Sandbox | None = None,
+) -> Limiter:
+    """Return the limiter for a key on a plan.
+
+    A service is shared with every process of the machine. The embedded sandbox has a key of its
+    own that nobody else knows.
+    """
+    rate_per_s = settings.rate_per_s or plan.rate_per_s
+    burst = settings.burst or plan.burst
+    found = settings.service_address()
+    if found is not None:
+        name = ledger_name(found[0], key)
+        pace = Pace(rate_per_s, usable_burst(rate_per_s, burst, JITTER_S))
+        share = Share(machine=settings.monthly_quota)
+        return SharedLimiter(Ledger(settings.state / "limits" / name, pace), share, clock=clock)
+    if sandbox is None or sandbox.clock.running:
+        return TokenBucketLimiter(rate_per_s=rate_per_s, burst=burst)
+    # A clock that stands gives no new tokens: waiting there is moving it on.
+    return TokenBucketLimiter(
+        rate_per_s=rate_per_s,
+        burst=burst,
+        monotonic=lambda: sandbox.clock.now().timestamp(),
+        sleep=lambda seconds: _advance(sandbox, seconds),
+    )
+
+
+def own_account(settings: Settings, plan: Plan, limiter: Limiter, now: datetime) -> Account:
+    """Return the month as this machine counts it, for a service that gives no account."""
+    return Account(settings.monthly_quota or plan.monthly_quota, limiter.charged(), next_reset(now))
+
+
+def _advance(sandbox: Sandbox, seconds: float) -> None:
+    sandbox.advance(timedelta(seconds=seconds))

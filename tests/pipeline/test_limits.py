@@ -1,0 +1,94 @@
+"""What opening a service does with the limits of its key, against the real server."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from catalog.sandbox.service import Sandbox
+from pipeline.service import OpenService, open_service
+from pipeline.settings import Settings
+from resources.allowance import Pace
+from resources.errors import Defer
+from resources.ledger import Ledger, ledger_name
+from tests.pipeline.playing import NOW, address_of, settings_of
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """One of its own: its clock is moved."""
+    with Sandbox(seed=1, now=NOW) as sandbox:
+        yield sandbox
+
+
+def ledger_of(settings: Settings) -> Ledger:
+    address = settings.service_address()
+    assert address is not None
+    return Ledger(settings.state / "limits" / ledger_name(*address), Pace(1.0, 1))
+
+
+def ask(service: OpenService) -> None:
+    assert list(service.client.categories())
+
+
+def test_two_homes_with_one_key_count_together_as_the_service_does(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise", monthly_quota=50)
+    given = {**address_of(almanac_sandbox.base_url, key), "state": tmp_path / "machine"}
+    homes = [settings_of(tmp_path / name, **given) for name in ("one", "two")]
+    with open_service(homes[0]) as first, open_service(homes[1]) as second:
+        for service in (first, second, first):
+            ask(service)
+        assert first.ask_usage().used == ledger_of(homes[1]).peek().used == 6
+
+
+def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("pro")
+    given = address_of(almanac_sandbox.base_url, key)
+    almanac_sandbox.forget_requests()
+    with open_service(settings_of(tmp_path, **given, monthly_quota=3)) as service:
+        ask(service)
+        ask(service)
+        with pytest.raises(Defer, match="this machine had its share"):
+            ask(service)
+    assert len(almanac_sandbox.requests) == 3
+
+
+def test_a_month_that_turns_under_way_is_asked_about_and_the_work_goes_on(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    settings = settings_of(tmp_path, **address_of(sandbox.base_url, sandbox.keys["standard"]))
+    with open_service(settings) as service:
+        ask(service)
+        sandbox.advance(timedelta(days=31))
+        with ledger_of(settings).locked() as entry:
+            entry.state = replace(entry.state, resets_at=int(service.clock().timestamp()) - 1)
+        sandbox.forget_requests()
+        ask(service)
+        asked = [one.path.rsplit("/", 1)[-1] for one in sandbox.requests]
+        assert asked == ["usage", "categories"]
+        assert ledger_of(settings).peek().used == 2
+
+
+def test_a_ledger_that_is_lost_under_way_is_asked_for_again(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("pro")
+    settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
+    with open_service(settings) as service:
+        ask(service)
+        (settings.state / "limits" / ledger_of(settings).path.name).write_bytes(b"")
+        ask(service)
+    assert ledger_of(settings).peek().used == 4
+
+
+def test_the_embedded_sandbox_keeps_no_ledger(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path / "home", state=tmp_path / "machine")
+    with open_service(settings) as service:
+        ask(service)
+    assert not (tmp_path / "machine").exists()
