@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: run sandbox test test-long check bench bench-server lock clean
+.PHONY: run sandbox test test-long check bench bench-limits bench-server lock clean
 
 run: $(STAMP)
 	@$(BIN)/almanac run --days 7
@@ -28,6 +28,9 @@ bench: $(STAMP)
 	$(BIN)/python -m bench.daily
 	$(BIN)/python -m bench.replay
 	$(BIN)/python -m bench.year_five
+
+bench-limits: $(STAMP)
+	$(BIN)/python -m bench.limits
 
 bench-server: $(STAMP)
 	$(BIN)/python -m bench.server
