@@ -175,9 +175,12 @@ class Fold:
     def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
         self._run("fold_coins", **times)
-        whole = manifest.complete and plan_named(manifest.plan).coverage_top is None
-        if whole and (outcome.released or not self._flag_anyones(outcome, "slug")):
-            self._run("fold_coins_missing", **times)
+        top = plan_named(manifest.plan).coverage_top
+        if manifest.complete and (outcome.released or not self._flag_anyones(outcome, "slug")):
+            if top is None:
+                self._run("fold_coins_missing", **times)
+            else:
+                self._run("fold_coins_outranked", content_at=manifest.content_at, top=top)
         self._run("fold_snapshot_remove")
         self._run("fold_snapshot_add", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
 

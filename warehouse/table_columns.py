@@ -91,7 +91,12 @@ COIN_COUNTERS: Final = (
     ),
     Column("peak_impact", "DOUBLE", "Highest impact among upcoming events.", "0 to 10"),
 )
-RANK: Final = Column("rank", "INTEGER", "Rank by market capitalisation, 1 is the largest.", "rank")
+RANK: Final = Column(
+    "rank",
+    "INTEGER",
+    "Rank by market capitalisation, 1 is the largest. Null is none, or not known.",
+    "rank",
+)
 TRACKED: Final = Column("tracked", "BOOLEAN", "Whether the service still adds events for it.")
 PLAN: Final = Column("plan", "VARCHAR", "The plan under which it was seen.")
 FEED: Final = Column(

@@ -60,8 +60,8 @@ class ByHand:
     def merge(self) -> None:
         merge(self.home)
 
-    def listed(self, when: str, *events: dict[str, Any], true: str | None = None) -> None:
-        self._land("events", when, [(_page(*events), None)], true=true)
+    def listed(self, when: str, *events: dict[str, Any], **how: Any) -> None:
+        self._land("events", when, [(_page(*events), None)], **how)
 
     def listed_by_category(self, when: str, ids: tuple[str, ...], *events: dict[str, Any]) -> None:
         scope = Scope(lower=_WHOLE.lower, upper=_WHOLE.upper, categories=ids)
@@ -75,8 +75,8 @@ class ByHand:
         rows = [{"id": key.removeprefix("c"), "name": name} for key, name in names.items()]
         self._land("categories", when, [(_page(*rows), None)], scope=Scope())
 
-    def coins(self, when: str, *coins: dict[str, Any]) -> None:
-        self._land("coins", when, [(_page(*coins), None)], scope=Scope())
+    def coins(self, when: str, *coins: dict[str, Any], **how: Any) -> None:
+        self._land("coins", when, [(_page(*coins), None)], scope=Scope(), **how)
 
     def cancellations(self, when: str, *, since: str = "01 00:00", **cancelled: str) -> None:
         rows = [{"id": event_id, "cancelledAt": told} for event_id, told in cancelled.items()]

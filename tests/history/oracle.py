@@ -54,8 +54,10 @@ class Oracle:
             self._fold_cancellations(look)
         elif look.kind == "deliveries":
             self._observe(self.showing.delivered(look), look)
-        elif look.kind == "coins" and look.complete:
-            self._top = self.showing.top(look)
+        elif look.kind == "coins":
+            # A partial look tells the ranks of what it shows, and nothing of the others.
+            others = frozenset[str]() if look.complete else self._top or frozenset()
+            self._top = self.showing.top(look) | others
 
     def versions(self) -> list[Version]:
         """Return every version, those of an event in order, each ending where the next begins."""

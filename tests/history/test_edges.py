@@ -191,6 +191,34 @@ def test_a_cancellation_that_waited_holds_against_an_older_one_that_tells_the_ev
     assert told.versions("a", "status, cancelled_at") == [("cancelled", at("01 09:30"))]
 
 
+@pytest.mark.parametrize("plan", ["free", "elite"])
+def test_an_event_of_a_coin_that_left_the_top_is_not_missing_from_a_free_list(
+    plan: str, told: ByHand
+) -> None:
+    """On Free the coin is not in the list any more; on Elite it is gone altogether."""
+    of_tron = [{"slug": "tron", "symbol": "TRX", "name": "Tron"}]
+    soon = event("a", coins=of_tron, date="2026-03-05T00:00:00Z")
+    told.coins("01 10:00", coin("bitcoin"), coin("tron", rank=100), plan=plan)
+    told.listed("01 11:00", soon, plan="free")
+    told.coins("02 10:00", coin("bitcoin"), coin("solana", rank=100), plan=plan)
+    told.listed("02 11:00", plan="free")
+    told.merge()
+    assert told.rows("SELECT missing_since FROM events") == [(None,)]
+    if plan == "free":
+        assert told.rows("SELECT rank FROM coins WHERE slug = 'tron'") == [(None,)]
+
+
+def test_an_event_of_a_coin_that_stayed_in_the_top_is_missing_from_a_free_list(
+    told: ByHand,
+) -> None:
+    told.coins("01 10:00", coin("bitcoin"), plan="free")
+    told.listed("01 11:00", event("a", date="2026-03-05T00:00:00Z"), plan="free")
+    told.coins("02 10:00", coin("bitcoin"), plan="free")
+    told.listed("02 11:00", plan="free")
+    told.merge()
+    assert told.rows("SELECT missing_since FROM events") == [(at("02 11:00"),)]
+
+
 def test_a_coin_whose_row_came_and_could_not_be_read_is_not_missing(told: ByHand) -> None:
     told.coins("01 10:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
     told.coins("02 10:00", coin("bitcoin"), coin("ethereum", rank="first"))
