@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from math import ceil
 
 from pydantic import SecretStr
 
 from catalog.contract.plans import Plan
 from catalog.sandbox.service import Sandbox
 from pipeline.settings import Settings
-from resources.allowance import Account, Pace, Share, next_reset
+from resources.allowance import Account, Pace, Share, Work, next_reset
 from resources.ledger import Ledger, ledger_name
 from resources.limiter import JITTER_S, Limiter, TokenBucketLimiter, usable_burst
 from resources.shared_limiter import SharedLimiter
@@ -20,8 +21,9 @@ def limiter_for(
     key: SecretStr,
     clock: Callable[[], datetime],
     sandbox: Sandbox | None = None,
+    work: Work = "daily",
 ) -> Limiter:
-    """Return the limiter for a key on a plan.
+    """Return the limiter of a kind of work for a key on a plan.
 
     A service is shared with every process of the machine. The embedded sandbox has a key of its
     own that nobody else knows.
@@ -32,7 +34,7 @@ def limiter_for(
     if found is not None:
         name = ledger_name(found[0], key)
         pace = Pace(rate_per_s, usable_burst(rate_per_s, burst, JITTER_S))
-        share = Share(machine=settings.monthly_quota)
+        share = share_of(settings, plan, work)
         return SharedLimiter(Ledger(settings.state / "limits" / name, pace), share, clock=clock)
     if sandbox is None or sandbox.clock.running:
         return TokenBucketLimiter(rate_per_s=rate_per_s, burst=burst)
@@ -43,6 +45,26 @@ def limiter_for(
         monotonic=lambda: sandbox.clock.now().timestamp(),
         sleep=lambda seconds: _advance(sandbox, seconds),
     )
+
+
+def share_of(settings: Settings, plan: Plan, work: Work) -> Share:
+    """Return what a kind of work may use of the month: the daily look alone has the reserve."""
+    caps = {
+        "daily": settings.daily_quota,
+        "polls": settings.polls_quota,
+        "backfill": settings.backfill_quota,
+    }
+    machine, floor = settings.monthly_quota, 0
+    if work != "daily":
+        floor = reserve_of(settings, plan)
+        machine = None if machine is None else machine - floor
+    return Share(work, floor, caps[work], machine)
+
+
+def reserve_of(settings: Settings, plan: Plan) -> int:
+    """Return the requests a month that are kept for the daily look; 0 where nothing limits."""
+    quota = settings.monthly_quota or plan.monthly_quota
+    return 0 if quota is None else ceil(quota * settings.reserve)
 
 
 def own_account(settings: Settings, plan: Plan, limiter: Limiter, now: datetime) -> Account:

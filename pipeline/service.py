@@ -13,8 +13,9 @@ from catalog.contract.plans import PLANS, Plan
 from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.service import Sandbox
 from catalog.sandbox.telling import Telling
-from pipeline.limits import limiter_for, own_account
+from pipeline.limits import limiter_for, own_account, reserve_of
 from pipeline.settings import Settings, SettingsError
+from resources.allowance import Work
 from resources.client import CatalogClient
 from resources.errors import ContractBroken, RequestRejected
 from resources.limiter import Limiter
@@ -53,11 +54,13 @@ def open_service(
     now: datetime | None = None,
     telling: Telling | None = None,
     looking_only: Path | None = None,
+    work: Work = "daily",
 ) -> Iterator[OpenService]:
     """Open the service, learn its plan, and claim the home once it has answered.
 
     `now` is where the embedded sandbox stands; None lets it run with the wall. `telling` helps it.
     With `looking_only`, a folder for the log, the home is neither claimed nor written to.
+    `work` is what the requests are for: each kind has its own share of the month.
 
     Raises:
         SettingsError: the settings contradict each other, or the plan can't be learnt.
@@ -80,7 +83,7 @@ def open_service(
         if looking_only is None:
             # Not before: a mistyped address would leave its stamp.
             home.claim(address.source)
-        limiter = limiter_for(settings, plan, address.key, address.clock, address.sandbox)
+        limiter = limiter_for(settings, plan, address.key, address.clock, address.sandbox, work)
         if usage is None or usage.account is None:
             limiter.on_usage(own_account(settings, plan, limiter, address.clock()))
         client = stack.enter_context(_client(settings, address, log, limiter))
@@ -95,6 +98,8 @@ def open_service(
             coins=settings.coins or None,
             categories=settings.categories or None,
             monthly_quota=settings.monthly_quota,
+            kept=0 if work == "daily" else reserve_of(settings, plan),
+            limiter=limiter,
             sandbox=address.sandbox,
         )
         if isinstance(limiter, SharedLimiter):

@@ -106,6 +106,27 @@ class Settings(BaseSettings):
         ge=1,
         description="Requests a month of this machine. Unset, what the service says is left.",
     )
+    reserve: float = Field(
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="The part of the month's quota that polls and backfills leave to daily looks.",
+    )
+    daily_quota: Annotated[int | None, Unset] = Field(
+        default=None, ge=1, description="Requests a month of daily looks. Unset, what is left."
+    )
+    polls_quota: Annotated[int | None, Unset] = Field(
+        default=None,
+        ge=0,
+        description="Requests a month of polls between the daily looks. Unset, all but the "
+        "reserve; 0 is none.",
+    )
+    backfill_quota: Annotated[int | None, Unset] = Field(
+        default=None, ge=1, description="Requests a month of backfills. Unset, all but the reserve."
+    )
+    poll_interval_s: int = Field(
+        default=900, ge=0, description="The least seconds between two polls."
+    )
     export_path: str = Field(
         default=decisions.EXPORT_PATH, description="Path of the bulk export on the service."
     )
@@ -119,7 +140,10 @@ class Settings(BaseSettings):
         default=1, description="Which world the embedded sandbox is; the same seed is the same."
     )
 
-    @field_validator("home", "state", "export_path", "sandbox_seed", mode="before")
+    @field_validator(
+        *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s"),
+        mode="before",
+    )
     @classmethod
     def _default_for_nothing(cls, value: Any, info: ValidationInfo) -> Any:
         return cls.model_fields[info.field_name or ""].default if value == "" else value

@@ -34,6 +34,10 @@ class Limiter(Protocol):
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """Hear of a 429 for rate or burst; None when it named no wait."""
 
+    def on_long_wait(self, wait_s: float) -> None:
+        """Hear of an answer that was counted, and asks for a wait that is not waited for."""
+        self.on_rate_limited(wait_s)
+
     def on_quota_gone(self) -> None:
         """Hear that the service counts the month as used up."""
         return
@@ -41,6 +45,10 @@ class Limiter(Protocol):
     def charged(self) -> int:
         """Return what this month was charged so far: told with the usage that is asked next."""
         return 0
+
+    def left(self) -> int | None:
+        """Return the requests left this month, None for no limit or where it isn't known."""
+        return None
 
     def on_usage(self, account: Account, *, charged_before: int | None = None) -> None:
         """Hear an account of the month, asked for when `charged_before` was charged: None now."""

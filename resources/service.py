@@ -16,6 +16,7 @@ from catalog.contract.plans import Plan
 from catalog.contract.windows import Window, plan_window
 from resources.client import CatalogClient
 from resources.landed import Landed
+from resources.limiter import Limiter
 from resources.look_ups import UsageAnswer
 from resources.pull_context import OnPage
 from resources.puller import Puller
@@ -45,6 +46,9 @@ class Service:
     categories: tuple[str, ...] | None = None
     monthly_quota: int | None = None
     """Of the user's own; the service may allow more."""
+    kept: int = 0
+    """Requests of the month that are not for this work."""
+    limiter: Limiter | None = None
     on_page: OnPage | None = None
     _time: ServiceClock = field(init=False)
     _counted: int = field(init=False)
@@ -95,6 +99,9 @@ class Service:
     @property
     def quota_left(self) -> int | None:
         """The requests left this month, None for no limit or where it isn't known."""
+        counted = None if self.limiter is None else self.limiter.left()
+        if counted is not None:
+            return counted
         if self.usage is None or self.usage.remaining is None:
             return None
         left = self.usage.remaining
