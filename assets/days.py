@@ -4,7 +4,8 @@ Belongs here: the partitions, what every asset of a day has in common. Does not:
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from typing import Any, Final
 
@@ -40,9 +41,7 @@ def day_asset(
     """
 
     def decorate(function: AssetFn) -> dg.AssetsDefinition:
-        with warnings.catch_warnings():
-            # `backfill_policy` is marked as beta; whoever starts Almanac can't do a thing.
-            warnings.simplefilter("ignore", dg.BetaWarning)
+        with quiet_about_beta():
             return dg.asset(
                 partitions_def=OBSERVED_DAYS,
                 backfill_policy=dg.BackfillPolicy.single_run(),
@@ -55,6 +54,14 @@ def day_asset(
             )(function)
 
     return decorate
+
+
+@contextmanager
+def quiet_about_beta() -> Iterator[None]:
+    """`backfill_policy` is marked as beta; whoever starts Almanac can't do a thing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        yield
 
 
 def days_of(context: dg.AssetExecutionContext) -> list[date]:

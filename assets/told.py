@@ -10,6 +10,7 @@ import dagster as dg
 
 from assets.looks import Look
 from assets.preview import markdown, of_batch
+from resources.backfill import Backfill
 from warehouse.batches import Manifest
 from warehouse.landing import Landing
 from warehouse.merge_report import MergeReport
@@ -41,6 +42,19 @@ def told_look(look: Look, landing: Landing, *, quota_left: int | None) -> Told:
         told["warnings"] = dg.MetadataValue.md("\n".join(f"- {one}" for one in look.warnings))
     if look.resume_at is not None:
         told["goes on at"] = dg.MetadataValue.timestamp(look.resume_at)
+    return told
+
+
+def told_months(backfill: Backfill) -> Told:
+    """Return what is said of each month that has just become whole."""
+    told: Told = {"requests so far": backfill.requests_so_far}
+    if not backfill.manifests:
+        return {**told, "batch": "landed before"}
+    newest = backfill.manifests[-1]
+    told["batch"] = newest.batch_id
+    told["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
+    if backfill.notes:
+        told["notes"] = dg.MetadataValue.md("\n".join(f"- {one}" for one in backfill.notes))
     return told
 
 

@@ -10,14 +10,16 @@ from typing import Any
 
 import dagster as dg
 
+from assets.calendar import landed_calendar
 from assets.changes import event_changes
 from assets.checks import published_checks
 from assets.landed import LANDED
 from assets.published import published_tables
-from pipeline.jobs import daily_job, daily_schedule, merge_job
+from pipeline.jobs import calendar_job, daily_job, daily_schedule, merge_job
 from pipeline.sensors import unmerged_batches
 from pipeline.service import open_service
 from pipeline.settings import Settings
+from resources.allowance import Work
 from resources.retries import utc_now
 from resources.service import ServiceDoor
 from warehouse.home import Home
@@ -29,9 +31,9 @@ def build_definitions(
     """Return all there is to run. `overrides` take the place of resources, by name."""
     home = Home(settings.home)
     return dg.Definitions(
-        assets=[*LANDED, event_changes, published_tables],
+        assets=[*LANDED, landed_calendar, event_changes, published_tables],
         asset_checks=[published_checks],
-        jobs=[daily_job, merge_job],
+        jobs=[daily_job, calendar_job, merge_job],
         schedules=[daily_schedule(clock)],
         sensors=[unmerged_batches(home, clock)],
         resources=build_resources(settings, clock=clock, **overrides),
@@ -49,7 +51,9 @@ def build_resources(
     """
     resources: dict[str, Any] = {
         "home": Home(settings.home),
-        "catalog": dg.ResourceDefinition(_door(settings, clock)),
+        "catalog": dg.ResourceDefinition(_door(settings, clock, "daily")),
+        "catalog_for_polls": dg.ResourceDefinition(_door(settings, clock, "polls")),
+        "catalog_for_backfills": dg.ResourceDefinition(_door(settings, clock, "backfill")),
     }
     strange = overrides.keys() - resources.keys()
     if strange:
@@ -57,9 +61,11 @@ def build_resources(
     return {**resources, **overrides}
 
 
-def _door(settings: Settings, clock: Callable[[], datetime]) -> Callable[..., Iterator[Any]]:
+def _door(
+    settings: Settings, clock: Callable[[], datetime], work: Work
+) -> Callable[..., Iterator[Any]]:
     def catalog(context: dg.InitResourceContext) -> Iterator[ServiceDoor]:
-        with ServiceDoor(lambda: open_service(settings), clock=clock) as door:
+        with ServiceDoor(lambda: open_service(settings, work=work), clock=clock) as door:
             yield door
 
     return catalog

@@ -3,6 +3,7 @@
 import typer
 
 from pipeline import batches_cli, endpoints_cli, keys_cli
+from pipeline.backfill_cli import backfill
 from pipeline.command_group import PlainGroup
 from pipeline.doctor_cli import doctor
 from pipeline.leaving import leave
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals may hold a key
 )
 app.command()(run)
+app.command()(backfill)
 app.command()(sql)
 app.command()(status)
 app.command()(merge)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from assets.calendar import landed_calendar
 from assets.changes import event_changes
 from assets.checks import published_checks
 from assets.landed import LANDED
@@ -17,6 +18,7 @@ from assets.published import published_tables
 
 DAILY: Final = "daily"
 MERGE: Final = "merge"
+CALENDAR: Final = "calendar"
 EXPORT_IS_OUT: Final = "20 0 * * *"
 """The export is taken at 00:05 UTC; by now it is there for every plan."""
 _CHECKS: Final = dg.AssetSelection.checks(published_checks)
@@ -32,6 +34,12 @@ merge_job: Final = dg.define_asset_job(
     MERGE,
     selection=_PUBLISHED | _CHECKS,
     description="Fold in what is landed and not merged, then publish and check. No request.",
+    executor_def=dg.in_process_executor,
+)
+calendar_job: Final = dg.define_asset_job(
+    CALENDAR,
+    selection=dg.AssetSelection.assets(landed_calendar),
+    description="All events of months to choose: to look again, or where there is no export.",
     executor_def=dg.in_process_executor,
 )
 

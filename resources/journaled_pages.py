@@ -144,12 +144,16 @@ class JournaledPages:
         self.last = note
 
     def _last_row_at(self) -> datetime | None:
-        """Return by when the last page ends; None where its rows don't say, or are not sorted."""
         *_, body = self.bodies()
-        instants = [_instant(row, self._list.sorted_by) for row in _rows(body)]
-        known = [one for one in instants if one is not None]
-        in_order = known == sorted(known) and len(known) == len(instants)
-        return known[-1] if known and in_order else None
+        return last_instant_of(body, self._list.sorted_by)
+
+
+def last_instant_of(body: bytes, sorted_by: str) -> datetime | None:
+    """Return by when a page ends; None where its rows don't say, or are not sorted."""
+    instants = [_instant(row, sorted_by) for row in _rows(body)]
+    known = [one for one in instants if one is not None]
+    in_order = known == sorted(known) and len(known) == len(instants)
+    return known[-1] if known and in_order else None
 
 
 def _rows(body: bytes) -> list[Any]:

@@ -59,7 +59,7 @@ class Puller:
         self._landing = landing
         self._plan = plan
         self._service = ServiceClock(clock)
-        self._context = PullContext(
+        self.context = PullContext(
             client, LandingRoom(landing), plan, source, clock, self._service, on_page
         )
 
@@ -114,7 +114,7 @@ class Puller:
         """
         usual = plan_window(self._plan, self._service.now())
         scope = definite_scope(lower, upper, usual=usual, coins=coins, categories=categories)
-        return ExportLanding(self._context).pull(scope, rows_expected)
+        return ExportLanding(self.context).pull(scope, rows_expected)
 
     def event(self, event_id: str) -> Landed:
         """Look one event up: a page with status 200, 404 (not found) or 410 (cancelled).
@@ -141,17 +141,17 @@ class Puller:
         """
         landed: list[Landed] = []
         for found in self._landing.journal.open_pulls():
-            with self._context.room.holding(found.intent) as mine:
-                if mine and found.intent.feed in PAGED and self._context.room.is_open(found.intent):
+            with self.context.room.holding(found.intent) as mine:
+                if mine and found.intent.feed in PAGED and self.context.room.is_open(found.intent):
                     landed += self._resume(found)
         return landed
 
     def _pull(self, feed: Feed, scope: Scope) -> Landed:
-        with self._context.begun(feed, scope) as open_pull:
-            return PagedPull(self._context, open_pull).go_on()
+        with self.context.begun(feed, scope) as open_pull:
+            return PagedPull(self.context, open_pull).go_on()
 
     def _resume(self, found: OpenPull) -> list[Landed]:
-        pull = PagedPull(self._context, found)
+        pull = PagedPull(self.context, found)
         if not pull.begun:
             pull.discard()
             return []
@@ -162,17 +162,17 @@ class Puller:
 
     def _why_not_go_on(self, found: OpenPull, pull: PagedPull) -> str:
         intent = found.intent
-        if intent.source != self._context.source:
+        if intent.source != self.context.source:
             return f"begun with {intent.source}, which is not asked any more"
         if intent.plan != self._plan.name:
             return f"begun under the plan {intent.plan}, which is now {self._plan.name}"
-        if not found.may_go_on(self._context.clock()):
+        if not found.may_go_on(self.context.clock()):
             return f"{_LATE}; the rest is a new batch"
         return "" if pull.can_go_on else "what is left of it can't be told from its pages"
 
     def _land_event(self, answer: EventAnswer, why: str) -> Landed:
         self._hear(answer.date, known=answer.date_known)
-        pull = self._context.pull(
+        pull = self.context.pull(
             "event",
             Scope(event_id=answer.event_id),
             observed_at=answer.date,
@@ -181,7 +181,7 @@ class Puller:
             why_incomplete=why,
         )
         status = _STATUS[answer.status]
-        manifest = self._context.room.landing.land(pull, [(answer.body, None)], status=status)
+        manifest = self.context.room.landing.land(pull, [(answer.body, None)], status=status)
         warnings = (*((why,) if why else ()), *(() if answer.date_known else (DATELESS,)))
         rows = 1 if answer.status == "found" else 0
         return Landed(manifest, answer.attempts, rows, warnings=warnings)
@@ -192,7 +192,7 @@ class Puller:
             raise error
         known = "date" in seen.headers
         self._hear(seen.date, known=known)
-        pull = self._context.pull(
+        pull = self.context.pull(
             "event",
             Scope(event_id=event_id),
             observed_at=seen.date,

@@ -60,6 +60,7 @@ def run_assets(
     *names: str,
     partition: date | None = None,
     span: tuple[date, date] | None = None,
+    config: dict[str, Any] | None = None,
     **overrides: Any,
 ) -> dg.ExecuteInProcessResult:
     """Materialise some assets in this process, for a day, a span of days, or unpartitioned."""
@@ -73,7 +74,7 @@ def run_assets(
         partition_key=None if partition is None else partition.isoformat(),
         asset_selection=[dg.AssetKey(name) for name in names],
         raise_on_error=False,
-        run_config=QUIET,
+        run_config={**QUIET, "ops": {names[0]: {"config": config}}} if config else QUIET,
         tags=tags,
     )
 

@@ -1,0 +1,141 @@
+"""The calendar: all events by the month in which they take place.
+
+What one backfills where the export is not in the plan, or to look again. Months of one run are
+one sweep, and each is recorded as it becomes whole, so that a run that dies loses none.
+"""
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from typing import Final
+
+import dagster as dg
+from pydantic import Field
+
+from assets.days import CATALOG_POOL, quiet_about_beta
+from assets.landed import GROUP
+from assets.told import told_months
+from resources.backfill import Backfill
+from resources.errors import CatalogError, Defer
+from resources.months import month_key, next_month
+from resources.price import Price
+from resources.pull_scopes import first_instant
+from resources.service import ServiceDoor
+from resources.sweeps import Sweeps
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.storage import Storage
+
+FIRST_MONTH: Final = "2017-01-01"
+MONTHS_AHEAD: Final = 24
+MAX_REQUESTS: Final = 2_000
+
+# The offset makes this month and two years ahead partitions, not only months that have ended.
+EVENT_MONTHS: Final = dg.MonthlyPartitionsDefinition(FIRST_MONTH, end_offset=MONTHS_AHEAD + 1)
+
+
+class CalendarConfig(dg.Config):
+    """How a backfill of the calendar is bounded."""
+
+    max_requests: int = Field(
+        default=MAX_REQUESTS,
+        ge=1,
+        description="Fail with the price, and ask nothing more, where it would take more requests.",
+    )
+    source: str = Field(
+        default="list",
+        pattern="^(auto|list|export)$",
+        description="Page the list, stream the export, or what takes fewer requests.",
+    )
+
+
+# Skippable: months are recorded as they come, and once more at the end would be twice.
+_SPEC: Final = dg.AssetSpec(
+    "landed_calendar",
+    skippable=True,
+    group_name=GROUP,
+    kinds={"json"},
+    description="All events by the month in which they take place, for looking again or where "
+    "the export is not in the plan. Takes `max_requests`, and fails with the price where it "
+    "would be more.",
+)
+
+
+def _sweep(
+    context: dg.AssetExecutionContext,
+    config: CalendarConfig,
+    catalog_for_backfills: dg.ResourceParam[ServiceDoor],
+    home: dg.ResourceParam[Home],
+) -> Iterator[dg.MaterializeResult[None]]:
+    months = [date.fromisoformat(key) for key in sorted(context.partition_keys)]
+    try:
+        sweep_months(context, config, catalog_for_backfills, home, months)
+    except Defer as error:
+        context.log.warning("Deferred before it began: %s", error)
+    except (CatalogError, WarehouseError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    yield from ()
+
+
+def sweep_months(
+    context: dg.AssetExecutionContext,
+    config: CalendarConfig,
+    door: ServiceDoor,
+    home: Home,
+    months: list[date],
+) -> None:
+    """Land the events of successive months, and record each month as it becomes whole.
+
+    Raises:
+        CatalogError, WarehouseError: what is recorded before it stands.
+        dg.Failure: it would take more requests than `max_requests`.
+    """
+    last = next_month(first_instant(months[-1])).date() - timedelta(days=1)
+    sweeps = Sweeps(Storage(home.state), home.landing)
+    work = Backfill(door.service(), sweeps, months[0], last, partly=True)
+    price = chosen(work.prices(), config.source)
+    context.log.info(
+        "%s requests by the %s, about %.0f s; %s left this month",
+        *(price.requests, price.by, price.seconds, price.left),
+    )
+    if price.requests > config.max_requests:
+        raise dg.Failure(
+            f"It takes {price.requests:,} requests by the {price.by}, and max_requests allows "
+            f"{config.max_requests:,}. {work.requests} were spent on counting; nothing was landed. "
+            "Raise max_requests in the run's config, or take fewer months.",
+            allow_retries=False,
+        )
+    for whole in work.go(price.by):
+        told = told_months(work)
+        for month in whole:
+            context.log_event(
+                dg.AssetMaterialization(
+                    "landed_calendar", partition=month_key(month), metadata=told
+                )
+            )
+    if work.deferred is not None:
+        context.log.warning(
+            "%s. What came is landed; the rest goes on at %s",
+            *(work.deferred.happened, f"{work.deferred.resume_at:%Y-%m-%d %H:%M} UTC"),
+        )
+
+
+def chosen(prices: list[Price], source: str) -> Price:
+    """Return the price of a way, or the cheapest.
+
+    Raises:
+        dg.Failure: the plan does not have it.
+    """
+    found = [price for price in prices if source in ("auto", price.by)]
+    if not found:
+        raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
+    return found[0]
+
+
+with quiet_about_beta():
+    landed_calendar: Final = dg.multi_asset(
+        name="landed_calendar",
+        specs=[_SPEC],
+        partitions_def=EVENT_MONTHS,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=CATALOG_POOL,
+    )(_sweep)

@@ -1,0 +1,191 @@
+"""A backfill: all events of a range of event dates, once, with its price known beforehand.
+
+    backfill = Backfill(service, sweeps, date(2017, 1, 1), None)
+    prices = backfill.prices()           # one request to count
+    for months in backfill.go("list"):   # as they become whole
+        ...
+
+Belongs here: what is lacking, which way is cheaper, which months are whole. Does not: how pages
+are asked for side by side (calendar_sweep.py).
+"""
+
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from resources.calendar_sweep import CalendarSweep
+from resources.errors import Defer, PlanLacksAccess
+from resources.months import months_over, next_month
+from resources.plan_reach import within_reach
+from resources.price import Price, price_of
+from resources.pull_scopes import span_of
+from resources.service import Service
+from resources.sweeps import Source, SweepNote, Sweeps, is_of, lanes
+from warehouse.batches import Manifest, Scope
+
+_STEP: Final = timedelta(microseconds=1)
+YEARS_AHEAD: Final = 2
+"""How far ahead a range without an end goes: little is announced for later."""
+
+
+class Backfill:
+    """The events of a range, both days inclusive; `upper` None is two years ahead.
+
+    `resumed` says whether a sweep that was cut short is gone on with. `deferred` is set where
+    the quota ends it.
+
+    Raises:
+        ValueError: a range that ends before it begins.
+        PlanLacksAccess: the plan shows nothing of the range, or not its beginning unless
+            `partly`, which then takes what it shows.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        sweeps: Sweeps,
+        lower: date,
+        upper: date | None,
+        *,
+        partly: bool = False,
+    ) -> None:
+        last = upper or (service.today() + timedelta(days=366 * YEARS_AHEAD))
+        if last < lower:
+            raise ValueError(f"the range ends on {last}, before it begins on {lower}")
+        self._lower, self._upper, self.notes = within_reach(
+            lower, last, plan=service.plan, window=service.window(), partly=partly
+        )
+        self._service = service
+        self._sweeps = sweeps
+        asked = SweepNote(
+            scope=Scope(
+                lower=self._lower,
+                upper=self._upper,
+                coins=_sorted(service.coins),
+                categories=_sorted(service.categories),
+            ),
+            plan=service.plan.name,
+            source=service.source,
+            # The service tells its time in whole seconds.
+            started_at=service.now().replace(microsecond=0),
+        )
+        self._note = sweeps.open_for(asked)
+        self.resumed = self._note is not asked
+        self._lanes = lanes(asked.scope, sweeps.landed(self._note) if self.resumed else ())
+        self.manifests: list[Manifest] = []
+        self.requests = self.rows = 0
+        self._sweep: CalendarSweep | None = None
+        self.deferred: Defer | None = None
+
+    def prices(self) -> list[Price]:
+        """Return what each way of the plan costs, the cheaper one first; for what is lacking.
+
+        Counting takes a request for each list.
+
+        Raises:
+            CatalogError: any of the tree.
+        """
+        rest = self._rest()
+        counts = [self._count(scope) for scope in rest]
+        ways: list[Source] = ["list", "export"] if self._service.plan.export else ["list"]
+        prices = [price_of(self._service, counts, way) for way in ways]
+        return sorted(prices, key=lambda price: price.requests)
+
+    def go(self, by: Source) -> Iterator[list[datetime]]:
+        """Land what is lacking; yield the months that became whole, by their beginning.
+
+        The months that an earlier process landed come first.
+
+        Raises:
+            PlanLacksAccess: the export is not in the plan.
+            CatalogError: any of the tree but Defer. What came is landed.
+        """
+        if by == "export" and not self._service.plan.export:
+            raise PlanLacksAccess(
+                f"the plan {self._service.plan.name} has no export",
+                next_step="Take the list: --source list",
+            )
+        self._note = msgspec.structs.replace(self._note, by=by, resume_at=None, why="")
+        self._sweeps.put(self._note)
+        open_months = months_over(self._lower, self._upper)
+        for _ in self._landing(by):
+            whole = [month for month in open_months if self._is_whole(month)]
+            if whole:
+                open_months = [month for month in open_months if month not in whole]
+                yield whole
+        if not open_months:
+            self._sweeps.end(self._note)
+        elif self.deferred is not None:
+            later = self.deferred
+            self._sweeps.put(
+                msgspec.structs.replace(self._note, resume_at=later.resume_at, why=later.happened)
+            )
+
+    @property
+    def rows_so_far(self) -> int:
+        """The rows that came, those of the sweep under way among them."""
+        return self.rows or (0 if self._sweep is None else self._sweep.rows)
+
+    @property
+    def requests_so_far(self) -> int:
+        return self.requests + (0 if self._sweep is None or self.rows else self._sweep.requests)
+
+    def _landing(self, by: Source) -> Iterator[None]:
+        """Yield once for what was landed before, then after each batch."""
+        yield
+        for manifest in self._by_list() if by == "list" else self._by_export():
+            self.manifests.append(manifest)
+            if is_of(manifest, self._note):
+                self._lanes = [lane.with_batch(manifest) for lane in self._lanes]
+            yield
+
+    def _by_list(self) -> Iterator[Manifest]:
+        sweep = self._sweep = CalendarSweep(
+            self._service.puller().context, self._rest(), rate_per_s=self._service.plan.rate_per_s
+        )
+        try:
+            yield from sweep
+        finally:
+            self.requests += sweep.requests
+            self.rows += sweep.rows
+            self.deferred = sweep.deferred
+
+    def _by_export(self) -> Iterator[Manifest]:
+        for scope in self._rest():
+            span = span_of(scope)
+            try:
+                found = self._service.puller().export(
+                    span.lower, span.upper, coins=scope.coins, categories=scope.categories
+                )
+            except Defer as error:
+                self.deferred = error
+                return
+            for landed in found:
+                self.requests += landed.requests
+                self.rows += landed.rows
+                self.deferred = landed.deferred or self.deferred
+                self.notes += landed.warnings
+                yield landed.manifest
+            if self.deferred is not None:
+                return
+
+    def _rest(self) -> list[Scope]:
+        return [rest for lane in self._lanes for rest in lane.lacks(self._lower, self._upper)]
+
+    def _count(self, scope: Scope) -> int | None:
+        span = span_of(scope)
+        self.requests += 1
+        return self._service.client.events_total(
+            span.lower, span.upper, coins=scope.coins, categories=scope.categories
+        )
+
+    def _is_whole(self, month: datetime) -> bool:
+        first = max(month, self._lower)
+        last = min(next_month(month) - _STEP, self._upper)
+        return not any(lane.lacks(first, last) for lane in self._lanes)
+
+
+def _sorted(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(sorted(set(names)))

@@ -1,0 +1,169 @@
+"""One sweep over a range of event dates, several stretches of it side by side.
+
+At a long way to the service one page after another leaves most of the rate unused. So idle
+hands take the later part of the longest stretch, from the beginning of a month, where that costs
+little: where two stretches meet, half a page is asked twice. Belongs here: who pages what, and
+landing months as they are complete. Does not: what was landed before (sweeps.py), the price.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from math import ceil, inf
+from time import monotonic as time_monotonic
+from typing import Final
+
+from catalog.contract import decisions
+from resources.errors import CatalogError, Defer
+from resources.months import months_over
+from resources.pages import RawPage
+from resources.pull_context import PullContext
+from resources.stretch import Stretch
+from warehouse.batches import Manifest, Scope
+
+HANDS_MAX: Final = 32
+_IN_ADVANCE: Final = 1.5
+"""Pages under way for each that the rate lets through: some wait for the limiter."""
+_WASTE: Final = 0.015
+"""The share of the pages that may be asked twice for the sake of speed."""
+_PAGES_A_CUT: Final = 0.5
+_LEAST_PAGES_TO_CUT: Final = 6
+_PAGE: Final = decisions.EVENTS_LIMIT_MAX
+
+Fetched = tuple[RawPage | None, float]
+"""A page, None after the last, and the seconds that it took."""
+
+
+class CalendarSweep:
+    """Pages through scopes of events, each with both bounds, and lands what comes. Used once.
+
+    `rate_per_s` is what the limits allow; how long an answer takes is measured on the way.
+    `requests` and `rows` count what came; `deferred` is set where the quota ended it.
+    """
+
+    def __init__(
+        self,
+        context: PullContext,
+        scopes: Sequence[Scope],
+        *,
+        rate_per_s: float,
+        monotonic: Callable[[], float] = time_monotonic,
+    ) -> None:
+        self.requests = self.rows = 0
+        self.deferred: Defer | None = None
+        self._context = context
+        self._rate_per_s = rate_per_s
+        self._monotonic = monotonic
+        self._waiting = [Stretch(context, scope) for scope in scopes]
+        self._open: list[Stretch] = []
+        self._fetching: dict[Future[Fetched], Stretch] = {}
+        self._errors: list[CatalogError] = []
+        self._quickest_s = inf
+        self._pages_told = self._pages_wasted = 0.0
+
+    def __iter__(self) -> Iterator[Manifest]:
+        """Yield each batch as it is landed, until all is landed or the quota is out.
+
+        Raises:
+            CatalogError: any of the tree but Defer. What came before it is landed.
+        """
+        with ThreadPoolExecutor(HANDS_MAX, thread_name_prefix="almanac-sweep") as hands:
+            try:
+                while (self._waiting or self._fetching) and not self._errors:
+                    self._fill(hands)
+                    ready, _ = wait(self._fetching, return_when=FIRST_COMPLETED)
+                    for future in ready:
+                        stretch = self._hear(future)
+                        yield from self._land_whole_months(stretch)
+                        if not (stretch.done or self._errors):
+                            self._fetch(hands, stretch)
+            finally:
+                # Also where whoever iterates stops, or the process is interrupted.
+                landed = self._wind_up()
+        yield from landed
+        self._tell_failure()
+
+    def _fill(self, hands: ThreadPoolExecutor) -> None:
+        """Give every free hand something to do, as far as that is worth it."""
+        while len(self._fetching) < self._hands_wanted():
+            stretch = self._waiting.pop(0) if self._waiting else self._cut()
+            if stretch is None:
+                return
+            self._open.append(stretch)
+            self._fetch(hands, stretch)
+
+    def _fetch(self, hands: ThreadPoolExecutor, stretch: Stretch) -> None:
+        self._fetching[hands.submit(self._timed, stretch)] = stretch
+
+    def _timed(self, stretch: Stretch) -> Fetched:
+        began = self._monotonic()
+        page = stretch.fetch()
+        return page, self._monotonic() - began
+
+    def _hands_wanted(self) -> int:
+        if self._quickest_s == inf:
+            return 1
+        # The quickest one waited for nobody but the service.
+        return min(HANDS_MAX, 1 + ceil(_IN_ADVANCE * self._rate_per_s * self._quickest_s))
+
+    def _cut(self) -> Stretch | None:
+        """Return the later part of the stretch with most left, None where that costs too much."""
+        if self._pages_wasted + _PAGES_A_CUT > _WASTE * self._pages_told:
+            return None
+        longest = max(self._fetching.values(), key=lambda one: one.rows_left or 0, default=None)
+        if longest is None or (longest.rows_left or 0) < _LEAST_PAGES_TO_CUT * _PAGE:
+            return None
+        months = [
+            at
+            for at in months_over(longest.reached, longest.stop)
+            if longest.reached < at < longest.stop
+        ]
+        if not months:
+            return None
+        middle = longest.reached + (longest.stop - longest.reached) / 2
+        self._pages_wasted += _PAGES_A_CUT
+        return longest.cut(min(months, key=lambda at: abs(at - middle)))
+
+    def _hear(self, future: Future[Fetched]) -> Stretch:
+        """Take in what came, or why nothing did."""
+        stretch = self._fetching.pop(future)
+        try:
+            page, seconds = future.result()
+        except CatalogError as error:
+            self._errors.append(error)
+            self.requests += error.attempts
+            return stretch
+        is_first = stretch.rows_left is None
+        stretch.take(page)
+        if page is not None:
+            self._quickest_s = min(self._quickest_s, seconds)
+            self.requests += page.attempts
+            self.rows += page.rows
+            self._context.service.hear(page.date)
+            if is_first and page.total is not None:
+                self._pages_told = max(self._pages_told, page.total / _PAGE)
+            self._context.told("events", self.rows, round(self._pages_told * _PAGE) or None)
+        return stretch
+
+    def _land_whole_months(self, stretch: Stretch) -> Iterator[Manifest]:
+        to = stretch.stop if stretch.done else months_over(stretch.landed_to, stretch.reached)[-1]
+        manifest = stretch.land(to)
+        if manifest is not None:
+            yield manifest
+        if stretch.done and stretch in self._open:
+            self._open.remove(stretch)
+
+    def _wind_up(self) -> list[Manifest]:
+        """Take in what is under way and land all that came, up to the last date that is whole."""
+        for future in list(self._fetching):
+            self._hear(future)
+        found = [stretch.land(stretch.reached) for stretch in self._open]
+        self._open.clear()
+        return [manifest for manifest in found if manifest is not None]
+
+    def _tell_failure(self) -> None:
+        """Raise the first error that no waiting for the quota ends."""
+        for error in self._errors:
+            if not isinstance(error, Defer):
+                error.left = f"{self.rows:,} rows came; what is whole of them is landed"
+                raise error
+            self.deferred = error

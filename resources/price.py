@@ -1,0 +1,52 @@
+"""What a backfill costs, before it begins: requests, time at the plan's rate, quota after."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from catalog.contract import decisions
+from resources.limiter import JITTER_S, usable_burst
+from resources.service import Service
+from resources.sweeps import Source
+
+_PAGE = decisions.EVENTS_LIMIT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of one way. `rows` is how many events there are, None where it is not told.
+
+    `seconds` is what the limits allow at best; `left` and `kept` are requests of the month, None
+    where nothing limits: `kept` of them are not for backfills.
+    """
+
+    by: Source
+    requests: int
+    seconds: float
+    rows: int | None
+    left: int | None
+    kept: int
+
+    @property
+    def left_after(self) -> int | None:
+        return None if self.left is None else self.left - self.requests
+
+    @property
+    def affordable(self) -> bool:
+        """Whether it comes to its end this month."""
+        return self.left is None or self.left - self.kept >= self.requests
+
+
+def price_of(service: Service, counts: list[int | None], by: Source) -> Price:
+    """Return the price of lists with so many rows each; a page has a hundred.
+
+    An export is one request, and one more to know how many rows should come.
+    """
+    known = [count for count in counts if count is not None]
+    rows = sum(known) if len(known) == len(counts) else None
+    requests = 2 * len(counts)
+    if by == "list":
+        requests = sum(max(1, ceil((count or 0) / _PAGE)) for count in counts)
+    plan = service.plan
+    at_once = usable_burst(plan.rate_per_s, plan.burst, JITTER_S)
+    seconds = max(0.0, (requests - at_once) / plan.rate_per_s)
+    return Price(by, requests, seconds, rows, service.quota_left, service.kept)

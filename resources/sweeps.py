@@ -1,0 +1,141 @@
+"""Sweeps of the calendar that are not at their end: what they ask for, and what they lack.
+
+    state/sweeps/<from>_<to>.json
+
+A sweep is noted before its first request and forgotten when all of it is landed. What it has is
+told by the batches that were landed since it began, so that nothing landed is asked for again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from resources.pull_scopes import single_requests
+from warehouse.batches import Manifest, Scope
+from warehouse.landing import Landing
+from warehouse.storage import Storage
+
+Source = Literal["list", "export"]
+_STEP = timedelta(microseconds=1)
+_FOLDER = "sweeps"
+
+
+class SweepNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A sweep under way. Its scope has both bounds; instants are aware UTC."""
+
+    scope: Scope
+    by: Source = "list"
+    plan: str
+    source: str
+    """The base address or sandbox seed that is asked."""
+    started_at: datetime
+    resume_at: datetime | None = None
+    """Set where the service, or the quota, asks to wait until then."""
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        assert self.scope.lower is not None and self.scope.upper is not None
+        return f"{_FOLDER}/{self.scope.lower:%Y%m%d}_{self.scope.upper:%Y%m%d}.json"
+
+    def holds(self, scope: Scope) -> bool:
+        """Whether a scope with bounds lies in this one, through the same filters."""
+        mine = self.scope
+        assert mine.lower is not None and mine.upper is not None
+        assert scope.lower is not None and scope.upper is not None
+        return (
+            (mine.coins, mine.categories) == (scope.coins, scope.categories)
+            and mine.lower <= scope.lower
+            and scope.upper <= mine.upper
+        )
+
+
+class Sweeps:
+    """The notes of a home. `state` is its state folder."""
+
+    def __init__(self, state: Storage, landing: Landing) -> None:
+        self._state = state
+        self._landing = landing
+
+    def open(self) -> list[SweepNote]:
+        """Return those that are not at their end, oldest first; what can't be read is none."""
+        found = []
+        for name in self._state.names(_FOLDER):
+            try:
+                found.append(msgspec.json.decode(self._state.read(name), type=SweepNote))
+            except (msgspec.MsgspecError, FileNotFoundError):
+                continue
+        return sorted(found, key=lambda one: one.started_at)
+
+    def open_for(self, asked: SweepNote) -> SweepNote:
+        """Return the open sweep that this one is a part of, itself where there is none."""
+        for one in self.open():
+            if (one.plan, one.source) == (asked.plan, asked.source) and one.holds(asked.scope):
+                return one
+        return asked
+
+    def put(self, note: SweepNote) -> None:
+        self._state.put(note.name, msgspec.json.encode(note))
+
+    def end(self, note: SweepNote) -> None:
+        self._state.path(note.name).unlink(missing_ok=True)
+
+    def landed(self, note: SweepNote) -> list[Manifest]:
+        """Return the whole looks at events since a sweep began, each as of its plan and source."""
+        found = []
+        for day in self._landing.days(since=note.started_at.date()):
+            for batch_id in self._landing.batch_ids(day=day):
+                one = self._landing.manifest(batch_id)
+                if is_of(one, note):
+                    found.append(one)
+        return found
+
+
+def is_of(batch: Manifest, note: SweepNote) -> bool:
+    """Whether a batch tells something of what a sweep asks for."""
+    return (
+        batch.feed in ("events", "export")
+        and batch.complete
+        and batch.observed_at >= note.started_at
+        and (batch.plan, batch.source) == (note.plan, note.source)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One list of a sweep: a part of its filters, and the spans of dates that are landed."""
+
+    scope: Scope
+    spans: tuple[tuple[datetime, datetime], ...] = ()
+
+    def lacks(self, lower: datetime, upper: datetime) -> list[Scope]:
+        """Return what is not landed of an inclusive range."""
+        found, at = [], lower
+        for first, last in sorted(self.spans):
+            if first > upper:
+                break
+            if first > at:
+                found.append((at, first - _STEP))
+            at = max(at, last + _STEP)
+        if at <= upper:
+            found.append((at, upper))
+        return [msgspec.structs.replace(self.scope, lower=begin, upper=end) for begin, end in found]
+
+    def with_batch(self, batch: Manifest) -> "Lane":
+        """Return the lane with what a batch has of it."""
+        mine, its = self.scope, batch.scope
+        alike = (its.coins, its.categories) in ((mine.coins, mine.categories), (None, None))
+        if not alike or its.lower is None or its.upper is None:
+            return self
+        return Lane(mine, (*self.spans, (its.lower, its.upper)))
+
+
+def lanes(scope: Scope, batches: Iterable[Manifest]) -> list[Lane]:
+    """Return the lists that a scope takes, each with what batches have of it."""
+    found = [Lane(one) for one in single_requests(scope)]
+    for batch in batches:
+        found = [lane.with_batch(batch) for lane in found]
+    return found

@@ -1,0 +1,303 @@
+"""Backfills against the real sandbox: whole, cheap, side by side, and gone on with."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from catalog.contract.plans import ELITE, FREE, PRO, STANDARD, Plan
+from catalog.sandbox.service import Sandbox
+from resources.backfill import Backfill
+from resources.client import CatalogClient
+from resources.errors import Defer, PlanLacksAccess, ServiceFailing
+from resources.limiter import Unlimited
+from resources.request_log import RequestLog
+from resources.service import Service
+from resources.sweeps import Lane, Sweeps
+from tests.resources.conftest import Door
+from tests.resources.pulls import AT, SOURCE
+from warehouse.batches import Scope
+from warehouse.landing import Landing
+from warehouse.storage import Storage
+
+YEARS = (date(2024, 1, 1), date(2026, 12, 31))
+YEARS_OF = range(2024, 2027)
+DAY = timedelta(days=1)
+KEY = SecretStr("a-key-that-is-logged-nowhere")
+
+
+class Counted(Unlimited):
+    """Lets so many requests through, then tells that the month is used up."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed = allowed
+
+    def acquire(self, *, asks_usage: bool = False) -> None:
+        if self.allowed <= 0:
+            refused = Defer("the month is used up", resume_at=AT + 30 * DAY, reason="quota")
+            refused.attempts = 0
+            raise refused
+        self.allowed -= 1
+
+
+@pytest.fixture
+def months(tmp_path: Path, door: Door) -> "Months":
+    return Months(tmp_path, door)
+
+
+class Months:
+    """A home's landing and notes, and backfills of it."""
+
+    def __init__(self, root: Path, door: Door) -> None:
+        self.landing = Landing(root / "landing")
+        self.sweeps = Sweeps(Storage(root / "state"), self.landing)
+        self._root = root
+        self._door = door
+
+    def backfill(
+        self,
+        span: tuple[date, date | None] = YEARS,
+        *,
+        plan: Plan = ELITE,
+        partly: bool = False,
+        coins: tuple[str, ...] | None = None,
+        **options: Any,
+    ) -> Backfill:
+        client: CatalogClient = self._door(**options)
+        service = Service(
+            client=client,
+            plan=plan,
+            source=SOURCE,
+            landing=self.landing,
+            clock=lambda: AT,
+            log=RequestLog(self._root / "state", lambda: AT, key=KEY),
+            coins=coins,
+        )
+        return Backfill(service, self.sweeps, *span, partly=partly)
+
+    def ids(self) -> set[str]:
+        """Return the ids of all events landed."""
+        found: set[str] = set()
+        for batch_id in self.landing.batch_ids():
+            manifest = self.landing.manifest(batch_id)
+            for _, body in self.landing.pages(manifest):
+                found.update(row["id"] for row in json.loads(body)["data"])
+        return found
+
+
+def pages_asked(sandbox: Sandbox) -> int:
+    return sum(
+        one.path == "/v2/events" and "limit=1&" not in f"{one.query}&" for one in sandbox.requests
+    )
+
+
+def all_of(backfill: Backfill) -> list[datetime]:
+    return [month for months in backfill.go("list") for month in months]
+
+
+@pytest.fixture(scope="module")
+def truth(almanac_sandbox: Sandbox, unlimited_key: str) -> Iterator[set[str]]:
+    """The ids of the events of YEARS, by one plain sweep."""
+    with CatalogClient(almanac_sandbox.base_url, unlimited_key, limiter=Unlimited()) as client:
+        yield {row for page in client.events_pages(*YEARS) for row in page.ids}
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 0.05])
+def test_a_range_comes_whole_for_hardly_more_than_its_pages_however_long_the_way(
+    latency_s: float, months: Months, almanac_sandbox: Sandbox, truth: set[str]
+) -> None:
+    slow = {"extra_headers": {"Sandbox-Faults": f"slow={latency_s}"}} if latency_s else {}
+    almanac_sandbox.forget_requests()
+    backfill = months.backfill(**slow)
+    done = all_of(backfill)
+    assert not latency_s or done != sorted(done), "several go side by side"
+    assert sorted(done) == [datetime(y, m, 1, tzinfo=UTC) for y in YEARS_OF for m in range(1, 13)]
+    assert len(done) == len(set(done))
+    assert months.ids() == truth
+    pages = ceil(len(truth) / 100)
+    assert pages <= pages_asked(almanac_sandbox) == backfill.requests <= ceil(pages * 1.02)
+    assert months.sweeps.open() == []
+    assert all(one.complete for one in backfill.manifests)
+
+
+def test_months_are_recorded_before_the_sweep_is_at_its_end(months: Months) -> None:
+    going = months.backfill().go("list")
+    assert next(going) == [datetime(2024, 1, 1, tzinfo=UTC)]
+    assert len(months.landing.batch_ids()) == 1
+    assert len(months.sweeps.open()) == 1
+    going.close()
+
+
+def test_one_that_was_cut_short_asks_only_for_what_is_not_landed(
+    months: Months, almanac_sandbox: Sandbox, truth: set[str]
+) -> None:
+    almanac_sandbox.forget_requests()
+    going = months.backfill().go("list")
+    first = [month for _ in range(10) for month in next(going)]
+    going.close()
+    again = months.backfill()
+    assert again.resumed
+    later = all_of(again)
+    assert later[: len(first)] == sorted(first), "what was landed before is told first"
+    assert len(set(later)) == 36
+    assert months.ids() == truth
+    assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
+    assert months.sweeps.open() == []
+
+
+def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
+    going = months.backfill().go("list")
+    for _ in range(6):
+        next(going)
+    going.close()
+    part = months.backfill((date(2024, 1, 1), date(2024, 3, 31)))
+    assert part.resumed
+    assert len(all_of(part)) == 3
+    assert part.requests == 0
+
+
+def test_a_new_one_asks_for_everything_again(months: Months) -> None:
+    year = (date(2025, 1, 1), date(2025, 12, 31))
+    all_of(months.backfill(year))
+    again = months.backfill(year)
+    assert not again.resumed
+    all_of(again)
+    assert again.requests > 10
+
+
+def test_a_quota_that_ends_defers_with_all_that_came_landed(
+    months: Months, almanac_sandbox: Sandbox, truth: set[str]
+) -> None:
+    almanac_sandbox.forget_requests()
+    limited = months.backfill(limiter=Counted(20))
+    done = all_of(limited)
+    assert limited.deferred is not None
+    assert limited.requests == 20
+    assert 0 < len(done) < 36
+    (note,) = months.sweeps.open()
+    assert note.resume_at == limited.deferred.resume_at
+    assert "used up" in note.why
+    later = all_of(months.backfill())
+    assert len(set(later)) == 36
+    assert months.ids() == truth
+    # Where it stopped inside a month it goes on from the last date that is whole.
+    assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
+    assert months.sweeps.open() == []
+
+
+def test_an_error_is_told_and_what_came_before_it_is_landed(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    going = months.backfill().go("list")
+    done = next(going)
+    almanac_sandbox.faults.set("unavailable~events")
+    try:
+        with pytest.raises(ServiceFailing, match="what is whole of them is landed"):
+            for one in going:
+                done += one
+    finally:
+        almanac_sandbox.faults.set("")
+    assert len(months.landing.batch_ids()) >= len(done)
+    assert len(set(all_of(months.backfill()))) == 36
+
+
+def test_more_coins_than_one_request_takes_are_whole_when_every_list_is(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    coins = tuple(coin.slug for coin in almanac_sandbox.truth().coins_at(AT)[:150])
+    span = (date(2026, 1, 1), date(2026, 6, 30))
+    backfill = months.backfill(span, coins=coins)
+    assert len(all_of(backfill)) == 6
+    assert {len(one.scope.coins or ()) for one in backfill.manifests} == {100, 50}
+
+
+def test_the_price_is_that_of_what_is_lacking_and_the_cheaper_way_comes_first(
+    months: Months, truth: set[str]
+) -> None:
+    backfill = months.backfill()
+    export, listed = backfill.prices()
+    assert (export.by, export.requests) == ("export", 2)
+    assert (listed.by, listed.requests, listed.rows) == ("list", ceil(len(truth) / 100), len(truth))
+    going = backfill.go("list")
+    for _ in range(12):
+        next(going)
+    going.close()
+    (rest,) = [price for price in months.backfill().prices() if price.by == "list"]
+    assert rest.requests < listed.requests - 10
+
+
+def test_the_export_makes_every_month_whole_at_once(months: Months, truth: set[str]) -> None:
+    backfill = months.backfill()
+    found = list(backfill.go("export"))
+    assert [len(one) for one in found] == [36]
+    assert backfill.requests <= 2
+    assert backfill.rows == pytest.approx(len(truth), rel=0.01), "it is of midnight"
+
+
+@pytest.mark.parametrize(
+    ("plan", "begin", "said"),
+    [
+        (FREE, "2026-03-01", "shows events from 2026-03-02 on"),
+        (STANDARD, "2017-01-01", "shows events from 2026-03-02 on"),
+        (PRO, "2026-01-01", "shows events from 2026-01-31 on"),
+        (STANDARD, "2026-07-01", "shows events up to 2026-05-31"),
+    ],
+)
+def test_a_range_that_the_plan_does_not_reach_is_refused_with_the_reason(
+    plan: Plan, begin: str, said: str, months: Months, almanac_sandbox: Sandbox
+) -> None:
+    almanac_sandbox.forget_requests()
+    with pytest.raises(PlanLacksAccess, match=said):
+        months.backfill((date.fromisoformat(begin), date(2026, 12, 31)), plan=plan)
+    assert almanac_sandbox.requests == []
+
+
+def test_a_month_that_the_plan_shows_in_part_is_taken_in_part_and_says_so(months: Months) -> None:
+    span = (date(2026, 3, 1), date(2026, 6, 30))
+    backfill = months.backfill(span, plan=STANDARD, partly=True)
+    assert backfill.notes == [
+        "the plan standard shows nothing before 2026-03-02",
+        "the plan standard shows nothing after 2026-05-31",
+    ]
+    assert [month.month for month in all_of(backfill)] == [3, 4, 5]
+
+
+def test_the_export_is_refused_on_a_plan_without_it(months: Months) -> None:
+    backfill = months.backfill((date(2026, 3, 2), None), plan=PRO)
+    with pytest.raises(PlanLacksAccess, match="--source list"):
+        list(backfill.go("export"))
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda at: (at[0], at[0] + at[1])),
+    max_size=8,
+)
+
+
+@given(spans=spans, first=st.integers(0, 30), length=st.integers(0, 30))
+def test_what_a_lane_lacks_is_every_instant_that_no_span_holds(
+    spans: list[tuple[int, int]], first: int, length: int
+) -> None:
+    def at(day: int) -> datetime:
+        return AT + day * DAY
+
+    step = timedelta(microseconds=1)
+    lane = Lane(Scope(), tuple((at(a), at(b + 1) - step) for a, b in spans))
+    lacking = lane.lacks(at(first), at(first + length + 1) - step)
+    found = {
+        day
+        for scope in lacking
+        for day in range(70)
+        if scope.lower is not None
+        and scope.upper is not None
+        and scope.lower <= at(day) <= scope.upper
+    }
+    held = {day for a, b in spans for day in range(a, b + 1)}
+    assert found == set(range(first, first + length + 1)) - held
