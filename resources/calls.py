@@ -213,7 +213,9 @@ class Caller:
                 self._limiter.on_quota_gone()
             else:
                 wait_s = (failure.resume_at - opened.date).total_seconds()
-                self._limiter.on_rate_limited(wait_s)
+                uncounted = opened.status == 429
+                hear = self._limiter.on_rate_limited if uncounted else self._limiter.on_long_wait
+                hear(wait_s)
         return failure
 
 

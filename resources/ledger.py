@@ -1,8 +1,8 @@
 """The allowance of one key on disk, shared by every process of a machine.
 
-One small record behind a lock on its file. A record that is missing, damaged, of another layout
-or of another boot is unknown: an empty bucket and no quota. Belongs here: the file. Does not:
-what the numbers mean (allowance.py).
+One small record behind a lock on its file. A record that is missing, damaged, of another layout,
+of another boot or of a later time is unknown: an empty bucket and no quota. Belongs here: the
+file. Does not: what the numbers mean (allowance.py).
 """
 
 import fcntl
@@ -23,11 +23,13 @@ from pydantic import SecretStr
 from resources.allowance import Allowance, Pace, unknown
 from resources.errors import LedgerUnusable
 
-_LAYOUT: Final = struct.Struct("<4s16sqqQqqqq3q")
+_LAYOUT: Final = struct.Struct("<4s16sqqqQqqqq3q")
 _CHECK: Final = struct.Struct("<I")
-_MAGIC: Final = b"ALM1"
+_MAGIC: Final = b"ALM2"
 _SIZE: Final = _LAYOUT.size + _CHECK.size
 _SYNC_EVERY_NS: Final = 1_000_000_000
+_UNEVEN_NS: Final = 1_000_000_000
+"""By how much the clocks of two processors may differ without one being of another time."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -91,9 +93,10 @@ class Ledger:
             file = self._opened()
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
-                entry = Entry(self._read(file), self.now_ns())
+                now_ns = self.now_ns()
+                entry = Entry(self._read(file, now_ns), now_ns)
                 yield entry
-                self._write(file, entry.state)
+                self._write(file, entry)
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
             self._sync(file, entry.now_ns)
@@ -104,7 +107,7 @@ class Ledger:
             file = self._opened()
             fcntl.flock(file, fcntl.LOCK_SH)
             try:
-                return self._read(file)
+                return self._read(file, self.now_ns())
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
 
@@ -127,26 +130,27 @@ class Ledger:
             self._process = os.getpid()
         return self._file
 
-    def _read(self, file: int) -> Allowance:
+    def _read(self, file: int, now_ns: int) -> Allowance:
         record = os.pread(file, _SIZE, 0)
         if len(record) != _SIZE:
-            return unknown(self.pace, self.now_ns())
+            return unknown(self.pace, now_ns)
         body, check = record[: _LAYOUT.size], record[_LAYOUT.size :]
         if _CHECK.unpack(check)[0] != crc32(body):
-            return unknown(self.pace, self.now_ns(), turn=self.now_ns())
-        magic, boot, full_at, held, turn, allowed, used, resets, excess, *spent = _LAYOUT.unpack(
-            body
-        )
-        if magic != _MAGIC or boot != self._boot:
-            return unknown(self.pace, self.now_ns(), turn=turn + 1)
+            return unknown(self.pace, now_ns, turn=now_ns)
+        magic, boot, seen, full_at, held, turn, *month = _LAYOUT.unpack(body)
+        # Where nothing names the boot, or a snapshot was restored, time alone tells of another one.
+        if magic != _MAGIC or boot != self._boot or now_ns + _UNEVEN_NS < seen:
+            return unknown(self.pace, now_ns, turn=turn + 1)
+        allowed, used, resets, excess, *spent = month
         daily, polls, backfill = spent
         return Allowance(
             full_at, held, turn, allowed, used, resets, excess, (daily, polls, backfill)
         )
 
-    def _write(self, file: int, one: Allowance) -> None:
+    def _write(self, file: int, entry: Entry) -> None:
+        one = entry.state
         body = _LAYOUT.pack(
-            *(_MAGIC, self._boot, one.full_at_ns, one.held_until_ns, one.turn),
+            *(_MAGIC, self._boot, entry.now_ns, one.full_at_ns, one.held_until_ns, one.turn),
             *(one.allowed, one.used, one.resets_at, one.excess, *one.spent),
         )
         # One write of less than a page: a kill leaves it whole or not begun.

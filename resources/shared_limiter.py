@@ -25,12 +25,14 @@ from resources.allowance import (
     reserve,
 )
 from resources.errors import Defer, QuotaUnknown
-from resources.ledger import Ledger
+from resources.ledger import Entry, Ledger
 from resources.limiter import RATE_LIMITED_WAIT_S, Limiter
 
 _LEAST_WAIT_S: Final = 0.000_5
 _LONGEST_SLEEP_S: Final = 5.0
 """After it a sleeper looks again though its time has not come: the hold may be over."""
+_FURTHEST_NS: Final = 30_000_000_000
+"""A token further off is not taken: whoever is killed while waiting takes his along."""
 _NS: Final = 1e9
 _WHY: Final[dict[Refused, str]] = {
     "unknown": "what is left of the month is not known",
@@ -78,8 +80,10 @@ class SharedLimiter(Limiter):
                 if not asks_usage:
                     self._check(entry.state)
                 if reserved is None or reserved.turn != entry.state.turn:
-                    entry.state, reserved = reserve(entry.state, self.ledger.pace, entry.now_ns)
-                wait_s = (reserved.at_ns - entry.now_ns) / _NS
+                    reserved = self._reserve(entry)
+                wait_s = _LONGEST_SLEEP_S
+                if reserved is not None:
+                    wait_s = (reserved.at_ns - entry.now_ns) / _NS
                 if wait_s <= 0:
                     entry.state = charge(entry.state, self.share.work)
                     return
@@ -92,6 +96,11 @@ class SharedLimiter(Limiter):
             held = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
             entry.state = charge(held, self.share.work, -1)
 
+    def on_long_wait(self, wait_s: float) -> None:
+        """Hear of an answer that was counted, and asks for a wait: hold every process back."""
+        with self.ledger.locked() as entry:
+            entry.state = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
+
     def on_quota_gone(self) -> None:
         """Hear that the service counts the month as used up. The request was not counted."""
         with self.ledger.locked() as entry:
@@ -101,6 +110,15 @@ class SharedLimiter(Limiter):
         """Return what is charged so far: told to `on_usage` with the answer of a usage request."""
         return self.ledger.peek().used
 
+    def left(self) -> int | None:
+        """Return the requests left this month to this machine, None where nothing is known."""
+        state = self.ledger.peek()
+        left = state.left(self._clock().timestamp())
+        if self.share.machine is None:
+            return left
+        own = max(0, self.share.machine + self.share.floor - sum(state.spent))
+        return own if left is None else min(left, own)
+
     def on_usage(self, account: Account, *, charged_before: int | None = None) -> None:
         """Hear an account of the month, asked for when `charged_before` was charged: None now."""
         with self.ledger.locked() as entry:
@@ -109,6 +127,13 @@ class SharedLimiter(Limiter):
             if charged_before is not None:
                 since = max(0, entry.state.used - charged_before - 1)
             entry.state = reconcile(entry.state, account, charged_since=since)
+
+    def _reserve(self, entry: Entry) -> Reservation | None:
+        after, reserved = reserve(entry.state, self.ledger.pace, entry.now_ns)
+        if reserved.at_ns - entry.now_ns > _FURTHEST_NS:
+            return None
+        entry.state = after
+        return reserved
 
     def _learn(self) -> None:
         """Ask for the account of the month where there is none, in one thread alone."""

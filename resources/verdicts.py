@@ -34,6 +34,8 @@ _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
 _SLOW: Final = frozenset({500, 504})
 _SAID_CHARS: Final = 200
 _LONGEST_MONTH_S: Final = 31 * 86_400.0
+_MONTH_SAID: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
+"""A gateway's "API rate limit exceeded" is no month that is used up."""
 _UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
@@ -130,7 +132,7 @@ def _denied(refusal: Refusal, body: ErrorBody, told: str) -> CatalogError:
 
 
 def _is_quota(body: ErrorBody) -> bool:
-    return body.code == "quota_exceeded" or "limit exceeded" in body.message.lower()
+    return body.code == "quota_exceeded" or _MONTH_SAID.search(body.message) is not None
 
 
 def _quota_gone(now: datetime, wait_s: float | None, told: str) -> Defer:
