@@ -67,6 +67,7 @@ def _unfinished(home: Home) -> list[Path]:
         *home.root.glob(".unfinished-*"),
         *home.lake.unfinished(),
         *home.landing.storage.unfinished(older_than_s=ABANDONED_S),
+        *home.landing.never_landed(older_than_s=ABANDONED_S),
         *home.state.glob("almanac-verify-*"),
         *home.state.glob("spill/*"),
     ]

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from pathlib import Path
+from time import time
 
 import msgspec
 import zstandard
@@ -155,9 +156,26 @@ class Landing:
         return self.storage.path(_body_name(manifest.sha256))
 
     def pending(self) -> list[str]:
-        """Return the ids of batches that are marked as not merged yet, oldest first."""
-        names = self.storage.names("pending")
-        return [name.rpartition("/")[2].removesuffix(".json") for name in names]
+        """Return the ids of batches that are marked as not merged yet, oldest first.
+
+        Not of what was never landed: whoever is killed before the manifest leaves its marker.
+        """
+        return [one for one in self._marked() if self.storage.exists(_manifest_name(one))]
+
+    def never_landed(self, *, older_than_s: float) -> list[Path]:
+        """Return the markers of batches whose landing was cut short so long ago."""
+        oldest = time() - older_than_s
+        found = (
+            self.storage.path(f"pending/{one}.json")
+            for one in self._marked()
+            if not self.storage.exists(_manifest_name(one))
+        )
+        return [path for path in found if path.exists() and path.stat().st_mtime < oldest]
+
+    def _marked(self) -> list[str]:
+        names = (name.rpartition("/")[2] for name in self.storage.names("pending"))
+        ids = (name.removesuffix(".json") for name in names)
+        return [one for one in ids if _BATCH_ID.fullmatch(one)]
 
     def clear_pending(self, batch_id: str) -> None:
         self.storage.remove(f"pending/{batch_id}.json")

@@ -228,6 +228,21 @@ def land_until_killed(folder: Path, number: int, *, after_s: float) -> Killed:
     return Killed(int(said[-1]))
 
 
+def test_a_marker_whose_batch_was_never_landed_is_not_pending_and_goes_when_it_is_old(
+    tmp_path: Path,
+) -> None:
+    """A process that is killed between the two leaves the first."""
+    landing = Landing(tmp_path)
+    marker = "pending/20260302T120000Z-events-0123456789ab.json"
+    landing.storage.put(marker, b"{}")
+    landing.storage.put("pending/of-nobody.json", b"{}")
+    assert landing.pending() == []
+    assert landing.never_landed(older_than_s=60) == []
+    path = landing.storage.path(marker)
+    os.utime(path, (0, 0))
+    assert landing.never_landed(older_than_s=60) == [path]
+
+
 def test_after_a_kill_every_batch_is_whole_or_absent_and_none_that_was_said_is_lost(
     tmp_path: Path,
 ) -> None:
