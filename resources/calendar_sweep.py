@@ -3,7 +3,7 @@
 At a long way to the service one page after another leaves most of the rate unused. So idle
 hands take the later part of the longest stretch, from the beginning of a month, where that costs
 little: where two stretches meet, half a page is asked twice. Belongs here: who pages what, and
-landing months as they are complete. Does not: what was landed before (sweeps.py), the price.
+landing it on the way. Does not: what was landed before (sweeps.py), the price.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,10 +23,16 @@ from warehouse.batches import Manifest, Scope
 HANDS_MAX: Final = 32
 _IN_ADVANCE: Final = 1.5
 """Pages under way for each that the rate lets through: some wait for the limiter."""
-_WASTE: Final = 0.015
-"""The share of the pages that may be asked twice for the sake of speed."""
-_PAGES_A_CUT: Final = 0.5
+_WASTE: Final = 0.0195
+"""The share of the pages that may be asked beyond the least, for the sake of speed."""
+_PAGES_A_CUT: Final = 0.8
+"""Half a page where two stretches meet, and the events that run on from one to the next."""
+_AT_FIRST: Final = 0.7
+"""The share of that for the beginning; with the rest the longest are cut when others are done."""
 _LEAST_PAGES_TO_CUT: Final = 6
+_LEAST_PAGES_TO_LAND: Final = 3
+_BATCHES: Final = 150
+"""About how many a sweep is landed in: whoever is killed loses the pages of his last one."""
 _PAGE: Final = decisions.EVENTS_LIMIT_MAX
 
 Fetched = tuple[RawPage | None, float]
@@ -59,6 +65,7 @@ class CalendarSweep:
         self._errors: list[CatalogError] = []
         self._quickest_s = inf
         self._pages_told = self._pages_wasted = 0.0
+        self._any_done = False
 
     def __iter__(self) -> Iterator[Manifest]:
         """Yield each batch as it is landed, until all is landed or the quota is out.
@@ -73,9 +80,10 @@ class CalendarSweep:
                     ready, _ = wait(self._fetching, return_when=FIRST_COMPLETED)
                     for future in ready:
                         stretch = self._hear(future)
-                        yield from self._land_whole_months(stretch)
                         if not (stretch.done or self._errors):
+                            # While it is landed the next page is on its way.
                             self._fetch(hands, stretch)
+                        yield from self._land(stretch)
             finally:
                 # Also where whoever iterates stops, or the process is interrupted.
                 landed = self._wind_up()
@@ -107,10 +115,14 @@ class CalendarSweep:
 
     def _cut(self) -> Stretch | None:
         """Return the later part of the stretch with most left, None where that costs too much."""
-        if self._pages_wasted + _PAGES_A_CUT > _WASTE * self._pages_told:
+        allowed = _WASTE * self._pages_told * (1.0 if self._any_done else _AT_FIRST)
+        if self._pages_wasted + _PAGES_A_CUT > allowed:
             return None
         longest = max(self._fetching.values(), key=lambda one: one.rows_left or 0, default=None)
-        if longest is None or (longest.rows_left or 0) < _LEAST_PAGES_TO_CUT * _PAGE:
+        # A guess at what is left would spend cuts on years in which little happened.
+        if longest is None or longest.is_guessed:
+            return None
+        if (longest.rows_left or 0) < _LEAST_PAGES_TO_CUT * _PAGE:
             return None
         months = [
             at
@@ -144,12 +156,15 @@ class CalendarSweep:
             self._context.told("events", self.rows, round(self._pages_told * _PAGE) or None)
         return stretch
 
-    def _land_whole_months(self, stretch: Stretch) -> Iterator[Manifest]:
-        to = stretch.stop if stretch.done else months_over(stretch.landed_to, stretch.reached)[-1]
-        manifest = stretch.land(to)
-        if manifest is not None:
-            yield manifest
-        if stretch.done and stretch in self._open:
+    def _land(self, stretch: Stretch) -> Iterator[Manifest]:
+        """Land what came of a stretch, once it is worth a batch."""
+        worth = max(_LEAST_PAGES_TO_LAND, self._pages_told / _BATCHES)
+        if stretch.done or stretch.pages_kept > worth:
+            manifest = stretch.land(stretch.reached)
+            if manifest is not None:
+                yield manifest
+        if stretch.done:
+            self._any_done = True
             self._open.remove(stretch)
 
     def _wind_up(self) -> list[Manifest]:

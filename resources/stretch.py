@@ -38,6 +38,8 @@ class Stretch:
         self._rows_behind = 0
         self._cut_from: Stretch | None = None
         self._guessed = 0
+        self.is_guessed = False
+        """Whether what is left is a guess, until the stretch cut off has its first page."""
         self._context = context
         self._sweep: Sweep = context.client.resume_events(parts_of("events", scope))
         self._pages: Iterator[RawPage] = iter(self._sweep)
@@ -72,6 +74,11 @@ class Stretch:
             self.rows_left = 0
 
     @property
+    def pages_kept(self) -> int:
+        """How many pages are not landed yet, or are needed for what is landed next."""
+        return len(self._kept)
+
+    @property
     def done(self) -> bool:
         return self.ended or self.reached >= self.stop
 
@@ -84,7 +91,7 @@ class Stretch:
         scope = msgspec.structs.replace(self.scope, lower=at, upper=self.stop - _STEP)
         behind = Stretch(self._context, scope)
         behind._cut_from, behind._guessed = self, (self.rows_left or 0) // 2
-        self.stop = at
+        self.stop, self.is_guessed = at, True
         self._rows_behind += behind._guessed
         self.rows_left = max(0, (self.rows_left or 0) - behind._guessed)
         return behind
@@ -120,6 +127,7 @@ class Stretch:
         ahead, self._cut_from = self._cut_from, None
         if ahead is None:
             return
+        ahead.is_guessed = False
         ahead._rows_behind += total - self._guessed
         if ahead.rows_left is not None:
             ahead.rows_left = max(0, ahead.rows_left - (total - self._guessed))
