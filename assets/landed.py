@@ -10,13 +10,15 @@ from typing import Final
 import dagster as dg
 
 from assets.days import CATALOG_POOL, day_asset, days_of, record_so_far
-from assets.looks import DayNotLanded, look
+from assets.looks import DayNotLanded, Look, look
 from assets.told import Told, told_look
+from resources.deferrals import Deferral, Deferrals
 from resources.errors import CatalogError
 from resources.service import ServiceDoor
 from warehouse.batches import Feed
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
+from warehouse.storage import Storage
 
 GROUP: Final = "landing"
 Context = dg.AssetExecutionContext
@@ -34,12 +36,30 @@ def _landed(feed: Feed, context: Context, catalog: ServiceDoor, home: Home) -> L
         except (CatalogError, DayNotLanded, WarehouseError) as error:
             record_so_far(context, told)
             raise dg.Failure(str(error), allow_retries=False) from error
+        _note(seen, catalog, home)
         if seen.outcome not in ("pulled", "reused from landing"):
             context.log.info("%s, %s: %s", feed, day, seen.outcome)
         told[day] = told_look(seen, home.landing, quota_left=catalog.quota_left)
     for day, metadata in told.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return dg.MaterializeResult()
+
+
+def _note(seen: Look, catalog: ServiceDoor, home: Home) -> None:
+    """Keep in mind what was put off, until the same look succeeds."""
+    deferrals = Deferrals(Storage(home.state))
+    if seen.resume_at is not None:
+        deferrals.note(
+            Deferral(
+                work="daily",
+                feed=seen.feed,
+                noted_at=catalog.now(),
+                resume_at=seen.resume_at,
+                why=seen.why_later,
+            )
+        )
+    elif seen.outcome == "pulled":
+        deferrals.done("daily", seen.feed)
 
 
 @day_asset(

@@ -35,6 +35,7 @@ class Look:
     requests: int = 0
     warnings: tuple[str, ...] = ()
     resume_at: datetime | None = None
+    why_later: str = ""
 
     @property
     def bytes(self) -> int:
@@ -52,13 +53,14 @@ def look(feed: Feed, day: date, door: ServiceDoor, landing: Landing) -> Look:
         return _reused(feed, day, landing)
     try:
         if door.is_today(day):
-            return _told(day, pull(feed, door.service()))
+            return told_as_look(pull(feed, door.service()), day)
     except Defer as error:
-        return _told(day, Pulled(feed, nothing_because=f"deferred: {error}", deferred=error))
+        return told_as_look(Pulled(feed, nothing_because=f"deferred: {error}", deferred=error), day)
     return _reused(feed, day, landing)
 
 
-def _told(day: date, pulled: Pulled) -> Look:
+def told_as_look(pulled: Pulled, day: date) -> Look:
+    """Return what became of a pull as a look of a day."""
     outcome = pulled.nothing_because or "pulled"
     if pulled.landed and pulled.deferred is not None:
         outcome = f"pulled in part; the rest is deferred: {pulled.deferred}"
@@ -71,6 +73,7 @@ def _told(day: date, pulled: Pulled) -> Look:
         requests=pulled.requests,
         warnings=tuple(warning for one in pulled.landed for warning in one.warnings),
         resume_at=None if pulled.deferred is None else pulled.deferred.resume_at,
+        why_later="" if pulled.deferred is None else pulled.deferred.happened,
     )
 
 

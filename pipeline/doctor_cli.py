@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from pipeline.console import EXIT_ERROR, people, print_json, quota_left
-from pipeline.health import LEAST_FREE_BYTES
+from pipeline.health_warnings import LEAST_FREE_BYTES
 from pipeline.options import JsonOption
 from pipeline.service import open_service
 from pipeline.settings import Settings, SettingsError, read_settings

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from math import ceil
 
-from pydantic import SecretStr
-
 from catalog.contract.plans import Plan
 from catalog.sandbox.service import Sandbox
 from pipeline.settings import Settings
@@ -18,7 +16,6 @@ from resources.shared_limiter import SharedLimiter
 def limiter_for(
     settings: Settings,
     plan: Plan,
-    key: SecretStr,
     clock: Callable[[], datetime],
     sandbox: Sandbox | None = None,
     work: Work = "daily",
@@ -28,14 +25,11 @@ def limiter_for(
     A service is shared with every process of the machine. The embedded sandbox has a key of its
     own that nobody else knows.
     """
+    ledger = ledger_of(settings, plan)
+    if ledger is not None:
+        return SharedLimiter(ledger, share_of(settings, plan, work), clock=clock)
     rate_per_s = settings.rate_per_s or plan.rate_per_s
     burst = settings.burst or plan.burst
-    found = settings.service_address()
-    if found is not None:
-        name = ledger_name(found[0], key)
-        pace = Pace(rate_per_s, usable_burst(rate_per_s, burst, JITTER_S))
-        share = share_of(settings, plan, work)
-        return SharedLimiter(Ledger(settings.state / "limits" / name, pace), share, clock=clock)
     if sandbox is None or sandbox.clock.running:
         return TokenBucketLimiter(rate_per_s=rate_per_s, burst=burst)
     # A clock that stands gives no new tokens: waiting there is moving it on.
@@ -45,6 +39,16 @@ def limiter_for(
         monotonic=lambda: sandbox.clock.now().timestamp(),
         sleep=lambda seconds: _advance(sandbox, seconds),
     )
+
+
+def ledger_of(settings: Settings, plan: Plan) -> Ledger | None:
+    """Return where the machine counts what a key sends; None for the embedded sandbox."""
+    found = settings.service_address()
+    if found is None:
+        return None
+    rate_per_s = settings.rate_per_s or plan.rate_per_s
+    burst = usable_burst(rate_per_s, settings.burst or plan.burst, JITTER_S)
+    return Ledger(settings.state / "limits" / ledger_name(*found), Pace(rate_per_s, burst))
 
 
 def share_of(settings: Settings, plan: Plan, work: Work) -> Share:
@@ -67,9 +71,13 @@ def reserve_of(settings: Settings, plan: Plan) -> int:
     return 0 if quota is None else ceil(quota * settings.reserve)
 
 
-def own_account(settings: Settings, plan: Plan, limiter: Limiter, now: datetime) -> Account:
+def own_account(settings: Settings, plan: Plan, now: datetime) -> Account:
     """Return the month as this machine counts it, for a service that gives no account."""
-    return Account(settings.monthly_quota or plan.monthly_quota, limiter.charged(), next_reset(now))
+    ledger = ledger_of(settings, plan)
+    state = None if ledger is None else ledger.peek()
+    is_of_now = state is not None and state.resets_at > now.timestamp()
+    used = state.used if state is not None and is_of_now else 0
+    return Account(settings.monthly_quota or plan.monthly_quota, used, next_reset(now))
 
 
 def _advance(sandbox: Sandbox, seconds: float) -> None:

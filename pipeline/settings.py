@@ -6,6 +6,7 @@ Belongs here: what can be set, and whether it makes sense. Does not: what is don
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import httpx
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -47,6 +48,19 @@ def _nothing(value: Any) -> Any:
     return None if value == "" else value
 
 
+def _hook(address: SecretStr) -> SecretStr:
+    """Check the address of a hook; what is wrong is told without showing it."""
+    try:
+        url = httpx.URL(address.get_secret_value().strip())
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("expected an address of the form https://host[:port]/path")
+    if url.userinfo or url.fragment:
+        raise ValueError("the address must have no user and no fragment")
+    return SecretStr(str(url))
+
+
 def _expanded(path: Path) -> Path:
     """Return a path with `~` read as a shell does: in a file or a unit none has read it."""
     try:
@@ -57,6 +71,7 @@ def _expanded(path: Path) -> Path:
 
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Place = Annotated[Path, AfterValidator(_expanded)]
+Hook = Annotated[SecretStr, AfterValidator(_hook)]
 PlanName = Annotated[str, AfterValidator(_known_plan)]
 Unset = BeforeValidator(_nothing)
 
@@ -136,6 +151,15 @@ class Settings(BaseSettings):
     categories: CommaList = Field(
         default=(), description="Categories to pull (ids, separated by commas). Unset, all."
     )
+    alert_url: Annotated[Hook | None, Unset] = Field(
+        default=None,
+        description="Where warnings are posted as JSON when they begin, every day that they last, "
+        "and when they are over. Unset, nowhere.",
+    )
+    alert_url_file: Annotated[Place | None, Unset] = Field(
+        default=None,
+        description="A file that holds that address and nothing else: it may carry a token.",
+    )
     sandbox_seed: int = Field(
         default=1, description="Which world the embedded sandbox is; the same seed is the same."
     )
@@ -186,20 +210,44 @@ class Settings(BaseSettings):
             name = "ALMANAC_API_KEY" if self.api_key_file is None else "ALMANAC_API_KEY_FILE"
             raise SettingsError(f"{name}: {error}") from error
 
-    def _key(self) -> SecretStr | None:
-        if self.api_key is not None and self.api_key_file is not None:
-            raise SettingsError("ALMANAC_API_KEY and ALMANAC_API_KEY_FILE are both set; keep one.")
-        if self.api_key_file is None:
-            return self.api_key
+    @property
+    def alerts(self) -> bool:
+        """Whether there is an address that warnings are posted to."""
+        return self.alert_url is not None or self.alert_url_file is not None
+
+    def alert_address(self) -> SecretStr | None:
+        """Return the address that warnings are posted to, None where none is set.
+
+        Raises:
+            SettingsError: it can't be used; the text does not show it.
+        """
+        address = _secret("ALERT_URL", self.alert_url, self.alert_url_file)
         try:
-            text = self.api_key_file.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(
-                f"ALMANAC_API_KEY_FILE: {self.api_key_file} can't be read"
-            ) from error
-        if not text:
-            raise SettingsError(f"ALMANAC_API_KEY_FILE: {self.api_key_file} is empty")
-        return SecretStr(text)
+            return None if address is None else _hook(address)
+        except ValueError as error:
+            raise SettingsError(f"ALMANAC_ALERT_URL_FILE: {error}") from error
+
+    def _key(self) -> SecretStr | None:
+        return _secret("API_KEY", self.api_key, self.api_key_file)
+
+
+def _secret(name: str, given: SecretStr | None, file: Path | None) -> SecretStr | None:
+    """Return a secret that was given itself or in a file, None for neither.
+
+    Raises:
+        SettingsError: both, or a file without one.
+    """
+    if given is not None and file is not None:
+        raise SettingsError(f"{PREFIX}{name} and {PREFIX}{name}_FILE are both set; keep one.")
+    if file is None:
+        return given
+    try:
+        text = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{PREFIX}{name}_FILE: {file} can't be read") from error
+    if not text:
+        raise SettingsError(f"{PREFIX}{name}_FILE: {file} is empty")
+    return SecretStr(text)
 
 
 def read_settings() -> Settings:

@@ -1,16 +1,18 @@
 """`almanac status`: how fresh the warehouse is, what waits, and what is wrong."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from pipeline.console import EXIT_ERROR, people, print_json, quota_left
-from pipeline.health import Health, health_of
+from pipeline.alert_post import AlertNotPosted, post_changes
+from pipeline.alerts import Changes
+from pipeline.console import EXIT_ERROR, fail, people, print_json
+from pipeline.health import health_of, sizes_of
 from pipeline.options import JsonOption
-from pipeline.settings import read_settings
+from pipeline.settings import Settings, SettingsError, read_settings
+from pipeline.status_table import show
 from warehouse.home import Home
 
 
@@ -18,57 +20,39 @@ def status(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="End with 1 when there is a warning.")
     ] = False,
+    alert: Annotated[
+        bool,
+        typer.Option("--alert", help="Post what is new to ALMANAC_ALERT_URL, as the daemon does."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show freshness by feed, what waits, disk and quota. No request is made."""
-    now = datetime.now(UTC)
-    home = Home(read_settings().home)
-    health = health_of(home, now)
+    """Show freshness by feed, what waits or is missing, disk and quota. No request is made."""
+    now, settings = datetime.now(UTC), read_settings()
+    if alert and not settings.alerts:
+        raise SettingsError("--alert needs ALMANAC_ALERT_URL, which is not set.")
+    home = Home(settings.home)
+    # First, since it is told also where the home can't be read.
+    told, not_posted = _alerted(settings, home, now) if alert else (None, "")
+    health = health_of(settings, home, now)
+    if health.source is not None:
+        health.bytes = sizes_of(home)
     if as_json:
-        print_json(asdict(health))
+        print_json({**asdict(health), **({} if told is None else {"told": told.kinds})})
     elif health.source is None:
         people.print(f"There is no home at {home.root} yet: almanac run", soft_wrap=True)
     else:
-        _show(home, health, now)
+        show(home, health)
+        if told:
+            people.print(f"Posted: {' '.join(told.kinds)}", soft_wrap=True, markup=False)
+    if not_posted:
+        fail(not_posted)
     if exit_code and (health.warnings or health.source is None):
         raise typer.Exit(EXIT_ERROR)
 
 
-def _show(home: Home, health: Health, now: datetime) -> None:
-    people.print(f"{home.root}, from {health.source}", soft_wrap=True)
-    feeds = Table("Feed", "Last look (UTC)", "Age", "Last complete (UTC)", "Batches")
-    for one in health.feeds:
-        age = "-" if one.observed_at is None else _age(now - one.observed_at)
-        feeds.add_row(
-            one.feed, _when(one.observed_at), age, _when(one.complete_at), f"{one.batches:,}"
-        )
-    people.print(feeds)
-    facts = Table("", "", show_header=False)
-    facts.add_row("Published (UTC)", _when(health.published_at))
-    facts.add_row("Waiting to be merged", f"{health.pending:,}")
-    facts.add_row("Quarantined, flagged", f"{len(health.quarantined)}, {len(health.flagged)}")
-    facts.add_row("Rejected rows", f"{health.rejected:,}")
-    for part, size in health.bytes.items():
-        facts.add_row(part, f"{size / 1e6:,.1f} MB")
-    if health.quota is not None:
-        facts.add_row("Quota left", _quota(health.quota))
-    people.print(facts)
-    for warning in health.warnings:
-        people.print(f"! {warning}", soft_wrap=True, markup=False)
-
-
-def _quota(told: dict[str, object]) -> str:
-    """Return what was left when the service was last asked; others may have spent since."""
-    left = quota_left(
-        told.get("remaining"), told.get("quota"), is_unlimited=bool(told.get("is_unlimited"))
-    )
-    return f"{left}, as of {_when(datetime.fromisoformat(str(told['at'])))} UTC"
-
-
-def _when(instant: datetime | None) -> str:
-    return "-" if instant is None else f"{instant:%Y-%m-%d %H:%M}"
-
-
-def _age(span: timedelta) -> str:
-    hours = span.total_seconds() / 3600
-    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
+def _alerted(settings: Settings, home: Home, now: datetime) -> tuple[Changes, str]:
+    """Return what was posted, and why it was not."""
+    try:
+        return post_changes(settings, home, now), ""
+    except AlertNotPosted as error:
+        return Changes(), str(error)

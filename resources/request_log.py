@@ -85,6 +85,30 @@ class RequestLog:
         return number
 
 
+class ToldUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service said of its month, as it was noted."""
+
+    at: datetime
+    plan: str | None = None
+    used: int | None = None
+    quota: int | None = None
+    is_unlimited: bool = False
+    remaining: int | None = None
+    reset_at: datetime | None = None
+
+
+def last_usage(folder: Path) -> ToldUsage | None:
+    """Return the last read-out in a state folder; a line cut off by a crash is passed over."""
+    path = folder / "usage.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    for line in reversed(lines):
+        try:
+            return msgspec.json.decode(line, type=ToldUsage)
+        except msgspec.MsgspecError:
+            continue
+    return None
+
+
 def _append(path: Path, line: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:

@@ -7,6 +7,7 @@ effect when its day's file is renamed into place, and a chain that was broken is
 """
 
 import hashlib
+from collections.abc import Iterable
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -128,6 +129,17 @@ class ChangeLog:
             return msgspec.json.decode(self._index.read_bytes(), type=dict[str, Noted])
         except (FileNotFoundError, msgspec.MsgspecError):
             return {}
+
+
+def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
+    """Return what became of the batches folded in on some days, read through one connection.
+
+    Raises:
+        LakeDamaged: a file can't be read.
+    """
+    with duckdb.connect() as connection:
+        metas = [msgspec.json.decode(_read_meta(connection, one.path)) for one in days]
+    return [record for meta in metas for record in meta["batches"]]
 
 
 def first_break(days: list[DayFile]) -> date | None:

@@ -1,8 +1,12 @@
-"""The key is nowhere but in memory: not in pages, config, metadata, logs, or any file."""
+"""The key, and the address of alerts, are nowhere but in memory: in no page, config, log or file.
+
+What posting to that address leaves behind is in test_alerts.py.
+"""
 
 from pathlib import Path
 
 import dagster as dg
+from pydantic import SecretStr
 
 from catalog.sandbox.service import Sandbox
 from pipeline.build import build_definitions, build_resources
@@ -11,22 +15,31 @@ from resources.retries import utc_now
 from tests.pipeline.playing import NOW, address_of, play_days, run_assets, settings_of
 from warehouse.home import Home
 
+HOOK = "canary-hook-5d20"
 
-def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_the_key(
+
+def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:
     key = almanac_sandbox.new_key("enterprise")
-    settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
+    given = address_of(almanac_sandbox.base_url, key)
+    hook = SecretStr(f"http://127.0.0.1:9/{HOOK}")
+    settings = settings_of(tmp_path, **given, alert_url=hook)
+    secrets = (key, HOOK)
     with instance_of(Home(tmp_path)) as instance:
         play_days(settings, instance, days=1, now=NOW.replace(hour=12))
         for run in instance.get_runs():
             told = [str(entry) for entry in instance.all_logs(run.run_id)]
-            assert key not in "".join(told) + str(run.run_config) + str(run.tags)
+            kept = "".join(told) + str(run.run_config) + str(run.tags)
+            assert [one for one in secrets if one in kept] == []
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 20
-    assert [path for path in files if key.encode() in path.read_bytes()] == []
-    shown = repr(settings) + repr(build_definitions(settings).resources)
-    assert key not in shown + repr(build_resources(settings, clock=utc_now))
+    for secret in secrets:
+        assert [path for path in files if secret.encode() in path.read_bytes()] == []
+    definitions = build_definitions(settings)
+    shown = repr(settings) + repr(definitions.resources) + repr(definitions.sensors)
+    shown += repr(build_resources(settings, clock=utc_now))
+    assert [one for one in secrets if one in shown] == []
 
 
 def test_a_key_that_is_refused_is_not_told_by_the_failure(

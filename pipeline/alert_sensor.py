@@ -1,0 +1,90 @@
+"""The sensor of warnings: it asks for a run when there is something to tell, or to take back.
+
+It reads local state alone and sends nothing. What was told is in `state/alerts.json`, so that it
+needs no cursor, and a daemon that was restarted tells nothing twice.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import dagster as dg
+
+from pipeline.alert_job import ALERT, alert_job
+from pipeline.alerts import Alerts, Changes, find
+from pipeline.in_flight import LastRuns, last_runs, under_way
+from pipeline.settings import Settings
+from warehouse.home import Home
+
+EVERY_S: Final = 300
+_FIRST_WAIT: Final = timedelta(seconds=EVERY_S)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do now. `run_key` None is nothing, and `said` tells why and what comes next."""
+
+    said: str
+    run_key: str | None = None
+
+
+def decide(due: Changes, last: LastRuns, *, now: datetime, running: str | None) -> Verdict:
+    """Decide whether to ask for a run.
+
+    After a run that failed the wait doubles. The key says what is told, the attempt and the time:
+    Dagster never launches a used one, and the same may begin again another day.
+    """
+    if not due:
+        return Verdict(f"Nothing new to tell. Looking again in {EVERY_S // 60} min.")
+    what = " ".join(due.kinds)
+    if running is not None:
+        return Verdict(f"{what}: run {running[:8]} is to tell. Looking again after it.")
+    if last.failures and last.newest_at is not None:
+        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(last.failures - 1, 10))
+        if now < last.newest_at + wait:
+            return Verdict(
+                f"{what}: the last {last.failures} runs could not post it. The next one is at "
+                f"{last.newest_at + wait:%H:%M:%S} UTC; the run's page says what is wrong."
+            )
+    digest = hashlib.sha256(what.encode()).hexdigest()[:12]
+    return Verdict(
+        f"{what}: asking for a run.", f"{digest}-{last.failures + 1}-{now:%Y%m%dT%H%M%S}"
+    )
+
+
+def alert_sensors(
+    settings: Settings, home: Home, clock: Callable[[], datetime]
+) -> list[dg.SensorDefinition]:
+    """Return the sensor of warnings; none where there is no address to post them to."""
+    return [alerts_sensor(settings, home, clock)] if settings.alerts else []
+
+
+def alerts_sensor(
+    settings: Settings, home: Home, clock: Callable[[], datetime]
+) -> dg.SensorDefinition:
+    """Return the sensor that has new warnings told. It brings its job along."""
+
+    @dg.sensor(
+        name="alerts",
+        job=alert_job(settings, home, clock),
+        minimum_interval_seconds=EVERY_S,
+        description="Asks for a post when a warning of almanac status begins, lasts another day, "
+        "or is over.",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        now = clock()
+        verdict = decide(
+            Alerts(home.state).due(find(settings, home, now), now=now),
+            last_runs(context.instance, ALERT),
+            now=now,
+            running=under_way(context.instance, (ALERT,)),
+        )
+        if verdict.run_key is None:
+            return dg.SkipReason(verdict.said)
+        return dg.RunRequest(run_key=verdict.run_key)
+
+    return sensor

@@ -1,0 +1,53 @@
+"""The health of a home, as a record: what `status --json` prints and what is warned of."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pipeline.coverage_gaps import Coverage
+from pipeline.freshness import FeedHealth
+from pipeline.health_quota import QuotaHealth
+from pipeline.put_off import PutOff
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """One thing that a person should act on. `kind` is a stable name for programs.
+
+    `since` is when it began, None where that is not known.
+    """
+
+    kind: str
+    text: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """Batches that something is wrong with. `since` is when the first of them was observed."""
+
+    batches: list[str] = field(default_factory=list)
+    rows: int = 0
+    since: datetime | None = None
+
+
+@dataclass(slots=True)
+class Health:
+    """What there is to say of a home. Counts are of the days that were looked back."""
+
+    source: str | None
+    plan: str | None = None
+    feeds: list[FeedHealth] = field(default_factory=list)
+    days: int = 0
+    pending: int = 0
+    quarantined: list[str] = field(default_factory=list)
+    quarantined_since: datetime | None = None
+    flagged: list[str] = field(default_factory=list)
+    rejected: int = 0
+    rejected_lately: Problems = field(default_factory=Problems)
+    bytes: dict[str, int] = field(default_factory=dict)
+    free_bytes: int = 0
+    published_at: datetime | None = None
+    quota: QuotaHealth | None = None
+    put_off: list[PutOff] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
+    warnings: list[Warned] = field(default_factory=list)

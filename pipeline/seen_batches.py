@@ -1,0 +1,107 @@
+"""The batches of a home since a day: those folded in, and those that are landed and wait.
+
+Read from landing and the change log alone, so that it can be told while a merge runs.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Literal
+
+import msgspec
+
+from catalog.contract.windows import day_end, day_start
+from warehouse.batches import Feed, Scope
+from warehouse.change_log import ChangeLog, records_of
+from warehouse.errors import UnknownBatch
+from warehouse.home import Home
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to say of one batch. `flagged` is why, None where nothing was found."""
+
+    batch_id: str
+    feed: Feed
+    plan: str
+    scope: Scope
+    observed_at: datetime
+    content_at: datetime
+    complete: bool
+    attested: bool = False
+    status: Literal["merged", "quarantined", "waiting"] = "waiting"
+    rejected: int = 0
+    flagged: str | None = None
+
+    @property
+    def is_look(self) -> bool:
+        """Whether all that it claims to cover was seen."""
+        return self.complete and self.status != "quarantined"
+
+    @property
+    def is_of_now(self) -> bool:
+        """Whether it covers the event dates of its own time: a backfill of the past does not."""
+        lower, upper = self.scope.lower, self.scope.upper
+        begins = lower is None or lower <= self.observed_at
+        return begins and (upper is None or self.observed_at <= upper)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBatches:
+    """The batches since a day, oldest first; `days` have a file in the change log.
+
+    `first_day` is that of the first batch of all, or the day since when it was looked back;
+    None where there is no batch.
+    """
+
+    batches: tuple[Seen, ...]
+    days: int
+    pending: int
+    first_day: date | None
+
+    def looks(self, *feeds: Feed) -> list[Seen]:
+        return [one for one in self.batches if one.feed in feeds and one.is_look]
+
+    @property
+    def plan(self) -> str | None:
+        """The plan of the newest batch that was pulled: an import is of the plan the user says."""
+        pulled = [one for one in self.batches if not one.attested] or self.batches
+        return pulled[-1].plan if pulled else None
+
+
+def seen_since(home: Home, since: date) -> SeenBatches:
+    """Return what was observed from a day on.
+
+    Raises:
+        WarehouseError: a file of the change log or a manifest can't be read.
+    """
+    log = ChangeLog(home.lake, home.state / "change_log.json")
+    days = [one for one in log.days() if one.day >= since]
+    merged = [msgspec.convert(record, Seen) for record in records_of(days)]
+    pending = home.landing.pending()
+    waiting = _waiting(home, set(pending) - {one.batch_id for one in merged}, since)
+    batches = sorted([*merged, *waiting], key=lambda one: one.observed_at)
+    first = min(home.landing.storage.folders("batches"), default=None)
+    return SeenBatches(
+        batches=tuple(batches),
+        days=len(days),
+        pending=len(pending),
+        first_day=None if first is None else max(since, date.fromisoformat(first)),
+    )
+
+
+def bounds_of(day: date) -> tuple[datetime, datetime]:
+    """Return the first and the last instant of a day."""
+    last = day_end(day)
+    return day_start(last), last
+
+
+def _waiting(home: Home, batch_ids: Iterable[str], since: date) -> list[Seen]:
+    found: list[Seen] = []
+    for batch_id in batch_ids:
+        # A marker is written before its manifest, and may be there without one.
+        with suppress(UnknownBatch):
+            manifest = home.landing.manifest(batch_id)
+            if manifest.observed_at.astimezone(UTC).date() >= since:
+                found.append(msgspec.convert(manifest, Seen, from_attributes=True))
+    return found

@@ -1,0 +1,52 @@
+"""A home with batches of one's own choice, landed and perhaps merged, in milliseconds."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pipeline.settings import Settings
+from tests.pipeline.playing import settings_of
+from warehouse.batches import Feed, Manifest, Scope
+from warehouse.home import Home
+from warehouse.landing import Pull
+
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+PULLED: tuple[Feed, ...] = ("export", "events", "cancellations", "coins", "categories")
+
+
+class SmallHome:
+    """A stamped home, its settings, and what lands in it."""
+
+    def __init__(self, root: Path, source: str = "sandbox:1", **given: Any) -> None:
+        self.settings: Settings = settings_of(root, **given)
+        self.home = Home(root)
+        self.home.claim(source)
+
+    def land(
+        self,
+        *feeds: Feed,
+        at: datetime = NOW,
+        plan: str = "elite",
+        scope: Scope | None = None,
+        why_incomplete: str | None = None,
+        body: bytes = b'{"data": []}',
+    ) -> list[Manifest]:
+        """Land a look at each feed, all of them unless some are named, at an instant."""
+        return [
+            self.home.landing.land(
+                Pull(
+                    feed=feed,
+                    scope=scope or Scope(),
+                    plan=plan,
+                    source="sandbox:1",
+                    observed_at=at,
+                    content_at=at,
+                    landed_at=at,
+                    requests=1,
+                    why_incomplete=why_incomplete,
+                ),
+                [(body, None)],
+            )
+            for feed in feeds or PULLED
+        ]
