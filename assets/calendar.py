@@ -4,7 +4,7 @@ What one backfills where the export is not in the plan, or to look again. Months
 one sweep, and each is recorded as it becomes whole, so that a run that dies loses none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from typing import Final
 
@@ -46,6 +46,16 @@ class CalendarConfig(dg.Config):
         pattern="^(auto|list|export)$",
         description="Page the list, stream the export, or what takes fewer requests.",
     )
+    begin: str = Field(default="", description="First event date, if not that of the first month.")
+    end: str = Field(default="", description="Last event date, if not that of the last month.")
+
+    def span(self, months: Sequence[date]) -> tuple[date, date]:
+        """Return the first and last event date of a run of months."""
+        last = next_month(first_instant(months[-1])).date() - timedelta(days=1)
+        return (
+            date.fromisoformat(self.begin) if self.begin else months[0],
+            date.fromisoformat(self.end) if self.end else last,
+        )
 
 
 # Skippable: months are recorded as they come, and once more at the end would be twice.
@@ -69,8 +79,6 @@ def _sweep(
     months = [date.fromisoformat(key) for key in sorted(context.partition_keys)]
     try:
         sweep_months(context, config, catalog_for_backfills, home, months)
-    except Defer as error:
-        context.log.warning("Deferred before it began: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     yield from ()
@@ -89,10 +97,14 @@ def sweep_months(
         CatalogError, WarehouseError: what is recorded before it stands.
         dg.Failure: it would take more requests than `max_requests`.
     """
-    last = next_month(first_instant(months[-1])).date() - timedelta(days=1)
     sweeps = Sweeps(Storage(home.state), home.landing)
-    work = Backfill(door.service(), sweeps, months[0], last, partly=True)
-    price = chosen(work.prices(), config.source)
+    work = Backfill(door.service(), sweeps, *config.span(months), partly=True)
+    try:
+        price = chosen(work.prices(), config.source)
+    except Defer as error:
+        work.put_off(error)
+        _tell_later(context, error)
+        return
     context.log.info(
         "%s requests by the %s, about %.0f s; %s left this month",
         *(price.requests, price.by, price.seconds, price.left),
@@ -113,10 +125,14 @@ def sweep_months(
                 )
             )
     if work.deferred is not None:
-        context.log.warning(
-            "%s. What came is landed; the rest goes on at %s",
-            *(work.deferred.happened, f"{work.deferred.resume_at:%Y-%m-%d %H:%M} UTC"),
-        )
+        _tell_later(context, work.deferred)
+
+
+def _tell_later(context: dg.AssetExecutionContext, error: Defer) -> None:
+    context.log.warning(
+        "%s. What came is landed; the rest goes on at %s",
+        *(error.happened, f"{error.resume_at:%Y-%m-%d %H:%M} UTC"),
+    )
 
 
 def chosen(prices: list[Price], source: str) -> Price:

@@ -4,13 +4,15 @@ Belongs here: naming and shape, one convention for all assets. No secret ever co
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import dagster as dg
 
-from assets.looks import Look
+from assets.looks import Look, told_as_look
 from assets.preview import markdown, of_batch
 from resources.backfill import Backfill
+from resources.daily_pulls import Pulled
 from warehouse.batches import Manifest
 from warehouse.landing import Landing
 from warehouse.merge_report import MergeReport
@@ -45,9 +47,14 @@ def told_look(look: Look, landing: Landing, *, quota_left: int | None) -> Told:
     return told
 
 
+def told_pull(pulled: Pulled, landing: Landing, *, day: date, quota_left: int | None) -> Told:
+    """Return what a poll says of one feed."""
+    return told_look(told_as_look(pulled, day), landing, quota_left=quota_left)
+
+
 def told_months(backfill: Backfill) -> Told:
     """Return what is said of each month that has just become whole."""
-    told: Told = {"requests so far": backfill.requests_so_far}
+    told: Told = {"requests so far": backfill.requests}
     if not backfill.manifests:
         return {**told, "batch": "landed before"}
     newest = backfill.manifests[-1]

@@ -138,7 +138,7 @@ def _go(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _C
         task = progress.task_ids[0]
         for months in work.go(price.by):
             came.months += [month_key(month) for month in months]
-            progress.update(task, completed=work.rows_so_far, description=came.months[-1][:7])
+            progress.update(task, completed=work.rows, description=came.months[-1][:7])
     came.rows, came.requests = work.rows, work.requests
     came.batches, came.notes = len(work.manifests), list(dict.fromkeys(work.notes))
     if work.deferred is not None:

@@ -15,7 +15,12 @@ from assets.changes import event_changes
 from assets.checks import published_checks
 from assets.landed import LANDED
 from assets.published import published_tables
+from pipeline.alert_sensor import alert_sensors
 from pipeline.jobs import calendar_job, daily_job, daily_schedule, merge_job
+from pipeline.later_sensor import cancellations, quota
+from pipeline.poll_facts import PollFacts, last_plan
+from pipeline.poll_job import poll_job
+from pipeline.poll_sensor import polls
 from pipeline.sensors import unmerged_batches
 from pipeline.service import open_service
 from pipeline.settings import Settings
@@ -33,9 +38,15 @@ def build_definitions(
     return dg.Definitions(
         assets=[*LANDED, landed_calendar, event_changes, published_tables],
         asset_checks=[published_checks],
-        jobs=[daily_job, calendar_job, merge_job],
+        jobs=[daily_job, poll_job, calendar_job, merge_job],
         schedules=[daily_schedule(clock)],
-        sensors=[unmerged_batches(home, clock)],
+        sensors=[
+            unmerged_batches(home, clock),
+            polls(PollFacts(settings, home, lambda: last_plan(home)), clock),
+            cancellations(home, clock),
+            quota(home, clock),
+            *alert_sensors(settings, home, clock),
+        ],
         resources=build_resources(settings, clock=clock, **overrides),
         executor=dg.in_process_executor,
     )

@@ -4,6 +4,7 @@ import typer
 
 from pipeline import batches_cli, endpoints_cli, keys_cli
 from pipeline.backfill_cli import backfill
+from pipeline.budget_cli import budget
 from pipeline.command_group import PlainGroup
 from pipeline.doctor_cli import doctor
 from pipeline.leaving import leave
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals may hold a key
 )
 app.command()(run)
+app.command()(budget)
 app.command()(backfill)
 app.command()(sql)
 app.command()(status)

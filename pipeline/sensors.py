@@ -13,17 +13,11 @@ from typing import Final
 import dagster as dg
 import msgspec
 
+from pipeline.in_flight import under_way
 from pipeline.jobs import DAILY, MERGE, merge_job
 from warehouse.home import Home
 
 EVERY_S: Final = 30
-_UNDER_WAY: Final = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 _FIRST_WAIT: Final = timedelta(minutes=1)
 _LONGEST_WAIT: Final = timedelta(hours=1)
 
@@ -88,7 +82,7 @@ def unmerged_batches(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefi
             home.landing.pending(),
             _remembered(context.cursor),
             now=clock(),
-            under_way=_run_that_merges(context.instance),
+            under_way=under_way(context.instance, (MERGE, DAILY)),
         )
         requests = [] if verdict.run_key is None else [dg.RunRequest(run_key=verdict.run_key)]
         return dg.SensorResult(
@@ -105,13 +99,3 @@ def _remembered(cursor: str | None) -> Asked:
         return msgspec.json.decode(cursor or "{}", type=Asked)
     except msgspec.MsgspecError:
         return Asked()
-
-
-def _run_that_merges(instance: dg.DagsterInstance) -> str | None:
-    for job_name in (MERGE, DAILY):
-        runs = instance.get_runs(
-            filters=dg.RunsFilter(job_name=job_name, statuses=_UNDER_WAY), limit=1
-        )
-        if runs:
-            return runs[0].run_id
-    return None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +20,14 @@ from resources.client import CatalogClient
 from resources.errors import ContractBroken, RequestRejected
 from resources.limiter import Limiter
 from resources.look_ups import UsageAnswer
-from resources.request_log import RequestLog
+from resources.request_log import RequestLog, last_usage
 from resources.retries import utc_now
 from resources.service import Service
 from resources.shared_limiter import SharedLimiter
 from warehouse.home import Home
 
 SANDBOX_PLAN: Final = PLANS["elite"]
+_TOLD_FOR: Final = timedelta(hours=26)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +75,26 @@ def open_service(
             home.check(address.source)
         log = RequestLog(looking_only or home.state, address.clock, key=address.key)
         # Asked before the plan is known, so at the pace of the lowest one.
-        limiter = limiter_for(settings, PLANS["free"], address.key, address.clock, address.sandbox)
-        with _client(settings, address, log, limiter) as asking:
-            usage = _usage(settings, asking)
-        if usage is not None:
-            log.usage(usage)
-        plan = _plan(settings, usage)
+        limiter = limiter_for(settings, PLANS["free"], address.clock, address.sandbox)
+        told = _told_lately(home, address) if work == "polls" else None
+        usage = None
+        if told is None:
+            with _client(settings, address, log, limiter) as asking:
+                usage = _usage(settings, asking)
+            if usage is not None:
+                log.usage(usage)
+        plan = _plan(settings, told or (None if usage is None else usage.plan))
         if looking_only is None:
             # Not before: a mistyped address would leave its stamp.
             home.claim(address.source)
-        limiter = limiter_for(settings, plan, address.key, address.clock, address.sandbox, work)
-        if usage is None or usage.account is None:
-            limiter.on_usage(own_account(settings, plan, limiter, address.clock()))
+        limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
+        ours = told is None and (usage is None or usage.account is None)
+
+        def count_ourselves() -> None:
+            limiter.on_usage(own_account(settings, plan, address.clock()))
+
+        if ours:
+            count_ourselves()
         client = stack.enter_context(_client(settings, address, log, limiter))
         service = OpenService(
             client=client,
@@ -103,7 +112,7 @@ def open_service(
             sandbox=address.sandbox,
         )
         if isinstance(limiter, SharedLimiter):
-            limiter.ask = service.ask_usage
+            limiter.ask = count_ourselves if ours else service.ask_usage
         yield service
 
 
@@ -148,8 +157,18 @@ def _usage(settings: Settings, client: CatalogClient) -> UsageAnswer | None:
         return None
 
 
-def _plan(settings: Settings, usage: UsageAnswer | None) -> Plan:
-    name = settings.plan or (None if usage is None else usage.plan)
+def _told_lately(home: Home, address: _Address) -> str | None:
+    """Return the plan that the service told within the day: asking before each poll would cost
+    more than some polls do. The limiter asks by itself where it does not know the month."""
+    if address.sandbox is not None:
+        return None
+    last = last_usage(home.state)
+    fresh = last is not None and address.clock() - last.at < _TOLD_FOR
+    return last.plan if last is not None and fresh else None
+
+
+def _plan(settings: Settings, told: str | None) -> Plan:
+    name = settings.plan or told
     if name is None or name not in PLANS:
         raise SettingsError(
             f"the service says its plan is {name!r}, which Almanac does not know. Set ALMANAC_PLAN "

@@ -43,9 +43,10 @@ def ui(
     settings = read_settings()
     home = Home(settings.home)
     home.check(settings.source)
-    from pipeline.dagster_home import write_config
+    from pipeline.dagster_home import make_stores
 
-    write_config(home)
+    # Both programs would make them at once, and one of them fail.
+    make_stores(home)
     Storage(home.dagster).put("workspace.yaml", yaml.safe_dump(_WORKSPACE).encode())
     stop = threading.Event()
 

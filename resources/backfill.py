@@ -75,7 +75,7 @@ class Backfill:
         self.resumed = self._note is not asked
         self._lanes = lanes(asked.scope, sweeps.landed(self._note) if self.resumed else ())
         self.manifests: list[Manifest] = []
-        self.requests = self.rows = 0
+        self._requests = self._rows = 0
         self._sweep: CalendarSweep | None = None
         self.deferred: Defer | None = None
 
@@ -108,6 +108,7 @@ class Backfill:
                 next_step="Take the list: --source list",
             )
         self._note = msgspec.structs.replace(self._note, by=by, resume_at=None, why="")
+        self._sweeps.supersede(self._note)
         self._sweeps.put(self._note)
         open_months = months_over(self._lower, self._upper)
         for _ in self._landing(by):
@@ -118,19 +119,24 @@ class Backfill:
         if not open_months:
             self._sweeps.end(self._note)
         elif self.deferred is not None:
-            later = self.deferred
-            self._sweeps.put(
-                msgspec.structs.replace(self._note, resume_at=later.resume_at, why=later.happened)
-            )
+            self.put_off(self.deferred)
 
     @property
-    def rows_so_far(self) -> int:
-        """The rows that came, those of the sweep under way among them."""
-        return self.rows or (0 if self._sweep is None else self._sweep.rows)
+    def requests(self) -> int:
+        """The requests so far, those for counting among them."""
+        return self._requests + (0 if self._sweep is None else self._sweep.requests)
 
     @property
-    def requests_so_far(self) -> int:
-        return self.requests + (0 if self._sweep is None or self.rows else self._sweep.requests)
+    def rows(self) -> int:
+        """The rows so far."""
+        return self._rows + (0 if self._sweep is None else self._sweep.rows)
+
+    def put_off(self, error: Defer) -> None:
+        """Note that it is to go on later."""
+        self.deferred = error
+        self._sweeps.put(
+            msgspec.structs.replace(self._note, resume_at=error.resume_at, why=error.happened)
+        )
 
     def _landing(self, by: Source) -> Iterator[None]:
         """Yield once for what was landed before, then after each batch."""
@@ -145,12 +151,8 @@ class Backfill:
         sweep = self._sweep = CalendarSweep(
             self._service.puller().context, self._rest(), rate_per_s=self._service.plan.rate_per_s
         )
-        try:
-            yield from sweep
-        finally:
-            self.requests += sweep.requests
-            self.rows += sweep.rows
-            self.deferred = sweep.deferred
+        yield from sweep
+        self.deferred = sweep.deferred
 
     def _by_export(self) -> Iterator[Manifest]:
         for scope in self._rest():
@@ -163,8 +165,8 @@ class Backfill:
                 self.deferred = error
                 return
             for landed in found:
-                self.requests += landed.requests
-                self.rows += landed.rows
+                self._requests += landed.requests
+                self._rows += landed.rows
                 self.deferred = landed.deferred or self.deferred
                 self.notes += landed.warnings
                 yield landed.manifest
@@ -176,7 +178,7 @@ class Backfill:
 
     def _count(self, scope: Scope) -> int | None:
         span = span_of(scope)
-        self.requests += 1
+        self._requests += 1
         return self._service.client.events_total(
             span.lower, span.upper, coins=scope.coins, categories=scope.categories
         )

@@ -38,19 +38,27 @@ class SweepNote(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        assert self.scope.lower is not None and self.scope.upper is not None
-        return f"{_FOLDER}/{self.scope.lower:%Y%m%d}_{self.scope.upper:%Y%m%d}.json"
+        lower, upper = _bounds(self.scope)
+        return f"{_FOLDER}/{lower:%Y%m%d}_{upper:%Y%m%d}.json"
+
+    def is_asked_as(self, other: "SweepNote") -> bool:
+        """Whether it asks the same service, under the same plan, through the same filters."""
+        mine, its = self.scope, other.scope
+        return (self.plan, self.source, mine.coins, mine.categories) == (
+            other.plan,
+            other.source,
+            its.coins,
+            its.categories,
+        )
 
     def holds(self, scope: Scope) -> bool:
-        """Whether a scope with bounds lies in this one, through the same filters."""
-        mine = self.scope
-        assert mine.lower is not None and mine.upper is not None
-        assert scope.lower is not None and scope.upper is not None
-        return (
-            (mine.coins, mine.categories) == (scope.coins, scope.categories)
-            and mine.lower <= scope.lower
-            and scope.upper <= mine.upper
-        )
+        """Whether the dates of a scope with bounds lie in this one."""
+        (lower, upper), (first, last) = _bounds(self.scope), _bounds(scope)
+        return lower <= first and last <= upper
+
+    def overlaps(self, scope: Scope) -> bool:
+        (lower, upper), (first, last) = _bounds(self.scope), _bounds(scope)
+        return lower <= last and first <= upper
 
 
 class Sweeps:
@@ -73,9 +81,16 @@ class Sweeps:
     def open_for(self, asked: SweepNote) -> SweepNote:
         """Return the open sweep that this one is a part of, itself where there is none."""
         for one in self.open():
-            if (one.plan, one.source) == (asked.plan, asked.source) and one.holds(asked.scope):
+            if one.is_asked_as(asked) and one.holds(asked.scope):
                 return one
         return asked
+
+    def supersede(self, note: SweepNote) -> None:
+        """Forget sweeps of the same dates that were asked otherwise, as under an earlier plan:
+        nothing goes on with them any more."""
+        for one in self.open():
+            if not one.is_asked_as(note) and one.overlaps(note.scope):
+                self.end(one)
 
     def put(self, note: SweepNote) -> None:
         self._state.put(note.name, msgspec.json.encode(note))
@@ -92,6 +107,11 @@ class Sweeps:
                 if is_of(one, note):
                     found.append(one)
         return found
+
+
+def _bounds(scope: Scope) -> tuple[datetime, datetime]:
+    assert scope.lower is not None and scope.upper is not None
+    return scope.lower, scope.upper
 
 
 def is_of(batch: Manifest, note: SweepNote) -> bool:

@@ -143,6 +143,16 @@ def test_a_quota_that_is_out_ends_the_run_and_leaves_a_note_of_when_it_goes_on(
     assert note.resume_at.date() == date(2026, 4, 1)
 
 
+def test_a_quota_that_is_out_before_it_begins_leaves_a_note_too(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    settings = settings_of(tmp_path, coins=())
+    with run_months(settings, instance, faults="quota~events") as ran:
+        assert ran.result.success
+        assert ran.recorded == []
+    assert len(Sweeps(Storage(Home(tmp_path).state), Home(tmp_path).landing).open()) == 1
+
+
 def test_what_the_calendar_landed_is_merged_like_anything_else(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:

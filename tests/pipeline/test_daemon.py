@@ -1,100 +1,18 @@
 """The real pages and daemon: what one clicks there runs, and both stop when asked."""
 
-import json
 import os
-import re
 import signal
-import socket
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.pipeline.daemon import BACKFILL, BACKFILL_STATUS, SENSOR_RUNS, ui, wait_for
 from tests.test_cli import ALMANAC, environment
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
-
-BACKFILL = """
-mutation($told: LaunchBackfillParams!) {
-  launchPartitionBackfill(backfillParams: $told) {
-    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
-  }
-}
-"""
-MATERIALISE = """
-mutation($told: ExecutionParams!) {
-  launchPipelineExecution(executionParams: $told) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
-  }
-}
-"""
-RUN_STATUS = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
-BACKFILL_STATUS = """
-query($id: String!) {
-  partitionBackfillOrError(backfillId: $id) {
-    ... on PartitionBackfill { status runs(limit: 20) { status assetSelection { path } } }
-  }
-}
-"""
-RUN_MESSAGES = """
-query($id: ID!) {
-  logsForRun(runId: $id) {
-    ... on EventConnection { events { ... on MessageEvent { message } } }
-  }
-}
-"""
-SENSOR_RUNS = """
-query { runsOrError(filter: {pipelineName: "merge"}) { ... on Runs { results { status } } } }
-"""
-
-
-class Pages:
-    """Dagster's GraphQL door."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def ask(self, query: str, **values: Any) -> dict[str, Any]:
-        answer = httpx.post(
-            f"{self._address}/graphql",
-            json={"query": query, "variables": values},
-            timeout=60,
-            trust_env=False,
-        ).json()
-        assert "errors" not in answer, answer
-        told: dict[str, Any] = answer["data"]
-        return told
-
-    def materialise(self, asset: str, day: str) -> str:
-        told = self.ask(
-            MATERIALISE,
-            told={
-                "selector": {
-                    "repositoryName": "__repository__",
-                    "repositoryLocationName": "almanac",
-                    "pipelineName": "__ASSET_JOB",
-                    "assetSelection": [{"path": [asset]}],
-                },
-                "mode": "default",
-                "executionMetadata": {"tags": [{"key": "dagster/partition", "value": day}]},
-            },
-        )
-        return str(told["launchPipelineExecution"]["run"]["runId"])
-
-    def run_status(self, run_id: str) -> str:
-        return str(self.ask(RUN_STATUS, id=run_id)["runOrError"]["status"])
-
-    def worker_of(self, run_id: str) -> int | None:
-        """Return the process that executes a run, once it says so."""
-        events = self.ask(RUN_MESSAGES, id=run_id)["logsForRun"]["events"]
-        found = re.search(r"\(pid: (\d+)\)", " ".join(event["message"] for event in events))
-        return None if found is None else int(found[1])
 
 
 @pytest.fixture(scope="module")
@@ -116,38 +34,6 @@ def with_few_coins(home: Path) -> dict[str, str]:
     return {**environment(home), "ALMANAC_COINS": "bitcoin,ethereum"}
 
 
-@contextmanager
-def ui(home: Path) -> Iterator[tuple[subprocess.Popen[str], Pages]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [*ALMANAC, "ui", "--port", str(port), "--json"],
-        cwd=home.parent,
-        env=with_few_coins(home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        yield process, Pages(json.loads(process.stdout.readline())["address"])
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(90)
-
-
-def wait_for(what: Any, *, seconds: float = 300) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.3)
-    raise AssertionError("it did not come about in time")
-
-
 def days_of(home: Path) -> list[str]:
     folders = (home / "landing" / "batches").iterdir()
     return sorted(path.name for path in folders)
@@ -157,7 +43,7 @@ def test_a_materialisation_and_a_backfill_of_past_days_succeed_and_what_lands_is
     home: Path,
 ) -> None:
     *past, today = days_of(home)
-    with ui(home) as (_, pages):
+    with ui(home, with_few_coins(home)) as (_, pages):
         run_id = pages.materialise("landed_cancellations", today)
         told = pages.ask(
             BACKFILL,
@@ -185,14 +71,14 @@ def test_a_materialisation_and_a_backfill_of_past_days_succeed_and_what_lands_is
 
 def test_a_day_that_was_not_landed_fails_in_the_pages_too(home: Path) -> None:
     missed = date.fromisoformat(days_of(home)[0]) - timedelta(days=9)
-    with ui(home) as (_, pages):
+    with ui(home, with_few_coins(home)) as (_, pages):
         run_id = pages.materialise("landed_export", missed.isoformat())
         assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_both_programs_stop_with_it(home: Path, number: signal.Signals) -> None:
-    with ui(home) as (process, _):
+    with ui(home, with_few_coins(home)) as (process, _):
         process.send_signal(number)
         assert process.wait(90) == 0
     assert programs_on(home) == []
@@ -200,7 +86,7 @@ def test_both_programs_stop_with_it(home: Path, number: signal.Signals) -> None:
 
 def test_a_killed_run_is_noticed_and_its_slot_is_free_again(home: Path) -> None:
     today = days_of(home)[-1]
-    with ui(home) as (_, pages):
+    with ui(home, with_few_coins(home)) as (_, pages):
         run_id = pages.materialise("landed_export", today)
         os.kill(wait_for(lambda: pages.worker_of(run_id)), signal.SIGKILL)
         assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")

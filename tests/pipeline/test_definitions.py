@@ -1,5 +1,6 @@
 """What Dagster loads: complete, silent, and without a side effect."""
 
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import yaml
 
 from assets.published import PUBLISHED
 from pipeline.build import build_definitions, build_resources
-from pipeline.dagster_home import config_of, instance_of, write_config
+from pipeline.dagster_home import config_of, instance_of, make_stores, write_config
 from resources.retries import utc_now
 from tests.pipeline.playing import settings_of
 from tests.test_cli import ROOT, environment
@@ -95,3 +96,11 @@ def test_the_workspace_of_the_repository_names_the_same_module() -> None:
     from pipeline.ui_cli import _WORKSPACE
 
     assert yaml.safe_load((ROOT / "workspace.yaml").read_text()) == _WORKSPACE
+
+
+def test_the_stores_are_there_before_two_programs_open_them(tmp_path: Path) -> None:
+    make_stores(Home(tmp_path))
+    for name in ("runs.db", "index.db", "schedules.db"):
+        (path,) = (tmp_path / "dagster").rglob(name)
+        with sqlite3.connect(path) as store:
+            assert store.execute("SELECT count(*) FROM alembic_version").fetchall() == [(1,)]

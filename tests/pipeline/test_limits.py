@@ -75,6 +75,22 @@ def test_a_month_that_turns_under_way_is_asked_about_and_the_work_goes_on(
         assert ledger_of(settings).peek().used == 2
 
 
+def test_a_month_that_turns_is_begun_anew_where_the_service_gives_no_account(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    sandbox.faults.set("html~usage")
+    given = address_of(sandbox.base_url, sandbox.keys["standard"])
+    settings = settings_of(tmp_path, **given, plan="standard")
+    with open_service(settings) as service:
+        ask(service)
+        ask(service)
+        with ledger_of(settings).locked() as entry:
+            entry.state = replace(entry.state, resets_at=int(service.clock().timestamp()) - 1)
+        ask(service)
+        state = ledger_of(settings).peek()
+        assert (state.allowed, state.used) == (30_000, 1)
+
+
 def test_a_ledger_that_is_lost_under_way_is_asked_for_again(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:

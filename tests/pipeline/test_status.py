@@ -392,7 +392,7 @@ def test_everything_is_shown_to_people(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(people, "width", 200)
     log(served, NOW, count=7)
     show(served.home, look(served, NOW + 4 * DAY))
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())

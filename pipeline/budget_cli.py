@@ -1,0 +1,143 @@
+"""`almanac budget`: when what is looked at, what that costs until the reset, and why.
+
+From local state, without a request; with `--from` also the price of a backfill, which takes one
+or two to count.
+"""
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pipeline.console import EXIT_USAGE, fail, people, print_json
+from pipeline.homes import home_there
+from pipeline.options import JsonOption, date_option
+from pipeline.poll_facts import PollFacts, last_plan
+from pipeline.poll_plan import Known, PollPlan
+from pipeline.poll_planner import plan_polls
+from pipeline.service import open_service
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.backfill import Backfill
+from resources.errors import CatalogError
+from resources.price import Price
+from resources.sweeps import Sweeps
+from warehouse.home import Home
+from warehouse.storage import Storage
+
+
+def budget(
+    begin: Annotated[
+        str | None, typer.Option("--from", help="Price a backfill from this event date on.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="Its last event date; by default two years ahead.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the plan of polls, its cost until the quota's reset, and the price of a backfill."""
+    if begin is None and end is not None:
+        fail("--to needs --from. Nothing was asked for.", code=EXIT_USAGE)
+    home, settings, now = home_there(), read_settings(), datetime.now(UTC)
+    known = PollFacts(settings, home, lambda: last_plan(home)).known(now)
+    if known is None:
+        fail("the plan is not known yet: almanac run, or set ALMANAC_PLAN")
+    plan = plan_polls(known)
+    prices = [] if begin is None else _prices(settings, home, begin, end)
+    if as_json:
+        print_json(_told(known, plan, prices))
+        return
+    _show_month(known, plan, settings)
+    _show_schedule(plan)
+    if prices:
+        _show_prices(prices)
+
+
+def _prices(settings: Settings, home: Home, begin: str, end: str | None) -> list[Price]:
+    lower = date_option("--from", begin)
+    upper = None if end is None else date_option("--to", end)
+    if upper is not None and upper < lower:
+        fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
+    try:
+        with open_service(settings, work="backfill") as service:
+            sweeps = Sweeps(Storage(home.state), home.landing)
+            return Backfill(service, sweeps, lower, upper).prices()
+    except (CatalogError, SettingsError) as error:
+        fail(str(error))
+
+
+def _told(known: Known, plan: PollPlan, prices: list[Price]) -> dict[str, Any]:
+    schedule = [
+        {
+            "unit": row.unit,
+            "interval_s": round(row.interval.total_seconds()),
+            "requests_per_day": round(row.requests_per_day, 2),
+            "changes_per_day": round(row.changes_per_day, 2),
+            "why": row.why,
+        }
+        for row in plan.schedule
+    ]
+    return {
+        "plan": known.plan.name,
+        "month": asdict(known.month),
+        "polls_per_day": round(plan.per_day, 2),
+        "projected_at_reset": plan.projected_at_reset,
+        "spare": plan.spare,
+        "next_at": plan.next_at,
+        "due_now": sum(pull.requests for pull in plan.due),
+        "schedule": schedule,
+        "backfill": [{**asdict(one), "left_after": one.left_after} for one in prices],
+    }
+
+
+def _show_month(known: Known, plan: PollPlan, settings: Settings) -> None:
+    month = known.month
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    quota = "no limit" if month.quota is None else f"{month.quota:,}"
+    days = month.days_left(known.now)
+    table.add_row("plan", known.plan.name)
+    table.add_row("quota of the month", quota)
+    table.add_row("used", f"{month.used:,}")
+    table.add_row("resets at", f"{month.resets_at:%Y-%m-%d %H:%M} UTC, in {days:.1f} days")
+    table.add_row("kept for daily looks", f"{month.reserve:,} (ALMANAC_RESERVE)")
+    table.add_row("daily looks until then", f"{month.for_daily(known.now):,}")
+    table.add_row("polls", f"{plan.per_day:,.0f} a day, as scheduled below")
+    if plan.projected_at_reset is not None:
+        table.add_row("used at the reset", f"{plan.projected_at_reset:,} as planned")
+        table.add_row("not needed", f"{plan.spare or 0:,}, for backfills or for more polls")
+    if settings.polls_quota is not None:
+        table.add_row("most for polls", f"{settings.polls_quota:,} a month (ALMANAC_POLLS_QUOTA)")
+    people.print(table)
+
+
+def _show_schedule(plan: PollPlan) -> None:
+    table = Table("Event dates", "Every", "Requests a day", "Changes a day", "Why")
+    for row in plan.schedule:
+        table.add_row(
+            *(row.unit, _span(row.interval), f"{row.requests_per_day:,.0f}"),
+            *(f"{row.changes_per_day:,.1f}", row.why),
+        )
+    people.print(table)
+    due = sum(pull.requests for pull in plan.due)
+    now = f"{due:,} requests are due now; after them the" if due else "The"
+    people.print(f"{now} next look is at {plan.next_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)
+
+
+def _show_prices(prices: list[Price]) -> None:
+    table = Table("Backfill by", "Requests", "Events", "At best", "Left after", "Affordable")
+    for price in prices:
+        after = "no limit" if price.left_after is None else f"{price.left_after:,}"
+        rows = "?" if price.rows is None else f"{price.rows:,}"
+        table.add_row(
+            *(price.by, f"{price.requests:,}", rows, f"{price.seconds:,.0f} s", after),
+            "yes" if price.affordable else "not this month",
+        )
+    people.print(table)
+
+
+def _span(interval: timedelta) -> str:
+    minutes = interval.total_seconds() / 60
+    if minutes < 90:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.1f} h" if minutes < 48 * 60 else f"{minutes / 1440:.1f} days"

@@ -1,0 +1,125 @@
+"""The real pages and daemon as a program sees them: GraphQL on a port of their own."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.test_cli import ALMANAC
+
+BACKFILL = """
+mutation($told: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $told) {
+    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
+  }
+}
+"""
+MATERIALISE = """
+mutation($told: ExecutionParams!) {
+  launchPipelineExecution(executionParams: $told) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+  }
+}
+"""
+RUN_STATUS = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+BACKFILL_STATUS = """
+query($id: String!) {
+  partitionBackfillOrError(backfillId: $id) {
+    ... on PartitionBackfill { status runs(limit: 20) { status assetSelection { path } } }
+  }
+}
+"""
+RUN_MESSAGES = """
+query($id: ID!) {
+  logsForRun(runId: $id) {
+    ... on EventConnection { events { ... on MessageEvent { message } } }
+  }
+}
+"""
+SENSOR_RUNS = """
+query { runsOrError(filter: {pipelineName: "merge"}) { ... on Runs { results { status } } } }
+"""
+
+
+class Pages:
+    """Dagster's GraphQL door."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def ask(self, query: str, **values: Any) -> dict[str, Any]:
+        answer = httpx.post(
+            f"{self._address}/graphql",
+            json={"query": query, "variables": values},
+            timeout=60,
+            trust_env=False,
+        ).json()
+        assert "errors" not in answer, answer
+        told: dict[str, Any] = answer["data"]
+        return told
+
+    def materialise(self, asset: str, day: str) -> str:
+        told = self.ask(
+            MATERIALISE,
+            told={
+                "selector": {
+                    "repositoryName": "__repository__",
+                    "repositoryLocationName": "almanac",
+                    "pipelineName": "__ASSET_JOB",
+                    "assetSelection": [{"path": [asset]}],
+                },
+                "mode": "default",
+                "executionMetadata": {"tags": [{"key": "dagster/partition", "value": day}]},
+            },
+        )
+        return str(told["launchPipelineExecution"]["run"]["runId"])
+
+    def run_status(self, run_id: str) -> str:
+        return str(self.ask(RUN_STATUS, id=run_id)["runOrError"]["status"])
+
+    def worker_of(self, run_id: str) -> int | None:
+        """Return the process that executes a run, once it says so."""
+        events = self.ask(RUN_MESSAGES, id=run_id)["logsForRun"]["events"]
+        found = re.search(r"\(pid: (\d+)\)", " ".join(event["message"] for event in events))
+        return None if found is None else int(found[1])
+
+
+@contextmanager
+def ui(home: Path, env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], Pages]]:
+    """Run `almanac ui` on a home: its process, and its pages."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [*ALMANAC, "ui", "--port", str(port), "--json"],
+        cwd=home.parent,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process, Pages(json.loads(process.stdout.readline())["address"])
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(90)
+
+
+def wait_for(what: Any, *, seconds: float = 300) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.3)
+    raise AssertionError("it did not come about in time")

@@ -1,0 +1,66 @@
+"""How lively the catalog is, by a published warehouse: what lies when, what changed, what vanished.
+
+What the planner of polls follows from. Read in one go from one publication; instants are UTC.
+"""
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from catalog.contract import decisions
+from warehouse.queries import connected
+from warehouse.statements import statement
+
+WATCHED_FOR: Final = timedelta(days=28)
+"""How far back changes are counted: long enough to be many, short enough to be of now."""
+_PAST: Final = timedelta(days=31)
+_LISTED: Final = timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What is known of a catalog's dates and changes.
+
+    `spans` are an event's first and last date, and how many events have them; `changes` are kind
+    (announced, edited, cancelled), distance in days and how many, since `watched_since`, which is
+    None where nothing was looked at.
+    """
+
+    spans: tuple[tuple[date, date | None, int], ...] = ()
+    changes: tuple[tuple[str, int, int], ...] = ()
+    vanished: tuple[str, ...] = ()
+    coins: int = 0
+    cancellations: int = 0
+    watched_since: datetime | None = None
+
+
+NO_ACTIVITY: Final = Activity()
+
+
+def activity_of(warehouse: Path, now: datetime) -> Activity:
+    """Return what a warehouse tells; NO_ACTIVITY where there is none yet.
+
+    Raises:
+        WarehouseError: it can't be opened.
+    """
+    if not warehouse.exists():
+        return NO_ACTIVITY
+    with connected(warehouse) as connection:
+        counts = connection.execute(statement("activity_counts"), {"since": now - _LISTED})
+        ((coins, cancellations, first_look),) = counts.fetchall()
+        if first_look is None:
+            return Activity(coins=coins, cancellations=cancellations)
+        since = max(first_look, now - WATCHED_FOR)
+        spans = connection.execute(statement("activity_spans"), {"since": (now - _PAST).date()})
+        found = spans.fetchall()
+        changes = connection.execute(statement("activity_changes"), {"since": since}).fetchall()
+        vanished = connection.execute(statement("activity_vanished"), {"now": now}).fetchall()
+    return Activity(
+        spans=tuple(found),
+        changes=tuple(changes),
+        vanished=tuple(event_id for (event_id,) in vanished),
+        coins=coins,
+        cancellations=cancellations,
+        watched_since=since,
+    )
