@@ -123,3 +123,12 @@ def wait_for(what: Any, *, seconds: float = 300) -> Any:
             return found
         time.sleep(0.3)
     raise AssertionError("it did not come about in time")
+
+
+def programs_on(home: Path) -> list[tuple[int, str]]:
+    """Return Dagster's programs that run on a home, with their process ids."""
+    # Whole lines: cut to the terminal's width they would not name the home.
+    words = ["ps", "-eo", "pid=,args=", "-ww"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    found = (line.strip().partition(" ") for line in done.stdout.splitlines())
+    return [(int(pid), args) for pid, _, args in found if str(home) in args and "dagster" in args]

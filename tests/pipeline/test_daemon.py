@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.daemon import BACKFILL, BACKFILL_STATUS, SENSOR_RUNS, ui, wait_for
+from tests.pipeline.daemon import BACKFILL, BACKFILL_STATUS, SENSOR_RUNS, programs_on, ui, wait_for
 from tests.test_cli import ALMANAC, environment
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -92,13 +92,3 @@ def test_a_killed_run_is_noticed_and_its_slot_is_free_again(home: Path) -> None:
         assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
         again = pages.materialise("landed_export", today)
         assert wait_for(lambda: pages.run_status(again) == "SUCCESS")
-
-
-def programs_on(home: Path) -> list[str]:
-    return [words for _, words in processes() if str(home) in words and "dagster" in words]
-
-
-def processes() -> list[tuple[int, str]]:
-    done = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True)
-    found = (line.strip().partition(" ") for line in done.stdout.splitlines())
-    return [(int(pid), words) for pid, _, words in found]

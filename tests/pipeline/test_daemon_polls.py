@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from catalog.sandbox.service import Sandbox
-from tests.pipeline.daemon import BACKFILL, Pages, ui, wait_for
+from tests.pipeline.daemon import BACKFILL, Pages, programs_on, ui, wait_for
 from tests.test_cli import ALMANAC, environment
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -68,12 +68,6 @@ def await_more(pages: Pages, seen: int) -> None:
     wait_for(lambda: len(runs_of(pages, "poll")) > seen)
 
 
-def daemons_on(home: Path) -> list[int]:
-    done = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True)
-    found = (line.strip().partition(" ") for line in done.stdout.splitlines())
-    return [int(pid) for pid, _, words in found if "dagster-daemon" in words and str(home) in words]
-
-
 def test_no_poll_is_lost_or_doubled_when_the_daemon_is_killed(
     home: Path, env: dict[str, str], service: Sandbox
 ) -> None:
@@ -84,7 +78,7 @@ def test_no_poll_is_lost_or_doubled_when_the_daemon_is_killed(
             await_more(pages, seen)
             seen = len(runs_of(pages, "poll"))
             if number < 2:
-                (daemon,) = daemons_on(home)
+                (daemon,) = [pid for pid, args in programs_on(home) if "dagster-daemon" in args]
                 os.kill(daemon, signal.SIGKILL)
                 assert process.wait(90) == 1
                 continue

@@ -11,6 +11,7 @@ import pytest
 
 from catalog.contract.plans import PLANS
 from pipeline import health as health_module
+from pipeline.console import people
 from pipeline.coverage_gaps import lost_cancellations
 from pipeline.health import health_of
 from pipeline.health_record import Health, Warned

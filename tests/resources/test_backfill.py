@@ -7,6 +7,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,6 +190,18 @@ def test_a_quota_that_ends_defers_with_all_that_came_landed(
     assert months.ids() == truth
     # Where it stopped inside a month it goes on from the last date that is whole.
     assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
+    assert months.sweeps.open() == []
+
+
+def test_one_begun_under_another_plan_is_superseded(months: Months) -> None:
+    going = months.backfill().go("list")
+    next(going)
+    going.close()
+    (begun,) = months.sweeps.open()
+    months.sweeps.put(msgspec.structs.replace(begun, plan="enterprise"))
+    again = months.backfill((date(2024, 2, 1), date(2024, 3, 31)))
+    assert not again.resumed
+    assert len(all_of(again)) == 2
     assert months.sweeps.open() == []
 
 
