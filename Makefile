@@ -32,6 +32,8 @@ bench: $(STAMP)
 
 bench-limits: $(STAMP)
 	$(BIN)/python -m bench.limits
+	$(BIN)/python -m bench.sweep
+	$(BIN)/python -m bench.polling
 
 bench-server: $(STAMP)
 	$(BIN)/python -m bench.server

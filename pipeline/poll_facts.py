@@ -18,7 +18,7 @@ from pipeline.limits import ledger_of, reserve_of
 from pipeline.poll_budget import Month
 from pipeline.poll_plan import Known
 from pipeline.poll_planner import PAST_DAYS
-from pipeline.poll_rates import BANDS, NOTHING_WATCHED, Watched, band_of, rates
+from pipeline.poll_rates import BANDS, NOTHING_WATCHED, ChangeRates, Watched, band_of, rates
 from pipeline.poll_windows import Calendar, calendar_of
 from pipeline.settings import Settings
 from resources.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
@@ -51,6 +51,7 @@ class PollFacts:
     _manifests: dict[str, Manifest] = field(default_factory=dict, repr=False)
     _activity: Activity = field(default=NO_ACTIVITY, repr=False)
     _counted: Calendar | None = field(default=None, repr=False)
+    _rates: ChangeRates | None = field(default=None, repr=False)
     _published: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def known(self, now: datetime) -> Known | None:
@@ -73,7 +74,7 @@ class PollFacts:
             calendar=self._calendar(activity),
             last_looks=_last_looks(looks, now),
             cancellations_looked_at=max((one.observed_at for one in cancelled), default=None),
-            rates=rates(_watched(activity, plan, now)),
+            rates=self._rates_of(activity, plan, now),
             vanished=tuple(one for one in activity.vanished if one not in asked),
             looked_up_today=sum(at.date() == now.date() for at in asked.values()),
             webhooks=plan.webhooks and any(one.feed == "deliveries" for one in looks),
@@ -83,9 +84,16 @@ class PollFacts:
     def _read_activity(self, now: datetime) -> Activity:
         published = _mark(self.home.warehouse)
         if published != self._published or self._activity is NO_ACTIVITY:
-            self._activity, self._counted = activity_of(self.home.warehouse, now), None
+            self._activity = activity_of(self.home.warehouse, now)
+            self._counted = self._rates = None
             self._published = published
         return self._activity
+
+    def _rates_of(self, activity: Activity, plan: Plan, now: datetime) -> ChangeRates:
+        # As with the calendar: other rates would have every schedule made anew.
+        if self._rates is None:
+            self._rates = rates(_watched(activity, plan, now))
+        return self._rates
 
     def _calendar(self, activity: Activity) -> Calendar:
         # The same object while nothing changed: schedules are made once for it.

@@ -22,12 +22,12 @@ from pipeline.poll_plan import (
     Row,
 )
 from pipeline.poll_rates import ChangeRates
-from pipeline.poll_units import Unit, demand_of, unit_of
+from pipeline.poll_units import Unit, demand_of, unit_of, without_fresh_edges
 from pipeline.poll_windows import Calendar, Cut, Window, cuts, joined
 
 PAST_DAYS: Final = 30
 """How far back polls look at most; what is older changes too rarely."""
-LOOK_UP_SHARE: Final = 0.1
+LOOK_UP_SHARE: Final = 0.03
 """The share of a day's budget that confirming vanished events may take."""
 SINCE_MARGIN: Final = timedelta(minutes=5)
 """How far cancellations are asked for again, beside the service's own delay."""
@@ -121,7 +121,7 @@ def _polled(known: Known) -> Window:
 def _affordable(units: Sequence[Unit], known: Known, budget: float) -> list[Pull]:
     """Return the pulls that the rest of the month can pay, neighbours as one."""
     now = known.now
-    due = [run for one in units if (run := one.due(now)) is not None]
+    due = [without_fresh_edges(run, known) for one in units if (run := one.due(now)) is not None]
     pulls: list[Pull] = []
     if units[-1].due_at <= now:
         pulls.append(CancellationsPull(_since(known)))

@@ -11,7 +11,7 @@ from typing import Final
 from pipeline.poll_intervals import Demand
 from pipeline.poll_plan import Known
 from pipeline.poll_times import due_at
-from pipeline.poll_windows import Cell, Run
+from pipeline.poll_windows import Cell, Run, Window
 
 NEVER: Final = timedelta(days=2)
 """How long ago a date was looked at that no look is known of."""
@@ -92,3 +92,22 @@ def _looked_at(dates: Dated, known: Known) -> datetime:
         weight += changes
         waited_s += changes * (known.now - last).total_seconds()
     return known.now - timedelta(seconds=waited_s / weight) if weight else never
+
+
+def without_fresh_edges(run: Run, known: Known) -> Run:
+    """Return a run less the dates at its edges that were looked at within the least interval.
+
+    A window whose edges moved may take in what its neighbour has just shown.
+    """
+    since = known.now - known.least()
+    stale = [
+        at for at, (day, _) in enumerate(run.dates) if known.last_looks.get(day, since) <= since
+    ]
+    if not stale:
+        return run
+    last = len(run.dates) - 1 if run.window.last is None else stale[-1]
+    if (stale[0], last) == (0, len(run.dates) - 1):
+        return run
+    dates = run.dates[stale[0] : last + 1]
+    end = None if run.window.last is None else dates[-1][0]
+    return Run(Window(dates[0][0], end), run.rows, dates)
