@@ -52,15 +52,18 @@ def young_sandbox() -> Iterator[Sandbox]:
         yield sandbox
 
 
-def test_five_thousand_cases_find_no_failure_and_no_5xx(
-    young_sandbox: Sandbox, tmp_path: Path
+@pytest.mark.parametrize(
+    ("examples", "cases"), [(130, 2_000), pytest.param(330, 5_000, marks=pytest.mark.long)]
+)
+def test_thousands_of_cases_find_no_failure_and_no_5xx(
+    examples: int, cases: int, young_sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    statuses = run_schemathesis(young_sandbox, tmp_path, examples=330)
+    statuses = run_schemathesis(young_sandbox, tmp_path, examples=examples)
     assert "5xx" not in statuses
-    assert sum(statuses.values()) >= 5_000
+    assert sum(statuses.values()) >= cases
     # A run that was answered with errors alone would have tested nothing.
-    assert statuses["2xx"] >= 2_000
-    assert statuses["4xx"] >= 1_000
+    assert statuses["2xx"] >= cases * 0.4
+    assert statuses["4xx"] >= cases * 0.2
 
 
 @pytest.mark.long
