@@ -75,7 +75,7 @@ def test_a_source_that_the_plan_lacks_is_said(almanac: Almanac, almanac_sandbox:
     assert "has no export" in almanac("backfill", *words, code=2, **given).output
 
 
-def test_the_budget_is_told_without_a_request(
+def test_the_budget_is_told_without_a_request_and_a_backfill_priced(
     almanac: Almanac, given: dict[str, str], almanac_sandbox: Sandbox
 ) -> None:
     almanac("backfill", *MONTHS, "--yes", "--json", **given)
@@ -89,16 +89,12 @@ def test_the_budget_is_told_without_a_request(
     units = {row["unit"]: row for row in done["schedule"]}
     assert units["cancellations"]["why"]
     assert done["backfill"] == []
-    shown = almanac("budget", **given).output
+    priced = told(almanac("budget", *MONTHS, "--json", **given))
+    assert [price["by"] for price in priced["backfill"]] == ["export", "list"]
+    shown = almanac("budget", *MONTHS, **given).output
     assert "used at the reset" in shown
     assert "cancellations" in shown
-
-
-def test_the_budget_prices_a_backfill(almanac: Almanac, given: dict[str, str]) -> None:
-    almanac("backfill", *MONTHS, "--yes", "--json", **given)
-    done = told(almanac("budget", *MONTHS, "--json", **given))
-    assert [price["by"] for price in done["backfill"]] == ["export", "list"]
-    assert "Affordable" in almanac("budget", *MONTHS, **given).output
+    assert "Affordable" in shown
     assert "needs --from" in almanac("budget", "--to", "2026-03-01", code=2, **given).output
 
 
