@@ -30,6 +30,8 @@ _PAGES_A_CUT: Final = 0.8
 _AT_FIRST: Final = 0.7
 """The share of that for the beginning; with the rest the longest are cut when others are done."""
 _LEAST_PAGES_TO_CUT: Final = 6
+_FEW: Final = 2
+_FEW_SHARE: Final = 0.000_5
 _LEAST_PAGES_TO_LAND: Final = 3
 _BATCHES: Final = 150
 """About how many a sweep is landed in: whoever is killed loses the pages of his last one."""
@@ -54,18 +56,22 @@ class CalendarSweep:
         rate_per_s: float,
         monotonic: Callable[[], float] = time_monotonic,
     ) -> None:
-        self.requests = self.rows = 0
+        self.rows = 0
         self.deferred: Defer | None = None
         self._context = context
         self._rate_per_s = rate_per_s
         self._monotonic = monotonic
         self._waiting = [Stretch(context, scope) for scope in scopes]
         self._open: list[Stretch] = []
+        self._begun: list[Stretch] = []
         self._fetching: dict[Future[Fetched], Stretch] = {}
         self._errors: list[CatalogError] = []
         self._quickest_s = inf
         self._pages_told = self._pages_wasted = 0.0
         self._any_done = False
+        self._first = tuple(self._waiting)
+        self._promised: dict[Stretch, int] = {}
+        self._ids: set[str] = set()
 
     def __iter__(self) -> Iterator[Manifest]:
         """Yield each batch as it is landed, until all is landed or the quota is out.
@@ -90,6 +96,22 @@ class CalendarSweep:
         yield from landed
         self._tell_failure()
 
+    @property
+    def requests(self) -> int:
+        return sum(stretch.requests for stretch in self._begun)
+
+    @property
+    def missing(self) -> int:
+        """How many rows meta.total promised that did not come, once all is paged; else 0.
+
+        A few are no fault: events are cancelled while a sweep is under way.
+        """
+        if self._waiting or self._errors or len(self._first) > 1:
+            return 0
+        promised = sum(self._promised.values())
+        missing = promised - len(self._ids)
+        return missing if missing > max(_FEW, _FEW_SHARE * promised) else 0
+
     def _fill(self, hands: ThreadPoolExecutor) -> None:
         """Give every free hand something to do, as far as that is worth it."""
         while len(self._fetching) < self._hands_wanted():
@@ -97,6 +119,7 @@ class CalendarSweep:
             if stretch is None:
                 return
             self._open.append(stretch)
+            self._begun.append(stretch)
             self._fetch(hands, stretch)
 
     def _fetch(self, hands: ThreadPoolExecutor, stretch: Stretch) -> None:
@@ -142,15 +165,17 @@ class CalendarSweep:
             page, seconds = future.result()
         except CatalogError as error:
             self._errors.append(error)
-            self.requests += error.attempts
             return stretch
         is_first = stretch.rows_left is None
         stretch.take(page)
         if page is not None:
             self._quickest_s = min(self._quickest_s, seconds)
-            self.requests += page.attempts
             self.rows += page.rows
             self._context.service.hear(page.date)
+            self._ids.update(page.ids)
+            if stretch in self._first and page.total is not None:
+                least = min(self._promised.get(stretch, page.total), page.total)
+                self._promised[stretch] = least
             if is_first and page.total is not None:
                 self._pages_told = max(self._pages_told, page.total / _PAGE)
             self._context.told("events", self.rows, round(self._pages_told * _PAGE) or None)
@@ -159,7 +184,7 @@ class CalendarSweep:
     def _land(self, stretch: Stretch) -> Iterator[Manifest]:
         """Land what came of a stretch, once it is worth a batch."""
         worth = max(_LEAST_PAGES_TO_LAND, self._pages_told / _BATCHES)
-        if stretch.done or stretch.pages_kept > worth:
+        if stretch.done or stretch.pages_fresh >= worth:
             manifest = stretch.land(stretch.reached)
             if manifest is not None:
                 yield manifest

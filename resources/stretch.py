@@ -43,7 +43,8 @@ class Stretch:
         self._context = context
         self._sweep: Sweep = context.client.resume_events(parts_of("events", scope))
         self._pages: Iterator[RawPage] = iter(self._sweep)
-        self._kept: list[RawPage] = []
+        self._kept: list[tuple[RawPage, datetime | None]] = []
+        self._fresh = 0
         self._unlanded_requests = 0
         self.ended = False
 
@@ -58,10 +59,11 @@ class Stretch:
     def take(self, page: RawPage | None) -> None:
         """Note a page: how far it came, and how much is left."""
         if page is not None:
-            self._kept.append(page)
+            at = last_instant_of(page.body, PAGED["events"].sorted_by)
+            self._kept.append((page, at))
+            self._fresh += 1
             self.rows += page.rows
             self._unlanded_requests += page.attempts
-            at = last_instant_of(page.body, PAGED["events"].sorted_by)
             if at is not None:
                 self.reached = min(self.stop, max(self.reached, at))
             if page.total is not None:
@@ -74,9 +76,14 @@ class Stretch:
             self.rows_left = 0
 
     @property
-    def pages_kept(self) -> int:
-        """How many pages are not landed yet, or are needed for what is landed next."""
-        return len(self._kept)
+    def requests(self) -> int:
+        """The requests so far, those among them that were too slow."""
+        return self._sweep.report.requests
+
+    @property
+    def pages_fresh(self) -> int:
+        """How many pages are not landed yet."""
+        return self._fresh
 
     @property
     def done(self) -> bool:
@@ -99,27 +106,28 @@ class Stretch:
     def land(self, to: datetime) -> Manifest | None:
         """Land all that begins before an instant that was reached; None where nothing is new.
 
-        Its last page may hold rows from there on: it is the first of what is landed next, too.
+        Pages that may hold rows from there on are landed again with what comes next: the last
+        one, all those that end on that very instant, and any whose dates can't be read.
         """
         assert to <= self.reached
         if to <= self.landed_to or not self._kept:
             return None
-        first, last = self._kept[0], self._kept[-1]
+        pages = [page for page, _ in self._kept]
         at_end = self.ended and to == self.stop
         why = self._sweep.report.why_incomplete if at_end and self._went_to_its_end else ""
         pull = self._context.pull(
             "events",
             msgspec.structs.replace(self.scope, lower=self.landed_to, upper=to - _STEP),
-            observed_at=last.date,
-            content_at=list_content_at(first.date, self._context.plan),
+            observed_at=pages[-1].date,
+            content_at=list_content_at(pages[0].date, self._context.plan),
             requests=self._unlanded_requests,
             why_incomplete=why,
         )
-        bodies = ((page.body, None) for page in self._kept)
-        manifest = self._context.room.landing.land(pull, bodies)
+        manifest = self._context.room.landing.land(pull, ((page.body, None) for page in pages))
         self.landed_to = to
-        self._unlanded_requests = 0
-        self._kept = [] if at_end else [last]
+        self._unlanded_requests = self._fresh = 0
+        beyond = (number for number, (_, end) in enumerate(self._kept) if end is None or end >= to)
+        self._kept = [] if at_end else self._kept[next(beyond, len(self._kept)) :]
         return manifest
 
     def _correct(self, total: int) -> None:
