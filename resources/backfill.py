@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from resources.calendar_sweep import CalendarSweep
-from resources.errors import Defer, PlanLacksAccess
+from resources.errors import ContractBroken, Defer, PlanLacksAccess
 from resources.months import months_over, next_month
 from resources.plan_reach import within_reach
 from resources.price import Price, price_of
@@ -51,7 +51,7 @@ class Backfill:
         *,
         partly: bool = False,
     ) -> None:
-        last = upper or (service.today() + timedelta(days=366 * YEARS_AHEAD))
+        last = upper or _open_end(service, sweeps, lower)
         if last < lower:
             raise ValueError(f"the range ends on {last}, before it begins on {lower}")
         self._lower, self._upper, self.notes = within_reach(
@@ -100,6 +100,8 @@ class Backfill:
 
         Raises:
             PlanLacksAccess: the export is not in the plan.
+            SweepUnderWay: another process is at a backfill of this home.
+            ContractBroken: rows that the service promised did not come.
             CatalogError: any of the tree but Defer. What came is landed.
         """
         if by == "export" and not self._service.plan.export:
@@ -107,19 +109,44 @@ class Backfill:
                 f"the plan {self._service.plan.name} has no export",
                 next_step="Take the list: --source list",
             )
+        self._before = self._note
         self._note = msgspec.structs.replace(self._note, by=by, resume_at=None, why="")
         self._sweeps.supersede(self._note)
         self._sweeps.put(self._note)
+        with self._sweeps.holding():
+            yield from self._months(by)
+
+    def _months(self, by: Source) -> Iterator[list[datetime]]:
         open_months = months_over(self._lower, self._upper)
         for _ in self._landing(by):
             whole = [month for month in open_months if self._is_whole(month)]
             if whole:
                 open_months = [month for month in open_months if month not in whole]
                 yield whole
-        if not open_months:
-            self._sweeps.end(self._note)
-        elif self.deferred is not None:
+        self._settle(is_whole=not open_months)
+
+    def _settle(self, *, is_whole: bool) -> None:
+        """Note what is left, or that nothing is.
+
+        Raises:
+            ContractBroken: rows that the service promised did not come.
+        """
+        missing = 0 if self._sweep is None else self._sweep.missing
+        if missing:
+            # What is landed of it may have holes: nothing counts as landed any more.
+            now = self._service.now().replace(microsecond=0) + timedelta(seconds=1)
+            self._sweeps.put(msgspec.structs.replace(self._note, started_at=now))
+            raise ContractBroken(
+                f"{missing:,} rows that meta.total promised did not come: pages shifted under way",
+                next_step="Run it again: it asks for all of it, since months may have holes",
+            )
+        if self.deferred is not None:
             self.put_off(self.deferred)
+        elif is_whole and self._sweeps.is_whole(self._note):
+            self._sweeps.end(self._note)
+        elif is_whole:
+            # It was a part of another one, which goes on as it was put off.
+            self._sweeps.put(self._before)
 
     @property
     def requests(self) -> int:
@@ -187,6 +214,15 @@ class Backfill:
         first = max(month, self._lower)
         last = min(next_month(month) - _STEP, self._upper)
         return not any(lane.lacks(first, last) for lane in self._lanes)
+
+
+def _open_end(service: Service, sweeps: Sweeps, lower: date) -> date:
+    """Return the end of an open range: that of the sweep which began there, else years ahead."""
+    for one in sweeps.open():
+        first, last = one.scope.lower, one.scope.upper
+        if first is not None and last is not None and first.date() == lower:
+            return last.date()
+    return service.today() + timedelta(days=366 * YEARS_AHEAD)
 
 
 def _sorted(names: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -15,6 +15,7 @@
         │   └── PlanLacksAccess
         ├── VersionRetired     the version of the interface is gone
         ├── LedgerUnusable     the machine's count of what was sent can't be kept
+        ├── SweepUnderWay      another process is at a backfill of the same home
         ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like
         └── ContractBroken     the answer is not what the interface promises
             ├── TruncatedBody  it ended early (retried before it is raised)
@@ -172,6 +173,12 @@ class LedgerUnusable(Stop):
     """What the machine keeps of a key's limits can't be read or written: nothing is sent."""
 
     next_step = "Name a folder on a local disk that this user can write to with ALMANAC_STATE"
+
+
+class SweepUnderWay(Stop):
+    """Another process is at a backfill of the same home."""
+
+    next_step = "Wait for it to end, then run this again: it goes on with what is left"
 
 
 class RequestRejected(Stop):

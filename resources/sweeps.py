@@ -6,21 +6,25 @@ A sweep is noted before its first request and forgotten when all of it is landed
 told by the batches that were landed since it began, so that nothing landed is asked for again.
 """
 
-from collections.abc import Iterable
+import fcntl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
 
+from resources.errors import SweepUnderWay
 from resources.pull_scopes import single_requests
 from warehouse.batches import Manifest, Scope
 from warehouse.landing import Landing
-from warehouse.storage import Storage
+from warehouse.storage import Storage, make_folders
 
 Source = Literal["list", "export"]
 _STEP = timedelta(microseconds=1)
 _FOLDER = "sweeps"
+_LOCK = "sweeps.lock"
 
 
 class SweepNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +95,30 @@ class Sweeps:
         for one in self.open():
             if not one.is_asked_as(note) and one.overlaps(note.scope):
                 self.end(one)
+
+    def is_whole(self, note: SweepNote) -> bool:
+        """Whether batches have all that a sweep asks for."""
+        lower, upper = _bounds(note.scope)
+        return not any(lane.lacks(lower, upper) for lane in lanes(note.scope, self.landed(note)))
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Hold the home's backfills against other processes: two would pay for the same pages.
+
+        Raises:
+            SweepUnderWay: another one holds them.
+        """
+        path = self._state.path(_LOCK)
+        make_folders(path.parent)
+        with path.open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise SweepUnderWay(
+                    "another process is at a backfill of this home, and both would pay for the "
+                    "same pages; nothing was asked for"
+                ) from error
+            yield
 
     def put(self, note: SweepNote) -> None:
         self._state.put(note.name, msgspec.json.encode(note))

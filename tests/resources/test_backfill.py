@@ -17,7 +17,13 @@ from catalog.contract.plans import ELITE, FREE, PRO, STANDARD, Plan
 from catalog.sandbox.service import Sandbox
 from resources.backfill import Backfill
 from resources.client import CatalogClient
-from resources.errors import Defer, PlanLacksAccess, ServiceFailing
+from resources.errors import (
+    ContractBroken,
+    Defer,
+    PlanLacksAccess,
+    ServiceFailing,
+    SweepUnderWay,
+)
 from resources.limiter import Unlimited
 from resources.request_log import RequestLog
 from resources.service import Service
@@ -158,10 +164,49 @@ def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
     for _ in range(6):
         next(going)
     going.close()
+    (note,) = months.sweeps.open()
     part = months.backfill((date(2024, 1, 1), date(2024, 3, 31)))
     assert part.resumed
     assert len(all_of(part)) == 3
     assert part.requests == 0
+    assert months.sweeps.open() == [note], "the rest is still to come"
+
+
+def test_one_without_an_end_is_gone_on_with_the_next_day(months: Months) -> None:
+    going = months.backfill((date(2026, 1, 1), None)).go("list")
+    next(going)
+    going.close()
+    (note,) = months.sweeps.open()
+    assert note.scope.upper is not None
+    days_less = msgspec.structs.replace(note.scope, upper=note.scope.upper - 3 * DAY)
+    months.sweeps.end(note)
+    months.sweeps.put(msgspec.structs.replace(note, scope=days_less))
+    assert months.backfill((date(2026, 1, 1), None)).resumed
+
+
+def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    first, second = months.backfill(), months.backfill()
+    going = first.go("list")
+    next(going)
+    almanac_sandbox.forget_requests()
+    with pytest.raises(SweepUnderWay, match="another process is at a backfill"):
+        next(second.go("list"))
+    going.close()
+    assert len(set(all_of(second))) == 36
+
+
+def test_rows_that_shift_between_pages_are_told_and_nothing_counts_as_landed(
+    months: Months,
+) -> None:
+    shifting = {"extra_headers": {"Sandbox-Faults": "shift_rows@0.2~events"}}
+    backfill = months.backfill(**shifting)
+    with pytest.raises(ContractBroken, match=r"\d+ rows that meta.total promised did not come"):
+        all_of(backfill)
+    (note,) = months.sweeps.open()
+    assert note.started_at > AT
+    assert months.sweeps.landed(note) == []
 
 
 def test_a_new_one_asks_for_everything_again(months: Months) -> None:
