@@ -96,11 +96,17 @@ def backfill(
         came.versions = sum(one.versions for one in report.outcomes)
     except Defer as error:
         fail(f"nothing was begun: {error}", code=0)
+    except ValueError as error:
+        fail(f"{error}. Nothing was asked for.", code=EXIT_USAGE)
     except (CatalogError, WarehouseError, SettingsError) as error:
         fail(str(error))
     except KeyboardInterrupt:
-        warnings.print("Interrupted. What is whole is landed; the same command goes on.")
+        warnings.print(
+            "Interrupted. What is whole is landed, and merged by `almanac merge`; the same command "
+            "goes on."
+        )
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    came.months.sort()
     came.seconds = round(monotonic() - began, 1)
     if as_json:
         print_json(asdict(came))
@@ -176,7 +182,9 @@ def _show_prices(work: Backfill, prices: list[Price], chosen: Price) -> None:
         people.print(f"Note: {note}", markup=False, soft_wrap=True)
     if not chosen.affordable:
         people.print(
-            "This month does not suffice: what comes is kept, and it goes on after the reset.",
+            f"Only {_number(chosen.available)} of them may be sent this month (reserve, "
+            "ALMANAC_BACKFILL_QUOTA, ALMANAC_MONTHLY_QUOTA): what comes is kept, and it goes on "
+            "after the reset.",
             soft_wrap=True,
         )
 
@@ -200,6 +208,8 @@ def _show(came: _Came, home: Home) -> None:
     for name, value in lines:
         table.add_row(name, value)
     people.print(table)
+    for note in came.notes:
+        people.print(f"Note: {note}", markup=False, soft_wrap=True)
     if came.resume_at is not None:
         at = came.resume_at.astimezone(UTC)
         people.print(

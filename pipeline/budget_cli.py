@@ -63,6 +63,8 @@ def _prices(settings: Settings, home: Home, begin: str, end: str | None) -> list
         with open_service(settings, work="backfill") as service:
             sweeps = Sweeps(Storage(home.state), home.landing)
             return Backfill(service, sweeps, lower, upper).prices()
+    except ValueError as error:
+        fail(f"{error}. Nothing was asked for.", code=EXIT_USAGE)
     except (CatalogError, SettingsError) as error:
         fail(str(error))
 
@@ -120,7 +122,8 @@ def _show_schedule(plan: PollPlan) -> None:
         )
     people.print(table)
     due = sum(pull.requests for pull in plan.due)
-    now = f"{due:,} requests are due now; after them the" if due else "The"
+    count = "1 request is" if due == 1 else f"{due:,} requests are"
+    now = f"{count} due now; after that the" if due else "The"
     people.print(f"{now} next look is at {plan.next_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)
 
 

@@ -85,6 +85,16 @@ class Allowance:
             return None
         return max(0, self.allowed - self.used)
 
+    def available(self, share: Share, wall_s: float) -> int | None:
+        """Return how many requests a share may still send, None as `left`."""
+        left, spent = self.left(wall_s), self.spent[WORKS.index(share.work)]
+        bounds = [] if left is None else [left - share.floor]
+        if share.cap is not None:
+            bounds.append(share.cap - spent)
+        if share.machine is not None:
+            bounds.append(share.machine - sum(self.spent))
+        return max(0, min(bounds)) if bounds else None
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -108,6 +118,12 @@ def next_reset(now: datetime) -> datetime:
 def unknown(pace: Pace, now_ns: int, turn: int = 0) -> Allowance:
     """Return what is assumed where nothing is known: an empty bucket and no quota."""
     return Allowance(full_at_ns=now_ns + pace.burst * pace.interval_ns, turn=turn)
+
+
+def of_another_boot(state: Allowance, pace: Pace, now_ns: int) -> Allowance:
+    """Return what is still known: the bucket belongs to a boot, what was spent to the month."""
+    empty = unknown(pace, now_ns, turn=state.turn + 1)
+    return replace(empty, used=state.used, resets_at=state.resets_at, spent=state.spent)
 
 
 def reserve(state: Allowance, pace: Pace, now_ns: int) -> tuple[Allowance, Reservation]:
@@ -165,7 +181,8 @@ def reconcile(state: Allowance, account: Account, *, charged_since: int = 0) -> 
     limit = UNLIMITED if account.allowed is None else account.allowed
     used, resets_at = account.used, int(account.resets_at.timestamp())
     if state.allowed == UNKNOWN or abs(resets_at - state.resets_at) > _SAME_MONTH_S:
-        fresh = (0, 0, 0) if resets_at > state.resets_at > 0 else state.spent
+        is_new = state.resets_at > 0 and resets_at - state.resets_at > _SAME_MONTH_S
+        fresh = (0, 0, 0) if is_new else state.spent
         return replace(
             state,
             allowed=limit,

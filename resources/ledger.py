@@ -1,8 +1,8 @@
 """The allowance of one key on disk, shared by every process of a machine.
 
-One small record behind a lock on its file. A record that is missing, damaged, of another layout,
-of another boot or of a later time is unknown: an empty bucket and no quota. Belongs here: the
-file. Does not: what the numbers mean (allowance.py).
+One small record behind a lock on its file. A record that is missing, damaged or of another layout
+is unknown: an empty bucket and no quota. Of one of another boot, or of a later time, only what
+was spent is believed. Belongs here: the file. Does not: what the numbers mean (allowance.py).
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from zlib import crc32
 
 from pydantic import SecretStr
 
-from resources.allowance import Allowance, Pace, unknown
+from resources.allowance import Allowance, Pace, of_another_boot, unknown
 from resources.errors import LedgerUnusable
 
 _LAYOUT: Final = struct.Struct("<4s16sqqqQqqqq3q")
@@ -138,14 +138,15 @@ class Ledger:
         if _CHECK.unpack(check)[0] != crc32(body):
             return unknown(self.pace, now_ns, turn=now_ns)
         magic, boot, seen, full_at, held, turn, *month = _LAYOUT.unpack(body)
+        if magic != _MAGIC:
+            return unknown(self.pace, now_ns, turn=now_ns)
+        allowed, used, resets, excess, daily, polls, backfill = month
+        spent = (daily, polls, backfill)
+        found = Allowance(full_at, held, turn, allowed, used, resets, excess, spent)
         # Where nothing names the boot, or a snapshot was restored, time alone tells of another one.
-        if magic != _MAGIC or boot != self._boot or now_ns + _UNEVEN_NS < seen:
-            return unknown(self.pace, now_ns, turn=turn + 1)
-        allowed, used, resets, excess, *spent = month
-        daily, polls, backfill = spent
-        return Allowance(
-            full_at, held, turn, allowed, used, resets, excess, (daily, polls, backfill)
-        )
+        if boot != self._boot or now_ns + _UNEVEN_NS < seen:
+            return of_another_boot(found, self.pace, now_ns)
+        return found
 
     def _write(self, file: int, entry: Entry) -> None:
         one = entry.state

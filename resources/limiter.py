@@ -46,6 +46,10 @@ class Limiter(Protocol):
         """Return what this month was charged so far: told with the usage that is asked next."""
         return 0
 
+    def available(self) -> int | None:
+        """Return how many requests this work may still send this month, None as `left`."""
+        return None
+
     def left(self) -> int | None:
         """Return the requests left this month, None for no limit or where it isn't known."""
         return None

@@ -16,7 +16,8 @@ class Price:
     """The price of one way. `rows` is how many events there are, None where it is not told.
 
     `seconds` is what the limits allow at best; `left` and `kept` are requests of the month, None
-    where nothing limits: `kept` of them are not for backfills.
+    where nothing limits: `kept` of them are not for backfills. `available` is what a backfill may
+    still send, by reserve, cap and share.
     """
 
     by: Source
@@ -25,6 +26,7 @@ class Price:
     rows: int | None
     left: int | None
     kept: int
+    available: int | None
 
     @property
     def left_after(self) -> int | None:
@@ -33,7 +35,7 @@ class Price:
     @property
     def affordable(self) -> bool:
         """Whether it comes to its end this month."""
-        return self.left is None or self.left - self.kept >= self.requests
+        return self.available is None or self.available >= self.requests
 
 
 def price_of(service: Service, counts: list[int | None], by: Source) -> Price:
@@ -49,4 +51,4 @@ def price_of(service: Service, counts: list[int | None], by: Source) -> Price:
     plan = service.plan
     at_once = usable_burst(plan.rate_per_s, plan.burst, JITTER_S)
     seconds = max(0.0, (requests - at_once) / plan.rate_per_s)
-    return Price(by, requests, seconds, rows, service.quota_left, service.kept)
+    return Price(by, requests, seconds, rows, service.quota_left, service.kept, service.available)

@@ -109,6 +109,14 @@ class Service:
             left = min(left, self.monthly_quota - self.usage.used)
         return max(0, left - (self.log.count - self._counted))
 
+    @property
+    def available(self) -> int | None:
+        """The requests that this work may still send this month, None as `quota_left`."""
+        counted = None if self.limiter is None else self.limiter.available()
+        if counted is not None or self.quota_left is None:
+            return counted
+        return max(0, self.quota_left - self.kept)
+
     def _heard(self, answer: UsageAnswer) -> None:
         self.usage = answer
         self._counted = self.log.count

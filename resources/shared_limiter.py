@@ -38,7 +38,7 @@ _WHY: Final[dict[Refused, str]] = {
     "unknown": "what is left of the month is not known",
     "spent": "the monthly quota is used up",
     "kept": "what is left of the monthly quota is kept for other work",
-    "capped": "this kind of work had its share of the month",
+    "capped": "this kind of work had the share of the month that the settings give it",
     "shared": "this machine had its share of the month",
 }
 
@@ -109,6 +109,10 @@ class SharedLimiter(Limiter):
     def charged(self) -> int:
         """Return what is charged so far: told to `on_usage` with the answer of a usage request."""
         return self.ledger.peek().used
+
+    def available(self) -> int | None:
+        """Return how many requests this work may still send this month, None as `left`."""
+        return self.ledger.peek().available(self.share, self._clock().timestamp())
 
     def left(self) -> int | None:
         """Return the requests left this month to this machine, None where nothing is known."""

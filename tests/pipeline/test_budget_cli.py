@@ -1,6 +1,7 @@
 """`almanac budget` and `almanac backfill` as a person and a program see them."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -52,6 +53,7 @@ def test_the_price_is_shown_and_nothing_begins_without_a_yes(
     [
         (("--from", "2026-03-01", "--to", "2026-01-01"), 2, "is before --from"),
         (("--from", "March"), 2, "write it as 2026-03-01"),
+        (("--from", "2140-01-01"), 2, "before it begins on 2140-01-01"),
         ((*MONTHS, "--source", "list", "--max-requests", "3", "--yes"), 2, "allows 3"),
     ],
 )
@@ -59,6 +61,12 @@ def test_what_can_not_be_done_is_said_in_a_line(
     words: tuple[str, ...], code: int, said: str, almanac: Almanac, given: dict[str, str]
 ) -> None:
     assert said in almanac("backfill", *words, code=code, **given).output
+
+
+def test_a_cap_is_part_of_the_price(almanac: Almanac, given: dict[str, str]) -> None:
+    capped = {**given, "backfill_quota": "5"}
+    done = almanac("backfill", *MONTHS, "--source", "list", code=2, **capped)
+    assert re.search(r"Only \d of them may be sent this month", done.output)
 
 
 def test_a_plan_that_does_not_reach_back_is_said_with_its_first_date(
