@@ -58,8 +58,10 @@ def _note(seen: Look, catalog: ServiceDoor, home: Home) -> None:
                 why=seen.why_later,
             )
         )
-    elif seen.outcome == "pulled":
+    elif seen.requests or not seen.manifests:
+        # Looked at, or not in the plan any more: there is nothing left to go on with.
         deferrals.done("daily", seen.feed)
+        deferrals.done("polls", seen.feed)
 
 
 @day_asset(

@@ -29,7 +29,7 @@ UNWATCHED: Final = timedelta(days=2)
 ABANDONED: Final = timedelta(days=7)
 """What could have gone on for so long and did not is left to a person; `status` shows it."""
 _LOOKED_BACK: Final = timedelta(days=100)
-_FIRST_WAIT: Final = timedelta(minutes=5)
+_FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=6)
 
 
@@ -50,7 +50,7 @@ def decide(
     running: str | None,
 ) -> Later:
     """Decide what to go on with. Polls need nothing: what they lack is due in their own plan."""
-    daily = [one for one in deferrals if one.work == "daily"]
+    daily = [one for one in deferrals if one.work == "daily" and now - one.resume_at < ABANDONED]
     waiting = [
         one for one in sweeps if one.resume_at is not None and now - one.resume_at < ABANDONED
     ]
@@ -128,7 +128,8 @@ def cancellations(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinit
         if wait_until is not None and now < wait_until:
             return dg.SkipReason(f"Looking failed; the next try is at {wait_until:%H:%M:%S} UTC.")
         since = None if looked_at is None else looked_at - timedelta(days=1)
-        config = config_of([CancellationsPull(since)])
+        # As a daily look, which it stands in for: polls may have no share left.
+        config = config_of([CancellationsPull(since)], as_daily=True)
         key = f"cancellations-{now:%Y%m%dT%H%M%S}"
         return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, run_config=config)])
 
@@ -148,9 +149,10 @@ def cancellations_looked_at(home: Home, now: datetime) -> datetime | None:
 
 
 def _again_at(last: LastRuns) -> datetime | None:
-    if not last.failures or last.newest_at is None:
+    """Return when to ask again. Also after a success: what it left undone it may leave again."""
+    if last.newest_at is None:
         return None
-    wait: timedelta = _FIRST_WAIT * 2 ** min(last.failures - 1, 10)
+    wait: timedelta = _FIRST_WAIT * 2 ** min(last.failures, 10)
     return last.newest_at + min(_LONGEST_WAIT, wait)
 
 
@@ -159,7 +161,10 @@ def _rest_of(sweep: SweepNote, key: str) -> dg.RunRequest:
     lower, upper = sweep.scope.lower, sweep.scope.upper
     assert lower is not None and upper is not None
     months = EVENT_MONTHS.get_partition_keys()
-    first, last = month_key(month_start(lower)), month_key(month_start(upper))
+    # Dates beyond the partitions are told by `begin` and `end`; some month there has to be.
+    first, last = (
+        min(max(month_key(month_start(at)), months[0]), months[-1]) for at in (lower, upper)
+    )
     config: dict[str, Any] = {
         "begin": lower.date().isoformat(),
         "end": upper.date().isoformat(),
@@ -171,7 +176,7 @@ def _rest_of(sweep: SweepNote, key: str) -> dg.RunRequest:
         job_name=CALENDAR,
         run_config={"ops": {"landed_calendar": {"config": config}}},
         tags={
-            "dagster/asset_partition_range_start": max(first, months[0]),
-            "dagster/asset_partition_range_end": min(last, months[-1]),
+            "dagster/asset_partition_range_start": first,
+            "dagster/asset_partition_range_end": last,
         },
     )

@@ -72,7 +72,7 @@ class PollFacts:
             now=now,
             month=self._month(plan, activity, now),
             calendar=self._calendar(activity),
-            last_looks=_last_looks(looks, now),
+            last_looks=last_looks(looks, now),
             cancellations_looked_at=max((one.observed_at for one in cancelled), default=None),
             rates=self._rates_of(activity, plan, now),
             vanished=tuple(one for one in activity.vanished if one not in asked),
@@ -153,20 +153,28 @@ def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:
     return sum(max(1, count) for count in pages) + others
 
 
-def _last_looks(looks: list[Manifest], now: datetime) -> dict[date, datetime]:
-    """Return when each event date was last known whole."""
+def last_looks(looks: list[Manifest], now: datetime) -> dict[date, datetime]:
+    """Return when each event date was last looked at whole.
+
+    A list is as of its look: by how much the service lags, looking again does not mend. An export
+    is of midnight, whenever it is fetched.
+    """
     found: dict[date, datetime] = {}
     nearest, furthest = (now - _PAST).date(), (now + _AHEAD).date()
-    for one in sorted(looks, key=lambda one: one.content_at):
+    for one in sorted(looks, key=_as_of):
         if one.feed not in ("events", "export") or not one.complete:
             continue
         lower, upper = one.scope.lower, one.scope.upper
         day = nearest if lower is None else max(nearest, lower.date())
         last = furthest if upper is None else min(furthest, upper.date())
         while day <= last:
-            found[day] = one.content_at
+            found[day] = _as_of(one)
             day += _DAY
     return found
+
+
+def _as_of(look: Manifest) -> datetime:
+    return look.content_at if look.feed == "export" else look.observed_at
 
 
 def _watched(activity: Activity, plan: Plan, now: datetime) -> Watched:

@@ -41,9 +41,12 @@ class PollConfig(dg.Config):
         default="", description="Cancellations since this instant; empty is 90 days ago."
     )
     event_ids: list[str] = Field(default=[], description="Events to look up one by one.")
+    as_daily: bool = Field(
+        default=False, description="Whether it is paid for as a daily look, reserve included."
+    )
 
 
-def config_of(due: Sequence[Pull]) -> dict[str, object]:
+def config_of(due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, object]:
     """Return the config of a run that does what is due."""
     windows: list[list[str]] = []
     event_ids: list[str] = []
@@ -61,6 +64,7 @@ def config_of(due: Sequence[Pull]) -> dict[str, object]:
         "cancellations": cancellations,
         "since": since,
         "event_ids": event_ids,
+        "as_daily": as_daily,
     }
     return {"ops": {OP: {"config": config}}}
 
@@ -69,21 +73,23 @@ def config_of(due: Sequence[Pull]) -> dict[str, object]:
 def look_again(
     context: dg.OpExecutionContext,
     config: PollConfig,
+    catalog: dg.ResourceParam[ServiceDoor],
     catalog_for_polls: dg.ResourceParam[ServiceDoor],
     home: dg.ResourceParam[Home],
 ) -> None:
     """Look at what is asked for, and land it."""
     deferrals = Deferrals(Storage(home.state))
+    door = catalog if config.as_daily else catalog_for_polls
     try:
-        service = catalog_for_polls.service()
+        service = door.service()
         for pulled in poll(service, _read(config)):
-            _tell(context, pulled, service.today(), home, catalog_for_polls.quota_left)
+            _tell(context, pulled, service.today(), home, door.quota_left)
             if pulled.deferred is None:
                 deferrals.done("polls", pulled.feed)
             else:
                 deferrals.note(deferral("polls", pulled.feed, pulled.deferred, service.now()))
     except Defer as error:
-        deferrals.note(deferral("polls", "events", error, catalog_for_polls.now()))
+        deferrals.note(deferral("polls", "events", error, door.now()))
         context.log.warning("Deferred before it began: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error

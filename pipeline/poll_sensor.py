@@ -18,7 +18,10 @@ from pipeline.poll_facts import PollFacts
 from pipeline.poll_job import POLL, config_of
 from pipeline.poll_plan import Known, PollPlan, Pull
 from pipeline.poll_planner import plan_polls
+from resources.deferrals import Deferrals
 from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.storage import Storage
 
 EVERY_S: Final = 60
 _FIRST_WAIT: Final = timedelta(minutes=2)
@@ -39,14 +42,24 @@ class Verdict:
     due: tuple[Pull, ...] = ()
 
 
-def decide(known: Known | None, asked: Asked, last: LastRuns, *, running: str | None) -> Verdict:
+def decide(
+    known: Known | None,
+    asked: Asked,
+    last: LastRuns,
+    *,
+    running: str | None,
+    wait_until: datetime | None = None,
+) -> Verdict:
     """Decide whether to ask for a poll, and of what.
 
     At most one in the least interval; after a failure the wait doubles. While a poll or the day's
-    look is under way nothing is asked for: what it lands is not due any more.
+    look is under way nothing is asked for: what it lands is not due any more. Nor before
+    `wait_until`, where the service or the quota put a poll off.
     """
     if known is None:
         return Verdict("Nothing was looked at yet, and the plan is not known: almanac run.")
+    if wait_until is not None and known.now < wait_until:
+        return Verdict(f"Put off by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
     if running is not None:
         return Verdict(f"Run {running[:8]} is looking. Deciding again after it.")
     plan = plan_polls(known)
@@ -87,6 +100,7 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
             asked,
             last_runs(context.instance, POLL),
             running=under_way(context.instance, (POLL, DAILY)),
+            wait_until=_put_off(facts.home),
         )
         if not verdict.due:
             return dg.SensorResult(skip_reason=verdict.said, cursor=context.cursor)
@@ -98,6 +112,11 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
         )
 
     return sensor
+
+
+def _put_off(home: Home) -> datetime | None:
+    polls = (one for one in Deferrals(Storage(home.state)).all() if one.work == "polls")
+    return max((one.resume_at for one in polls), default=None)
 
 
 def _remembered(cursor: str | None) -> Asked:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import msgspec
 import pytest
 from dagster import build_sensor_context
 
+from assets.calendar import EVENT_MONTHS
 from pipeline.build import build_definitions
 from pipeline.dagster_home import instance_of
 from pipeline.later_sensor import decide
@@ -133,6 +135,47 @@ def test_a_days_look_that_the_quota_ends_is_noted_until_it_succeeds(tmp_path: Pa
     assert notes.all() == []
 
 
+def test_a_note_of_a_feed_that_left_the_plan_is_forgotten(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, plan="pro")
+    notes = Deferrals(Storage(Home(tmp_path).state))
+    notes.note(msgspec.structs.replace(put_off(), feed="export"))
+    with (
+        instance_of(Home(tmp_path)) as instance,
+        open_door(settings, now=NOW) as (door, _),
+    ):
+        day = NOW.date()
+        assert run_assets(settings, instance, "landed_export", partition=day, catalog=door).success
+    assert notes.all() == []
+
+
+def test_what_is_due_is_asked_for_once_and_again_only_after_a_while(
+    home: Home, instance: dg.DagsterInstance
+) -> None:
+    now = datetime.now(UTC)
+    Deferrals(Storage(home.state)).note(put_off(until=now))
+    ((first,), _) = tick(home, instance, "quota", now)
+    job = build_definitions(settings_of(home.root)).resolve_job_def("daily")
+    instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS, tags=first.tags)
+    requests, said = tick(home, instance, "quota", now + timedelta(minutes=2))
+    assert requests == []
+    assert "the next try is at" in said
+    assert tick(home, instance, "quota", now + timedelta(minutes=11))[0]
+
+
+def test_dates_beyond_the_partitions_are_gone_on_with_all_the_same(
+    home: Home, instance: dg.DagsterInstance
+) -> None:
+    far = Scope(lower=datetime(2190, 1, 1, tzinfo=UTC), upper=datetime(2190, 5, 1, tzinfo=UTC))
+    note = msgspec.structs.replace(swept(), scope=far)
+    Sweeps(Storage(home.state), home.landing).put(note)
+    ((request,), _) = tick(home, instance, "quota", SOON)
+    tags = request.tags
+    month = tags["dagster/asset_partition_range_start"]
+    assert month == tags["dagster/asset_partition_range_end"]
+    assert month in EVENT_MONTHS.get_partition_keys()
+    assert request.run_config["ops"]["landed_calendar"]["config"]["begin"] == "2190-01-01"
+
+
 def test_damaged_notes_are_none(home: Home) -> None:
     state = Storage(home.state)
     state.put("deferred/daily-events.json", b"{")
@@ -176,6 +219,7 @@ def test_cancellations_that_nobody_looked_at_for_two_days_are_asked_for(
     config = request.run_config["ops"]["look_again"]["config"]
     assert config["cancellations"] is True
     assert config["since"] == "2026-03-28T11:00:00+00:00"
+    assert config["as_daily"] is True, "polls may have no share left"
 
 
 def test_a_home_in_which_nothing_was_looked_at_is_left_alone(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from pipeline.in_flight import LastRuns
 from pipeline.poll_facts import PollFacts, last_plan
 from pipeline.poll_job import POLL, config_of
 from pipeline.poll_plan import CancellationsPull, EventsPull, Known, LookUps
+from pipeline.poll_planner import plan_polls
 from pipeline.poll_sensor import Asked, decide
 from pipeline.poll_windows import Window
 from pipeline.service import OpenService, open_service
 from pipeline.settings import Settings
+from resources.daily_pulls import pull
 from resources.deferrals import Deferrals
 from resources.service import ServiceDoor
 from tests.pipeline.playing import NOW, QUIET, failure_of, play_days, settings_of
@@ -201,6 +203,33 @@ def test_the_config_of_a_run_says_what_is_due() -> None:
                 "cancellations": True,
                 "since": "2026-03-01T04:30:00+00:00",
                 "event_ids": ["a"],
+                "as_daily": False,
             }
         }
     }
+
+
+def test_a_poll_that_was_put_off_is_waited_for(polled: Polled) -> None:
+    now = LATER + timedelta(hours=9)
+    until = now + timedelta(hours=2)
+    known = polled.known(now)
+    verdict = decide(known, Asked(), LastRuns(), running=None, wait_until=until)
+    assert verdict.due == ()
+    assert verdict.said == "Put off by the service until 2026-03-02 23:00:00 UTC."
+    assert decide(known, Asked(), LastRuns(), running=None, wait_until=now).due
+
+
+def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_old(
+    tmp_path: Path,
+) -> None:
+    settings = settings_of(tmp_path, plan="free", coins=())
+    with open_service(settings, now=datetime(2026, 3, 2, 0, 20, tzinfo=UTC)) as service:
+        for feed in ("coins", "events", "cancellations"):
+            pull(feed, service)
+    merge(Home(tmp_path))
+    facts = PollFacts(settings, Home(tmp_path), lambda: "free")
+    for hour in range(1, 24):
+        known = facts.known(datetime(2026, 3, 2, hour, 30, tzinfo=UTC))
+        assert known is not None
+        # The cancellations are not as old as the list: one look at them may be due.
+        assert [one for one in plan_polls(known).due if isinstance(one, EventsPull)] == []
