@@ -38,7 +38,9 @@ def status(home: Home, batch_id: str) -> tuple[Any, ...]:
     return ask(home, query, batch_id=batch_id)[0]
 
 
-@pytest.mark.parametrize("released", ["before a later day", "after it"])
+@pytest.mark.parametrize(
+    "released", [pytest.param("before a later day", marks=pytest.mark.long), "after it"]
+)
 def test_a_released_batch_counts_as_if_it_had_never_been_held_back(
     released: str, good: Good, tmp_path: Path
 ) -> None:

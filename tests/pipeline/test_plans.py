@@ -11,7 +11,11 @@ from warehouse.home import Home
 
 
 @pytest.mark.parametrize(
-    ("plan", "lacking"), [("free", ["categories", "export"]), ("standard", ["export"])]
+    ("plan", "lacking"),
+    [
+        ("free", ["categories", "export"]),
+        pytest.param("standard", ["export"], marks=pytest.mark.long),
+    ],
 )
 def test_what_the_plan_lacks_is_said_and_the_rest_goes_on(
     tmp_path: Path, plan: str, lacking: list[str]

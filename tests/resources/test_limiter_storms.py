@@ -62,7 +62,7 @@ def rounds_of(refused: list[SeenRequest]) -> list[list[float]]:
     return rounds
 
 
-@pytest.mark.parametrize("storm", ["storm=1", "storm=none"])
+@pytest.mark.parametrize("storm", ["storm=1", pytest.param("storm=none", marks=pytest.mark.long)])
 def test_in_a_storm_every_process_holds_back_and_after_it_all_go_on(
     sandbox: Sandbox, tmp_path: Path, storm: str
 ) -> None:
