@@ -82,6 +82,7 @@ def look_again(
     door = catalog if config.as_daily else catalog_for_polls
     try:
         service = door.service()
+        deferrals.settle("polls", service.now())
         for pulled in poll(service, _read(config)):
             _tell(context, pulled, service.today(), home, door.quota_left)
             if pulled.deferred is None:

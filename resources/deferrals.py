@@ -42,6 +42,12 @@ class Deferrals:
         """Forget a look that has succeeded."""
         self._state.path(_name(work, feed)).unlink(missing_ok=True)
 
+    def settle(self, work: Work, now: datetime) -> None:
+        """Forget the looks of a kind of work whose time has come: it goes on by its own plan."""
+        for one in self.all():
+            if one.work == work and one.resume_at <= now:
+                self.done(work, one.feed)
+
     def all(self) -> list[Deferral]:
         """Return every look that is put off, the first to go on first; damaged notes are none."""
         found = []

@@ -22,7 +22,8 @@ from pipeline.poll_windows import Window
 from pipeline.service import OpenService, open_service
 from pipeline.settings import Settings
 from resources.daily_pulls import pull
-from resources.deferrals import Deferrals
+from resources.deferrals import Deferrals, deferral
+from resources.errors import Defer
 from resources.service import ServiceDoor
 from tests.pipeline.playing import NOW, QUIET, failure_of, play_days, settings_of
 from warehouse.home import Home
@@ -159,12 +160,15 @@ def test_a_garbled_cursor_is_none(polled: Polled) -> None:
 
 def test_a_poll_looks_up_vanished_events_one_by_one(polled: Polled) -> None:
     config = config_of([LookUps(("no-such-event", "nor-this-one"))])
+    over = Defer("asked to wait", resume_at=LATER, reason="asked_to_wait")
+    Deferrals(Storage(polled.home.state)).note(deferral("polls", "cancellations", over, NOW))
     with open_service(polled.settings, now=LATER + timedelta(hours=1), work="polls") as service:
         before = service.log.count
         assert polled.run(service, config).success
         assert service.log.count - before == 2
     known = polled.known(LATER + timedelta(hours=1))
     assert known.looked_up_today == 2
+    assert Deferrals(Storage(polled.home.state)).all() == [], "what it waited for is over"
 
 
 def test_a_poll_that_the_quota_ends_is_noted_and_no_failure(polled: Polled) -> None:
