@@ -124,6 +124,8 @@ def sweep_months(
                     "landed_calendar", partition=month_key(month), metadata=told
                 )
             )
+    for note in work.notes:
+        context.log.warning("%s", note)
     if work.deferred is not None:
         _tell_later(context, work.deferred)
 

@@ -22,12 +22,14 @@ from resources.plan_reach import within_reach
 from resources.price import Price, price_of
 from resources.pull_scopes import span_of
 from resources.service import Service
-from resources.sweeps import Source, SweepNote, Sweeps, is_of, lanes
+from resources.sweeps import Lane, Source, SweepNote, Sweeps, is_of, lanes
 from warehouse.batches import Manifest, Scope
 
 _STEP: Final = timedelta(microseconds=1)
 YEARS_AHEAD: Final = 2
 """How far ahead a range without an end goes: little is announced for later."""
+_BEGUN_WITHIN: Final = timedelta(days=31)
+"""How long ago an open range may have been begun to be gone on with to the same end."""
 
 
 class Backfill:
@@ -59,7 +61,7 @@ class Backfill:
         )
         self._service = service
         self._sweeps = sweeps
-        asked = SweepNote(
+        self._asked = SweepNote(
             scope=Scope(
                 lower=self._lower,
                 upper=self._upper,
@@ -71,9 +73,8 @@ class Backfill:
             # The service tells its time in whole seconds.
             started_at=service.now().replace(microsecond=0),
         )
-        self._note = sweeps.open_for(asked)
-        self.resumed = self._note is not asked
-        self._lanes = lanes(asked.scope, sweeps.landed(self._note) if self.resumed else ())
+        self._note, self._lanes = self._found()
+        self.resumed = self._note is not self._asked
         self.manifests: list[Manifest] = []
         self._requests = self._rows = 0
         self._sweep: CalendarSweep | None = None
@@ -109,12 +110,21 @@ class Backfill:
                 f"the plan {self._service.plan.name} has no export",
                 next_step="Take the list: --source list",
             )
-        self._before = self._note
-        self._note = msgspec.structs.replace(self._note, by=by, resume_at=None, why="")
-        self._sweeps.supersede(self._note)
-        self._sweeps.put(self._note)
         with self._sweeps.holding():
+            # Since it was priced, another process may have gone on with it.
+            self._note, self._lanes = self._found()
+            self._sweeps.supersede(self._note)
+            if self._note is self._asked:
+                # One that was put off stays so until it is whole, should this fail.
+                self._note = msgspec.structs.replace(self._note, by=by)
+                self._sweeps.put(self._note)
             yield from self._months(by)
+
+    def _found(self) -> tuple[SweepNote, list[Lane]]:
+        """Return the open sweep that this is a part of, else a new one, and what is landed."""
+        note = self._sweeps.open_for(self._asked)
+        landed = () if note is self._asked else self._sweeps.landed(note)
+        return note, lanes(self._asked.scope, landed)
 
     def _months(self, by: Source) -> Iterator[list[datetime]]:
         open_months = months_over(self._lower, self._upper)
@@ -144,9 +154,11 @@ class Backfill:
             self.put_off(self.deferred)
         elif is_whole and self._sweeps.is_whole(self._note):
             self._sweeps.end(self._note)
-        elif is_whole:
-            # It was a part of another one, which goes on as it was put off.
-            self._sweeps.put(self._before)
+        self.notes += [
+            f"batch {one.batch_id} is not whole: {one.why_incomplete}"
+            for one in self.manifests
+            if not one.complete
+        ]
 
     @property
     def requests(self) -> int:
@@ -217,12 +229,14 @@ class Backfill:
 
 
 def _open_end(service: Service, sweeps: Sweeps, lower: date) -> date:
-    """Return the end of an open range: that of the sweep which began there, else years ahead."""
+    """Return the end of an open range: years ahead, as of when a sweep of it was begun."""
+    end = service.today() + timedelta(days=366 * YEARS_AHEAD)
     for one in sweeps.open():
         first, last = one.scope.lower, one.scope.upper
-        if first is not None and last is not None and first.date() == lower:
+        begins_there = first is not None and first.date() == lower
+        if begins_there and last is not None and end - _BEGUN_WITHIN <= last.date() <= end:
             return last.date()
-    return service.today() + timedelta(days=366 * YEARS_AHEAD)
+    return end
 
 
 def _sorted(names: tuple[str, ...] | None) -> tuple[str, ...] | None:

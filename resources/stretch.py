@@ -78,7 +78,7 @@ class Stretch:
     @property
     def requests(self) -> int:
         """The requests so far, those among them that were too slow."""
-        return self._sweep.report.requests
+        return self._sweep.requests
 
     @property
     def pages_fresh(self) -> int:

@@ -119,6 +119,11 @@ class Sweep:
         return tuple(replace(one.part, cursor=one.cursor) for one in self._open)
 
     @property
+    def requests(self) -> int:
+        """The requests so far. Unlike the report it may be asked for while a thread pages on."""
+        return self._requests
+
+    @property
     def report(self) -> SweepReport:
         everything = [*self._closed, *self._open]
         why = self._why_incomplete()

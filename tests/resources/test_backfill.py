@@ -184,6 +184,28 @@ def test_one_without_an_end_is_gone_on_with_the_next_day(months: Months) -> None
     assert months.backfill((date(2026, 1, 1), None)).resumed
 
 
+def test_an_end_that_was_named_is_not_taken_for_an_open_one(months: Months) -> None:
+    going = months.backfill((date(2026, 1, 1), date(2026, 12, 31))).go("list")
+    next(going)
+    going.close()
+    assert not months.backfill((date(2026, 1, 1), None)).resumed
+
+
+def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    all_of(months.backfill(limiter=Counted(20)))
+    (note,) = months.sweeps.open()
+    assert note.resume_at is not None
+    almanac_sandbox.faults.set("unavailable~events")
+    try:
+        with pytest.raises(ServiceFailing):
+            all_of(months.backfill())
+    finally:
+        almanac_sandbox.faults.clear()
+    assert months.sweeps.open() == [note]
+
+
 def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
