@@ -14,7 +14,7 @@ from rich.table import Table
 from pipeline.console import EXIT_USAGE, fail, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption, date_option
-from pipeline.poll_facts import PollFacts, last_plan
+from pipeline.poll_facts import PollFacts
 from pipeline.poll_plan import Known, PollPlan
 from pipeline.poll_planner import plan_polls
 from pipeline.service import open_service
@@ -40,7 +40,7 @@ def budget(
     if begin is None and end is not None:
         fail("--to needs --from. Nothing was asked for.", code=EXIT_USAGE)
     home, settings, now = home_there(), read_settings(), datetime.now(UTC)
-    known = PollFacts(settings, home, lambda: last_plan(home)).known(now)
+    known = PollFacts(settings, home).known(now)
     if known is None:
         fail("the plan is not known yet: almanac run, or set ALMANAC_PLAN")
     plan = plan_polls(known)

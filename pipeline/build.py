@@ -18,7 +18,7 @@ from assets.published import published_tables
 from pipeline.alert_sensor import alert_sensors
 from pipeline.jobs import calendar_job, daily_job, daily_schedule, merge_job
 from pipeline.later_sensor import cancellations, quota
-from pipeline.poll_facts import PollFacts, last_plan
+from pipeline.poll_facts import PollFacts
 from pipeline.poll_job import poll_job
 from pipeline.poll_sensor import polls
 from pipeline.sensors import unmerged_batches
@@ -42,7 +42,7 @@ def build_definitions(
         schedules=[daily_schedule(clock)],
         sensors=[
             unmerged_batches(home, clock),
-            polls(PollFacts(settings, home, lambda: last_plan(home)), clock),
+            polls(PollFacts(settings, home), clock),
             cancellations(home, clock),
             quota(home, clock),
             *alert_sensors(settings, home, clock),

@@ -5,7 +5,6 @@ machine's ledger the month. Belongs here: reading and putting together. Does not
 from it (poll_planner.py).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
@@ -40,14 +39,10 @@ _PAGE: Final = decisions.EVENTS_LIMIT_MAX
 
 @dataclass(slots=True)
 class PollFacts:
-    """Reads what is known of a home. What does not change is read once: to be kept.
-
-    `plan_name` says the plan where the settings do not, as last heard of the service.
-    """
+    """Reads what is known of a home. What does not change is read once: to be kept."""
 
     settings: Settings
     home: Home
-    plan_name: Callable[[], str | None]
     _manifests: dict[str, Manifest] = field(default_factory=dict, repr=False)
     _activity: Activity = field(default=NO_ACTIVITY, repr=False)
     _counted: Calendar | None = field(default=None, repr=False)
@@ -60,7 +55,7 @@ class PollFacts:
         Raises:
             WarehouseError: the warehouse or a manifest can't be read.
         """
-        plan = PLANS.get(self.settings.plan or self.plan_name() or "")
+        plan = PLANS.get(self.settings.plan or last_plan(self.home) or "")
         if plan is None:
             return None
         activity = self._read_activity(now)
@@ -114,7 +109,7 @@ class PollFacts:
         return list(self._manifests.values())
 
     def _month(self, plan: Plan, activity: Activity, now: datetime) -> Month:
-        state = self._allowance(plan)
+        state = self._allowance(plan, now)
         quota = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(state.allowed, state.allowed)
         used, polled = state.used, state.spent[WORKS.index("polls")]
         if self.settings.monthly_quota is not None:
@@ -130,11 +125,13 @@ class PollFacts:
             daily_requests=daily_requests(plan, activity, now),
         )
 
-    def _allowance(self, plan: Plan) -> Allowance:
+    def _allowance(self, plan: Plan, now: datetime) -> Allowance:
+        """Return what the machine counted of this month, nothing where it is of another."""
         ledger = ledger_of(self.settings, plan)
         if ledger is None or not ledger.path.exists():
             return Allowance(0)
-        return LedgerReader(ledger.path, ledger.pace).peek()
+        state = LedgerReader(ledger.path, ledger.pace).peek()
+        return state if now.timestamp() < state.resets_at else Allowance(0)
 
 
 def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:
@@ -189,9 +186,8 @@ def _watched(activity: Activity, plan: Plan, now: datetime) -> Watched:
     begins = [(one[0], one[2]) for one in activity.spans]
     furthest = max((day for day, _ in begins), default=today)
     horizon = plan.horizon_days or max(1, (furthest - today).days)
-    for distance in range(
-        -(plan.past_days or 0 if plan.past_days is not None else 30), horizon + 1
-    ):
+    past = PAST_DAYS if plan.past_days is None else plan.past_days
+    for distance in range(-past, horizon + 1):
         date_days[band_of(distance)] += days
     for day, events in begins:
         event_days[band_of((day - today).days)] += days * events

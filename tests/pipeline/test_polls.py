@@ -13,7 +13,7 @@ from dagster import build_sensor_context
 from pipeline.build import build_definitions
 from pipeline.dagster_home import instance_of
 from pipeline.in_flight import LastRuns
-from pipeline.poll_facts import PollFacts, last_plan
+from pipeline.poll_facts import PollFacts
 from pipeline.poll_job import POLL, config_of
 from pipeline.poll_plan import CancellationsPull, EventsPull, Known, LookUps
 from pipeline.poll_planner import plan_polls
@@ -45,7 +45,7 @@ class Polled:
         return Home(self.settings.home)
 
     def known(self, now: datetime) -> Known:
-        known = PollFacts(self.settings, self.home, lambda: last_plan(self.home)).known(now)
+        known = PollFacts(self.settings, self.home).known(now)
         assert known is not None
         return known
 
@@ -231,7 +231,7 @@ def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_ol
         for feed in ("coins", "events", "cancellations"):
             pull(feed, service)
     merge(Home(tmp_path))
-    facts = PollFacts(settings, Home(tmp_path), lambda: "free")
+    facts = PollFacts(settings, Home(tmp_path))
     for hour in range(1, 24):
         known = facts.known(datetime(2026, 3, 2, hour, 30, tzinfo=UTC))
         assert known is not None
