@@ -14,7 +14,7 @@ import dagster as dg
 
 from pipeline.alert_job import ALERT, alert_job
 from pipeline.alerts import Alerts, Changes, find
-from pipeline.in_flight import LastRuns, last_runs, under_way
+from pipeline.in_flight import LastRuns, doubled, last_runs, under_way
 from pipeline.settings import Settings
 from warehouse.home import Home
 
@@ -43,7 +43,7 @@ def decide(due: Changes, last: LastRuns, *, now: datetime, running: str | None) 
     if running is not None:
         return Verdict(f"{what}: run {running[:8]} is to tell. Looking again after it.")
     if last.failures and last.newest_at is not None:
-        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(last.failures - 1, 10))
+        wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
         if now < last.newest_at + wait:
             return Verdict(
                 f"{what}: the last {last.failures} runs could not post it. The next one is at "

@@ -12,7 +12,6 @@ from time import monotonic
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pipeline.console import (
@@ -22,6 +21,7 @@ from pipeline.console import (
     fail,
     people,
     print_json,
+    progress,
     warnings,
 )
 from pipeline.options import JsonOption, date_option
@@ -140,30 +140,16 @@ def _allow(price: Price, max_requests: int | None, *, yes: bool, as_json: bool) 
 
 def _go(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _Came:
     came = _Came(prices, price.by, work.resumed)
-    with _progress(price, quiet=quiet) as progress:
-        task = progress.task_ids[0]
+    with progress("{task.completed:,} of {task.total:,} rows", quiet=quiet) as bar:
+        task = bar.add_task("", total=price.rows or 1)
         for months in work.go(price.by):
             came.months += [month_key(month) for month in months]
-            progress.update(task, completed=work.rows, description=came.months[-1][:7])
+            bar.update(task, completed=work.rows, description=came.months[-1][:7])
     came.rows, came.requests = work.rows, work.requests
     came.batches, came.notes = len(work.manifests), list(dict.fromkeys(work.notes))
     if work.deferred is not None:
         came.deferred, came.resume_at = work.deferred.happened, work.deferred.resume_at
     return came
-
-
-def _progress(price: Price, *, quiet: bool) -> Progress:
-    progress = Progress(
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:,} of {task.total:,} rows"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=warnings,
-        transient=True,
-        disable=quiet or not warnings.is_terminal,
-    )
-    progress.add_task("", total=price.rows or 1)
-    return progress
 
 
 def _show_prices(work: Backfill, prices: list[Price], chosen: Price) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -22,6 +23,22 @@ def print_json(value: Any) -> None:
     """Write one JSON value on a line of its own, at once."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
+
+
+def progress(count: str, *, quiet: bool) -> Progress:
+    """Return a bar with a count, as `{task.completed} of {task.total}`, time and description.
+
+    Where nobody watches it would leave empty lines: there it shows nothing.
+    """
+    return Progress(
+        BarColumn(bar_width=24),
+        TextColumn(count),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=warnings,
+        transient=True,
+        disable=quiet or not warnings.is_terminal,
+    )
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import dagster as dg
@@ -15,6 +15,7 @@ UNDER_WAY: Final = (
     dg.DagsterRunStatus.CANCELING,
 )
 _LOOKED_BACK: Final = 8
+_DOUBLED_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,9 @@ def last_runs(instance: dg.DagsterInstance, job_name: str) -> LastRuns:
         failures += 1
     newest = records[0].create_timestamp.astimezone(UTC) if records else None
     return LastRuns(newest, failures)
+
+
+def doubled(first: timedelta, times: int, *, longest: timedelta) -> timedelta:
+    """Return a wait that was doubled so often, and is never over the longest."""
+    wait: timedelta = first * 2 ** min(max(times, 0), _DOUBLED_MAX)
+    return min(longest, wait)

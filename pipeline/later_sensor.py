@@ -13,7 +13,7 @@ from typing import Any, Final
 import dagster as dg
 
 from assets.calendar import EVENT_MONTHS
-from pipeline.in_flight import LastRuns, last_runs, under_way
+from pipeline.in_flight import LastRuns, doubled, last_runs, under_way
 from pipeline.jobs import CALENDAR, DAILY, calendar_job, daily_job
 from pipeline.poll_job import POLL, config_of
 from pipeline.poll_plan import CancellationsPull
@@ -152,8 +152,7 @@ def _again_at(last: LastRuns) -> datetime | None:
     """Return when to ask again. Also after a success: what it left undone it may leave again."""
     if last.newest_at is None:
         return None
-    wait: timedelta = _FIRST_WAIT * 2 ** min(last.failures, 10)
-    return last.newest_at + min(_LONGEST_WAIT, wait)
+    return last.newest_at + doubled(_FIRST_WAIT, last.failures, longest=_LONGEST_WAIT)
 
 
 def _rest_of(sweep: SweepNote, key: str) -> dg.RunRequest:

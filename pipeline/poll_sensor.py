@@ -12,7 +12,7 @@ from typing import Final
 import dagster as dg
 import msgspec
 
-from pipeline.in_flight import LastRuns, last_runs, under_way
+from pipeline.in_flight import LastRuns, doubled, last_runs, under_way
 from pipeline.jobs import DAILY
 from pipeline.poll_facts import PollFacts
 from pipeline.poll_job import POLL, config_of
@@ -69,7 +69,7 @@ def decide(
     if newest is not None:
         again_at = newest + known.least_interval
         if last.failures:
-            wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(last.failures - 1, 10))
+            wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
             again_at = max(again_at, newest + wait)
         if known.now < again_at:
             why = f"{last.failures} polls failed; " if last.failures else ""

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 from rich.table import Table
 
 from catalog.sandbox.collector import collector_paused, kept_from_collector
@@ -23,6 +23,7 @@ from pipeline.console import (
     interruptible,
     people,
     print_json,
+    progress,
     warnings,
 )
 from pipeline.settings import Settings, SettingsError, read_settings
@@ -93,8 +94,9 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             )
             held.enter_context(kept_from_collector())
         opened = monotonic()
-        progress = held.enter_context(_progress(len(instants), quiet=quiet))
-        show = _Shown(progress)
+        bar = held.enter_context(progress("{task.completed}/{task.total}", quiet=quiet))
+        bar.add_task("opening", total=len(instants))
+        show = _Shown(bar)
         service.on_page = show.page
         try:
             played = play(settings, service, instance, instants, on_instant=show.instant)
@@ -138,21 +140,6 @@ class _Shown:
     def page(self, feed: str, rows: int, total: int | None) -> None:
         of = "" if total is None else f" of {total:,}"
         self._progress.update(self._task, description=f"{self._at}  {feed} {rows:,}{of}")
-
-
-def _progress(instants: int, *, quiet: bool) -> Progress:
-    progress = Progress(
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=warnings,
-        transient=True,
-        # Where nobody watches it would leave empty lines.
-        disable=quiet or not warnings.is_terminal,
-    )
-    progress.add_task("opening", total=instants)
-    return progress
 
 
 def _show(summary: dict[str, Any]) -> None:

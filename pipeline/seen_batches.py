@@ -4,7 +4,6 @@ Read from landing and the change log alone, so that it can be told while a merge
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Literal
@@ -14,7 +13,6 @@ import msgspec
 from catalog.contract.windows import day_end, day_start
 from warehouse.batches import Feed, Scope
 from warehouse.change_log import ChangeLog, records_of
-from warehouse.errors import UnknownBatch
 from warehouse.home import Home
 
 
@@ -99,9 +97,7 @@ def bounds_of(day: date) -> tuple[datetime, datetime]:
 def _waiting(home: Home, batch_ids: Iterable[str], since: date) -> list[Seen]:
     found: list[Seen] = []
     for batch_id in batch_ids:
-        # A marker is written before its manifest, and may be there without one.
-        with suppress(UnknownBatch):
-            manifest = home.landing.manifest(batch_id)
-            if manifest.observed_at.astimezone(UTC).date() >= since:
-                found.append(msgspec.convert(manifest, Seen, from_attributes=True))
+        manifest = home.landing.manifest(batch_id)
+        if manifest.observed_at.astimezone(UTC).date() >= since:
+            found.append(msgspec.convert(manifest, Seen, from_attributes=True))
     return found

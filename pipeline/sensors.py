@@ -13,7 +13,7 @@ from typing import Final
 import dagster as dg
 import msgspec
 
-from pipeline.in_flight import under_way
+from pipeline.in_flight import doubled, under_way
 from pipeline.jobs import DAILY, MERGE, merge_job
 from warehouse.home import Home
 
@@ -55,7 +55,7 @@ def decide(
     waiting = hashlib.sha256("/".join(sorted(pending)).encode()).hexdigest()[:12]
     attempt = 1
     if waiting == asked.waiting and asked.at is not None:
-        again_at = asked.at + min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(asked.attempt - 1, 10))
+        again_at = asked.at + doubled(_FIRST_WAIT, asked.attempt - 1, longest=_LONGEST_WAIT)
         if now < again_at:
             return Verdict(
                 asked,

@@ -11,6 +11,7 @@ import pytest
 
 from catalog.sandbox.service import Sandbox
 
+ROOT = Path(__file__).parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 HOOKS = Path(__file__).with_name("schemathesis_hooks.py")
 SEED = 20_261_121
@@ -32,7 +33,7 @@ def run_schemathesis(
         *("--generation-database", "none", "--report", "json", "--report-json-path", str(report)),
         *("--suppress-health-check", "all", "--warnings", "off"),
     ]
-    environment = {**os.environ, "SCHEMATHESIS_HOOKS": str(HOOKS), "PYTHONPATH": str(Path.cwd())}
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": str(HOOKS), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=5_000
     )
