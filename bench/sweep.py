@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
 from pathlib import Path
@@ -120,16 +120,13 @@ def _service(sandbox: Sandbox, plan: Plan, folder: Path) -> Iterator[Service]:
         yield Service(
             client=client,
             # All that there is, at the plan's pace.
-            plan=_paced(plan),
+            plan=ENTERPRISE,
             source="bench",
             landing=Landing(folder / "landing"),
             clock=sandbox.clock.now,
             log=RequestLog(folder / "state", sandbox.clock.now, key=SecretStr(key)),
+            pace=pace,
         )
-
-
-def _paced(plan: Plan) -> Plan:
-    return replace(ENTERPRISE, rate_per_s=plan.rate_per_s, burst=plan.burst)
 
 
 def _usable(plan: Plan) -> int:

@@ -109,7 +109,7 @@ def backfill(
     came.months.sort()
     came.seconds = round(monotonic() - began, 1)
     if as_json:
-        print_json(asdict(came))
+        print_json({**asdict(came), "prices": [one.told() for one in came.prices]})
     else:
         _show(came, home)
 

@@ -39,12 +39,14 @@ def budget(
     """Show the plan of polls, its cost until the quota's reset, and the price of a backfill."""
     if begin is None and end is not None:
         fail("--to needs --from. Nothing was asked for.", code=EXIT_USAGE)
-    home, settings, now = home_there(), read_settings(), datetime.now(UTC)
+    settings = read_settings()
+    # First: where nothing was looked at yet, the plan is learnt by it.
+    prices = [] if begin is None else _prices(settings, Home(settings.home), begin, end)
+    home, now = home_there(), datetime.now(UTC)
     known = PollFacts(settings, home).known(now)
     if known is None:
         fail("the plan is not known yet: almanac run, or set ALMANAC_PLAN")
     plan = plan_polls(known)
-    prices = [] if begin is None else _prices(settings, home, begin, end)
     if as_json:
         print_json(_told(known, plan, prices))
         return
@@ -89,7 +91,7 @@ def _told(known: Known, plan: PollPlan, prices: list[Price]) -> dict[str, Any]:
         "next_at": plan.next_at,
         "due_now": sum(pull.requests for pull in plan.due),
         "schedule": schedule,
-        "backfill": [{**asdict(one), "left_after": one.left_after} for one in prices],
+        "backfill": [one.told() for one in prices],
     }
 
 

@@ -46,9 +46,13 @@ def ledger_of(settings: Settings, plan: Plan) -> Ledger | None:
     found = settings.service_address()
     if found is None:
         return None
+    return Ledger(settings.state / "limits" / ledger_name(*found), pace_of(settings, plan))
+
+
+def pace_of(settings: Settings, plan: Plan) -> Pace:
+    """Return how fast this machine asks: its share of the plan's rate, and what a burst may be."""
     rate_per_s = settings.rate_per_s or plan.rate_per_s
-    burst = usable_burst(rate_per_s, settings.burst or plan.burst, JITTER_S)
-    return Ledger(settings.state / "limits" / ledger_name(*found), Pace(rate_per_s, burst))
+    return Pace(rate_per_s, usable_burst(rate_per_s, settings.burst or plan.burst, JITTER_S))
 
 
 def share_of(settings: Settings, plan: Plan, work: Work) -> Share:

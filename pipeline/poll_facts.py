@@ -126,12 +126,20 @@ class PollFacts:
         )
 
     def _allowance(self, plan: Plan, now: datetime) -> Allowance:
-        """Return what the machine counted of this month, nothing where it is of another."""
+        """Return what the machine counted of this month, else what the service last told of it."""
         ledger = ledger_of(self.settings, plan)
-        if ledger is None or not ledger.path.exists():
+        if ledger is not None and ledger.path.exists():
+            state = LedgerReader(ledger.path, ledger.pace).peek()
+            if now.timestamp() < state.resets_at:
+                return state
+        told = last_usage(self.home.state)
+        if told is None or told.used is None or told.reset_at is None or now >= told.reset_at:
             return Allowance(0)
-        state = LedgerReader(ledger.path, ledger.pace).peek()
-        return state if now.timestamp() < state.resets_at else Allowance(0)
+        # For which work it was is not known: polls have theirs in full.
+        spent = (told.used, 0, 0)
+        resets_at = ceil(told.reset_at.timestamp())
+        allowed = UNLIMITED if told.is_unlimited else UNKNOWN if told.quota is None else told.quota
+        return Allowance(0, allowed=allowed, used=told.used, resets_at=resets_at, spent=spent)
 
 
 def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:

@@ -13,7 +13,7 @@ from catalog.contract.plans import PLANS, Plan
 from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.service import Sandbox
 from catalog.sandbox.telling import Telling
-from pipeline.limits import limiter_for, own_account, reserve_of
+from pipeline.limits import limiter_for, own_account, pace_of, reserve_of
 from pipeline.settings import Settings, SettingsError
 from resources.allowance import Work
 from resources.client import CatalogClient
@@ -103,6 +103,7 @@ def open_service(
             landing=home.landing,
             clock=address.clock,
             log=log,
+            pace=pace_of(settings, plan),
             usage=usage,
             coins=settings.coins or None,
             categories=settings.categories or None,

@@ -188,7 +188,7 @@ class Backfill:
 
     def _by_list(self) -> Iterator[Manifest]:
         sweep = self._sweep = CalendarSweep(
-            self._service.puller().context, self._rest(), rate_per_s=self._service.plan.rate_per_s
+            self._service.puller().context, self._rest(), rate_per_s=self._service.pace.rate_per_s
         )
         yield from sweep
         self.deferred = sweep.deferred

@@ -1,10 +1,10 @@
-"""What a backfill costs, before it begins: requests, time at the plan's rate, quota after."""
+"""What a backfill costs, before it begins: requests, time at the rate allowed, quota after."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import ceil
+from typing import Any
 
 from catalog.contract import decisions
-from resources.limiter import JITTER_S, usable_burst
 from resources.service import Service
 from resources.sweeps import Source
 
@@ -37,6 +37,10 @@ class Price:
         """Whether it comes to its end this month."""
         return self.available is None or self.available >= self.requests
 
+    def told(self) -> dict[str, Any]:
+        """Return it for programs, with what follows from it."""
+        return {**asdict(self), "left_after": self.left_after, "affordable": self.affordable}
+
 
 def price_of(service: Service, counts: list[int | None], by: Source) -> Price:
     """Return the price of lists with so many rows each; a page has a hundred.
@@ -48,7 +52,6 @@ def price_of(service: Service, counts: list[int | None], by: Source) -> Price:
     requests = 2 * len(counts)
     if by == "list":
         requests = sum(max(1, ceil((count or 0) / _PAGE)) for count in counts)
-    plan = service.plan
-    at_once = usable_burst(plan.rate_per_s, plan.burst, JITTER_S)
-    seconds = max(0.0, (requests - at_once) / plan.rate_per_s)
+    pace = service.pace
+    seconds = max(0.0, (requests - pace.burst) / pace.rate_per_s)
     return Price(by, requests, seconds, rows, service.quota_left, service.kept, service.available)

@@ -14,6 +14,7 @@ from typing import Final
 
 from catalog.contract.plans import Plan
 from catalog.contract.windows import Window, plan_window
+from resources.allowance import Pace
 from resources.client import CatalogClient
 from resources.landed import Landed
 from resources.limiter import Limiter
@@ -41,6 +42,7 @@ class Service:
     landing: Landing
     clock: Callable[[], datetime]
     log: RequestLog
+    pace: Pace
     usage: UsageAnswer | None = None
     coins: tuple[str, ...] | None = None
     categories: tuple[str, ...] | None = None

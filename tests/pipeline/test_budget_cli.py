@@ -32,6 +32,8 @@ def test_a_backfill_lands_and_merges_and_tells_what_it_cost(
     assert done["versions"] > 1_000
     price = next(price for price in done["prices"] if price["by"] == "list")
     assert done["requests"] <= price["requests"] * 1.02 + 2
+    assert price["affordable"]
+    assert price["left_after"] == price["left"] - price["requests"]
     assert done["deferred"] == ""
     count = almanac("sql", "SELECT count(*) AS n FROM events", "--format", "json", **given)
     assert json.loads(count.stdout)[0]["n"] == done["versions"]
@@ -104,6 +106,24 @@ def test_the_budget_is_told_without_a_request_and_a_backfill_priced(
     assert "cancellations" in shown
     assert "Affordable" in shown
     assert "needs --from" in almanac("budget", "--to", "2026-03-01", code=2, **given).output
+
+
+def test_a_share_of_the_rate_makes_the_best_time_longer(
+    almanac: Almanac, given: dict[str, str]
+) -> None:
+    shared = {**given, "rate_per_s": "0.5", "burst": "2"}
+    priced = told(almanac("budget", *MONTHS, "--json", **shared))
+    by_list = next(price for price in priced["backfill"] if price["by"] == "list")
+    assert by_list["seconds"] == (by_list["requests"] - 1) / 0.5
+
+
+def test_a_backfill_is_priced_before_anything_was_looked_at(
+    almanac: Almanac, given: dict[str, str]
+) -> None:
+    priced = told(almanac("budget", *MONTHS, "--json", **given))
+    assert priced["plan"] == "elite"
+    assert priced["backfill"][0]["requests"] == 2
+    assert "Affordable" in almanac("budget", *MONTHS, **given).output
 
 
 def test_the_budget_of_no_home_says_so(almanac: Almanac) -> None:

@@ -24,6 +24,7 @@ from pipeline.settings import Settings
 from resources.daily_pulls import pull
 from resources.deferrals import Deferrals, deferral
 from resources.errors import Defer
+from resources.request_log import last_usage
 from resources.service import ServiceDoor
 from tests.pipeline.playing import NOW, QUIET, failure_of, play_days, settings_of
 from warehouse.home import Home
@@ -211,6 +212,13 @@ def test_the_config_of_a_run_says_what_is_due() -> None:
             }
         }
     }
+
+
+def test_where_no_ledger_counts_the_month_is_as_the_service_told_it_last(polled: Polled) -> None:
+    told = last_usage(polled.home.state)
+    assert told is not None and told.used is not None
+    assert polled.known(LATER).month.used == told.used > 0
+    assert polled.known(LATER + timedelta(days=31)).month.used == 0, "of another month"
 
 
 def test_a_poll_that_was_put_off_is_waited_for(polled: Polled) -> None:

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from catalog.contract.plans import ELITE, FREE, PRO, STANDARD, Plan
 from catalog.sandbox.service import Sandbox
+from resources.allowance import Pace
 from resources.backfill import Backfill
 from resources.client import CatalogClient
 from resources.errors import (
@@ -85,6 +86,7 @@ class Months:
             landing=self.landing,
             clock=lambda: AT,
             log=RequestLog(self._root / "state", lambda: AT, key=KEY),
+            pace=Pace(plan.rate_per_s, plan.burst),
             coins=coins,
         )
         return Backfill(service, self.sweeps, *span, partly=partly)
