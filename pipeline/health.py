@@ -58,7 +58,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         ),
         free_bytes=shutil.disk_usage(home.root).free,
         quota=quota_of(settings, home, stamp.source, plan, now),
-        put_off=put_off(home),
+        put_off=put_off(home, now),
         coverage=coverage(seen, now),
     )
     with suppress(FileNotFoundError):

@@ -82,7 +82,7 @@ def quota(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
         now, state = clock(), Storage(home.state)
         later = decide(
             Deferrals(state).all(),
-            Sweeps(state, home.landing).open(),
+            Sweeps(state, home.landing).open(now),
             now,
             running=under_way(context.instance, (DAILY, CALENDAR)),
         )

@@ -21,7 +21,7 @@ class PutOff:
     why: str
 
 
-def put_off(home: Home) -> list[PutOff]:
+def put_off(home: Home, now: datetime) -> list[PutOff]:
     """Return what was put off, looks first; notes that can't be read are none."""
     state = Storage(home.state)
     looks = [
@@ -29,7 +29,7 @@ def put_off(home: Home) -> list[PutOff]:
         for one in Deferrals(state).all()
     ]
     backfills = []
-    for note in Sweeps(state, home.landing).open():
+    for note in Sweeps(state, home.landing).open(now):
         lower, upper = note.scope.lower, note.scope.upper
         assert lower is not None and upper is not None
         what = f"events of {lower:%Y-%m-%d} to {upper:%Y-%m-%d}"

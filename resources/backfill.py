@@ -231,7 +231,7 @@ class Backfill:
 def _open_end(service: Service, sweeps: Sweeps, lower: date) -> date:
     """Return the end of an open range: years ahead, as of when a sweep of it was begun."""
     end = service.today() + timedelta(days=366 * YEARS_AHEAD)
-    for one in sweeps.open():
+    for one in sweeps.open(service.now()):
         first, last = one.scope.lower, one.scope.upper
         begins_there = first is not None and first.date() == lower
         if begins_there and last is not None and end - _BEGUN_WITHIN <= last.date() <= end:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ from warehouse.storage import Storage, make_folders
 
 Source = Literal["list", "export"]
 _STEP = timedelta(microseconds=1)
+GONE_ON_WITH_FOR: Final = timedelta(days=31)
+"""What of a sweep was landed longer ago is no look at now any more: it is begun anew."""
 _FOLDER = "sweeps"
 _LOCK = "sweeps.lock"
 
@@ -39,6 +41,10 @@ class SweepNote(msgspec.Struct, frozen=True, kw_only=True):
     resume_at: datetime | None = None
     """Set where the service, or the quota, asks to wait until then."""
     why: str = ""
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether nothing goes on with it any more: it was left for too long."""
+        return now - (self.resume_at or self.started_at) > GONE_ON_WITH_FOR
 
     @property
     def name(self) -> str:
@@ -72,8 +78,11 @@ class Sweeps:
         self._state = state
         self._landing = landing
 
-    def open(self) -> list[SweepNote]:
-        """Return those that are not at their end, oldest first; what can't be read is none."""
+    def open(self, now: datetime) -> list[SweepNote]:
+        """Return those that can be gone on with, oldest first; what can't be read is none."""
+        return [one for one in self._notes() if not one.is_over(now)]
+
+    def _notes(self) -> list[SweepNote]:
         found = []
         for name in self._state.names(_FOLDER):
             try:
@@ -84,16 +93,18 @@ class Sweeps:
 
     def open_for(self, asked: SweepNote) -> SweepNote:
         """Return the open sweep that this one is a part of, itself where there is none."""
-        for one in self.open():
+        for one in self.open(asked.started_at):
             if one.is_asked_as(asked) and one.holds(asked.scope):
                 return one
         return asked
 
     def supersede(self, note: SweepNote) -> None:
-        """Forget sweeps of the same dates that were asked otherwise, as under an earlier plan:
-        nothing goes on with them any more."""
-        for one in self.open():
-            if not one.is_asked_as(note) and one.overlaps(note.scope):
+        """Forget sweeps of the same dates that nothing goes on with any more: they were asked
+        otherwise, as under an earlier plan, or left for too long."""
+        for one in self._notes():
+            if (one.is_over(note.started_at) or not one.is_asked_as(note)) and one.overlaps(
+                note.scope
+            ):
                 self.end(one)
 
     def is_whole(self, note: SweepNote) -> bool:
@@ -143,7 +154,10 @@ def _bounds(scope: Scope) -> tuple[datetime, datetime]:
 
 
 def is_of(batch: Manifest, note: SweepNote) -> bool:
-    """Whether a batch tells something of what a sweep asks for."""
+    """Whether a batch tells something of what a sweep asks for.
+
+    Also one that the merge will hold back: to ask again would pay for the same rows twice.
+    """
     return (
         batch.feed in ("events", "export")
         and batch.complete

@@ -145,7 +145,7 @@ def test_a_quota_that_is_out_ends_the_run_and_leaves_a_note_of_when_it_goes_on(
     with run_months(settings, instance, faults="quota@0.1~events") as ran:
         assert ran.result.success
         assert set(ran.recorded) < set(MONTHS)
-    (note,) = Sweeps(Storage(Home(tmp_path).state), Home(tmp_path).landing).open()
+    (note,) = Sweeps(Storage(Home(tmp_path).state), Home(tmp_path).landing).open(NOW)
     assert note.resume_at is not None
     assert note.resume_at.date() == date(2026, 4, 1)
     with run_months(settings, instance, faults="quota~events") as ran:

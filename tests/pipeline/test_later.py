@@ -181,7 +181,7 @@ def test_damaged_notes_are_none(home: Home) -> None:
     state.put("deferred/daily-events.json", b"{")
     state.put("sweeps/x.json", b"[]")
     assert Deferrals(state).all() == []
-    assert Sweeps(state, home.landing).open() == []
+    assert Sweeps(state, home.landing).open(NOW) == []
 
 
 def land_cancellations(home: Home, at: datetime, *, why_incomplete: str | None = None) -> None:

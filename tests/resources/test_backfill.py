@@ -28,7 +28,7 @@ from resources.errors import (
 from resources.limiter import Unlimited
 from resources.request_log import RequestLog
 from resources.service import Service
-from resources.sweeps import Lane, Sweeps
+from resources.sweeps import GONE_ON_WITH_FOR, Lane, Sweeps
 from tests.resources.conftest import Door
 from tests.resources.pulls import AT, SOURCE
 from warehouse.batches import Scope
@@ -132,7 +132,7 @@ def test_a_range_comes_whole_for_hardly_more_than_its_pages_however_long_the_way
     assert months.ids() == truth
     pages = ceil(len(truth) / 100)
     assert pages <= pages_asked(almanac_sandbox) == backfill.requests <= ceil(pages * 1.02)
-    assert months.sweeps.open() == []
+    assert months.sweeps.open(AT) == []
     assert all(one.complete for one in backfill.manifests)
 
 
@@ -140,7 +140,7 @@ def test_months_are_recorded_before_the_sweep_is_at_its_end(months: Months) -> N
     going = months.backfill().go("list")
     assert len(next(going)) == 1
     assert 0 < len(months.landing.batch_ids()) < 10
-    assert len(months.sweeps.open()) == 1
+    assert len(months.sweeps.open(AT)) == 1
     going.close()
 
 
@@ -158,7 +158,7 @@ def test_one_that_was_cut_short_asks_only_for_what_is_not_landed(
     assert len({*told_first, *(month for months in later for month in months)}) == 36
     assert months.ids() == truth
     assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
-    assert months.sweeps.open() == []
+    assert months.sweeps.open(AT) == []
 
 
 def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
@@ -166,19 +166,19 @@ def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
     for _ in range(6):
         next(going)
     going.close()
-    (note,) = months.sweeps.open()
+    (note,) = months.sweeps.open(AT)
     part = months.backfill((date(2024, 1, 1), date(2024, 3, 31)))
     assert part.resumed
     assert len(all_of(part)) == 3
     assert part.requests == 0
-    assert months.sweeps.open() == [note], "the rest is still to come"
+    assert months.sweeps.open(AT) == [note], "the rest is still to come"
 
 
 def test_one_without_an_end_is_gone_on_with_the_next_day(months: Months) -> None:
     going = months.backfill((date(2026, 1, 1), None)).go("list")
     next(going)
     going.close()
-    (note,) = months.sweeps.open()
+    (note,) = months.sweeps.open(AT)
     assert note.scope.upper is not None
     days_less = msgspec.structs.replace(note.scope, upper=note.scope.upper - 3 * DAY)
     months.sweeps.end(note)
@@ -197,7 +197,7 @@ def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
     all_of(months.backfill(limiter=Counted(20)))
-    (note,) = months.sweeps.open()
+    (note,) = months.sweeps.open(AT)
     assert note.resume_at is not None
     almanac_sandbox.faults.set("unavailable~events")
     try:
@@ -205,7 +205,7 @@ def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
             all_of(months.backfill())
     finally:
         almanac_sandbox.faults.clear()
-    assert months.sweeps.open() == [note]
+    assert months.sweeps.open(AT) == [note]
 
 
 def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
@@ -228,7 +228,7 @@ def test_rows_that_shift_between_pages_are_told_and_nothing_counts_as_landed(
     backfill = months.backfill(**shifting)
     with pytest.raises(ContractBroken, match=r"\d+ rows that meta.total promised did not come"):
         all_of(backfill)
-    (note,) = months.sweeps.open()
+    (note,) = months.sweeps.open(AT)
     assert note.started_at > AT
     assert months.sweeps.landed(note) == []
 
@@ -251,7 +251,7 @@ def test_a_quota_that_ends_defers_with_all_that_came_landed(
     assert limited.deferred is not None
     assert limited.requests == 20
     assert 0 < len(done) < 36
-    (note,) = months.sweeps.open()
+    (note,) = months.sweeps.open(AT)
     assert note.resume_at == limited.deferred.resume_at
     assert "used up" in note.why
     later = all_of(months.backfill())
@@ -259,19 +259,33 @@ def test_a_quota_that_ends_defers_with_all_that_came_landed(
     assert months.ids() == truth
     # Where it stopped inside a month it goes on from the last date that is whole.
     assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
-    assert months.sweeps.open() == []
+    assert months.sweeps.open(AT) == []
+
+
+def test_one_that_was_left_for_too_long_is_begun_anew(months: Months) -> None:
+    going = months.backfill().go("list")
+    next(going)
+    going.close()
+    (note,) = months.sweeps.open(AT)
+    left = msgspec.structs.replace(note, started_at=AT - GONE_ON_WITH_FOR - DAY)
+    months.sweeps.put(left)
+    assert months.sweeps.open(AT) == []
+    assert not months.backfill().resumed
+    # A cap may spread one over many months: it goes on as long as it is not forgotten.
+    months.sweeps.put(msgspec.structs.replace(left, resume_at=AT))
+    assert months.backfill().resumed
 
 
 def test_one_begun_under_another_plan_is_superseded(months: Months) -> None:
     going = months.backfill().go("list")
     next(going)
     going.close()
-    (begun,) = months.sweeps.open()
+    (begun,) = months.sweeps.open(AT)
     months.sweeps.put(msgspec.structs.replace(begun, plan="enterprise"))
     again = months.backfill((date(2024, 2, 1), date(2024, 3, 31)))
     assert not again.resumed
     assert len(all_of(again)) == 2
-    assert months.sweeps.open() == []
+    assert months.sweeps.open(AT) == []
 
 
 def test_an_error_is_told_and_what_came_before_it_is_landed(
