@@ -90,9 +90,12 @@ class CalendarSweep:
                             # While it is landed the next page is on its way.
                             self._fetch(hands, stretch)
                         yield from self._land(stretch)
-            finally:
-                # Also where whoever iterates stops, or the process is interrupted.
-                landed = self._wind_up()
+            except BaseException:
+                # Whoever iterates stops, or the process is interrupted: not for the next try.
+                with self._context.client.hurried():
+                    self._wind_up()
+                raise
+            landed = self._wind_up()
         yield from landed
         self._tell_failure()
 

@@ -7,7 +7,8 @@ with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
     assert sweep.report.complete
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -53,12 +54,13 @@ class CatalogClient:
         observer: Observer | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        around = ambient or Ambient()
         self.base_url = checked_base_url(base_url)
         self.export_path = "/" + export_path.lstrip("/")
         self._timeouts = timeouts or Timeouts()
         self._limiter = limiter
+        self._hurried = around.hurried
         secret = checked_key(key)
-        around = ambient or Ambient()
         keyed = KeyTransport(
             transport or DeadlineTransport(),
             key=secret,
@@ -96,6 +98,15 @@ class CatalogClient:
 
     def close(self) -> None:
         self._http.close()
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """Try nothing again meanwhile, in any thread: what fails now has failed."""
+        self._hurried.set()
+        try:
+            yield
+        finally:
+            self._hurried.clear()
 
     @property
     def deprecation(self) -> str | None:

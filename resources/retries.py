@@ -6,10 +6,11 @@ failures are tried again is said by the error itself (`errors.CatalogError.trans
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from random import SystemRandom
+from threading import Event
 from typing import TypeVar
 
 from resources.errors import CatalogError, RetryLater
@@ -25,13 +26,22 @@ def utc_now() -> datetime:
 class Ambient:
     """Time and chance, handed in so that tests neither wait nor guess.
 
-    `clock` gives aware UTC instants, `monotonic` seconds, `random` a number in [0, 1).
+    `clock` gives aware UTC instants, `monotonic` seconds, `random` a number in [0, 1). While
+    `hurried` is set nothing is tried again, and whoever waits to is woken.
     """
 
     clock: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] | None = None
     random: Callable[[], float] = SystemRandom().random
+    hurried: Event = field(default_factory=Event)
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, by the wall until something is hurried."""
+        if self.sleep is None:
+            self.hurried.wait(seconds)
+        else:
+            self.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +79,13 @@ def with_retries(attempt: Callable[[int], T], *, policy: RetryPolicy, ambient: A
         except CatalogError as error:
             # 0 before it is a limiter's own error: nothing was sent this time.
             error.attempts += number - 1
-            if not error.transient or number >= policy.attempts:
+            if not error.transient or number >= policy.attempts or ambient.hurried.is_set():
                 raise
             floor_s = error.wait_s if isinstance(error, RetryLater) else 0.0
             wait_s = floor_s + policy.backoff_s(number, ambient.random())
             if ambient.monotonic() - began + wait_s > policy.total_s:
                 raise
-        ambient.sleep(wait_s)
+            ambient.pause(wait_s)
+            if ambient.hurried.is_set():
+                raise
     raise AssertionError("unreachable")

@@ -1,6 +1,8 @@
 """Backfills against the real sandbox: whole, cheap, side by side, and gone on with."""
 
 import json
+import signal
+import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
@@ -27,6 +29,7 @@ from resources.errors import (
 )
 from resources.limiter import Unlimited
 from resources.request_log import RequestLog
+from resources.retries import Ambient, RetryPolicy
 from resources.service import Service
 from resources.sweeps import GONE_ON_WITH_FOR, Lane, Sweeps
 from tests.resources.conftest import Door
@@ -53,6 +56,23 @@ class Counted(Unlimited):
             refused.attempts = 0
             raise refused
         self.allowed -= 1
+
+
+class Broken(Unlimited):
+    """Lets so many requests through; then the service fails, and soon after somebody presses
+    Ctrl-C."""
+
+    def __init__(self, allowed: int, sandbox: Sandbox) -> None:
+        self.allowed = allowed
+        self._sandbox = sandbox
+
+    def acquire(self, *, asks_usage: bool = False) -> None:
+        self.allowed -= 1
+        if self.allowed == 0:
+            self._sandbox.faults.set("unavailable~events")
+            main = threading.main_thread().ident
+            assert main is not None
+            threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
 
 
 @pytest.fixture
@@ -206,6 +226,21 @@ def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
     finally:
         almanac_sandbox.faults.clear()
     assert months.sweeps.open(AT) == [note]
+
+
+def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    patient = RetryPolicy(base_s=600.0, cap_s=600.0, total_s=6_000.0)
+    slowly = {"ambient": Ambient(random=lambda: 1.0), "policy": patient}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            all_of(months.backfill(limiter=Broken(20, almanac_sandbox), **slowly))
+    finally:
+        almanac_sandbox.faults.clear()
+    again = months.backfill()
+    assert again.resumed
+    assert len(set(all_of(again))) == 36
 
 
 def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(

@@ -106,6 +106,14 @@ class TestRetrying:
         assert policy.backoff_s(3, 0.0) == 0.0
         assert policy.backoff_s(3, 0.25) == 1.0
 
+    def test_while_hurried_nothing_is_tried_again(self) -> None:
+        fake = FakeTime()
+        client = mocked(answering(refusal(503), FINE), ambient=fake.ambient())
+        with client.hurried(), pytest.raises(ServiceFailing):
+            client.usage()
+        assert fake.slept == []
+        assert client.usage().used == 1
+
     def test_retry_after_is_a_floor_under_the_jitter(self) -> None:
         fake = FakeTime(chance=0.5)
         client = mocked(answering(refusal(503, "9"), FINE), ambient=fake.ambient())
