@@ -67,10 +67,10 @@ def fail(message: str, *, code: int = EXIT_ERROR) -> NoReturn:
     raise typer.Exit(code)
 
 
-def quota_left(remaining: object, quota: object, *, is_unlimited: bool) -> str:
+def quota_left(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:
     """Return what is left of a month's requests; what the service did not say is not guessed."""
     if is_unlimited:
         return "no limit"
     if quota is None:
-        return "not said" if remaining is None else f"{remaining} left"
-    return f"{'?' if remaining is None else remaining} of {quota}"
+        return "not said" if remaining is None else f"{remaining:,} left"
+    return f"{'?' if remaining is None else f'{remaining:,}'} of {quota:,}"

@@ -53,9 +53,17 @@ def coverage(seen: SeenBatches, now: datetime) -> Coverage:
     first = seen.first_day
     if first is None:
         return Coverage()
-    unseen = _unseen(seen.looks("export", "events"), first, now.date() - _DAY)
+    # A home may be begun by a backfill, when the time of the day's look is over.
+    begun = first if _is_watched(seen, first) else first + _DAY
+    unseen = _unseen(seen.looks("export", "events"), begun, now.date() - _DAY)
     lost = lost_cancellations(seen.looks("cancellations"), bounds_of(first)[0], now)
     return Coverage(first, len(unseen), _runs(unseen), lost)
+
+
+def _is_watched(seen: SeenBatches, day: date) -> bool:
+    """Whether the day's own events were asked for on a day."""
+    dated = [one for one in seen.batches if one.feed in ("export", "events") and one.is_of_now]
+    return any(one.observed_at.date() == day for one in dated)
 
 
 def _unseen(looks: Iterable[Seen], first: date, last: date) -> list[date]:

@@ -15,12 +15,13 @@ from typing import Final
 from pipeline.coverage_gaps import coverage
 from pipeline.freshness import freshness
 from pipeline.health_quota import quota_of
-from pipeline.health_record import Health, Problems
+from pipeline.health_record import Deprecated, Health, Problems
 from pipeline.health_warnings import RECENT, warnings_of
 from pipeline.put_off import put_off
 from pipeline.seen_batches import Seen, seen_since
 from pipeline.settings import Settings
-from resources.request_log import last_usage
+from resources.headers import read_deprecation, read_http_date
+from resources.request_log import ToldUsage, last_usage
 from warehouse.home import Home
 
 LOOKED_BACK_DAYS: Final = 100
@@ -58,6 +59,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         ),
         free_bytes=shutil.disk_usage(home.root).free,
         quota=quota_of(settings, home, stamp.source, plan, now),
+        deprecated=_deprecated(told),
         put_off=put_off(home, now),
         coverage=coverage(seen, now),
     )
@@ -84,6 +86,12 @@ def _size(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 size += (Path(parent) / name).stat().st_size
     return size
+
+
+def _deprecated(told: ToldUsage | None) -> Deprecated | None:
+    if told is None or (told.deprecation is None and told.sunset is None):
+        return None
+    return Deprecated(read_deprecation(told.deprecation), read_http_date(told.sunset))
 
 
 def _first(batches: Iterable[Seen]) -> datetime | None:

@@ -30,6 +30,14 @@ class Problems:
     since: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Deprecated:
+    """What the service says of its own version's end; None is not said, or not as a date."""
+
+    since: datetime | None
+    ends_at: datetime | None
+
+
 @dataclass(slots=True)
 class Health:
     """What there is to say of a home. Counts are of the days that were looked back."""
@@ -48,6 +56,7 @@ class Health:
     free_bytes: int = 0
     published_at: datetime | None = None
     quota: QuotaHealth | None = None
+    deprecated: Deprecated | None = None
     put_off: list[PutOff] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     warnings: list[Warned] = field(default_factory=list)

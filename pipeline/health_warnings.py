@@ -1,6 +1,7 @@
 """What of a home's health a person should act on, by stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   quarantined   deferred   coverage   disk
+    deprecated
 
 Pure: health goes in, warnings come out.
 """
@@ -32,6 +33,7 @@ def warnings_of(health: Health, now: datetime) -> list[Warned]:
         *_deferred(health, now),
         *_coverage(health, now),
         *_disk(health),
+        *_deprecated(health),
     ]
 
 
@@ -126,3 +128,14 @@ def _disk(health: Health) -> Iterator[Warned]:
     if health.free_bytes < LEAST_FREE_BYTES:
         text = f"The disk has {health.free_bytes / 1e9:.1f} GB left: almanac prune"
         yield Warned("disk", text)
+
+
+def _deprecated(health: Health) -> Iterator[Warned]:
+    said = health.deprecated
+    if said is not None:
+        ends = "" if said.ends_at is None else f", and ends on {said.ends_at:%Y-%m-%d}"
+        text = (
+            f"The service says that this version of its interface is on its way out{ends}: look "
+            "for a newer Almanac"
+        )
+        yield Warned("deprecated", text, said.since)

@@ -15,6 +15,7 @@ USEFUL: Final = frozenset(
 )
 RETRY_AFTER_CEILING_S: Final = 366 * 86_400.0
 """Longer waits are read as this, so that no clock arithmetic overflows."""
+_SINCE = re.compile(r"@[0-9]{1,11}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,300}(\.[0-9]{0,300})?([eE]\+?[0-9]{1,3})?", re.ASCII)
 
 
@@ -32,6 +33,13 @@ def read_http_date(text: str | None) -> datetime | None:
         return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
+
+
+def read_deprecation(text: str | None) -> datetime | None:
+    """Return since when `Deprecation` says so (RFC 9745: @ and seconds; earlier, an HTTP date)."""
+    if text and _SINCE.fullmatch(text.strip()):
+        return datetime.fromtimestamp(int(text.strip()[1:]), UTC)
+    return read_http_date(text)
 
 
 def retry_after_s(text: str | None, *, now: datetime) -> float | None:

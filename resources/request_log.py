@@ -70,6 +70,8 @@ class RequestLog:
             "remaining": answer.remaining,
             "reset_at": None if answer.reset_at is None else answer.reset_at.isoformat(),
         }
+        if answer.deprecation is not None or answer.sunset is not None:
+            line |= {"deprecation": answer.deprecation, "sunset": answer.sunset}
         with self._lock:
             _append(self._folder / "usage.jsonl", line)
 
@@ -95,6 +97,8 @@ class ToldUsage(msgspec.Struct, frozen=True, kw_only=True):
     is_unlimited: bool = False
     remaining: int | None = None
     reset_at: datetime | None = None
+    deprecation: str | None = None
+    sunset: str | None = None
 
 
 def last_usage(folder: Path) -> ToldUsage | None:

@@ -8,6 +8,8 @@ from time import time
 
 import pytest
 
+from catalog.sandbox.service import Sandbox
+from catalog.server.app import ServerOptions
 from tests.pipeline.conftest import Almanac
 from warehouse.home import Home
 
@@ -102,7 +104,7 @@ def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, pa
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ({"quota": 1000, "remaining": 900}, "900 of 1000"),
+        ({"quota": 1000, "remaining": 900}, "900 of 1,000"),
         ({"quota": None, "remaining": None, "is_unlimited": True}, "no limit"),
         ({"quota": None, "remaining": 900, "is_unlimited": False}, "900 left"),
         ({"quota": None, "remaining": None, "is_unlimited": False}, "not said"),
@@ -117,6 +119,31 @@ def test_the_quota_is_told_as_far_as_it_was_said_with_the_time_it_is_from(
     line = {"at": "2026-03-01T06:07:08+00:00", **named}
     (home.state / "usage.jsonl").write_text(json.dumps(line) + "\n")
     assert f"{told}, as of 2026-03-01 06:07 UTC" in almanac("status").stdout
+
+
+@pytest.mark.parametrize(
+    ("headers", "since", "ends"),
+    [
+        (("@1767225600", "Fri, 01 Jan 2027 00:00:00 GMT"), "2026-01-01T00:00:00Z", "2027-01-01"),
+        (("true", None), None, None),
+        ((None, None), None, None),
+    ],
+)
+def test_a_version_on_its_way_out_is_told_and_warned_of(
+    headers: tuple[str | None, str | None], since: str | None, ends: str | None, almanac: Almanac
+) -> None:
+    deprecation, sunset = headers
+    options = ServerOptions(deprecation=deprecation, sunset=sunset)
+    with Sandbox(seed=1, options=options) as sandbox:
+        given = {"base_url": sandbox.base_url, "api_key": sandbox.keys["elite"]}
+        almanac("budget", "--from", "2026-03-01", "--to", "2026-03-02", "--json", **given)
+        health = json.loads(almanac("status", "--json", **given).stdout)
+    warned = [one for one in health["warnings"] if one["kind"] == "deprecated"]
+    assert bool(warned) == (deprecation is not None)
+    if deprecation is not None:
+        assert health["deprecated"]["since"] == since == warned[0]["since"]
+        assert ("ends on" in warned[0]["text"]) == (ends is not None)
+        assert ends is None or ends in warned[0]["text"]
 
 
 def test_prune_removes_what_killed_processes_left_and_nothing_that_may_be_in_use(

@@ -163,6 +163,14 @@ class TestCoverage:
         assert "coverage" not in kinds(health)
         assert health.coverage.days_unseen == 1
 
+    def test_a_home_begun_by_a_backfill_is_given_a_day_to_be_looked_at(
+        self, small: SmallHome
+    ) -> None:
+        years_ago = Scope(lower=NOW - 900 * DAY, upper=NOW - 800 * DAY)
+        small.land("events", scope=years_ago)
+        assert look(small, NOW + DAY).coverage.days_unseen == 0
+        assert [str(gap) for gap in look(small, NOW + 2 * DAY).coverage.unseen] == ["2026-03-03"]
+
     def test_windows_of_polls_make_up_one_look_and_a_hole_between_them_does_not(
         self, small: SmallHome
     ) -> None:
@@ -398,7 +406,7 @@ def test_everything_is_shown_to_people(
     show(served.home, look(served, NOW + 4 * DAY))
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for part in (
-        "2000 of 3000, counted by this machine",
+        "2,000 of 3,000, counted by this machine",
         "daily 300, polls 90, backfill 10",
         "Kept for daily looks 60,000",
         "Days without a look 3: 2026-03-03 to 2026-03-05",
