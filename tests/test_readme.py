@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -27,6 +28,7 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+OF_TWO_COINS = "ALMANAC_COINS=bitcoin,ethereum .venv/bin/almanac"
 # The commands are as they stand but for the ports, which something else may hold.
 PORTS = {"8650": free_port(), "8651": free_port()}
 
@@ -140,24 +142,51 @@ def test_the_python_example_of_the_sandbox_runs(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+ changes in a day; \d+ events ahead\n", done.stdout), done.stderr
 
 
-def test_the_queries_of_the_readme_answer_from_a_fresh_home(tmp_path: Path) -> None:
-    tools = tmp_path / ".venv" / "bin"
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A fresh clone in which three days were played for two coins, and what that said."""
+    folder = tmp_path_factory.mktemp("played")
+    tools = folder / ".venv" / "bin"
     tools.mkdir(parents=True)
     (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
     (tools / "almanac").chmod(0o755)
-    run(".venv/bin/almanac run --days 3 --json", tmp_path)
+    return folder, json.loads(run(f"{OF_TWO_COINS} run --days 3 --json", folder))
+
+
+def test_three_days_are_played_and_told_in_one_line(played: tuple[Path, dict[str, Any]]) -> None:
+    folder, told = played
+    assert len(told["days"]) == 3
+    assert told["instants"] == 7
+    assert told["rows"] > 0
+    assert told["changes"]["revealed"] > 0
+    assert told["rejected"] == 0
+    assert (folder / told["warehouse"]).stat().st_size == told["warehouse_bytes"]
+
+
+def test_the_queries_of_the_readme_answer_from_a_fresh_home(
+    played: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, _ = played
     for query in blocks("query", page=README):
-        assert re.search(r"[1-9]\d* rows?\n", run(query, tmp_path)), query
+        assert re.search(r"[1-9]\d* rows?\n", run(query, folder)), query
     (example,) = blocks("python", page=README, language="python")
     done = subprocess.run(
         [sys.executable, "-c", example],
-        cwd=tmp_path,
-        env=scrubbed(tmp_path),
+        cwd=folder,
+        env=scrubbed(folder),
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert "displayed_date" in done.stdout, done.stderr
+
+
+def test_a_second_run_goes_on_without_a_warning(played: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = played
+    said = run(f"{OF_TWO_COINS} run --days 3 2>&1", folder)
+    assert "Try: almanac sql" in said
+    assert "1 look " in said
+    assert "WARNING" not in said
 
 
 def test_the_settings_page_is_what_the_settings_say() -> None:

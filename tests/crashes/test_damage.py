@@ -50,7 +50,7 @@ class TestCheckpoint:
         return prepared.copy(request.param, tmp_path / "home")
 
     @pytest.mark.parametrize(("part", "harm"), [
-        ("events.parquet", cut), ("state.json", nothing_left),
+        ("events.parquet", cut), pytest.param("state.json", nothing_left, marks=LONG),
         pytest.param("coins.parquet", other_bytes, marks=LONG),
     ])  # fmt: skip
     def test_one_that_is_damaged_is_made_again(
@@ -106,7 +106,8 @@ class TestCheckpoint:
 
 class TestDayFile:
     @pytest.mark.parametrize(("place", "harm"), [
-        (0, cut), (-1, other_bytes), pytest.param(-1, nothing_left, marks=LONG),
+        (0, cut), pytest.param(-1, other_bytes, marks=LONG),
+        pytest.param(-1, nothing_left, marks=LONG),
     ])  # fmt: skip
     def test_one_that_is_damaged_is_told_and_replay_mends_it(
         self, place: int, harm: Harm, prepared: Prepared, tmp_path: Path
@@ -196,7 +197,8 @@ class TestIndex:
 
 class TestWarehouse:
     @pytest.mark.parametrize(("name", "harm"), [
-        ("append", cut), ("done", other_bytes), pytest.param("append", Path.unlink, marks=LONG),
+        ("append", cut), pytest.param("done", other_bytes, marks=LONG),
+        pytest.param("append", Path.unlink, marks=LONG),
     ])  # fmt: skip
     def test_one_that_is_lost_or_garbage_is_made_anew(
         self, name: str, harm: Harm, prepared: Prepared, tmp_path: Path

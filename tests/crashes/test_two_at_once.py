@@ -17,6 +17,7 @@ from warehouse import queries
 from warehouse.home import Home
 from warehouse.merge import merge
 
+LONG = pytest.mark.long
 MERGING = """
 import sys, time
 from pathlib import Path
@@ -68,7 +69,7 @@ def until(path: Path) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("name", ["append", "rewind"])
+@pytest.mark.parametrize("name", [pytest.param("append", marks=LONG), "rewind"])
 def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     name: str, prepared: Prepared, tmp_path: Path
 ) -> None:
@@ -87,7 +88,7 @@ def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     mended(home, prepared)
 
 
-@pytest.mark.parametrize("point", ["merge:loaded", "merge:day_written"])
+@pytest.mark.parametrize("point", [pytest.param("merge:loaded", marks=LONG), "merge:day_written"])
 def test_what_is_landed_while_a_merge_goes_on_is_taken_by_it_or_the_next(
     point: str, prepared: Prepared, tmp_path: Path
 ) -> None:
@@ -106,7 +107,7 @@ def test_what_is_landed_while_a_merge_goes_on_is_taken_by_it_or_the_next(
 
 
 @pytest.mark.parametrize("opened", [
-    queries.connect,
+    pytest.param(queries.connect, marks=LONG),
     lambda path: duckdb.connect(str(path), read_only=True),
     lambda path: duckdb.connect(str(path)),
 ])  # fmt: skip

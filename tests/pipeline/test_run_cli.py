@@ -38,22 +38,6 @@ def run_json(home: Path, *words: str, **given: str) -> dict[str, Any]:
     return told
 
 
-def test_two_days_are_played_and_a_second_run_goes_on(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    first = run_json(home, "--days", "2")
-    assert len(first["days"]) == 2
-    assert first["instants"] == 4
-    assert first["rows"] > 0
-    assert first["changes"]["revealed"] > 0
-    assert first["rejected"] == 0
-    assert Path(tmp_path / first["warehouse"]).stat().st_size == first["warehouse_bytes"]
-    done = run(home, "--days", "2")
-    assert "Try: almanac sql" in done.stdout
-    assert "1 look " in done.stdout
-    assert done.stderr == ""
-    assert "WARNING" not in done.stdout
-
-
 def test_a_service_is_asked_for_today_and_a_spent_quota_is_no_error(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:
