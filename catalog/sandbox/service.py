@@ -29,7 +29,7 @@ from catalog.sandbox.truth import World
 from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.cursors import CursorSigner
 from catalog.server.grants import Account, Grant, StoredKey, grant_of, key_digest
-from catalog.server.hosting import HostedApp
+from catalog.server.hosting import HostedApp, free_port
 from catalog.server.key_book import KeyRing
 from catalog.server.outbox import Outbox
 from catalog.server.pusher import Pusher
@@ -136,6 +136,9 @@ class Sandbox:
 
     def start(self) -> "Sandbox":
         """Listen. Raises HostingError when the port is taken."""
+        if self._port:
+            # Before the world is told, which takes seconds.
+            free_port(self._host, self._port)
         folder = self._state_dir
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="almanac-sandbox-"))

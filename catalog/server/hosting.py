@@ -60,7 +60,7 @@ class HostedApp:
         Raises:
             HostingError: the port is taken, or the application did not come up in time.
         """
-        self._port = _free_port(self._host, self._port)
+        self._port = free_port(self._host, self._port)
         self._thread = threading.Thread(target=self._run, name="almanac-server", daemon=True)
         self._thread.start()
         if not self._ready.wait(self._start_timeout_s):
@@ -127,8 +127,12 @@ class HostedApp:
         await self._app(scope, receive, send)
 
 
-def _free_port(host: str, port: int) -> int:
-    """Return a port that can be listened on; 0 takes any free one."""
+def free_port(host: str, port: int) -> int:
+    """Return a port that can be listened on; 0 takes any free one.
+
+    Raises:
+        HostingError: it is taken.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
