@@ -1,1 +1,20 @@
+from typing import Any, Final
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
 pytest_plugins = ["catalog.sandbox.pytest_plugin"]
+
+TOGETHER: Final = ("tests/crashes/", "tests/hostile/")
+"""Folders whose tests share homes that take long to make: each is one worker's."""
+
+
+class _ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        found = (folder for folder in TOGETHER if nodeid.startswith(folder))
+        return next(found, super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    return _ByFileOrFolder(config, log)

@@ -18,7 +18,6 @@ from resources.client import CatalogClient
 from resources.landed import Landed
 from resources.limiter import Unlimited
 from resources.puller import Puller
-from resources.retries import Ambient
 from tests.history.cut_short import Cut
 from tests.history.looks import Look
 from tests.history.postbox import Post, look_in
@@ -112,11 +111,7 @@ class Teller:
             used, key = 0, self._sandbox.new_key(plan)
             network = httpx.HTTPTransport(verify=False)
             client = CatalogClient(
-                self._sandbox.base_url,
-                key,
-                limiter=Unlimited(),
-                ambient=Ambient(sleep=lambda _: None),
-                transport=network,
+                self._sandbox.base_url, key, limiter=Unlimited(), transport=network
             )
             self._doors.callback(client.close)
         self._clients[plan] = used + 1, client

@@ -111,10 +111,10 @@ def test_the_budget_is_told_without_a_request_and_a_backfill_priced(
 def test_a_share_of_the_rate_makes_the_best_time_longer(
     almanac: Almanac, given: dict[str, str]
 ) -> None:
-    shared = {**given, "rate_per_s": "0.5", "burst": "2"}
+    shared = {**given, "rate_per_s": "5", "burst": "2"}
     priced = told(almanac("budget", *MONTHS, "--json", **shared))
     by_list = next(price for price in priced["backfill"] if price["by"] == "list")
-    assert by_list["seconds"] == (by_list["requests"] - 1) / 0.5
+    assert by_list["seconds"] == (by_list["requests"] - 1) / 5
 
 
 def test_a_backfill_is_priced_before_anything_was_looked_at(

@@ -91,7 +91,7 @@ class TestTruth:
         assert min(seen.values()) >= 5
 
     def test_a_view_edited_step_by_step_equals_one_made_anew(self) -> None:
-        world = World(3, pace=2.0)
+        world = World(3, pace=1.0)
         start = datetime(2026, 2, 1, 5, tzinfo=UTC)
         stepped = SandboxStore(world)
         hours = [0, 1, 200, 190, 2400]

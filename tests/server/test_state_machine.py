@@ -241,7 +241,7 @@ class ServerAgainstModel(RuleBasedStateMachine):
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large]
 ServerAgainstModel.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=SUPPRESSED
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=SUPPRESSED
 )
 TestServerAgainstModel = ServerAgainstModel.TestCase
 
