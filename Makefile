@@ -11,7 +11,7 @@ sandbox: $(STAMP)
 	@$(BIN)/almanac sandbox
 
 test: check
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder \
 		tests/test_readme.py tests/test_cli.py tests
 
 test-long: $(STAMP)

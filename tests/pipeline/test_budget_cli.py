@@ -14,8 +14,12 @@ MONTHS = ("--from", "2026-01-01", "--to", "2026-03-31")
 
 @pytest.fixture
 def given(almanac_sandbox: Sandbox) -> dict[str, str]:
-    """Settings of the sandbox, with a key of its own."""
-    return {"base_url": almanac_sandbox.base_url, "api_key": almanac_sandbox.new_key("elite")}
+    """Settings of the sandbox, with a key of its own.
+
+    The rate is Elite's: until the plan is told, a new machine waits as on Free.
+    """
+    key = almanac_sandbox.new_key("elite")
+    return {"base_url": almanac_sandbox.base_url, "api_key": key, "rate_per_s": "25"}
 
 
 def told(done: Any) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.service import Sandbox
 from catalog.sandbox.store import SandboxStore
-from catalog.sandbox.truth import World
 from catalog.server.hosting import HEADER_TIMEOUT_S
 from catalog.server.service_dir import ServiceDirError
 from catalog.server.store import EventQuery
@@ -90,8 +89,10 @@ class TestTruth:
                 assert answer.status_code == (410 if status == "cancelled" else 404)
         assert min(seen.values()) >= 5
 
-    def test_a_view_edited_step_by_step_equals_one_made_anew(self) -> None:
-        world = World(3, pace=1.0)
+    def test_a_view_edited_step_by_step_equals_one_made_anew(
+        self, almanac_sandbox: Sandbox
+    ) -> None:
+        world = almanac_sandbox.truth()
         start = datetime(2026, 2, 1, 5, tzinfo=UTC)
         stepped = SandboxStore(world)
         hours = [0, 1, 200, 190, 2400]

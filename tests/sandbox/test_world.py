@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from catalog.sandbox.service import Sandbox
 from catalog.sandbox.truth import Change, TrueEvent, Version, World
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -40,8 +41,9 @@ instants = st.datetimes(
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World()
+def world(almanac_sandbox: Sandbox) -> World:
+    """That of the sandbox, which other tests of this process have told already."""
+    return almanac_sandbox.truth()
 
 
 @pytest.fixture(scope="module")
