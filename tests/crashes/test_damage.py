@@ -122,6 +122,7 @@ class TestDayFile:
         replay(home)
         mended(home, prepared)
 
+    @LONG
     def test_an_older_one_in_its_place_is_seen_and_folded_again_from_there(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:

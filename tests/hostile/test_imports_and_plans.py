@@ -92,7 +92,9 @@ def test_an_archive_that_is_garbage_is_quarantined_and_rewrites_nothing(
     assert ask(home, query, b=batch.batch_id) == [("quarantined", "the export is an HTML page")]
 
 
-@pytest.mark.parametrize("plan", ["free", "standard", "pro"])
+@pytest.mark.parametrize(
+    "plan", ["free", *(pytest.param(name, marks=pytest.mark.long) for name in ("standard", "pro"))]
+)
 def test_a_plan_that_hides_fields_writes_no_history_and_hides_nothing_that_was_known(
     plan: str, good: Good, almanac_sandbox: Sandbox, tmp_path: Path
 ) -> None:

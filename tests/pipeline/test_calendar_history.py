@@ -20,7 +20,9 @@ TIED = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
 SPAN = (date(2026, 10, 1), date(2027, 2, 28))
 
 
-@pytest.mark.parametrize("pages", [2, 3, 4])
+@pytest.mark.parametrize(
+    "pages", [2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)]
+)
 def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(
     pages: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
