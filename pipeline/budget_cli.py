@@ -6,6 +6,8 @@ or two to count.
 
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -40,9 +42,11 @@ def budget(
     if begin is None and end is not None:
         fail("--to needs --from. Nothing was asked for.", code=EXIT_USAGE)
     settings = read_settings()
-    # First: where nothing was looked at yet, the plan is learnt by it.
-    prices = [] if begin is None else _prices(settings, Home(settings.home), begin, end)
+    if begin is not None and Home(settings.home).stamp() is None:
+        _tell_prices_alone(settings, begin, end, as_json=as_json)
+        return
     home, now = home_there(), datetime.now(UTC)
+    prices = [] if begin is None else _prices(settings, home, begin, end)[1]
     known = PollFacts(settings, home).known(now)
     if known is None:
         fail("the plan is not known yet: almanac run, or set ALMANAC_PLAN")
@@ -56,15 +60,36 @@ def budget(
         _show_prices(prices)
 
 
-def _prices(settings: Settings, home: Home, begin: str, end: str | None) -> list[Price]:
+def _tell_prices_alone(settings: Settings, begin: str, end: str | None, *, as_json: bool) -> None:
+    """Before anything was looked at: from the service alone, and no home is made of it."""
+    home = Home(settings.home)
+    with TemporaryDirectory(prefix="almanac-budget-") as folder:
+        plan, prices = _prices(settings, home, begin, end, looking_only=Path(folder))
+    if as_json:
+        told = [one.told() for one in prices]
+        print_json({"plan": plan, "month": None, "schedule": [], "backfill": told})
+        return
+    people.print(f"There is no home at {home.root} yet; on the plan {plan}:", soft_wrap=True)
+    _show_prices(prices)
+
+
+def _prices(
+    settings: Settings,
+    home: Home,
+    begin: str,
+    end: str | None,
+    *,
+    looking_only: Path | None = None,
+) -> tuple[str, list[Price]]:
+    """Return the plan's name, and the price by each way."""
     lower = date_option("--from", begin)
     upper = None if end is None else date_option("--to", end)
     if upper is not None and upper < lower:
         fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
     try:
-        with open_service(settings, work="backfill") as service:
+        with open_service(settings, work="backfill", looking_only=looking_only) as service:
             sweeps = Sweeps(Storage(home.state), home.landing)
-            return Backfill(service, sweeps, lower, upper).prices()
+            return service.plan.name, Backfill(service, sweeps, lower, upper).prices()
     except ValueError as error:
         fail(f"{error}. Nothing was asked for.", code=EXIT_USAGE)
     except (CatalogError, SettingsError) as error:

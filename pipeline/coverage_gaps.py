@@ -53,17 +53,21 @@ def coverage(seen: SeenBatches, now: datetime) -> Coverage:
     first = seen.first_day
     if first is None:
         return Coverage()
-    # A home may be begun by a backfill, when the time of the day's look is over.
-    begun = first if _is_watched(seen, first) else first + _DAY
+    begun = first + _DAY if _is_backfilled(seen, first) else first
     unseen = _unseen(seen.looks("export", "events"), begun, now.date() - _DAY)
     lost = lost_cancellations(seen.looks("cancellations"), bounds_of(first)[0], now)
     return Coverage(first, len(unseen), _runs(unseen), lost)
 
 
-def _is_watched(seen: SeenBatches, day: date) -> bool:
-    """Whether the day's own events were asked for on a day."""
-    dated = [one for one in seen.batches if one.feed in ("export", "events") and one.is_of_now]
-    return any(one.observed_at.date() == day for one in dated)
+def _is_backfilled(seen: SeenBatches, day: date) -> bool:
+    """Whether events were asked for on a day, but not the near ones: as a home may be begun by a
+    backfill, when the time of the day's look is over."""
+    dated = [one for one in seen.batches if one.feed in ("export", "events")]
+    scopes = [one.scope for one in dated if one.observed_at.date() == day]
+    near = bounds_of(day + AHEAD_DAYS * _DAY)[1]
+    is_near = any(one.upper is None or one.upper >= near for one in scopes)
+    is_of_now = any(one.is_of_now for one in dated if one.observed_at.date() == day)
+    return bool(scopes) and not (is_near and is_of_now)
 
 
 def _unseen(looks: Iterable[Seen], first: date, last: date) -> list[date]:

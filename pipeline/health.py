@@ -89,7 +89,7 @@ def _size(folder: Path) -> int:
 
 
 def _deprecated(told: ToldUsage | None) -> Deprecated | None:
-    if told is None or (told.deprecation is None and told.sunset is None):
+    if told is None or not (told.deprecation or told.sunset):
         return None
     return Deprecated(read_deprecation(told.deprecation), read_http_date(told.sunset))
 

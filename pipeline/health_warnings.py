@@ -18,6 +18,8 @@ RECENT: Final = timedelta(days=2)
 CANCELLATIONS_UNSEEN: Final = timedelta(days=30)
 OVERDUE: Final = timedelta(days=1)
 """Work goes on by itself once it may; so much later something is in its way."""
+ENDS_SOON: Final = timedelta(days=90)
+"""Versions go on for a year after they are deprecated: until then it is told, not warned of."""
 LEAST_FREE_BYTES: Final = 2_000_000_000
 
 
@@ -33,7 +35,7 @@ def warnings_of(health: Health, now: datetime) -> list[Warned]:
         *_deferred(health, now),
         *_coverage(health, now),
         *_disk(health),
-        *_deprecated(health),
+        *_deprecated(health, now),
     ]
 
 
@@ -130,12 +132,11 @@ def _disk(health: Health) -> Iterator[Warned]:
         yield Warned("disk", text)
 
 
-def _deprecated(health: Health) -> Iterator[Warned]:
+def _deprecated(health: Health, now: datetime) -> Iterator[Warned]:
     said = health.deprecated
-    if said is not None:
-        ends = "" if said.ends_at is None else f", and ends on {said.ends_at:%Y-%m-%d}"
+    if said is not None and said.ends_at is not None and said.ends_at - ENDS_SOON < now:
         text = (
-            f"The service says that this version of its interface is on its way out{ends}: look "
-            "for a newer Almanac"
+            f"The service ends this version of its interface on {said.ends_at:%Y-%m-%d}: look for "
+            "a newer Almanac"
         )
         yield Warned("deprecated", text, said.since)

@@ -133,13 +133,16 @@ class PollFacts:
             if now.timestamp() < state.resets_at:
                 return state
         told = last_usage(self.home.state)
-        if told is None or told.used is None or told.reset_at is None or now >= told.reset_at:
+        # Another plan is another key's; and which part of it was this machine's is not told.
+        if told is None or told.plan != plan.name or self.settings.monthly_quota is not None:
             return Allowance(0)
-        # For which work it was is not known: polls have theirs in full.
-        spent = (told.used, 0, 0)
-        resets_at = ceil(told.reset_at.timestamp())
+        used, resets_at = told.used, told.reset_at or next_reset(told.at)
+        if used is None and told.quota is not None and told.remaining is not None:
+            used = told.quota - told.remaining
+        if used is None or now >= resets_at:
+            return Allowance(0)
         allowed = UNLIMITED if told.is_unlimited else UNKNOWN if told.quota is None else told.quota
-        return Allowance(0, allowed=allowed, used=told.used, resets_at=resets_at, spent=spent)
+        return Allowance(0, allowed=allowed, used=used, resets_at=int(resets_at.timestamp()))
 
 
 def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:

@@ -53,6 +53,9 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
     yield "Free on the disk", f"{health.free_bytes / 1e9:,.1f} GB"
+    if health.deprecated is not None:
+        since, ends_at = health.deprecated.since, health.deprecated.ends_at
+        yield "Interface deprecated", f"since {_day(since)}, ends {_day(ends_at)}"
     if health.quota is not None:
         yield from _quota(health.quota)
 
@@ -98,6 +101,10 @@ def _state(one: FeedHealth) -> str:
 
 def _when(instant: datetime | None) -> str:
     return "-" if instant is None else f"{instant:%Y-%m-%d %H:%M}"
+
+
+def _day(instant: datetime | None) -> str:
+    return "no date said" if instant is None else f"{instant:%Y-%m-%d}"
 
 
 def _age(span: timedelta) -> str:

@@ -28,8 +28,6 @@ from warehouse.batches import Manifest, Scope
 _STEP: Final = timedelta(microseconds=1)
 YEARS_AHEAD: Final = 2
 """How far ahead a range without an end goes: little is announced for later."""
-_BEGUN_WITHIN: Final = timedelta(days=31)
-"""How long ago an open range may have been begun to be gone on with to the same end."""
 
 
 class Backfill:
@@ -72,6 +70,7 @@ class Backfill:
             source=service.source,
             # The service tells its time in whole seconds.
             started_at=service.now().replace(microsecond=0),
+            open_ended=upper is None,
         )
         self._note, self._lanes = self._found()
         self.resumed = self._note is not self._asked
@@ -117,7 +116,8 @@ class Backfill:
             if self._note is self._asked:
                 # One that was put off stays so until it is whole, should this fail.
                 self._note = msgspec.structs.replace(self._note, by=by)
-                self._sweeps.put(self._note)
+            self._note = msgspec.structs.replace(self._note, gone_on_at=self._asked.started_at)
+            self._sweeps.put(self._note)
             yield from self._months(by)
 
     def _found(self) -> tuple[SweepNote, list[Lane]]:
@@ -230,13 +230,11 @@ class Backfill:
 
 def _open_end(service: Service, sweeps: Sweeps, lower: date) -> date:
     """Return the end of an open range: years ahead, as of when a sweep of it was begun."""
-    end = service.today() + timedelta(days=366 * YEARS_AHEAD)
     for one in sweeps.open(service.now()):
         first, last = one.scope.lower, one.scope.upper
-        begins_there = first is not None and first.date() == lower
-        if begins_there and last is not None and end - _BEGUN_WITHIN <= last.date() <= end:
+        if one.open_ended and first is not None and first.date() == lower and last is not None:
             return last.date()
-    return end
+    return service.today() + timedelta(days=366 * YEARS_AHEAD)
 
 
 def _sorted(names: tuple[str, ...] | None) -> tuple[str, ...] | None:

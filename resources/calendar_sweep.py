@@ -90,12 +90,12 @@ class CalendarSweep:
                             # While it is landed the next page is on its way.
                             self._fetch(hands, stretch)
                         yield from self._land(stretch)
+                landed = self._wind_up()
             except BaseException:
                 # Whoever iterates stops, or the process is interrupted: not for the next try.
                 with self._context.client.hurried():
                     self._wind_up()
                 raise
-            landed = self._wind_up()
         yield from landed
         self._tell_failure()
 
@@ -197,11 +197,15 @@ class CalendarSweep:
 
     def _wind_up(self) -> list[Manifest]:
         """Take in what is under way and land all that came, up to the last date that is whole."""
+        # Interrupted here, it is entered again: nothing is taken out before it is there.
+        wait(self._fetching)
         for future in list(self._fetching):
             self._hear(future)
-        found = [stretch.land(stretch.reached) for stretch in self._open]
-        self._open.clear()
-        return [manifest for manifest in found if manifest is not None]
+        found = []
+        while self._open:
+            found.append(self._open[-1].land(self._open[-1].reached))
+            self._open.pop()
+        return [manifest for manifest in reversed(found) if manifest is not None]
 
     def _tell_failure(self) -> None:
         """Raise the first error that no waiting for the quota ends."""

@@ -101,12 +101,15 @@ class CatalogClient:
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
-        """Try nothing again meanwhile, in any thread: what fails now has failed."""
+        """Try nothing again and wait for no token meanwhile, in any thread.
+
+        Broken off itself, it stays so: whoever is in such a hurry does not go on.
+        """
         self._hurried.set()
-        try:
-            yield
-        finally:
-            self._hurried.clear()
+        self._limiter.hurry(on=True)
+        yield
+        self._limiter.hurry(on=False)
+        self._hurried.clear()
 
     @property
     def deprecation(self) -> str | None:

@@ -34,6 +34,10 @@ class Limiter(Protocol):
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """Hear of a 429 for rate or burst; None when it named no wait."""
 
+    def hurry(self, on: bool) -> None:
+        """While it is on, whoever would wait long gets a RateHeld."""
+        return
+
     def on_long_wait(self, wait_s: float) -> None:
         """Hear of an answer that was counted, and asks for a wait that is not waited for."""
         self.on_rate_limited(wait_s)

@@ -24,7 +24,7 @@ from resources.allowance import (
     refusal,
     reserve,
 )
-from resources.errors import Defer, QuotaUnknown
+from resources.errors import Defer, QuotaUnknown, RateHeld
 from resources.ledger import Entry, Ledger
 from resources.limiter import RATE_LIMITED_WAIT_S, Limiter
 
@@ -61,6 +61,10 @@ class SharedLimiter(Limiter):
         self._asking = Lock()
         self._clock = clock
         self._sleep = sleep
+        self._hurried = False
+
+    def hurry(self, on: bool) -> None:
+        self._hurried = on
 
     def acquire(self, *, asks_usage: bool = False) -> None:
         """Return when one request may be sent, and charge it.
@@ -71,6 +75,7 @@ class SharedLimiter(Limiter):
         Raises:
             QuotaUnknown: the service has to be asked for its account of the month first.
             Defer: the quota lets this work send nothing before `resume_at`; nothing was sent.
+            RateHeld: it is to hurry, and would have to wait; nothing was sent.
         """
         reserved: Reservation | None = None
         if not asks_usage:
@@ -87,6 +92,10 @@ class SharedLimiter(Limiter):
                 if wait_s <= 0:
                     entry.state = charge(entry.state, self.share.work)
                     return
+            if self._hurried:
+                held = RateHeld(f"there is no token for another {wait_s:.1f} s, and no time")
+                held.attempts = 0
+                raise held
             self._sleep(min(max(wait_s, _LEAST_WAIT_S), _LONGEST_SLEEP_S))
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:

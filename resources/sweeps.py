@@ -24,7 +24,7 @@ from warehouse.storage import Storage, make_folders
 Source = Literal["list", "export"]
 _STEP = timedelta(microseconds=1)
 GONE_ON_WITH_FOR: Final = timedelta(days=31)
-"""What of a sweep was landed longer ago is no look at now any more: it is begun anew."""
+"""A sweep that nobody went on with for so long is begun anew: what it has is no look at now."""
 _FOLDER = "sweeps"
 _LOCK = "sweeps.lock"
 
@@ -38,13 +38,18 @@ class SweepNote(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """The base address or sandbox seed that is asked."""
     started_at: datetime
+    gone_on_at: datetime | None = None
+    """When it was last gone on with."""
+    open_ended: bool = False
+    """Whether its end was not named: it is that of the day on which it was begun."""
     resume_at: datetime | None = None
     """Set where the service, or the quota, asks to wait until then."""
     why: str = ""
 
     def is_over(self, now: datetime) -> bool:
         """Whether nothing goes on with it any more: it was left for too long."""
-        return now - (self.resume_at or self.started_at) > GONE_ON_WITH_FOR
+        known = (self.started_at, self.gone_on_at, self.resume_at)
+        return now - max(at for at in known if at is not None) > GONE_ON_WITH_FOR
 
     @property
     def name(self) -> str:

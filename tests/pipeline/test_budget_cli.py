@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,12 +123,13 @@ def test_a_share_of_the_rate_makes_the_best_time_longer(
 
 
 def test_a_backfill_is_priced_before_anything_was_looked_at(
-    almanac: Almanac, given: dict[str, str]
+    almanac: Almanac, given: dict[str, str], tmp_path: Path
 ) -> None:
     priced = told(almanac("budget", *MONTHS, "--json", **given))
     assert priced["plan"] == "elite"
     assert priced["backfill"][0]["requests"] == 2
-    assert "Affordable" in almanac("budget", *MONTHS, **given).output
+    assert "There is no home at" in almanac("budget", *MONTHS, **given).output
+    assert list(tmp_path.iterdir()) == [], "a mistyped home is not made by it"
 
 
 def test_the_budget_of_no_home_says_so(almanac: Almanac) -> None:

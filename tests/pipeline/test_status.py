@@ -169,7 +169,12 @@ class TestCoverage:
         years_ago = Scope(lower=NOW - 900 * DAY, upper=NOW - 800 * DAY)
         small.land("events", scope=years_ago)
         assert look(small, NOW + DAY).coverage.days_unseen == 0
+        small.land("events", scope=Scope(lower=NOW - 9 * DAY, upper=NOW + 2 * DAY))
         assert [str(gap) for gap in look(small, NOW + 2 * DAY).coverage.unseen] == ["2026-03-03"]
+
+    def test_a_home_that_got_no_events_on_its_first_day_missed_it(self, small: SmallHome) -> None:
+        small.land("coins", "categories")
+        assert look(small, NOW + DAY).coverage.days_unseen == 1
 
     def test_windows_of_polls_make_up_one_look_and_a_hole_between_them_does_not(
         self, small: SmallHome

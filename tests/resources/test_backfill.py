@@ -64,11 +64,18 @@ class Broken(Unlimited):
 
     def __init__(self, allowed: int, sandbox: Sandbox) -> None:
         self.allowed = allowed
+        self.hurried = False
         self._sandbox = sandbox
+        self._lock = threading.Lock()
+
+    def hurry(self, on: bool) -> None:
+        self.hurried |= on
 
     def acquire(self, *, asks_usage: bool = False) -> None:
-        self.allowed -= 1
-        if self.allowed == 0:
+        with self._lock:
+            self.allowed -= 1
+            is_last = self.allowed == 0
+        if is_last:
             self._sandbox.faults.set("unavailable~events")
             main = threading.main_thread().ident
             assert main is not None
@@ -229,18 +236,23 @@ def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
 
 
 def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
-    months: Months, almanac_sandbox: Sandbox
+    months: Months, almanac_sandbox: Sandbox, truth: set[str]
 ) -> None:
     patient = RetryPolicy(base_s=600.0, cap_s=600.0, total_s=6_000.0)
     slowly = {"ambient": Ambient(random=lambda: 1.0), "policy": patient}
+    limiter = Broken(20, almanac_sandbox)
+    almanac_sandbox.forget_requests()
     try:
         with pytest.raises(KeyboardInterrupt):
-            all_of(months.backfill(limiter=Broken(20, almanac_sandbox), **slowly))
+            all_of(months.backfill(limiter=limiter, **slowly))
     finally:
         almanac_sandbox.faults.clear()
+    assert limiter.hurried
     again = months.backfill()
     assert again.resumed
     assert len(set(all_of(again))) == 36
+    answered = sum(one.status == 200 for one in almanac_sandbox.requests)
+    assert answered <= ceil(len(truth) / 100) * 1.02 + 4, "what came before it is landed"
 
 
 def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
@@ -302,13 +314,31 @@ def test_one_that_was_left_for_too_long_is_begun_anew(months: Months) -> None:
     next(going)
     going.close()
     (note,) = months.sweeps.open(AT)
-    left = msgspec.structs.replace(note, started_at=AT - GONE_ON_WITH_FOR - DAY)
+    long_ago = AT - GONE_ON_WITH_FOR - DAY
+    left = msgspec.structs.replace(note, started_at=long_ago, gone_on_at=long_ago)
     months.sweeps.put(left)
     assert months.sweeps.open(AT) == []
     assert not months.backfill().resumed
     # A cap may spread one over many months: it goes on as long as it is not forgotten.
-    months.sweeps.put(msgspec.structs.replace(left, resume_at=AT))
-    assert months.backfill().resumed
+    for known in ("resume_at", "gone_on_at"):
+        months.sweeps.put(msgspec.structs.replace(left, **{known: AT}))
+        assert months.backfill().resumed
+
+
+def test_one_without_an_end_that_takes_months_is_gone_on_with_to_the_end_it_had(
+    months: Months,
+) -> None:
+    span = (date(2026, 1, 1), None)
+    going = months.backfill(span).go("list")
+    next(going)
+    going.close()
+    (note,) = months.sweeps.open(AT)
+    assert note.scope.upper is not None
+    older = msgspec.structs.replace(note.scope, upper=note.scope.upper - 70 * DAY)
+    months.sweeps.end(note)
+    begun = AT - 70 * DAY
+    months.sweeps.put(msgspec.structs.replace(note, scope=older, started_at=begun, gone_on_at=AT))
+    assert months.backfill(span).resumed
 
 
 def test_one_begun_under_another_plan_is_superseded(months: Months) -> None:

@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from resources.allowance import Account, Pace, Share
-from resources.errors import Defer, LedgerUnusable, QuotaUnknown
+from resources.errors import Defer, LedgerUnusable, QuotaUnknown, RateHeld
 from resources.ledger import Ledger, ledger_name
 from resources.shared_limiter import SharedLimiter
 
@@ -105,6 +105,24 @@ def test_a_sleeper_looks_again_when_another_meets_a_429(path: Path, clock: Clock
 
     SharedLimiter(second.ledger, clock=lambda: clock.wall, sleep=interrupted).acquire()
     assert clock.ns - began >= 60e9
+
+
+def test_whoever_is_in_a_hurry_is_told_and_not_kept_waiting(path: Path, clock: Clock) -> None:
+    limiter = told(opened(path, clock))
+    limiter.on_rate_limited(900.0)
+    began = clock.ns
+
+    def hurried(seconds: float) -> None:
+        clock.sleep(seconds)
+        limiter.hurry(on=True)
+
+    limiter = SharedLimiter(limiter.ledger, clock=lambda: clock.wall, sleep=hurried)
+    with pytest.raises(RateHeld, match="and no time") as raised:
+        limiter.acquire()
+    assert raised.value.attempts == 0
+    assert clock.ns - began < 10e9
+    assert limiter.charged() == 0
+    limiter.hurry(on=False)
 
 
 @pytest.mark.parametrize("damage", ["unlink", "empty", "cut", "other_bytes", "other_layout"])
