@@ -242,10 +242,13 @@ def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
     slowly = {"ambient": Ambient(random=lambda: 1.0), "policy": patient}
     limiter = Broken(20, almanac_sandbox)
     almanac_sandbox.forget_requests()
+    # A shell's background job is started with it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             all_of(months.backfill(limiter=limiter, **slowly))
     finally:
+        signal.signal(signal.SIGINT, before)
         almanac_sandbox.faults.clear()
     assert limiter.hurried
     again = months.backfill()
