@@ -81,8 +81,8 @@ def open_service(
         if told is None:
             with _client(settings, address, log, limiter) as asking:
                 usage = _usage(settings, asking)
-            if usage is not None:
-                log.usage(usage)
+                if usage is not None:
+                    log.usage(usage, deprecation=asking.deprecation, sunset=asking.sunset)
         plan = _plan(settings, told or (None if usage is None else usage.plan))
         if looking_only is None:
             # Not before: a mistyped address would leave its stamp.

@@ -84,8 +84,7 @@ def _event_answer(
 class UsageAnswer:
     """The key's account of its month; None is not said.
 
-    `limit` None while `"limit" in named` is no quota (Enterprise). `extra` holds unknown names;
-    `deprecation` and `sunset` are the headers, where this version is on its way out.
+    `limit` None while `"limit" in named` is no quota (Enterprise). `extra` holds unknown names.
     """
 
     plan: str | None
@@ -102,8 +101,6 @@ class UsageAnswer:
     body: bytes = field(repr=False)
     date: datetime
     received_at: datetime
-    deprecation: str | None = None
-    sunset: str | None = None
 
     @property
     def is_unlimited(self) -> bool:
@@ -152,8 +149,6 @@ def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
         body=answer.body,
         date=answer.date,
         received_at=answer.received_at,
-        deprecation=answer.headers.get("deprecation"),
-        sunset=answer.headers.get("sunset"),
     )
 
 

@@ -59,8 +59,10 @@ class RequestLog:
             self.count += 1
             _append(self._folder / "requests" / f"{now:%Y-%m-%d}.jsonl", line)
 
-    def usage(self, answer: UsageAnswer) -> None:
-        """Note what the service says of its month."""
+    def usage(
+        self, answer: UsageAnswer, *, deprecation: str | None = None, sunset: str | None = None
+    ) -> None:
+        """Note what the service says of its month, and of the end of its version."""
         line = {
             "at": answer.date.isoformat(),
             "plan": answer.plan,
@@ -70,8 +72,8 @@ class RequestLog:
             "remaining": answer.remaining,
             "reset_at": None if answer.reset_at is None else answer.reset_at.isoformat(),
         }
-        if answer.deprecation is not None or answer.sunset is not None:
-            line |= {"deprecation": answer.deprecation, "sunset": answer.sunset}
+        if deprecation is not None or sunset is not None:
+            line |= {"deprecation": deprecation, "sunset": sunset}
         with self._lock:
             _append(self._folder / "usage.jsonl", line)
 

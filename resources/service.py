@@ -94,7 +94,8 @@ class Service:
     def ask_usage(self) -> UsageAnswer:
         """Ask the service for its account of the month, for one request."""
         answer = self.client.usage()
-        self.log.usage(answer)
+        client = self.client
+        self.log.usage(answer, deprecation=client.deprecation, sunset=client.sunset)
         self._heard(answer)
         return answer
 
