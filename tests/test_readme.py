@@ -150,7 +150,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
     tools.mkdir(parents=True)
     (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
     (tools / "almanac").chmod(0o755)
-    return folder, json.loads(run(f"{OF_TWO_COINS} run --days 3 --json", folder))
+    said = run(f"{OF_TWO_COINS} run --days 3 --json 2>&1", folder)
+    assert said.count("\n") == 1, "one line, and nothing for people beside it"
+    return folder, json.loads(said)
 
 
 def test_three_days_are_played_and_told_in_one_line(played: tuple[Path, dict[str, Any]]) -> None:
@@ -183,10 +185,11 @@ def test_the_queries_of_the_readme_answer_from_a_fresh_home(
 
 def test_a_second_run_goes_on_without_a_warning(played: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = played
-    said = run(f"{OF_TWO_COINS} run --days 3 2>&1", folder)
+    said = run(f"{OF_TWO_COINS} run --days 3 2>errors", folder)
     assert "Try: almanac sql" in said
     assert "1 look " in said
     assert "WARNING" not in said
+    assert (folder / "errors").read_text() == ""
 
 
 def test_the_settings_page_is_what_the_settings_say() -> None:
