@@ -201,15 +201,20 @@ def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
     assert months.sweeps.open(AT) == [note], "the rest is still to come"
 
 
-def test_one_without_an_end_is_gone_on_with_the_next_day(months: Months) -> None:
+@pytest.mark.parametrize("days", [3, 70])
+def test_one_without_an_end_is_gone_on_with_to_the_end_it_had(months: Months, days: int) -> None:
+    """The next day, and where a cap spreads it over months."""
     going = months.backfill((date(2026, 1, 1), None)).go("list")
     next(going)
     going.close()
     (note,) = months.sweeps.open(AT)
     assert note.scope.upper is not None
-    days_less = msgspec.structs.replace(note.scope, upper=note.scope.upper - 3 * DAY)
+    days_less = msgspec.structs.replace(note.scope, upper=note.scope.upper - days * DAY)
+    begun = AT - days * DAY
     months.sweeps.end(note)
-    months.sweeps.put(msgspec.structs.replace(note, scope=days_less))
+    months.sweeps.put(
+        msgspec.structs.replace(note, scope=days_less, started_at=begun, gone_on_at=AT)
+    )
     assert months.backfill((date(2026, 1, 1), None)).resumed
 
 
@@ -326,22 +331,6 @@ def test_one_that_was_left_for_too_long_is_begun_anew(months: Months) -> None:
     for known in ("resume_at", "gone_on_at"):
         months.sweeps.put(msgspec.structs.replace(left, **{known: AT}))
         assert months.backfill().resumed
-
-
-def test_one_without_an_end_that_takes_months_is_gone_on_with_to_the_end_it_had(
-    months: Months,
-) -> None:
-    span = (date(2026, 1, 1), None)
-    going = months.backfill(span).go("list")
-    next(going)
-    going.close()
-    (note,) = months.sweeps.open(AT)
-    assert note.scope.upper is not None
-    older = msgspec.structs.replace(note.scope, upper=note.scope.upper - 70 * DAY)
-    months.sweeps.end(note)
-    begun = AT - 70 * DAY
-    months.sweeps.put(msgspec.structs.replace(note, scope=older, started_at=begun, gone_on_at=AT))
-    assert months.backfill(span).resumed
 
 
 def test_one_begun_under_another_plan_is_superseded(months: Months) -> None:
