@@ -62,12 +62,14 @@ def coverage(seen: SeenBatches, now: datetime) -> Coverage:
 def _is_backfilled(seen: SeenBatches, day: date) -> bool:
     """Whether events were asked for on a day, but not the near ones: as a home may be begun by a
     backfill, when the time of the day's look is over."""
-    dated = [one for one in seen.batches if one.feed in ("export", "events")]
-    scopes = [one.scope for one in dated if one.observed_at.date() == day]
+    asked = [
+        one
+        for one in seen.batches
+        if one.feed in ("export", "events") and one.observed_at.date() == day
+    ]
     near = bounds_of(day + AHEAD_DAYS * _DAY)[1]
-    is_near = any(one.upper is None or one.upper >= near for one in scopes)
-    is_of_now = any(one.is_of_now for one in dated if one.observed_at.date() == day)
-    return bool(scopes) and not (is_near and is_of_now)
+    reaches = any(one.scope.upper is None or one.scope.upper >= near for one in asked)
+    return bool(asked) and not (reaches and any(one.is_of_now for one in asked))
 
 
 def _unseen(looks: Iterable[Seen], first: date, last: date) -> list[date]:
