@@ -13,7 +13,7 @@ from pydantic import Field
 
 from assets.days import CATALOG_POOL, quiet_about_beta
 from assets.landed import GROUP
-from assets.told import told_months
+from assets.told import log_problems, told_months
 from resources.backfill import Backfill
 from resources.errors import CatalogError, Defer
 from resources.months import month_key, next_month
@@ -21,6 +21,7 @@ from resources.price import Price
 from resources.pull_scopes import first_instant
 from resources.service import ServiceDoor
 from resources.sweeps import Sweeps
+from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.storage import Storage
@@ -126,6 +127,7 @@ def sweep_months(
             )
     for note in work.notes:
         context.log.warning("%s", note)
+    log_problems(context.log, problems_of_landed(work.manifests))
     if work.deferred is not None:
         _tell_later(context, work.deferred)
 

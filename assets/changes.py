@@ -5,7 +5,7 @@ from datetime import date
 import dagster as dg
 
 from assets.days import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
-from assets.told import told_merge, told_outcomes
+from assets.told import log_problems, told_merge, told_outcomes
 from resources.service import ServiceDoor
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
@@ -37,6 +37,7 @@ def event_changes(
         report = fold(home, days, today=catalog.today())
     except WarehouseError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
+    log_problems(context.log, report.problems)
     for day in days:
         context.add_asset_metadata(
             {**told_outcomes(_of(report, day)), **told_merge(report)}, partition_key=day.isoformat()

@@ -11,10 +11,11 @@ import dagster as dg
 
 from assets.days import CATALOG_POOL, day_asset, days_of, record_so_far
 from assets.looks import DayNotLanded, Look, look
-from assets.told import Told, told_look
+from assets.told import Told, log_problems, told_look
 from resources.deferrals import Deferral, Deferrals
 from resources.errors import CatalogError
 from resources.service import ServiceDoor
+from warehouse.batch_problems import problems_of_landed
 from warehouse.batches import Feed
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
@@ -37,6 +38,7 @@ def _landed(feed: Feed, context: Context, catalog: ServiceDoor, home: Home) -> L
             record_so_far(context, told)
             raise dg.Failure(str(error), allow_retries=False) from error
         _note(seen, catalog, home)
+        log_problems(context.log, problems_of_landed(seen.manifests))
         if seen.outcome not in ("pulled", "reused from landing"):
             context.log.info("%s, %s: %s", feed, day, seen.outcome)
         told[day] = told_look(seen, home.landing, quota_left=catalog.quota_left)

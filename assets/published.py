@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets.days import WAREHOUSE_POOL
 from assets.published_file import glance, reading
-from assets.told import told_merge
+from assets.told import log_problems, told_merge
 from warehouse import tables
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
@@ -65,6 +65,7 @@ def published_tables(
         report = merge(home)
     except WarehouseError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
+    log_problems(context.log, report.problems)
     with reading(home.warehouse) as connection:
         for table in PUBLISHED:
             if dg.AssetKey(table.name) not in context.selected_asset_keys:

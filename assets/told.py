@@ -3,7 +3,7 @@
 Belongs here: naming and shape, one convention for all assets. No secret ever comes here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -13,6 +13,7 @@ from assets.looks import Look, told_as_look
 from assets.preview import markdown, of_batch
 from resources.backfill import Backfill
 from resources.daily_pulls import Pulled
+from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
 from warehouse.batches import Manifest
 from warehouse.landing import Landing
 from warehouse.merge_report import MergeReport
@@ -42,6 +43,7 @@ def told_look(look: Look, landing: Landing, *, quota_left: int | None) -> Told:
             told["preview"] = dg.MetadataValue.md(preview)
     if look.warnings:
         told["warnings"] = dg.MetadataValue.md("\n".join(f"- {one}" for one in look.warnings))
+    told |= _problems(problems_of_landed(look.manifests))
     if look.resume_at is not None:
         told["goes on at"] = dg.MetadataValue.timestamp(look.resume_at)
     return told
@@ -75,6 +77,9 @@ def told_outcomes(outcomes: Sequence[Outcome]) -> Told:
         "quarantined": sum(one.status == "quarantined" for one in outcomes),
         "batches": _merged(outcomes),
     }
+    told |= _problems(
+        [problem for outcome in outcomes for problem in problems_of_record(outcome.record())]
+    )
     if changes:
         told["changes"] = dg.MetadataValue.md(markdown(("kind", "events"), changes.items()))
     return told
@@ -96,6 +101,19 @@ def changes_of(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
         for kind, count in outcome.changes.items():
             found[kind] = found.get(kind, 0) + count
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def log_problems(log: dg.DagsterLogManager, problems: Iterable[BatchProblem]) -> None:
+    """Write a line in the run's log for each partial, flagged or quarantined batch."""
+    for problem in problems:
+        log.warning("%s", problem)
+
+
+def _problems(problems: Sequence[BatchProblem]) -> Told:
+    if not problems:
+        return {}
+    rows = ((problem.batch_id, problem.kind, problem.why) for problem in problems)
+    return {"problems": dg.MetadataValue.md(markdown(("batch", "problem", "why"), rows))}
 
 
 def _batches(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:

@@ -22,6 +22,7 @@ from pipeline.console import (
     people,
     print_json,
     progress,
+    show_problems,
     warnings,
 )
 from pipeline.options import JsonOption, date_option
@@ -32,6 +33,7 @@ from resources.errors import CatalogError, Defer
 from resources.months import month_key
 from resources.price import Price
 from resources.sweeps import Source, Sweeps
+from warehouse.batch_problems import BatchProblem
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.merge import merge
@@ -53,6 +55,7 @@ class _Came:
     deferred: str = ""
     resume_at: datetime | None = None
     versions: int = 0
+    problems: list[BatchProblem] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -94,6 +97,7 @@ def backfill(
             came = _go(work, prices, price, quiet=as_json)
         report = merge(home)
         came.versions = sum(one.versions for one in report.outcomes)
+        came.problems = report.problems
     except Defer as error:
         fail(f"nothing was begun: {error}", code=0)
     except ValueError as error:
@@ -194,6 +198,7 @@ def _show(came: _Came, home: Home) -> None:
     for name, value in lines:
         table.add_row(name, value)
     people.print(table)
+    show_problems(came.problems)
     for note in came.notes:
         people.print(f"Note: {note}", markup=False, soft_wrap=True)
     if came.resume_at is not None:

@@ -1,7 +1,7 @@
 """How the command line speaks: tables for people, JSON for programs, errors in one line."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -9,6 +9,8 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from warehouse.batch_problems import BatchProblem
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -39,6 +41,12 @@ def progress(count: str, *, quiet: bool) -> Progress:
         transient=True,
         disable=quiet or not warnings.is_terminal,
     )
+
+
+def show_problems(problems: Iterable[BatchProblem], *, on: Console = people) -> None:
+    """Print a line for each partial, flagged or quarantined batch."""
+    for problem in problems:
+        on.print(str(problem), markup=False, soft_wrap=True)
 
 
 @contextmanager

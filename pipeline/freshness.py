@@ -5,7 +5,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from catalog.contract.plans import PLANS
-from pipeline.seen_batches import Seen, SeenBatches
+from pipeline.seen_batches import DATED, Seen, SeenBatches
 from resources.daily_pulls import lacks
 from warehouse.batches import FEEDS, Feed
 
@@ -16,7 +16,6 @@ INTERVALS: Final[dict[Feed, timedelta]] = {
 """How often a feed is looked at, at least. Deliveries and single look-ups come as they come."""
 STALE_AFTER: Final = 2
 """Intervals without a complete look after which a feed is stale."""
-_DATED: Final = frozenset[Feed]({"export", "events"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +66,4 @@ def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -
 
 
 def _counts(one: Seen) -> bool:
-    return one.is_look and (one.feed not in _DATED or one.is_of_now)
+    return one.is_look and (one.feed not in DATED or one.is_of_now)

@@ -6,7 +6,7 @@ merge runs. No request is made.
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from pipeline.health_quota import quota_of
 from pipeline.health_record import Deprecated, Health, Problems
 from pipeline.health_warnings import RECENT, warnings_of
 from pipeline.put_off import put_off
-from pipeline.seen_batches import Seen, seen_since
+from pipeline.seen_batches import Seen, SeenBatches, seen_since
 from pipeline.settings import Settings
 from resources.headers import read_deprecation, read_http_date
 from resources.request_log import ToldUsage, last_usage
@@ -51,6 +51,8 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         quarantined=[one.batch_id for one in quarantined],
         quarantined_since=_first(quarantined),
         flagged=[one.batch_id for one in seen.batches if one.flagged is not None],
+        flagged_lately=_not_made_good(seen, now, _why_flagged),
+        partial_lately=_not_made_good(seen, now, _why_partial),
         rejected=sum(one.rejected for one in seen.batches),
         rejected_lately=Problems(
             batches=[one.batch_id for one in lately],
@@ -86,6 +88,33 @@ def _size(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 size += (Path(parent) / name).stat().st_size
     return size
+
+
+def _not_made_good(seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]) -> Problems:
+    """Return the recent batches that have a problem and that no later whole look made good."""
+    found = [
+        batch
+        for batch in seen.batches
+        if batch.observed_at > now - RECENT
+        and why(batch)
+        and not any(later.makes_good(batch) for later in seen.batches)
+    ]
+    newest = found[-1] if found else None
+    return Problems(
+        batches=[batch.batch_id for batch in found],
+        since=_first(found),
+        why="" if newest is None else why(newest) or "",
+    )
+
+
+def _why_partial(batch: Seen) -> str | None:
+    # A quarantined batch has a warning of its own.
+    return None if batch.status == "quarantined" else batch.why_incomplete
+
+
+def _why_flagged(batch: Seen) -> str | None:
+    # A partial batch has a warning of its own.
+    return batch.flagged if batch.complete else None
 
 
 def _deprecated(told: ToldUsage | None) -> Deprecated | None:

@@ -23,11 +23,15 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """Batches that something is wrong with. `since` is when the first of them was observed."""
+    """Batches that something is wrong with. `since` is when the first of them was observed.
+
+    `why` is the reason of the newest, empty where the kind of problem says it all.
+    """
 
     batches: list[str] = field(default_factory=list)
     rows: int = 0
     since: datetime | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class Health:
     quarantined: list[str] = field(default_factory=list)
     quarantined_since: datetime | None = None
     flagged: list[str] = field(default_factory=list)
+    flagged_lately: Problems = field(default_factory=Problems)
+    partial_lately: Problems = field(default_factory=Problems)
     rejected: int = 0
     rejected_lately: Problems = field(default_factory=Problems)
     bytes: dict[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What of a home's health a person should act on, by stable kinds:
 
-    stale:<feed>   cancellations   quota   rejected   quarantined   deferred   coverage   disk
-    deprecated
+    stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   deferred
+    coverage   disk   deprecated
 
 Pure: health goes in, warnings come out.
 """
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from pipeline.freshness import FeedHealth
-from pipeline.health_record import Health, Warned
+from pipeline.health_record import Health, Problems, Warned
 
 RECENT: Final = timedelta(days=2)
 """What can't be put right any more is warned of for so long, and then only told."""
@@ -94,9 +94,26 @@ def _rows(health: Health) -> Iterator[Warned]:
             f'{RECENT.days} days were rejected: almanac sql "SELECT * FROM rejects"'
         )
         yield Warned("rejected", text, lately.since)
+    for kind, problems, what in (
+        ("partial", health.partial_lately, "came only in part"),
+        ("flagged", health.flagged_lately, "looked incomplete"),
+    ):
+        if problems.batches:
+            why = " ".join(problems.why.split()).rstrip(".")
+            text = (
+                f"{_batches(problems)} of the last {RECENT.days} days {what}, and no whole pull "
+                f"came after; the newest is {problems.batches[-1]}: {why}. Pull again: almanac "
+                "run, or the same backfill"
+            )
+            yield Warned(kind, text, problems.since)
     if health.quarantined:
         text = f"{len(health.quarantined)} batches are quarantined: almanac batches list"
         yield Warned("quarantined", text, health.quarantined_since)
+
+
+def _batches(problems: Problems) -> str:
+    count = len(problems.batches)
+    return "1 batch" if count == 1 else f"{count} batches"
 
 
 def _deferred(health: Health, now: datetime) -> Iterator[Warned]:

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from catalog.contract.plans import PLANS
-from pipeline.console import EXIT_USAGE, fail, people, print_json
+from pipeline.console import EXIT_USAGE, fail, people, print_json, show_problems
 from pipeline.homes import home_there
 from pipeline.options import JsonOption, date_option, instant_option
 from pipeline.settings import read_settings
@@ -140,13 +140,7 @@ def show_report(home: Home, report: MergeReport, *, as_json: bool) -> None:
     table.add_row("Seconds", f"{report.seconds:.1f}")
     table.add_row("Warehouse", str(home.warehouse))
     people.print(table)
-    for outcome in report.quarantined:
-        people.print(
-            f"Quarantined: {outcome.manifest.batch_id}: {outcome.why}. To merge it all the same: "
-            f"almanac batches release {outcome.manifest.batch_id}",
-            soft_wrap=True,
-            markup=False,
-        )
+    show_problems(report.problems)
     _show_refolded(report)
 
 
@@ -177,6 +171,7 @@ def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
         "changes": dict(report.changes),
         "rejected": report.rejected,
         "quarantined": [one.manifest.batch_id for one in report.quarantined],
+        "problems": report.problems,
         "refolded": {
             day.isoformat(): {"added": added, "removed": removed}
             for day, (added, removed) in report.refolded.items()

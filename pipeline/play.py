@@ -4,7 +4,7 @@ With the sandbox the clock is set to each simulated instant; with a real service
 now. Belongs here: which instants, running them, what came of it. Does not: how it is shown.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -20,6 +20,7 @@ from pipeline.service import OpenService
 from pipeline.settings import Settings
 from resources.daily_pulls import pull
 from resources.service import ServiceDoor
+from warehouse.batch_problems import BatchProblem, problems_since
 from warehouse.batches import Feed
 from warehouse.change_log import ChangeLog
 from warehouse.home import Home
@@ -40,7 +41,12 @@ _PHASE_OF_STEP: Final = {
 
 
 class PlayFailed(Exception):
-    """A step of a day failed; what was landed before it is kept."""
+    """A step of a day failed; what was landed before it is kept.
+
+    `problems` are those of the batches that were landed before it.
+    """
+
+    problems: Sequence[BatchProblem] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,10 @@ class Instant:
 
 @dataclass(slots=True)
 class Played:
-    """What came of it. `seconds` by phase; `notes` say what was left out or put off, and why."""
+    """What came of it. `seconds` by phase; `notes` say what was left out or put off, and why.
+
+    `problems` are those of its batches: partial, flagged or quarantined.
+    """
 
     instants: int = 0
     days: list[date] = field(default_factory=list)
@@ -64,6 +73,7 @@ class Played:
     quarantined: int = 0
     changes: dict[str, int] = field(default_factory=dict)
     quota_left: int | None = None
+    problems: list[BatchProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -110,7 +120,12 @@ def play(
         else:
             if number:
                 service.ask_usage()
-            _run_day(job, service.today(), instance, played)
+            try:
+                _run_day(job, service.today(), instance, played)
+            except PlayFailed as error:
+                # From landing alone: it may be the change log that can't be read.
+                error.problems = problems_since(home, known, records=())
+                raise
         played.instants += 1
     _sum_up(home, known, played)
     played.requests = service.log.count - sent_before
@@ -219,6 +234,7 @@ def _sum_up(home: Home, known: set[str], played: Played) -> None:
         played.rejected += record["rejected"]
         played.quarantined += record["status"] == "quarantined"
         _add(played.changes, record["changes"])
+    played.problems = problems_since(home, known, records)
 
 
 def _add(changes: dict[str, int], more: dict[str, Any]) -> None:

@@ -8,13 +8,14 @@ import dagster as dg
 from pydantic import Field
 
 from assets.days import CATALOG_POOL
-from assets.told import told_pull
+from assets.told import log_problems, told_pull
 from pipeline.poll_plan import CancellationsPull, EventsPull, Pull
 from resources.daily_pulls import Pulled
 from resources.deferrals import Deferrals, deferral
 from resources.errors import CatalogError, Defer
 from resources.polls import Poll, poll
 from resources.service import ServiceDoor
+from warehouse.batch_problems import problems_of_landed
 from warehouse.batches import Feed
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
@@ -126,6 +127,7 @@ def _tell(
     home: Home,
     quota_left: int | None,
 ) -> None:
+    log_problems(context.log, problems_of_landed(one.manifest for one in pulled.landed))
     told = told_pull(pulled, home.landing, day=today, quota_left=quota_left)
     asset = _ASSETS.get(pulled.feed)
     if asset is None or not pulled.landed:

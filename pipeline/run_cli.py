@@ -24,6 +24,7 @@ from pipeline.console import (
     people,
     print_json,
     progress,
+    show_problems,
     warnings,
 )
 from pipeline.settings import Settings, SettingsError, read_settings
@@ -101,6 +102,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
         try:
             played = play(settings, service, instance, instants, on_instant=show.instant)
         except PlayFailed as error:
+            show_problems(error.problems, on=warnings)
             fail(str(error))
     played.seconds = {
         "import": imported - began,
@@ -113,6 +115,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
 
 def _told(played: "Played", home: Home, source: str, plan: str) -> dict[str, Any]:
     told = asdict(played)
+    told["problems"] = played.problems
     told["days"] = [day.isoformat() for day in played.days]
     told["changes"] = dict(sorted(played.changes.items(), key=lambda item: -item[1]))
     told["seconds"] = {name: round(value, 2) for name, value in played.seconds.items()}
@@ -150,6 +153,7 @@ def _show(summary: dict[str, Any]) -> None:
     for name, value in _lines(summary):
         table.add_row(name, value)
     people.print(table)
+    show_problems(summary["problems"])
     for note in summary["notes"]:
         people.print(f"Note: {note}", markup=False, soft_wrap=True)
     people.print(f'\nTry: almanac sql "{_TRY}"', markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ Read from landing and the change log alone, so that it can be told while a merge
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,9 @@ from catalog.contract.windows import day_end, day_start
 from warehouse.batches import Feed, Scope
 from warehouse.change_log import ChangeLog, records_of
 from warehouse.home import Home
+
+DATED: Final = frozenset[Feed]({"export", "events"})
+"""The feeds that show events of a range of dates."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,11 +33,29 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["merged", "quarantined", "waiting"] = "waiting"
     rejected: int = 0
     flagged: str | None = None
+    why_incomplete: str | None = None
 
     @property
     def is_look(self) -> bool:
         """Whether all that it claims to cover was seen."""
         return self.complete and self.status != "quarantined"
+
+    def makes_good(self, other: "Seen") -> bool:
+        """Whether it is a whole look at all that another batch was to cover, and a later one."""
+        if not self.is_look or self.flagged or self.observed_at <= other.observed_at:
+            return False
+        dated = self.feed in DATED and other.feed in DATED
+        return (dated or self.feed == other.feed) and self._covers(other.scope)
+
+    def _covers(self, scope: Scope) -> bool:
+        mine = self.scope
+        return (
+            mine.event_id == scope.event_id
+            and (mine.coins is None or mine.coins == scope.coins)
+            and (mine.categories is None or mine.categories == scope.categories)
+            and (mine.lower is None or (scope.lower is not None and mine.lower <= scope.lower))
+            and (mine.upper is None or (scope.upper is not None and scope.upper <= mine.upper))
+        )
 
     @property
     def is_of_now(self) -> bool:

@@ -154,11 +154,6 @@ class Backfill:
             self.put_off(self.deferred)
         elif is_whole and self._sweeps.is_whole(self._note):
             self._sweeps.end(self._note)
-        self.notes += [
-            f"batch {one.batch_id} is not whole: {one.why_incomplete}"
-            for one in self.manifests
-            if not one.complete
-        ]
 
     @property
     def requests(self) -> int:

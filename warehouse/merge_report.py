@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date
 
+from warehouse.batch_problems import BatchProblem, problems_of_record
 from warehouse.outcomes import Outcome
 from warehouse.publish import PublishReport
 
@@ -36,6 +37,13 @@ class MergeReport:
     @property
     def versions(self) -> int:
         return sum(outcome.versions for outcome in self.outcomes)
+
+    @property
+    def problems(self) -> list[BatchProblem]:
+        """The partial, flagged and quarantined batches, in the order in which they were folded."""
+        return [
+            problem for outcome in self.outcomes for problem in problems_of_record(outcome.record())
+        ]
 
     @property
     def quarantined(self) -> list[Outcome]:

@@ -1,0 +1,83 @@
+"""What a person should know of a landed batch: it came in part, was flagged, or was set aside.
+
+Belongs here: which batches have a problem, why, and the line that says so. Does not: what is
+warned of later (pipeline/health_warnings.py).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from warehouse.batches import Feed, Manifest
+from warehouse.home import Home
+
+Kind = Literal["partial", "flagged", "quarantined"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProblem:
+    """The problem of one batch, the worst where it has several."""
+
+    batch_id: str
+    feed: Feed
+    kind: Kind
+    why: str
+
+    def __str__(self) -> str:
+        """Return one line: the kind, the batch, the reason and what follows."""
+        reason = " ".join(self.why.split()).rstrip(".")
+        return f"{self.kind.capitalize()}: {self.batch_id}: {reason}. {self._what_follows}"
+
+    @property
+    def _what_follows(self) -> str:
+        match self.kind:
+            case "partial":
+                return "What came is kept; what did not come counts as not looked at."
+            case "flagged":
+                return f"If it is right all the same: almanac batches release {self.batch_id}"
+            case "quarantined":
+                return f"To merge it all the same: almanac batches release {self.batch_id}"
+
+
+def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
+    """Return the problems of a merged batch, from its record in the change log."""
+    batch_id, feed = record["batch_id"], record["feed"]
+    if record["status"] == "quarantined":
+        return [BatchProblem(batch_id, feed, "quarantined", record["why"] or "")]
+    # A partial export is flagged as well, for the same reason.
+    if not record["complete"]:
+        return [BatchProblem(batch_id, feed, "partial", record["why_incomplete"] or "")]
+    if record["flagged"]:
+        return [BatchProblem(batch_id, feed, "flagged", record["flagged"])]
+    return []
+
+
+def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
+    """Return the problems that are known of batches before they are merged."""
+    return [
+        BatchProblem(manifest.batch_id, manifest.feed, "partial", manifest.why_incomplete or "")
+        for manifest in manifests
+        if not manifest.complete
+    ]
+
+
+def problems_since(
+    home: Home, known: Iterable[str], records: Iterable[Mapping[str, Any]]
+) -> list[BatchProblem]:
+    """Return the problems of the batches of a home but the known ones, in the order of landing.
+
+    `records` are those of the change log on the days of these batches; a batch that has none is
+    not merged yet.
+    """
+    merged = {record["batch_id"]: record for record in records}
+    before = set(known)
+    found: list[BatchProblem] = []
+    for batch_id in home.landing.batch_ids():
+        if batch_id in before:
+            continue
+        record = merged.get(batch_id)
+        if record is not None:
+            found += problems_of_record(record)
+        else:
+            found += problems_of_landed([home.landing.manifest(batch_id)])
+    return found
