@@ -10,7 +10,8 @@ from typing import Final, Protocol
 
 import httpx
 
-from resources.errors import ContractBroken, TooLarge, TruncatedBody
+from resources.errors import CatalogError, ContractBroken, TooLarge, TruncatedBody
+from resources.redaction import redactor_of
 
 _PIECE_BYTES: Final = 1 << 20
 _RATIO_FROM_BYTES: Final = 1 << 20
@@ -68,7 +69,9 @@ def _decoder_for(encoding: str) -> _Decoder:
 
 
 class BodyReader:
-    """Reads one response to its end. `wire_bytes` counts what was sent.
+    """Reads one response to its end, without the key where the service repeats it.
+
+    `wire_bytes` counts what was sent.
 
     Raises (while read):
         TruncatedBody: shorter than its Content-Length, or a gzip body without a sound end.
@@ -84,6 +87,21 @@ class BodyReader:
         self._bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
+        redactor = redactor_of(self._response)
+        if redactor is None:
+            yield from self._unpacked()
+            return
+        body = redactor.body(is_data=self._response.status_code == 200)
+        try:
+            for piece in self._unpacked():
+                yield body.feed(piece)
+        except (CatalogError, httpx.HTTPError, httpx.StreamError):
+            # Of a body that breaks off, all that came is kept.
+            yield body.finish()
+            raise
+        yield body.finish()
+
+    def _unpacked(self) -> Iterator[bytes]:
         encoding = self._response.headers.get("content-encoding", "")
         decoder: _Decoder | None = None
         for raw in self._chunks():

@@ -7,7 +7,7 @@ with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
     assert sweep.report.complete
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from resources.limiter import Limiter
 from resources.look_ups import EVENT_STATUSES, EventAnswer, UsageAnswer, read_event, read_usage
 from resources.pages import read_page
 from resources.queries import Bound, ListQuery, Part, Span, bound_text, event_filters
+from resources.redaction import Redactor
 from resources.retries import Ambient, RetryPolicy
 from resources.sweep import Sweep
 from resources.transport import KeyTransport, Observer, checked_key
@@ -61,6 +62,7 @@ class CatalogClient:
         self._limiter = limiter
         self._hurried = around.hurried
         secret = checked_key(key)
+        redactor = Redactor(secret)
         keyed = KeyTransport(
             transport or DeadlineTransport(),
             key=secret,
@@ -68,6 +70,7 @@ class CatalogClient:
             limiter=limiter,
             observer=observer,
             monotonic=around.monotonic,
+            redactor=redactor,
         )
         self._http = httpx.Client(
             base_url=self.base_url,
@@ -83,7 +86,7 @@ class CatalogClient:
             ambient=around,
             timeouts=self._timeouts,
             bounds=bounds or Bounds(),
-            redact=redacting(secret),
+            redact=redactor,
             extra_headers={} if extra_headers is None else extra_headers,
         )
 
@@ -298,11 +301,6 @@ def checked_base_url(text: str) -> str:
     if url.userinfo or url.query or url.fragment:
         raise ValueError("the base address must have no user, query or fragment")
     return str(url).rstrip("/").removesuffix(decisions.VERSION_PATH).rstrip("/")
-
-
-def redacting(key: SecretStr) -> Callable[[str], str]:
-    """Return a function that takes the key out of a text, should the service repeat it."""
-    return lambda text: text.replace(key.get_secret_value(), "[key]")
 
 
 def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:

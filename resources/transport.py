@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from catalog.contract.decisions import KEY_HEADER
 from resources.deadline import Deadlines, DeadlineTransport
 from resources.limiter import Limiter
+from resources.redaction import REDACTOR, Redactor
 
 TOTAL_S: Final = "almanac.total_s"
 """Request extension: the bound on the whole request, in seconds, from when it is sent."""
@@ -68,8 +69,10 @@ class KeyTransport(httpx.BaseTransport):
         limiter: Limiter,
         observer: Observer | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        redactor: Redactor | None = None,
     ) -> None:
         self._inner = inner
+        self._redactor = redactor or Redactor(key)
         self._deadlines = inner.deadlines if isinstance(inner, DeadlineTransport) else Deadlines()
         self._key = key
         self._origin = _origin(origin)
@@ -94,17 +97,23 @@ class KeyTransport(httpx.BaseTransport):
     def _counted(
         self, request: httpx.Request, response: httpx.Response, sent_at: float, deadline: float
     ) -> httpx.Response:
-        """Return the answer anew, its body still to be read: a mocked one has read its own."""
+        """Return the answer anew, its body still to be read: a mocked one has read its own.
+
+        Nothing of its head repeats the key; whoever reads the body takes it out there.
+        """
 
         def tell(count: int) -> None:
             self._tell(request, response.status_code, sent_at, count)
 
         assert isinstance(response.stream, httpx.SyncByteStream)
+        extensions = {**response.extensions, SENT_AT: sent_at, REDACTOR: self._redactor}
+        if "reason_phrase" in extensions:
+            extensions["reason_phrase"] = self._redactor.field(extensions["reason_phrase"])
         return httpx.Response(
             response.status_code,
-            headers=response.headers,
+            headers=self._redactor.headers(response.headers.raw),
             stream=_CountedStream(response.stream, tell, self._deadlines, deadline),
-            extensions={**response.extensions, SENT_AT: sent_at},
+            extensions=extensions,
         )
 
     def close(self) -> None:

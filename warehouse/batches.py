@@ -28,6 +28,8 @@ RANK: dict[Feed, int] = {
 }
 """Among batches of equal times, the later rank is folded later."""
 FORMAT = 1
+KEY_MARK = "[API key removed]"
+"""Stands in landed bytes where the service had repeated the key of the request."""
 _ID_DIGITS = 12
 
 
@@ -83,6 +85,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     why_incomplete: str | None = None
     attested: bool = False
     """Imported: `observed_at` is the user's word."""
+    redacted: int = 0
+    """How often `KEY_MARK` stands in the bytes."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:

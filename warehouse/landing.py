@@ -20,7 +20,7 @@ from time import time
 import msgspec
 import zstandard
 
-from warehouse.batches import Feed, Manifest, Page, Scope, batch_id_of
+from warehouse.batches import KEY_MARK, Feed, Manifest, Page, Scope, batch_id_of
 from warehouse.errors import DamagedBody, LandingError, UnknownBatch
 from warehouse.journal import Journal
 from warehouse.storage import Storage
@@ -184,11 +184,12 @@ class Landing:
         self, pull: Pull, bodies: Iterator[tuple[Iterator[bytes], datetime | None]], status: int
     ) -> Manifest:
         with self.storage.staging() as staged:
-            sha256, pages = _compress(bodies, staged, status)
+            marks = _Marks()
+            sha256, pages = _compress(bodies, staged, status, marks)
             if not self.storage.exists(_body_name(sha256)):
                 self.storage.adopt(staged, _body_name(sha256))
         size = sum(page.length for page in pages)
-        manifest = _manifest(pull, sha256, size, tuple(pages))
+        manifest = _manifest(pull, sha256, size, tuple(pages), marks.count)
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a batch whose marker is missing would wait for a full look.
             self.storage.put(f"pending/{manifest.batch_id}.json", b"{}")
@@ -197,7 +198,10 @@ class Landing:
 
 
 def _compress(
-    bodies: Iterator[tuple[Iterator[bytes], datetime | None]], target: Path, status: int
+    bodies: Iterator[tuple[Iterator[bytes], datetime | None]],
+    target: Path,
+    status: int,
+    marks: "_Marks",
 ) -> tuple[str, list[Page]]:
     """Write a zstd frame for each body; return the sha256 of all bytes, and the pages."""
     whole, pages, offset = hashlib.sha256(), list[Page](), 0
@@ -210,6 +214,7 @@ def _compress(
                 for chunk in chunks:
                     frame.write(chunk)
                     whole.update(chunk)
+                    marks.feed(chunk)
                     if not is_first:
                         digest.update(chunk)
                     length += len(chunk)
@@ -227,7 +232,23 @@ def _compress(
     return whole.hexdigest(), pages
 
 
-def _manifest(pull: Pull, sha256: str, size: int, pages: tuple[Page, ...]) -> Manifest:
+class _Marks:
+    """Counts the places of a body from which the API key was taken out."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mark = KEY_MARK.encode()
+        self._end = b""
+
+    def feed(self, chunk: bytes) -> None:
+        data = self._end + chunk
+        self.count += data.count(self._mark)
+        self._end = data[-len(self._mark) + 1 :]
+
+
+def _manifest(
+    pull: Pull, sha256: str, size: int, pages: tuple[Page, ...], redacted: int
+) -> Manifest:
     batch_id = batch_id_of(
         feed=pull.feed,
         scope=pull.scope,
@@ -244,6 +265,7 @@ def _manifest(pull: Pull, sha256: str, size: int, pages: tuple[Page, ...]) -> Ma
         bytes=size,
         pages=pages,
         complete=pull.why_incomplete is None,
+        redacted=redacted,
     )
 
 
