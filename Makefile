@@ -23,6 +23,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@.ci/audit
 
 bench: $(STAMP)
 	$(BIN)/python -m bench.load

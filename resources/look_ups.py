@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from resources.allowance import Account, next_reset
@@ -13,6 +13,9 @@ from resources.verdicts import BodyShape, read_error_body
 
 EventStatus = Literal["found", "gone", "not_found"]
 EVENT_STATUSES: Final = frozenset({200, 404, 410})
+_COUNT_MAX: Final = 10**12
+"""More requests than any month has: larger numbers are read as this, so that no sum overflows."""
+_PERIOD_MAX: Final = timedelta(days=366)
 _NAMES: Final = ("plan", "period", "used", "limit", "remaining", "resetAt", "rate", "burst")
 
 
@@ -120,7 +123,10 @@ class UsageAnswer:
             used = limit - self.remaining
         if used is None or (limit is None and not self.is_unlimited):
             return None
-        resets_at = self.reset_at or self.period_end or next_reset(self.date)
+        said = self.reset_at or self.period_end
+        # A reset that is over, or years away, would let nothing be sent for as long.
+        is_to_come = said is not None and self.date < said <= self.date + _PERIOD_MAX
+        resets_at = said if said is not None and is_to_come else next_reset(self.date)
         return Account(limit, used, self.received_at + (resets_at - self.date))
 
 
@@ -175,9 +181,9 @@ def _number(value: Any) -> float | None:
 
 def _integer(value: Any) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if value >= 0 else None
+        return min(value, _COUNT_MAX) if value >= 0 else None
     read = _number(value)
-    return None if read is None else int(read)
+    return None if read is None else int(min(read, _COUNT_MAX))
 
 
 def _not_an_object(answer: Answer, call: str) -> NotData:

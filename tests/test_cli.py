@@ -166,6 +166,11 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
         (("keys", "create", "me", "--plan", "free", "--rate", "5"), "only Enterprise"),
         (("keys", "revoke", "key_nope"), "no key has the id key_nope"),
         (("endpoints", "add", "http://127.0.0.1/x", "--account", "me"), "127.0.0.1"),
+        (("endpoints", "add", "http:8.8.8.8", "--account", "me"), "must start with http://"),
+        (
+            ("endpoints", "add", "http://[fd00:ec2::254]/", "--account", "me", "--allow-private"),
+            "no endpoint may use it",
+        ),
     ],
 )
 def test_wrong_words_are_one_clear_line_and_no_traceback(

@@ -36,6 +36,12 @@ _LOCAL_V4 = tuple(
     for text in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
 _LOCAL_V6 = (IPv6Network("::1/128"), IPv6Network("fc00::/7"))
+# The metadata services of clouds give credentials to whoever asks, and some stand in a private
+# range: Alibaba and Azure, then AWS, Google and Scaleway.
+_METADATA_V4 = (IPv4Network("100.100.100.200/32"), IPv4Network("168.63.129.16/32"))
+_METADATA_V6 = tuple(
+    IPv6Network(text) for text in ("fd00:ec2::/32", "fd20:ce::/32", "fd00:42::42/128")
+)
 
 # Its own pool: slow name servers must not take the threads that others wait for.
 _LOOKUPS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="webhook-lookup")
@@ -90,8 +96,8 @@ def parse_url(text: str) -> httpx.URL:
         url = httpx.URL(text)
     except httpx.InvalidURL as error:
         raise TargetRefused(f"the URL cannot be read: {error}") from error
-    if url.scheme not in _DEFAULT_PORTS:
-        raise TargetRefused(f"the URL must start with http:// or https://, got {url.scheme!r}")
+    if url.scheme not in _DEFAULT_PORTS or "://" not in text:
+        raise TargetRefused(f"the URL must start with http:// or https://, got {text[:32]!r}")
     if "@" in text.split("://", 1)[1].split("/", 1)[0]:
         raise TargetRefused("the URL must not carry a user name or password")
     if url.port is not None and not 1 <= url.port <= 65_535:
@@ -145,7 +151,7 @@ def is_public(address: Address) -> bool:
             address.is_global
             and not address.is_multicast
             and not address.is_reserved
-            and not any(address in network for network in _SPECIAL_V4)
+            and not any(address in network for network in (*_SPECIAL_V4, *_METADATA_V4))
         )
     carried = _carried(address)
     if carried:
@@ -160,13 +166,17 @@ def is_public(address: Address) -> bool:
 def is_local(address: Address) -> bool:
     """Whether an address is this host's or a private network's.
 
-    Link-local (where clouds keep their metadata service), multicast and unspecified are not.
+    Link-local, multicast, unspecified and any address of a cloud's metadata service are not.
     """
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     if isinstance(address, IPv4Address):
-        return any(address in network for network in _LOCAL_V4)
-    return any(address in network for network in _LOCAL_V6)
+        return any(address in network for network in _LOCAL_V4) and not any(
+            address in network for network in _METADATA_V4
+        )
+    return any(address in network for network in _LOCAL_V6) and not any(
+        address in network for network in _METADATA_V6
+    )
 
 
 def _carried(address: IPv6Address) -> tuple[IPv4Address, ...]:

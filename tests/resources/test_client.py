@@ -12,10 +12,13 @@ import pytest
 
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.service import Sandbox
+from resources.allowance import Pace, Share
 from resources.client import CatalogClient, checked_base_url
 from resources.errors import KeyRejected, PlanLacksAccess, RequestRejected, VersionRetired
+from resources.ledger import Ledger
 from resources.limiter import Unlimited
 from resources.pages import RawPage
+from resources.shared_limiter import SharedLimiter
 from resources.transport import SentRequest
 from tests.resources.conftest import Door
 from tests.resources.fakes import mocked
@@ -203,6 +206,38 @@ class TestLookUps:
         assert usage.used == 12
         assert {usage.plan, usage.limit, usage.rate, usage.reset_at, usage.burst} == {None}
         assert usage.extra == {"seats": {"used": 1}}
+
+    @pytest.mark.parametrize("number", [2**63, 2**64, 10**400, "1e300", 1e300, "9" * 5_000])
+    def test_usage_numbers_of_any_size_can_be_counted_with(
+        self, number: object, tmp_path: Path
+    ) -> None:
+        said = {"used": number, "limit": number, "remaining": number, "burst": number}
+        body = json.dumps(said).encode()
+        usage = mocked(lambda _: httpx.Response(200, content=body)).usage()
+        assert usage.account is None or usage.account.used < 2**62
+        if usage.account is not None:
+            ledger = Ledger(tmp_path / "ledger", Pace(1.0, 1))
+            limiter = SharedLimiter(ledger, Share(), clock=lambda: STANDS_AT)
+            limiter.on_usage(usage.account)
+            limiter.on_usage(usage.account, charged_before=0)
+            assert limiter.left() is not None
+
+    @pytest.mark.parametrize(
+        "reset",
+        [
+            *("9999-12-31T23:59:59Z", "2031-01-01T00:00:00Z"),
+            *("0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),
+        ],
+    )
+    def test_a_reset_that_is_over_or_years_away_is_taken_for_the_first_of_next_month(
+        self, reset: str
+    ) -> None:
+        said = {"used": 3_000, "limit": 3_000, "resetAt": reset}
+        headers = {"Date": "Mon, 02 Mar 2026 12:00:00 GMT"}
+        usage = mocked(lambda _: httpx.Response(200, json=said, headers=headers)).usage()
+        assert usage.account is not None
+        ahead = usage.account.resets_at - usage.received_at
+        assert ahead == datetime(2026, 4, 1, tzinfo=UTC) - STANDS_AT
 
 
 class TestOtherLists:

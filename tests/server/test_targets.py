@@ -90,6 +90,7 @@ def poster(resolve: Resolver = resolve_host, **options: object) -> Poster:
         *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::1", "2002:a00:1::1"),
         "2001:0:7f00:1::1",
         "2001:0:808:808:0:0:80ff:fffe",
+        *("168.63.129.16", "::ffff:168.63.129.16"),  # Azure's own
     ],
 )
 def test_addresses_that_are_not_public_are_known(text: str) -> None:
@@ -109,6 +110,9 @@ def test_public_addresses_are_known(text: str) -> None:
     [
         *((text, True) for text in ("127.0.0.1", "10.1.2.3", "::1", "fd12::1", "::ffff:10.0.0.1")),
         *((text, False) for text in ("169.254.169.254", "fe80::1", "0.0.0.0", "::", "224.0.0.1")),
+        *((text, False) for text in ("100.100.100.200", "168.63.129.16", "::ffff:100.100.100.200")),
+        *((text, False) for text in ("fd00:ec2::254", "fd00:ec2::1", "fd20:ce::254")),
+        *((text, False) for text in ("fd00:42::42", "fe80::a9fe:a9fe")),
     ],
 )
 def test_private_targets_do_not_include_metadata_services(text: str, local: bool) -> None:
@@ -119,6 +123,7 @@ def test_private_targets_do_not_include_metadata_services(text: str, local: bool
     "url",
     [
         *("ftp://example.com/", "file:///etc/passwd", "//example.com/", "example.com", ""),
+        *("http:8.8.8.8", "https:a.example", "http:/a.example/", "http:", "https:?x"),
         *("http:///path", "http://u@example.com/", "http://u:p@example.com/", "http://@a.example/"),
         *("http://a.example\\@127.0.0.1/", "http://a.example:0/", "http://a.example:65536/"),
         *("http://a.example:x/", "http://a.example:-1/", "http://a.ex%61mple/", "http://a b/"),
