@@ -12,12 +12,12 @@ from time import monotonic
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table
 
 from pipeline.console import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
+    Table,
     fail,
     people,
     print_json,
@@ -169,7 +169,7 @@ def _show_prices(work: Backfill, prices: list[Price], chosen: Price) -> None:
         )
     people.print(table)
     for note in work.notes:
-        people.print(f"Note: {note}", markup=False, soft_wrap=True)
+        people.print(f"Note: {note}", soft_wrap=True)
     if not chosen.affordable:
         people.print(
             f"Only {_number(chosen.available)} of them may be sent this month (reserve, "
@@ -200,7 +200,7 @@ def _show(came: _Came, home: Home) -> None:
     people.print(table)
     show_problems(came.problems)
     for note in came.notes:
-        people.print(f"Note: {note}", markup=False, soft_wrap=True)
+        people.print(f"Note: {note}", soft_wrap=True)
     if came.resume_at is not None:
         at = came.resume_at.astimezone(UTC)
         people.print(

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.table import Column, Table
 
-from pipeline.console import people, print_json
+from pipeline.console import Column, Table, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption
 from warehouse.change_log import ChangeLog
@@ -58,7 +57,7 @@ def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False
         print_json(record)
         return
     for name, value in _lines(record):
-        people.print(f"{name:<24} {value}", markup=False, soft_wrap=True)
+        people.print(f"{name:<24} {value}", soft_wrap=True)
 
 
 @app.command()

@@ -11,9 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from pipeline.console import EXIT_USAGE, fail, people, print_json
+from pipeline.console import EXIT_USAGE, Table, fail, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption, date_option
 from pipeline.poll_facts import PollFacts

@@ -1,4 +1,8 @@
-"""How the command line speaks: tables for people, JSON for programs, errors in one line."""
+"""How the command line speaks: tables for people, JSON for programs, errors in one line.
+
+The one place that writes to a terminal. What it is given is text and never markup, and what of it
+would act on a terminal is shown instead: most of it comes from a service.
+"""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -8,7 +12,13 @@ from typing import Any, NoReturn
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+from warehouse.plain_text import escaped_in_json, plain, plain_line
+
+__all__ = ["Column", "Progress", "Table"]
 
 from warehouse.batch_problems import BatchProblem
 
@@ -17,13 +27,27 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 QUERY_INTERRUPTED = "Query interrupted"
 
-people = Console(highlight=False)
-warnings = Console(stderr=True, highlight=False)
+
+class PlainConsole(Console):
+    """A console to which every text, also in the cells of a table, is only text."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        shown = {**options, "emoji": False, "markup": False, "highlight": False}
+        return super().render_str(plain(text), **shown)
+
+
+people = PlainConsole(highlight=False)
+warnings = PlainConsole(stderr=True, highlight=False)
+
+
+def folded(value: object) -> Text:
+    """Return a cell that is shown whole, in several lines where it has to be."""
+    return Text(plain_line(str(value)), overflow="fold")
 
 
 def print_json(value: Any) -> None:
     """Write one JSON value on a line of its own, at once."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.write(escaped_in_json(msgspec.json.encode(value).decode()) + "\n")
     sys.stdout.flush()
 
 
@@ -34,9 +58,9 @@ def progress(count: str, *, quiet: bool) -> Progress:
     """
     return Progress(
         BarColumn(bar_width=24),
-        TextColumn(count),
+        _PlainColumn(count),
         TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
+        _PlainColumn("{task.description}"),
         console=warnings,
         transient=True,
         disable=quiet or not warnings.is_terminal,
@@ -46,7 +70,12 @@ def progress(count: str, *, quiet: bool) -> Progress:
 def show_problems(problems: Iterable[BatchProblem], *, on: Console = people) -> None:
     """Print a line for each partial, flagged or quarantined batch."""
     for problem in problems:
-        on.print(str(problem), markup=False, soft_wrap=True)
+        on.print(str(problem), soft_wrap=True)
+
+
+class _PlainColumn(TextColumn):
+    def render(self, task: Task) -> Text:
+        return Text(plain_line(self.text_format.format(task=task)))
 
 
 @contextmanager
@@ -71,7 +100,7 @@ def told_plainly(*errors: type[Exception]) -> Iterator[None]:
 
 def fail(message: str, *, code: int = EXIT_ERROR) -> NoReturn:
     """Say what went wrong on standard error, and end with an exit code."""
-    warnings.print(f"almanac: {message}", markup=False, soft_wrap=True)
+    warnings.print(f"almanac: {message}", soft_wrap=True)
     raise typer.Exit(code)
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import typer
-from rich.table import Table
 
-from pipeline.console import EXIT_ERROR, people, print_json, quota_left
+from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
 from pipeline.health_warnings import LEAST_FREE_BYTES
 from pipeline.options import JsonOption
 from pipeline.service import open_service

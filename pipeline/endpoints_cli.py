@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.table import Column, Table
-from rich.text import Text
 
 from catalog.server import endpoints
 from catalog.server.endpoints import Endpoint, EndpointBook, EndpointError
@@ -19,7 +17,7 @@ from catalog.server.json_file import JsonFileError
 from catalog.server.outbox import Letter, NotDead, Outbox, OutboxUnreadable
 from catalog.server.service_dir import ServiceDir, ServiceDirError
 from catalog.server.targets import TargetRefused
-from pipeline.console import people, print_json, told_plainly
+from pipeline.console import Column, Table, folded, people, print_json, told_plainly
 from pipeline.settings import read_settings
 
 app = typer.Typer(help="Webhook endpoints and their deliveries.", no_args_is_help=True)
@@ -66,13 +64,8 @@ def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> 
         state = "enabled" if endpoint.enabled else f"disabled: {endpoint.disabled_reason}"
         if endpoint.allow_private:
             state += ", private allowed"
-        _add_row(
-            table,
-            endpoint.id,
-            endpoint.account,
-            endpoint.url,
-            state,
-        )
+        cells = (endpoint.id, endpoint.account, endpoint.url, state)
+        table.add_row(*map(folded, cells))
     people.print(table)
 
 
@@ -81,7 +74,7 @@ def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> Non
     """Remove an endpoint; what is pending for it becomes dead letters."""
     with told_plainly(*_PLAIN):
         _book(directory).remove(endpoint_id)
-    typer.echo(f"{endpoint_id} removed")
+    people.print(f"{endpoint_id} removed", soft_wrap=True)
 
 
 @app.command("rotate")
@@ -104,7 +97,7 @@ def enable_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> Non
     """Send to an endpoint again, from now on."""
     with told_plainly(*_PLAIN):
         _book(directory).enable(endpoint_id)
-    typer.echo(f"{endpoint_id} enabled")
+    people.print(f"{endpoint_id} enabled", soft_wrap=True)
 
 
 @app.command("disable")
@@ -116,7 +109,7 @@ def disable_endpoint(
     """Send nothing more to an endpoint; what is pending for it becomes dead letters."""
     with told_plainly(*_PLAIN):
         _book(directory).disable(endpoint_id, reason=reason)
-    typer.echo(f"{endpoint_id} disabled")
+    people.print(f"{endpoint_id} disabled", soft_wrap=True)
 
 
 @app.command("deliveries")
@@ -146,8 +139,7 @@ def list_deliveries(
         "last",
     )
     for letter in found:
-        _add_row(
-            table,
+        cells = (
             letter.id,
             letter.endpoint_id,
             letter.kind,
@@ -157,6 +149,7 @@ def list_deliveries(
             _time(letter.next_attempt_at),
             letter.last_error or letter.last_status or "",
         )
+        table.add_row(*map(folded, cells))
     people.print(table)
 
 
@@ -169,7 +162,7 @@ def requeue_deliveries(
     with told_plainly(*_PLAIN), _outbox(directory) as box:
         for delivery_id in delivery_ids:
             box.requeue(delivery_id, now=_now())
-            typer.echo(f"{delivery_id} requeued")
+            people.print(f"{delivery_id} requeued", soft_wrap=True)
 
 
 def _service_dir(option: Path | None) -> ServiceDir:
@@ -195,8 +188,8 @@ def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": endpoint_id, "secret": secret})
         return
-    typer.echo(f"Endpoint: {endpoint_id}")
-    typer.echo(f"Signing secret (not shown again): {secret}")
+    people.print(f"Endpoint: {endpoint_id}", soft_wrap=True)
+    people.print(f"Signing secret (not shown again): {secret}", soft_wrap=True)
 
 
 def _endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
@@ -217,8 +210,3 @@ def _letter_fields(letter: Letter) -> dict[str, Any]:
 
 def _time(instant: datetime | None) -> str:
     return "" if instant is None else instant.strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _add_row(table: Table, *cells: object) -> None:
-    """Add a row as plain text: the brackets of an IPv6 URL are not markup."""
-    table.add_row(*(Text(str(cell), overflow="fold") for cell in cells))

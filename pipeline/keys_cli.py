@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from catalog.contract.plans import PLANS
 from catalog.server.grants import StoredKey
 from catalog.server.json_file import JsonFileError
 from catalog.server.key_book import KeyBook, KeyBookError
 from catalog.server.service_dir import ServiceDir, ServiceDirError
-from pipeline.console import fail, people, print_json, told_plainly
+from pipeline.console import Table, fail, people, print_json, told_plainly
 from pipeline.settings import read_settings
 
 app = typer.Typer(help="Create, list, revoke and rotate keys of the server.", no_args_is_help=True)

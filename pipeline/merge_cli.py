@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from catalog.contract.plans import PLANS
-from pipeline.console import EXIT_USAGE, fail, people, print_json, show_problems
+from pipeline.console import EXIT_USAGE, Table, fail, people, print_json, show_problems
 from pipeline.homes import home_there
 from pipeline.options import JsonOption, date_option, instant_option
 from pipeline.settings import read_settings

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from pipeline.console import people, print_json
+from pipeline.console import Table, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption
 from warehouse.home import Home

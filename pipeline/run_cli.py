@@ -12,13 +12,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.progress import Progress
-from rich.table import Table
 
 from catalog.sandbox.collector import collector_paused, kept_from_collector
 from catalog.sandbox.telling import Telling
 from pipeline.console import (
     EXIT_INTERRUPTED,
+    Progress,
+    Table,
     fail,
     interruptible,
     people,
@@ -147,7 +147,7 @@ class _Shown:
 
 def _show(summary: dict[str, Any]) -> None:
     if "deferred" in summary:
-        people.print(f"Deferred: {summary['deferred']}", markup=False, soft_wrap=True)
+        people.print(f"Deferred: {summary['deferred']}", soft_wrap=True)
         return
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in _lines(summary):
@@ -155,9 +155,9 @@ def _show(summary: dict[str, Any]) -> None:
     people.print(table)
     show_problems(summary["problems"])
     for note in summary["notes"]:
-        people.print(f"Note: {note}", markup=False, soft_wrap=True)
-    people.print(f'\nTry: almanac sql "{_TRY}"', markup=False, soft_wrap=True)
-    people.print("     almanac ui", markup=False)
+        people.print(f"Note: {note}", soft_wrap=True)
+    people.print(f'\nTry: almanac sql "{_TRY}"', soft_wrap=True)
+    people.print("     almanac ui")
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:

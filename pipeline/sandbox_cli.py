@@ -8,7 +8,6 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.faults import FAULTS, FaultError
@@ -18,7 +17,7 @@ from catalog.server.hosting import HostingError
 from catalog.server.json_file import JsonFileError
 from catalog.server.outbox import OutboxUnreadable
 from catalog.server.service_dir import ServiceDirError
-from pipeline.console import fail, people, print_json
+from pipeline.console import Table, fail, people, print_json
 from pipeline.settings import read_settings
 
 DEFAULT_PORT = 8650

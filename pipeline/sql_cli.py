@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from pipeline.console import EXIT_USAGE, fail, people
+from pipeline.console import EXIT_USAGE, Table, fail, people
 from pipeline.homes import home_there
 from warehouse import queries
+from warehouse.plain_text import plain_line
 
 _WIDEST = 60
 
@@ -77,9 +76,9 @@ def _show(answer: queries.Answer, limit: int) -> None:
     people.print(f"{count:,} row{'' if count == 1 else 's'}{shown}")
 
 
-def _cell(value: object) -> Text:
+def _cell(value: object) -> str:
     if value is None:
-        return Text("")
+        return ""
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    text = " ".join(text.removesuffix("+00:00").split())
-    return Text(text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…")
+    text = plain_line(text.removesuffix("+00:00"))
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -43,7 +43,7 @@ def status(
     else:
         show(home, health)
         if told:
-            people.print(f"Posted: {' '.join(told.kinds)}", soft_wrap=True, markup=False)
+            people.print(f"Posted: {' '.join(told.kinds)}", soft_wrap=True)
     if not_posted:
         fail(not_posted)
     if exit_code and (health.warnings or health.source is None):

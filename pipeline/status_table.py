@@ -4,10 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rich.markup import escape
-from rich.table import Table
-
-from pipeline.console import people, quota_left
+from pipeline.console import Table, people, quota_left
 from pipeline.coverage_gaps import Gap
 from pipeline.freshness import FeedHealth
 from pipeline.health_quota import QuotaHealth
@@ -31,10 +28,10 @@ def show(home: Home, health: Health) -> None:
     people.print(feeds)
     facts = Table("", "", show_header=False)
     for name, fact in _facts(health):
-        facts.add_row(name, escape(fact))
+        facts.add_row(name, fact)
     people.print(facts)
     for warning in health.warnings:
-        people.print(f"! {warning.text}", soft_wrap=True, markup=False)
+        people.print(f"! {warning.text}", soft_wrap=True)
 
 
 def _facts(health: Health) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from pipeline.console import EXIT_ERROR, people, print_json
+from pipeline.console import EXIT_ERROR, Table, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption
 from warehouse.verify import Finding
@@ -45,4 +44,4 @@ def _show(findings: list[Finding]) -> None:
     people.print(table)
     for finding in findings:
         for wrong in finding.wrong:
-            people.print(f"{finding.check}: {wrong}", soft_wrap=True, markup=False)
+            people.print(f"{finding.check}: {wrong}", soft_wrap=True)

@@ -1,0 +1,51 @@
+"""Text of others, made fit for a terminal, a log and a page: nothing in it acts, or hides.
+
+Belongs here: what is done to characters. Does not: where it is shown.
+"""
+
+import re
+from typing import Final
+
+_UNSEEN: Final = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff]")
+"""Without a width: two texts that look alike would not be the same."""
+_ACTING: Final = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, with those that open a terminal's sequences
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # change the direction of what follows
+    "\u2028\u2029\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+    "]"
+)
+_ASCII: Final = re.compile(r"[ -~\t\n]*")
+
+
+def plain(text: str) -> str:
+    """Return a text that only shows itself; line ends and tabs stay.
+
+    Controls, marks of direction, separators of lines and halves of characters become visible
+    escapes; characters without a width are left out.
+    """
+    if _ASCII.fullmatch(text):
+        return text
+    return _ACTING.sub(_escaped, _UNSEEN.sub("", text))
+
+
+def plain_line(text: str) -> str:
+    """Return it as one line: any run of white space is one blank."""
+    return plain(" ".join(text.split()))
+
+
+def escaped_in_json(text: str) -> str:
+    """Return JSON of the same value that shows on a terminal as it is."""
+    return _ACTING.sub(_json_escaped, _UNSEEN.sub(_json_escaped, text))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
