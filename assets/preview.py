@@ -1,21 +1,27 @@
 """A few rows of what was landed or published, as a Markdown table for people.
 
-Belongs here: which columns are worth a glance. Estimated dates are never shown as dates: it is
-`displayed_date` that is shown.
+Belongs here: which columns are worth a glance, and making the text of others harmless in Markdown:
+no link, picture or HTML of theirs is one on a page of Dagster. Estimated dates are never shown as
+dates: it is `displayed_date` that is shown.
 """
 
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from warehouse.batches import Feed, Manifest
 from warehouse.errors import LandingError
 from warehouse.landing import Landing
+from warehouse.plain_text import plain_line
 
 ROWS: Final = 5
 _WIDTH: Final = 48
+_HARMLESS: Final = re.compile(r"[\w ,.;:'\"%+()/?=…–—’“”$€-]*")
+_LINKED: Final = re.compile(r"://|www\.", re.IGNORECASE)
+"""Many renderers make a link of it without any mark."""
 _WIRE_COLUMNS: Final[Mapping[Feed, tuple[str, ...]]] = {
     "export": ("id", "title", "displayedDate", "coins"),
     "events": ("id", "title", "displayedDate", "coins"),
@@ -29,9 +35,23 @@ _WIRE_COLUMNS: Final[Mapping[Feed, tuple[str, ...]]] = {
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a Markdown table; cells are cut to a glance's width."""
-    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    lines = ["| " + " | ".join(map(_cell, columns)) + " |", "|" + " --- |" * len(columns)]
     lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def bullets(texts: Iterable[str]) -> str:
+    """Return a Markdown list of texts, each on a line of its own."""
+    return "\n".join(f"- {harmless(one)}" for one in texts)
+
+
+def harmless(text: str) -> str:
+    """Return a text as Markdown that shows it and nothing else: in doubt as code."""
+    text = plain_line(text)
+    if _HARMLESS.fullmatch(text) and not _LINKED.search(text):
+        return text
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
 def of_batch(landing: Landing, manifest: Manifest) -> str:
@@ -68,8 +88,9 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, list | tuple):
         value = ", ".join(str(_name(one)) for one in value)
-    text = " ".join(str(value).split()).replace("|", "\\|")
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+    text = plain_line(str(value))
+    text = text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+    return harmless(text).replace("|", "\\|")
 
 
 def _name(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.looks import Look, told_as_look
-from assets.preview import markdown, of_batch
+from assets.preview import bullets, markdown, of_batch
 from resources.backfill import Backfill
 from resources.daily_pulls import Pulled
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
@@ -18,6 +18,7 @@ from warehouse.batches import Manifest
 from warehouse.landing import Landing
 from warehouse.merge_report import MergeReport
 from warehouse.outcomes import Outcome
+from warehouse.plain_text import plain_line
 
 Told = dict[str, Any]
 
@@ -25,7 +26,7 @@ Told = dict[str, Any]
 def told_look(look: Look, landing: Landing, *, quota_left: int | None) -> Told:
     """Return what a landing asset says of one feed on one day."""
     told: Told = {
-        "outcome": look.outcome,
+        "outcome": plain_line(look.outcome),
         "requests": look.requests,
         "bytes": look.bytes,
         "batches": _batches(look.manifests),
@@ -42,7 +43,7 @@ def told_look(look: Look, landing: Landing, *, quota_left: int | None) -> Told:
         if preview:
             told["preview"] = dg.MetadataValue.md(preview)
     if look.warnings:
-        told["warnings"] = dg.MetadataValue.md("\n".join(f"- {one}" for one in look.warnings))
+        told["warnings"] = dg.MetadataValue.md(bullets(look.warnings))
     told |= _problems(problems_of_landed(look.manifests))
     if look.resume_at is not None:
         told["goes on at"] = dg.MetadataValue.timestamp(look.resume_at)
@@ -63,7 +64,7 @@ def told_months(backfill: Backfill) -> Told:
     told["batch"] = newest.batch_id
     told["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
     if backfill.notes:
-        told["notes"] = dg.MetadataValue.md("\n".join(f"- {one}" for one in backfill.notes))
+        told["notes"] = dg.MetadataValue.md(bullets(backfill.notes))
     return told
 
 

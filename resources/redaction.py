@@ -25,10 +25,10 @@ _CUT_CHARS: Final = 8
 """So much of a key at the very end of a body is the beginning of a key that was cut off."""
 _THOROUGH_BYTES: Final = 1 << 18
 """What goes on for longer is looked through as data is: an error's own words come first."""
-_BETWEEN: Final = r"[\s\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]*"
+_BETWEEN: Final = r"[\s\u00ad\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]*"
 """White space and marks without a width, which can't be seen between two characters."""
 _BETWEEN_BYTES: Final = (
-    rb"(?:\s|\xc2\xad|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xa9]|\xef\xbb\xbf)*"
+    rb"(?:\s|\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xa9]|\xef\xbb\xbf)*"
 )
 
 

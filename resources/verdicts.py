@@ -27,6 +27,7 @@ from resources.errors import (
 from resources.headers import retry_after_s
 from resources.limiter import RATE_LIMITED_WAIT_S
 from resources.retries import RetryPolicy
+from warehouse.plain_text import plain_line
 
 BodyShape = Literal["json", "text", "html", "empty"]
 
@@ -36,7 +37,6 @@ _SAID_CHARS: Final = 200
 _LONGEST_MONTH_S: Final = 31 * 86_400.0
 _MONTH_SAID: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
 """A gateway's "API rate limit exceeded" is no month that is used up."""
-_UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def failure_of(
     """Return the error that an answer is; `redact` takes the key out of what the service said."""
     content_type = refusal.headers.get("content-type", "")
     body = read_error_body(refusal.body, content_type)
-    said = redact(_UNPRINTED.sub(" ", body.message).strip())[:_SAID_CHARS]
+    said = plain_line(redact(body.message))[:_SAID_CHARS]
     told = f"{refusal.call} was answered {refusal.status}" + (f" ({said})" if said else "")
     if refusal.status == 429 or refusal.status in _TRANSIENT:
         return _transient(refusal, body, told, policy)
@@ -153,7 +153,7 @@ def failure_on_the_wire(
 
     A chained one would keep frames alive in which the request with its key can be read.
     """
-    told = redact(f"{type(error).__name__}: {error}".rstrip(": "))
+    told = plain_line(redact(f"{type(error).__name__}: {error}".rstrip(": ")))
     if answered and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
         return TruncatedBody(f"{call}: the connection broke inside the body ({told})")
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL | httpx.LocalProtocolError):

@@ -15,6 +15,7 @@ import msgspec
 from warehouse.batches import Manifest, Page
 from warehouse.errors import WarehouseError
 from warehouse.landing import Landing
+from warehouse.plain_text import plain_line
 
 Kind = Literal["empty", "html", "json", "csv"]
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -115,7 +116,7 @@ def error_words(value: Any) -> str | None:
     error = value.get("error", value.get("message"))
     if isinstance(error, dict):
         error = error.get("message", error.get("code"))
-    return None if error is None else str(error)[:_WORDS_MAX]
+    return None if error is None else plain_line(str(error))[:_WORDS_MAX]
 
 
 def _plain(body: bytes) -> bytes:
