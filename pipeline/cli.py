@@ -12,6 +12,7 @@ from pipeline.merge_cli import import_file, merge, replay
 from pipeline.prune_cli import prune
 from pipeline.run_cli import run
 from pipeline.sandbox_cli import sandbox
+from pipeline.secrecy import begin_private
 from pipeline.sql_cli import sql
 from pipeline.status_cli import status
 from pipeline.ui_cli import ui
@@ -43,6 +44,7 @@ app.add_typer(endpoints_cli.app, name="endpoints")
 
 
 def main() -> None:
+    begin_private()
     try:
         app()
     except SystemExit as ended:

@@ -8,8 +8,9 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from pipeline.console import EXIT_USAGE, fail, interruptible
-from pipeline.settings import SettingsError
+from pipeline.console import EXIT_USAGE, fail, interruptible, warnings
+from pipeline.secrecy import cautions_of
+from pipeline.settings import SettingsError, read_settings
 from warehouse.errors import WarehouseError
 
 
@@ -18,6 +19,7 @@ class PlainGroup(TyperGroup):
 
     # The class of a context has no public name in Typer.
     def invoke(self, ctx: Any) -> Any:
+        warn_of_secrets()
         try:
             with interruptible():
                 return super().invoke(ctx)
@@ -30,6 +32,16 @@ class PlainGroup(TyperGroup):
             raise
         except OSError as error:
             fail(file_trouble(error))
+
+
+def warn_of_secrets() -> None:
+    """Say on standard error how a secret may get out, once a command."""
+    try:
+        cautions = cautions_of(read_settings())
+    except SettingsError:
+        return  # The command says so itself, where it needs them.
+    for caution in cautions:
+        warnings.print(f"almanac: warning: {caution}", soft_wrap=True)
 
 
 def file_trouble(error: OSError) -> str:

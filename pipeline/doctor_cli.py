@@ -4,17 +4,19 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import typer
 
 from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
 from pipeline.health_warnings import LEAST_FREE_BYTES
 from pipeline.options import JsonOption
+from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.service import open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
@@ -32,23 +34,35 @@ class Checked:
     what: str
     holds: bool
     found: str
+    is_caution: bool = False
+    """Nothing is in the way, and something should be looked at."""
 
 
-def doctor(as_json: JsonOption = False) -> None:
+def doctor(
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="Mend what can be: files that others can read."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check settings, home, disk, versions, key, plan and reach. Costs one or two requests."""
-    found = list(_checks())
+    found = list(_checks(fix=fix))
     if as_json:
-        print_json([{"what": one.what, "holds": one.holds, "found": one.found} for one in found])
+        print_json([asdict(one) for one in found])
     else:
         table = Table("", "What", "Found")
         for one in found:
-            table.add_row("ok" if one.holds else "NO", one.what, one.found)
+            table.add_row(_mark(one), one.what, one.found)
         people.print(table)
     if not all(one.holds for one in found):
         raise typer.Exit(EXIT_ERROR)
 
 
-def _checks() -> Iterator[Checked]:
+def _mark(one: Checked) -> str:
+    return ("!" if one.is_caution else "ok") if one.holds else "NO"
+
+
+def _checks(*, fix: bool) -> Iterator[Checked]:
     yield Checked("Python", True, platform.python_version())
     for package in PACKAGES:
         yield Checked(package, True, version(package))
@@ -59,6 +73,7 @@ def _checks() -> Iterator[Checked]:
         yield Checked("settings", False, str(error))
         return
     yield Checked("source", True, source)
+    yield from _secrecy(settings, fix=fix)
     home = Home(settings.home)
     stands = _told("home", lambda: _home(home, source))
     writable = _writable(home.root)
@@ -68,6 +83,20 @@ def _checks() -> Iterator[Checked]:
     with TemporaryDirectory(prefix="almanac-doctor-") as spare:
         is_ours = stands.holds and writable.holds and home.stamp() is not None
         yield from _service(settings, home.state if is_ours else Path(spare))
+
+
+def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
+    for caution in (*cautions_of(settings), short_key(settings)):
+        if caution:
+            yield Checked("secrets", True, caution, is_caution=True)
+    if fix:
+        closed = close_files(settings)
+        if closed:
+            yield Checked("files", True, f"{closed:,} are no longer open to others")
+    exposed = files_open_to_others(settings)
+    if exposed:
+        found = f"others can read {exposed}: almanac doctor --fix"
+        yield Checked("files", True, found, is_caution=True)
 
 
 def _home(home: Home, source: str) -> str:

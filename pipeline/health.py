@@ -18,6 +18,7 @@ from pipeline.health_quota import quota_of
 from pipeline.health_record import Deprecated, Health, Problems
 from pipeline.health_warnings import RECENT, warnings_of
 from pipeline.put_off import put_off
+from pipeline.secrecy import cautions_of
 from pipeline.seen_batches import Seen, SeenBatches, seen_since
 from pipeline.settings import Settings
 from resources.headers import read_deprecation, read_http_date
@@ -41,6 +42,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     told = last_usage(home.state)
     plan = seen.plan or settings.plan or (None if told is None else told.plan)
     lately = [one for one in seen.batches if one.observed_at > now - RECENT and one.rejected]
+    repeated = [batch for batch in seen.batches if batch.redacted]
     quarantined = [one for one in seen.batches if one.status == "quarantined"]
     health = Health(
         source=stamp.source,
@@ -53,6 +55,8 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         flagged=[one.batch_id for one in seen.batches if one.flagged is not None],
         flagged_lately=_not_made_good(seen, now, _why_flagged),
         partial_lately=_not_made_good(seen, now, _why_partial),
+        key_repeated=Problems(batches=[one.batch_id for one in repeated], since=_first(repeated)),
+        cautions=cautions_of(settings),
         rejected=sum(one.rejected for one in seen.batches),
         rejected_lately=Problems(
             batches=[one.batch_id for one in lately],

@@ -56,6 +56,9 @@ class Health:
     flagged: list[str] = field(default_factory=list)
     flagged_lately: Problems = field(default_factory=Problems)
     partial_lately: Problems = field(default_factory=Problems)
+    key_repeated: Problems = field(default_factory=Problems)
+    cautions: list[str] = field(default_factory=list)
+    """How a secret may get out, by the settings."""
     rejected: int = 0
     rejected_lately: Problems = field(default_factory=Problems)
     bytes: dict[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What of a home's health a person should act on, by stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   deferred
-    coverage   disk   deprecated
+    coverage   disk   deprecated   key   exposed
 
 Pure: health goes in, warnings come out.
 """
@@ -36,6 +36,7 @@ def warnings_of(health: Health, now: datetime) -> list[Warned]:
         *_coverage(health, now),
         *_disk(health),
         *_deprecated(health, now),
+        *_secrets(health),
     ]
 
 
@@ -157,3 +158,15 @@ def _deprecated(health: Health, now: datetime) -> Iterator[Warned]:
             "a newer Almanac"
         )
         yield Warned("deprecated", text, said.since)
+
+
+def _secrets(health: Health) -> Iterator[Warned]:
+    repeated = health.key_repeated
+    if repeated.batches:
+        text = (
+            f"The service repeated the API key in {_batches(repeated)}; it was taken out before "
+            "anything was kept. Tell the service, and ask it for another key"
+        )
+        yield Warned("key", text, repeated.since)
+    if health.cautions:
+        yield Warned("exposed", "; ".join(health.cautions))

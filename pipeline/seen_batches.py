@@ -34,6 +34,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     flagged: str | None = None
     why_incomplete: str | None = None
+    redacted: int = 0
 
     @property
     def is_look(self) -> bool:

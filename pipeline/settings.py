@@ -1,86 +1,51 @@
 """The settings: the one module that reads the environment (and `.env`, and secret files).
 
+A base address is only used with a key from the same place: a `.env` that came with somebody's
+files must not send the key of the user elsewhere.
+
 Belongs here: what can be set, and whether it makes sense. Does not: what is done with it.
 """
 
+import os
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-import httpx
 from pydantic import (
-    AfterValidator,
-    BeforeValidator,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    SettingsConfigDict,
+)
 
 from catalog.contract import decisions
 from catalog.contract.plans import PLANS
+from pipeline.setting_types import CommaList, Hook, Place, PlanName, Unset, checked_hook
 from resources.client import checked_base_url
 from resources.transport import checked_key
 
 PREFIX: Final = "ALMANAC_"
+ENV_FILE: Final = Path(".env")
+_WRITABLE_BY_ALL: Final = 0o002
+_ROOT: Final = 0
 
 
 class SettingsError(Exception):
     """A setting that can't be used; nothing was done. The text shows no secret."""
 
 
-def _split(value: Any) -> Any:
-    """Return the parts of a comma list; what is no text is left to the type."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-def _known_plan(name: str) -> str:
-    if name.lower() not in PLANS:
-        raise ValueError(f"there is no plan {name!r}; it is one of {', '.join(PLANS)}")
-    return name.lower()
-
-
-def _nothing(value: Any) -> Any:
-    """Read an empty text as not set, as shells and compose files leave it."""
-    return None if value == "" else value
-
-
-def _hook(address: SecretStr) -> SecretStr:
-    """Check the address of a hook; what is wrong is told without showing it."""
-    try:
-        url = httpx.URL(address.get_secret_value().strip())
-    except httpx.InvalidURL:
-        url = httpx.URL("")
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError("expected an address of the form https://host[:port]/path")
-    if url.userinfo or url.fragment:
-        raise ValueError("the address must have no user and no fragment")
-    return SecretStr(str(url))
-
-
-def _expanded(path: Path) -> Path:
-    """Return a path with `~` read as a shell does: in a file or a unit none has read it."""
-    try:
-        return path.expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"the home of that user is not known: {path}") from error
-
-
-CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-Place = Annotated[Path, AfterValidator(_expanded)]
-Hook = Annotated[SecretStr, AfterValidator(_hook)]
-PlanName = Annotated[str, AfterValidator(_known_plan)]
-Unset = BeforeValidator(_nothing)
-
-
 class Settings(BaseSettings):
     """Every setting, each with the prefix `ALMANAC_`."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_file=".env", extra="ignore", hide_input_in_errors=True
+        env_prefix=PREFIX, env_file=ENV_FILE, extra="ignore", hide_input_in_errors=True
     )
 
     base_url: Annotated[str | None, Unset] = Field(
@@ -160,9 +125,16 @@ class Settings(BaseSettings):
         default=None,
         description="A file that holds that address and nothing else: it may carry a token.",
     )
+    shared: Annotated[Literal["group"] | None, Unset] = Field(
+        default=None,
+        description="`group`: the files of home and state can be read by their group (0640, "
+        "folders 0750). Unset, by their owner alone (0600 and 0700).",
+    )
     sandbox_seed: int = Field(
         default=1, description="Which world the embedded sandbox is; the same seed is the same."
     )
+    _from_file: frozenset[str] = PrivateAttr(default=frozenset())
+    """What `.env` gives, also where something loaded it into the environment before."""
 
     @field_validator(
         *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s"),
@@ -200,6 +172,7 @@ class Settings(BaseSettings):
                 f"{given} is set, but {lacking} is not. Set both to use a service, or neither "
                 "for the embedded sandbox."
             )
+        self._check_same_place()
         try:
             base_url = checked_base_url(self.base_url)
         except ValueError as error:
@@ -223,9 +196,49 @@ class Settings(BaseSettings):
         """
         address = _secret("ALERT_URL", self.alert_url, self.alert_url_file)
         try:
-            return None if address is None else _hook(address)
+            return None if address is None else checked_hook(address)
         except ValueError as error:
             raise SettingsError(f"ALMANAC_ALERT_URL_FILE: {error}") from error
+
+    @property
+    def group_reads(self) -> bool:
+        """Whether the group of a file may read it."""
+        return self.shared == "group"
+
+    @property
+    def files_of_secrets(self) -> dict[str, Path]:
+        """Return the files that hold a secret, by what names them."""
+        found = {"ALMANAC_API_KEY_FILE": self.api_key_file}
+        found["ALMANAC_ALERT_URL_FILE"] = self.alert_url_file
+        if self._from_file & {"api_key", "alert_url"}:
+            found[str(ENV_FILE)] = ENV_FILE.absolute()
+        return {name: path for name, path in found.items() if path is not None}
+
+    def _check_same_place(self) -> None:
+        """Check that address and key come from one place.
+
+        Raises:
+            SettingsError: one of them is of `.env`, the other is not.
+        """
+        name = "api_key" if self.api_key is not None else "api_key_file"
+        in_file = {"base_url", name} & self._from_file
+        places = {one: "" if one in in_file else "not " for one in ("base_url", name)}
+        way_out = (
+            "Whoever wrote that file could send your key elsewhere. Nothing was sent; put both "
+            "into the environment, or both into a .env of your own."
+        )
+        if len(in_file) == 1:
+            said = " and ".join(
+                f"{PREFIX}{one.upper()} is {place}set in {ENV_FILE.absolute()}"
+                for one, place in places.items()
+            )
+            raise SettingsError(f"{said}; expected both from the same place. {way_out}")
+        file = self.api_key_file
+        if file is not None and in_file and not _lies_in(file, ENV_FILE.absolute().parent):
+            raise SettingsError(
+                f"{ENV_FILE.absolute()} names a base address, and a key file outside its folder. "
+                f"{way_out}"
+            )
 
     def _key(self) -> SecretStr | None:
         return _secret("API_KEY", self.api_key, self.api_key_file)
@@ -257,12 +270,42 @@ def read_settings() -> Settings:
         SettingsError: one of them can't be used; the text names it and shows no value.
     """
     try:
-        return Settings()
+        settings = Settings()
+        settings._from_file = _given_in_file()
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = PREFIX + str(first["loc"][0]).upper()
         said = first["msg"].removeprefix("Value error, ")
         raise SettingsError(f"{name}: {said}") from None
+    return settings
+
+
+def _given_in_file() -> frozenset[str]:
+    """Return the settings that hold as `.env` gives them.
+
+    Raises:
+        SettingsError: it gives some, and others than the user may write to it.
+    """
+    in_file = DotEnvSettingsSource(Settings)()
+    elsewhere = EnvSettingsSource(Settings)()
+    found = {
+        name
+        for name, value in in_file.items()
+        if name in Settings.model_fields and elsewhere.get(name, value) == value
+    }
+    if not found:
+        return frozenset()
+    status = ENV_FILE.stat()
+    if status.st_uid not in (os.getuid(), _ROOT) or status.st_mode & _WRITABLE_BY_ALL:
+        raise SettingsError(
+            f"{ENV_FILE.absolute()} gives settings, and others than you may write to it. Nothing "
+            "was read from it; make it yours (chown, chmod 600), or start almanac elsewhere."
+        )
+    return frozenset(found)
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def described() -> list[tuple[str, str, str]]:

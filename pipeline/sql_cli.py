@@ -11,6 +11,7 @@ import typer
 from pipeline.console import EXIT_USAGE, Table, fail, people
 from pipeline.homes import home_there
 from warehouse import queries
+from warehouse.file_modes import usual_modes
 from warehouse.plain_text import plain_line
 
 _WIDEST = 60
@@ -54,7 +55,8 @@ def sql(
         if output is None or _is_stdout(output):
             queries.stream_answer(connection, text, sys.stdout.buffer, _FORMS[form])
             return
-        rows = queries.write_answer(connection, text, output, _FORMS[form])
+        with usual_modes():
+            rows = queries.write_answer(connection, text, output, _FORMS[form])
     people.print(f"{rows:,} rows in {output}", soft_wrap=True)
 
 

@@ -1,15 +1,9 @@
 """What became of a pull."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from resources.errors import Defer
 from warehouse.batches import Manifest, Scope
-
-REPEATED: Final = (
-    "the service repeated the API key in its answer; it was taken out before anything was kept. "
-    "Tell the service, and ask it for a new key"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +23,3 @@ class Landed:
     deferred: Defer | None = None
     left_over: Scope | None = None
     warnings: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.manifest.redacted and REPEATED not in self.warnings:
-            object.__setattr__(self, "warnings", (*self.warnings, REPEATED))

@@ -1,4 +1,5 @@
-"""What a person should know of a landed batch: it came in part, was flagged, or was set aside.
+"""What a person should know of a landed batch: it came in part, was flagged, was set aside, or
+repeated the API key.
 
 Belongs here: which batches have a problem, why, and the line that says so. Does not: what is
 warned of later (pipeline/health_warnings.py).
@@ -6,17 +7,20 @@ warned of later (pipeline/health_warnings.py).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from warehouse.batches import Feed, Manifest
 from warehouse.home import Home
 
-Kind = Literal["partial", "flagged", "quarantined"]
+Kind = Literal["partial", "flagged", "quarantined", "key"]
+_REPEATED: Final = (
+    "the service repeated the API key in its answer; it was taken out before anything was kept"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchProblem:
-    """The problem of one batch, the worst where it has several."""
+    """The problem of one batch: the worst of its data, or that it repeated the key."""
 
     batch_id: str
     feed: Feed
@@ -37,28 +41,37 @@ class BatchProblem:
                 return f"If it is right all the same: almanac batches release {self.batch_id}"
             case "quarantined":
                 return f"To merge it all the same: almanac batches release {self.batch_id}"
+            case "key":
+                return "Tell the service, and ask it for another key."
 
 
 def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
     """Return the problems of a merged batch, from its record in the change log."""
     batch_id, feed = record["batch_id"], record["feed"]
+    repeated = _repeated(batch_id, feed, record.get("redacted", 0))
     if record["status"] == "quarantined":
-        return [BatchProblem(batch_id, feed, "quarantined", record["why"] or "")]
+        return [BatchProblem(batch_id, feed, "quarantined", record["why"] or ""), *repeated]
     # A partial export is flagged as well, for the same reason.
     if not record["complete"]:
-        return [BatchProblem(batch_id, feed, "partial", record["why_incomplete"] or "")]
+        return [BatchProblem(batch_id, feed, "partial", record["why_incomplete"] or ""), *repeated]
     if record["flagged"]:
-        return [BatchProblem(batch_id, feed, "flagged", record["flagged"])]
-    return []
+        return [BatchProblem(batch_id, feed, "flagged", record["flagged"]), *repeated]
+    return repeated
 
 
 def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
     """Return the problems that are known of batches before they are merged."""
-    return [
-        BatchProblem(manifest.batch_id, manifest.feed, "partial", manifest.why_incomplete or "")
-        for manifest in manifests
-        if not manifest.complete
-    ]
+    found: list[BatchProblem] = []
+    for manifest in manifests:
+        batch_id, feed = manifest.batch_id, manifest.feed
+        if not manifest.complete:
+            found.append(BatchProblem(batch_id, feed, "partial", manifest.why_incomplete or ""))
+        found += _repeated(batch_id, feed, manifest.redacted)
+    return found
+
+
+def _repeated(batch_id: str, feed: Feed, count: int) -> list[BatchProblem]:
+    return [BatchProblem(batch_id, feed, "key", _REPEATED)] if count else []
 
 
 def problems_since(

@@ -68,6 +68,7 @@ class Outcome:
             "requests": manifest.requests,
             "rows_claimed": manifest.rows_claimed,
             "bytes": manifest.bytes,
+            **({"redacted": manifest.redacted} if manifest.redacted else {}),
             "scope": {
                 "lower": _text(scope.lower),
                 "upper": _text(scope.upper),

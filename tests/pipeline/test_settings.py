@@ -1,10 +1,15 @@
 """The settings: read in one place, told plainly, never shown."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from pipeline.secrecy import cautions_of, short_key
 from pipeline.settings import Settings, SettingsError, described, read_settings
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.playing import address_of, settings_of
+from tests.pipeline.small_home import SmallHome
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +115,117 @@ def test_a_tilde_is_the_home_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("ALMANAC_HOME", "~nobody-of-this-name/almanac")
     with pytest.raises(SettingsError, match="ALMANAC_HOME"):
         read_settings()
+
+
+KEY = "canary-9b1f77c2aa10"
+PLACED = {
+    "ALMANAC_BASE_URL": "https://api.example.com",
+    "ALMANAC_API_KEY": KEY,
+    "ALMANAC_API_KEY_FILE": "KEY_FILE",
+}
+
+
+def place(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *, in_file: tuple[str, ...], outside: tuple[str]
+) -> None:
+    key_file = folder / "elsewhere" / "key"
+    key_file.parent.mkdir(exist_ok=True)
+    key_file.write_text(KEY)
+    key_file.chmod(0o600)
+    values = {**PLACED, "ALMANAC_API_KEY_FILE": str(key_file)}
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    (work / ".env").write_text("".join(f"{name}={values[name]}\n" for name in in_file))
+    (work / ".env").chmod(0o600)
+    monkeypatch.chdir(work)
+    for name in outside:
+        monkeypatch.setenv(name, values[name])
+
+
+URL, GIVEN, FILE = PLACED
+
+
+@pytest.mark.parametrize(
+    ("in_file", "outside"),
+    [((URL,), (GIVEN,)), ((URL,), (FILE,)), ((GIVEN,), (URL,)), ((FILE,), (URL,)),
+     ((URL, FILE), ()), ((URL,), (URL, GIVEN))],
+)  # fmt: skip
+def test_a_env_file_gives_no_address_to_a_key_from_elsewhere(
+    in_file: tuple[str, ...], outside: tuple[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=in_file, outside=outside)
+    with pytest.raises(SettingsError, match="Nothing was sent") as raised:
+        read_settings().service_address()
+    assert KEY not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("in_file", "outside"), [((URL, GIVEN), ()), ((), (URL, GIVEN)), ((), (URL, FILE))]
+)
+def test_address_and_key_of_one_place_are_used(
+    in_file: tuple[str, ...], outside: tuple[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=in_file, outside=outside)
+    assert read_settings().service_address() is not None
+
+
+def test_a_key_file_beside_a_env_file_is_of_the_same_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=(URL,), outside=())
+    Path("key").write_text(KEY)
+    with Path(".env").open("a") as file:
+        file.write("ALMANAC_API_KEY_FILE=key\n")
+    assert read_settings().service_address() is not None
+
+
+def test_a_env_file_that_others_may_write_to_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=(URL, GIVEN), outside=())
+    Path(".env").chmod(0o602)
+    with pytest.raises(SettingsError, match="others than you may write"):
+        read_settings()
+    Path(".env").write_text("OTHER=1\n")
+    assert read_settings().service_address() is None
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://api.example.com", True),
+        ("http://10.0.0.7:8000", True),
+        ("https://api.example.com", False),
+        ("http://127.0.0.1:8000", False),
+        ("http://[::1]:8000", False),
+        ("http://localhost:1", False),
+    ],
+)
+def test_an_address_in_the_clear_and_a_key_file_for_all_are_warned_of(
+    url: str, warned: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ALMANAC_BASE_URL", url)
+    key_file = tmp_path / "key"
+    key_file.write_text(KEY)
+    monkeypatch.setenv("ALMANAC_API_KEY_FILE", str(key_file))
+    key_file.chmod(0o600)
+    assert any("in the clear" in one for one in cautions_of(read_settings())) == warned
+    key_file.chmod(0o644)
+    assert any("_FILE: others can read" in one for one in cautions_of(read_settings()))
+
+
+def test_each_warning_of_secrets_is_said_once_a_command(almanac: Almanac, tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_text("short")
+    key_file.chmod(0o640)
+    given = {"base_url": "http://10.255.255.1", "api_key_file": str(key_file), "plan": "elite"}
+    SmallHome(tmp_path / "data", source="http://10.255.255.1")
+    done = almanac("batches", "list", **given)
+    assert done.stderr.count("warning: ALMANAC_API_KEY_FILE: others can read") == 1
+    assert done.stderr.count("warning: ALMANAC_BASE_URL: http://") == 1
+    shown = json.loads(almanac("status", "--json", **given).stdout)
+    assert "exposed" in [one["kind"] for one in shown["warnings"]]
+    short = settings_of(tmp_path, **address_of("http://a.test", "short"))
+    assert "under 12 characters" in short_key(short)
+    assert short_key(settings_of(tmp_path, **address_of("http://a.test", KEY))) == ""

@@ -23,6 +23,7 @@ from resources.puller import Puller
 from resources.redaction import Redactor
 from resources.retries import RetryPolicy
 from tests.resources.fakes import FakeTime, Handler, answering
+from warehouse.batch_problems import problems_of_landed
 from warehouse.batches import KEY_MARK
 from warehouse.landing import Landing
 
@@ -198,7 +199,8 @@ def test_a_batch_says_that_the_key_was_taken_out(tmp_path: Path) -> None:
     landed = puller.coins()
     assert landed.manifest.redacted == 2
     assert landed.manifest.complete
-    assert "repeated the API key" in "".join(landed.warnings)
+    (problem,) = problems_of_landed([landed.manifest])
+    assert "repeated the API key" in str(problem)
     assert KEY_MARK.encode() in b"".join(landing.body(landed.manifest))
     assert landing.manifest(landed.manifest.batch_id).redacted == 2
 

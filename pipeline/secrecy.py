@@ -1,0 +1,109 @@
+"""What stands in the way of keeping a key and data to oneself: said, and in part mended.
+
+Belongs here: looking at the files of secrets, the base address, and the files of home and state.
+Does not: which settings there are (settings.py), what the modes mean (file_modes.py).
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.redaction import LEAST_CHARS
+from warehouse.errors import HomeRefused
+from warehouse.file_modes import (
+    close_to_others,
+    keep_private,
+    open_to_others,
+    readable_by_others,
+)
+from warehouse.home import Home
+
+_SHOWN: Final = 3
+
+
+def begin_private() -> None:
+    """Let this process make files as the settings say; as its owner's alone where they fail."""
+    try:
+        keep_private(group_reads=read_settings().group_reads)
+    except SettingsError:
+        keep_private()
+
+
+def cautions_of(settings: Settings) -> list[str]:
+    """Return how a secret may get out, a line each: no secret in it, and no folder."""
+    return [*_files_of_secrets(settings), *_in_the_clear(settings)]
+
+
+def short_key(settings: Settings) -> str:
+    """Return what to say of a key too short to be taken out of data; empty where it is not."""
+    found = settings.service_address()
+    if found is None or len(found[1].get_secret_value()) >= LEAST_CHARS:
+        return ""
+    return (
+        f"the key has under {LEAST_CHARS} characters, and might be a part of ordinary data: where "
+        "the service repeats it, it is taken out of messages, but not out of bodies and headers"
+    )
+
+
+def files_open_to_others(settings: Settings) -> str:
+    """Return which files of home and state others can read, empty for none."""
+    found = _open_files(settings)
+    if not found:
+        return ""
+    shown = ", ".join(map(str, found[:_SHOWN]))
+    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    return f"{shown}{more}"
+
+
+def close_files(settings: Settings) -> int:
+    """Close the user's own files of home and state to others; return how many.
+
+    Files of other users are left as they are.
+    """
+    mine = [path for path in _open_files(settings) if path.lstat().st_uid == os.getuid()]
+    return close_to_others(mine, group_reads=settings.group_reads)
+
+
+def _open_files(settings: Settings) -> list[Path]:
+    """Return what others can read, of a home that is one and of the state."""
+    home, roots = Home(settings.home), [settings.state]
+    with suppress(HomeRefused):  # What it is then said to be is no home of ours.
+        if home.stamp() is not None:
+            roots.append(home.root)
+    return open_to_others(roots, group_reads=settings.group_reads)
+
+
+def _files_of_secrets(settings: Settings) -> Iterator[str]:
+    for name, path in settings.files_of_secrets.items():
+        try:
+            if readable_by_others(path, group_reads=settings.group_reads):
+                yield f"{name}: others can read this file; make it yours alone (chmod 600)"
+        except OSError:
+            continue  # That it can't be read is said where it is needed.
+
+
+def _in_the_clear(settings: Settings) -> Iterator[str]:
+    if settings.base_url is None:
+        return
+    try:
+        url = httpx.URL(settings.base_url.strip())
+    except httpx.InvalidURL:
+        return
+    if url.scheme == "http" and not _is_this_machine(url.host):
+        yield (
+            f"ALMANAC_BASE_URL: http:// to {url.host} sends the key in the clear, to be read by "
+            "whoever is on the way: use https://"
+        )
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -1,0 +1,56 @@
+"""What a text must be to be a setting: comma lists, places, plans, addresses of hooks."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+from pydantic import AfterValidator, BeforeValidator, SecretStr
+from pydantic_settings import NoDecode
+
+from catalog.contract.plans import PLANS
+
+
+def _split(value: Any) -> Any:
+    """Return the parts of a comma list; what is no text is left to the type."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _known_plan(name: str) -> str:
+    if name.lower() not in PLANS:
+        raise ValueError(f"there is no plan {name!r}; it is one of {', '.join(PLANS)}")
+    return name.lower()
+
+
+def _nothing(value: Any) -> Any:
+    """Read an empty text as not set, as shells and compose files leave it."""
+    return None if value == "" else value
+
+
+def checked_hook(address: SecretStr) -> SecretStr:
+    """Check the address of a hook; what is wrong is told without showing it."""
+    try:
+        url = httpx.URL(address.get_secret_value().strip())
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("expected an address of the form https://host[:port]/path")
+    if url.userinfo or url.fragment:
+        raise ValueError("the address must have no user and no fragment")
+    return SecretStr(str(url))
+
+
+def _expanded(path: Path) -> Path:
+    """Return a path with `~` read as a shell does: in a file or a unit none has read it."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"the home of that user is not known: {path}") from error
+
+
+CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Place = Annotated[Path, AfterValidator(_expanded)]
+Hook = Annotated[SecretStr, AfterValidator(checked_hook)]
+PlanName = Annotated[str, AfterValidator(_known_plan)]
+Unset = BeforeValidator(_nothing)
