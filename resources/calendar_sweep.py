@@ -174,7 +174,6 @@ class CalendarSweep:
         if page is not None:
             self._quickest_s = min(self._quickest_s, seconds)
             self.rows += page.rows
-            self._context.service.hear(page.date)
             self._ids.update(page.ids)
             if stretch in self._first and page.total is not None:
                 least = min(self._promised.get(stretch, page.total), page.total)

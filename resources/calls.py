@@ -1,7 +1,7 @@
 """One call: a request with its retries, read by whoever knows what should come back."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -9,9 +9,10 @@ import httpx
 
 from resources.bodies import BodyReader
 from resources.errors import CatalogError, Defer, Evidence, RateHeld
-from resources.headers import read_http_date, useful_headers
+from resources.headers import useful_headers
 from resources.limiter import Limiter
 from resources.retries import Ambient, RetryPolicy, with_retries
+from resources.service_clock import ServiceClock
 from resources.transport import ASKS_USAGE, SENT_AT, TOTAL_S
 from resources.verdicts import Refusal, failure_of, failure_on_the_wire
 
@@ -42,17 +43,22 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An answer whose headers have come. `date` is the service's, else (`date_known` false) ours.
+    """An answer whose headers have come. `date` is when it was sent, by the service's clock.
 
-    `headers` are those of use, names in lower case.
+    `date_doubt` says why that is not the answer's own Date; empty where it is. `headers` are
+    those of use, names in lower case.
     """
 
     status: int
     headers: dict[str, str] = field(repr=False)
     date: datetime
-    date_known: bool
+    date_doubt: str
     received_at: datetime
     attempts: int
+
+    @property
+    def date_known(self) -> bool:
+        return not self.date_doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ class Answer(Opened):
     wire_bytes: int = 0
 
     def evidence(self) -> Evidence:
-        return Evidence(self.status, self.headers, self.date, self.received_at, body=self.body)
+        return replace(evidence_of(self), body=self.body)
 
 
 Reading = Callable[[httpx.Response, Opened], T]
@@ -83,6 +89,7 @@ class Caller:
         bounds: Bounds,
         redact: Callable[[str], str],
         extra_headers: Mapping[str, str],
+        service_clock: ServiceClock,
     ) -> None:
         self._http = http
         self._limiter = limiter
@@ -91,6 +98,7 @@ class Caller:
         self._timeouts = timeouts
         self._redact = redact
         self._extra_headers = extra_headers
+        self._service_clock = service_clock
         self.bounds = bounds
         self.deprecation: str | None = None
         self.sunset: str | None = None
@@ -162,11 +170,10 @@ class Caller:
         self, request: httpx.Request, read: Reading[T], statuses: frozenset[int], number: int
     ) -> T:
         call = f"GET {request.url.path}"
-        answered = False
+        opened: Opened | None = None
         try:
             response = self._http.send(request, stream=True)
             try:
-                answered = True
                 opened = self._open(response, number)
                 if response.status_code not in statuses:
                     raise self._refused(call, response, opened)
@@ -174,7 +181,14 @@ class Caller:
             finally:
                 response.close()
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
+            answered = opened is not None
             failure = failure_on_the_wire(error, call, answered=answered, redact=self._redact)
+        except CatalogError as error:
+            if opened is not None and error.evidence is None:
+                error.evidence = evidence_of(opened)
+            raise
+        # Headers outlive a broken body: what came of it is dated by them.
+        failure.evidence = None if opened is None else evidence_of(opened)
         # Outside the handler, so that the error is not chained to what holds the key.
         raise failure
 
@@ -182,12 +196,12 @@ class Caller:
         self.deprecation = response.headers.get("deprecation", self.deprecation)
         self.sunset = response.headers.get("sunset", self.sunset)
         received_at = self._ambient.clock()
-        date = read_http_date(response.headers.get("date"))
+        heard = self._service_clock.hear(response.headers.get_list("date"))
         return Opened(
             status=response.status_code,
             headers=useful_headers(response.headers),
-            date=date or received_at,
-            date_known=date is not None,
+            date=heard.instant,
+            date_doubt=heard.doubt,
             received_at=received_at,
             attempts=number,
         )
@@ -203,9 +217,7 @@ class Caller:
             now=opened.date,
         )
         failure = failure_of(refusal, policy=self._policy, redact=self._redact)
-        failure.evidence = Evidence(
-            opened.status, opened.headers, opened.date, opened.received_at, body=refusal.body
-        )
+        failure.evidence = replace(evidence_of(opened), body=refusal.body)
         if isinstance(failure, RateHeld):
             self._limiter.on_rate_limited(failure.wait_s)
         elif isinstance(failure, Defer):
@@ -217,6 +229,13 @@ class Caller:
                 hear = self._limiter.on_rate_limited if uncounted else self._limiter.on_long_wait
                 hear(wait_s)
         return failure
+
+
+def evidence_of(opened: Opened) -> Evidence:
+    """Return what the headers of an answer are evidence of, whatever becomes of its body."""
+    return Evidence(
+        opened.status, opened.headers, opened.date, opened.received_at, opened.date_doubt
+    )
 
 
 def _fields(opened: Opened) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from resources.pages import read_page
 from resources.queries import Bound, ListQuery, Part, Span, bound_text, event_filters
 from resources.redaction import Redactor
 from resources.retries import Ambient, RetryPolicy
+from resources.service_clock import ServiceClock
 from resources.sweep import Sweep
 from resources.transport import KeyTransport, Observer, checked_key
 
@@ -38,6 +39,7 @@ class CatalogClient:
     `base_url` is with or without `/v2`. Every request waits for `limiter` first. `observer`
     hears of each attempt. `extra_headers` are sent with every request, and read each time.
     `transport` replaces the network, not what stands around it (key, limiter, count).
+    `service_clock` hears every answer; None is one of its own that believes any Date.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class CatalogClient:
         extra_headers: Mapping[str, str] | None = None,
         observer: Observer | None = None,
         transport: httpx.BaseTransport | None = None,
+        service_clock: ServiceClock | None = None,
     ) -> None:
         around = ambient or Ambient()
+        self.service_clock = service_clock or ServiceClock(around.clock, max_skew=None)
         self.base_url = checked_base_url(base_url)
         self.export_path = "/" + export_path.lstrip("/")
         self._timeouts = timeouts or Timeouts()
@@ -88,6 +92,7 @@ class CatalogClient:
             bounds=bounds or Bounds(),
             redact=redactor,
             extra_headers={} if extra_headers is None else extra_headers,
+            service_clock=self.service_clock,
         )
 
     def __repr__(self) -> str:

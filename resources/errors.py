@@ -45,6 +45,8 @@ class Evidence:
     headers: dict[str, str] = field(repr=False)
     date: datetime
     received_at: datetime
+    date_doubt: str = ""
+    """Why `date` is not the answer's own Date; empty where it is."""
     body: bytes | None = field(default=None, repr=False)
     file: Path | None = None
 

@@ -14,13 +14,13 @@ from resources.errors import (
     CatalogError,
     ContractBroken,
     Defer,
+    Evidence,
     NotData,
     TooSlow,
     TruncatedBody,
 )
 from resources.export_pull import ExportPull
 from resources.landed import Landed
-from resources.paged_pulls import DATELESS
 from resources.pull_context import PullContext
 from resources.pull_scopes import covering, halves, single_requests, span_of
 from resources.service_times import export_content_at
@@ -90,9 +90,10 @@ class ExportLanding:
             try:
                 pull = self._export(order, file)
             except (NotData, TruncatedBody) as error:
-                if not file.exists() or (isinstance(error, TruncatedBody) and not _size(file)):
+                seen, is_cut = error.evidence, isinstance(error, TruncatedBody)
+                if seen is None or not file.exists() or (is_cut and not _size(file)):
                     raise
-                return self._land_refused(order, file, error, warnings)
+                return self._land_refused(order, file, error, seen, warnings)
             return self._land_file(order, file, pull, warnings)
 
     def _export(self, order: _Order, file: Path) -> ExportPull:
@@ -132,10 +133,8 @@ class ExportLanding:
         content_at = export_content_at(pull.last_modified, pull.date)
         if content_at != pull.last_modified:
             warnings.append("no Last-Modified to go by: taken for the snapshot of 00:05 UTC")
-        if pull.date_known:
-            self._context.service.hear(pull.date)
-        else:
-            warnings.append(DATELESS)
+        if pull.date_doubt:
+            warnings.append(pull.date_doubt)
         self._context.told("export", pull.rows, expected)
         told = self._context.pull(
             "export",
@@ -145,26 +144,32 @@ class ExportLanding:
             requests=requests,
             rows_claimed=expected,
             why_incomplete="; ".join(why),
+            date_doubt=pull.date_doubt,
         )
         manifest = self._context.room.landing.land_file(told, file)
         return Landed(manifest, requests, pull.rows, warnings=tuple(warnings))
 
     def _land_refused(
-        self, order: _Order, file: Path, error: CatalogError, warnings: list[str]
+        self,
+        order: _Order,
+        file: Path,
+        error: CatalogError,
+        seen: Evidence,
+        warnings: list[str],
     ) -> Landed:
         """Land what came in place of an export, or the part that came of it."""
-        seen, requests = error.evidence, order.requests + error.attempts
-        if seen is None or "date" not in seen.headers:
-            warnings.append(DATELESS)
-        observed_at = self._context.service.now() if seen is None else seen.date
+        requests = order.requests + error.attempts
+        if seen.date_doubt:
+            warnings.append(seen.date_doubt)
         told = self._context.pull(
             "export",
             order.scope,
-            observed_at=observed_at,
-            content_at=export_content_at(None, observed_at),
+            observed_at=seen.date,
+            content_at=export_content_at(None, seen.date),
             requests=requests,
             rows_claimed=order.rows,
             why_incomplete=str(error),
+            date_doubt=seen.date_doubt,
         )
         manifest = self._context.room.landing.land_file(told, file)
         return Landed(manifest, requests, 0, warnings=(*warnings, str(error)))

@@ -9,7 +9,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from typing import Final
 import httpx
 
 from resources.bodies import BodyReader
-from resources.calls import Caller, Opened
+from resources.calls import Caller, Opened, evidence_of
 from resources.errors import Evidence, NotData, NotDataKind, TruncatedBody
 from resources.headers import read_http_date
 from resources.verdicts import looks_like_html
@@ -48,11 +48,15 @@ class ExportPull:
     content_type: str
     content_encoding: str
     date: datetime
-    date_known: bool
+    date_doubt: str
     received_at: datetime
     headers: dict[str, str] = field(repr=False)
     attempts: int
     suspicions: tuple[str, ...]
+
+    @property
+    def date_known(self) -> bool:
+        return not self.date_doubt
 
     @property
     def looks_truncated(self) -> bool:
@@ -85,6 +89,7 @@ def pull_export(
     def read(response: httpx.Response, opened: Opened) -> ExportPull:
         pull = _Pull(into, path, opened, rows_expected)
         if opened.status == 200:
+            into.unlink(missing_ok=True)
             pull.write(BodyReader(response, max_bytes=max_bytes, max_ratio=max_ratio))
             pull.check()
         return pull.result()
@@ -154,7 +159,7 @@ class _Pull:
             content_type=opened.headers.get("content-type", ""),
             content_encoding=opened.headers.get("content-encoding", ""),
             date=opened.date,
-            date_known=opened.date_known,
+            date_doubt=opened.date_doubt,
             received_at=opened.received_at,
             headers=opened.headers,
             attempts=opened.attempts,
@@ -184,8 +189,7 @@ class _Pull:
         return tuple(found)
 
     def _evidence(self) -> Evidence:
-        one = self._opened
-        return Evidence(one.status, one.headers, one.date, one.received_at, file=self._into)
+        return replace(evidence_of(self._opened), file=self._into)
 
     def _not_data(self, kind: NotDataKind, what: str) -> NotData:
         return NotData(

@@ -83,6 +83,7 @@ class JournaledPages:
             received_at=received_at,
             lower=page.params.get("from"),
             upper=page.params.get("to"),
+            date_doubt=page.date_doubt,
         )
         self._open_pull.add(note, page.body)
         self._follow(note, page)
@@ -98,6 +99,7 @@ class JournaledPages:
             limit=0,
             date=seen.date.astimezone(UTC),
             received_at=received_at,
+            date_doubt=seen.date_doubt,
         )
         self._open_pull.add(note, seen.body or b"")
         self.refused = Refused(note, str(error))
@@ -124,7 +126,9 @@ class JournaledPages:
 
     def _read_back(self, note: PageNote, body: bytes) -> None:
         asked = {"from": note.lower, "to": note.upper}
-        answer = Answer(200, {}, note.date, True, note.received_at, 1, body, len(body))
+        answer = Answer(
+            *(200, {}, note.date, note.date_doubt, note.received_at, 1), body, len(body)
+        )
         try:
             page = read_page(
                 answer,

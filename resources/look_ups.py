@@ -16,6 +16,7 @@ EVENT_STATUSES: Final = frozenset({200, 404, 410})
 _COUNT_MAX: Final = 10**12
 """More requests than any month has: larger numbers are read as this, so that no sum overflows."""
 _PERIOD_MAX: Final = timedelta(days=366)
+_YEARS: Final = range(1900, 2201)
 _NAMES: Final = ("plan", "period", "used", "limit", "remaining", "resetAt", "rate", "burst")
 
 
@@ -34,7 +35,7 @@ class EventAnswer:
     wrapped: bool
     cancelled_at: datetime | None
     date: datetime
-    date_known: bool
+    date_doubt: str
     received_at: datetime
     attempts: int
 
@@ -77,7 +78,7 @@ def _event_answer(
         wrapped=wrapped,
         cancelled_at=cancelled_at,
         date=answer.date,
-        date_known=answer.date_known,
+        date_doubt=answer.date_doubt,
         received_at=answer.received_at,
         attempts=answer.attempts,
     )
@@ -159,14 +160,17 @@ def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
 
 
 def read_instant(value: Any) -> datetime | None:
-    """Return an ISO 8601 text with a zone as aware UTC, else None."""
+    """Return an ISO 8601 text with a zone as aware UTC, else None; also of years that can't be.
+
+    Arithmetic with the year 1 or 9999 overflows.
+    """
     if not isinstance(value, str):
         return None
     try:
         read = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return None if read.tzinfo is None else read.astimezone(UTC)
+    return None if read.tzinfo is None or read.year not in _YEARS else read.astimezone(UTC)
 
 
 def _number(value: Any) -> float | None:

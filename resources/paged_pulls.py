@@ -5,7 +5,6 @@ it is the same batch whether this process lands it or, after a crash, another on
 """
 
 from datetime import datetime
-from typing import Final
 
 from resources.errors import CatalogError, Defer, NotData, TruncatedBody
 from resources.journaled_pages import JournaledPages, Refused
@@ -16,8 +15,6 @@ from resources.service_times import list_content_at, plan_of
 from resources.sweep import Sweep
 from warehouse.batches import Manifest, Scope
 from warehouse.journal import OpenPull, PageNote
-
-DATELESS: Final = "the service sent no Date: times are the machine's"
 
 
 class PagedPull:
@@ -107,13 +104,14 @@ class PagedPull:
             self._sweep = self._new_sweep()
             for page in self._sweep:
                 self._pages.keep(page, received_at=self._context.clock())
-                self._hear(page.date, known=page.date_known)
+                self._note_doubt(page.date_doubt)
                 self._context.told(self._intent.feed, self._trace.rows, self._trace.total)
         except CatalogError as error:
             seen = error.evidence
-            if isinstance(error, NotData | TruncatedBody) and seen is not None:
+            in_place = isinstance(error, NotData | TruncatedBody)
+            if in_place and seen is not None and seen.body is not None:
                 self._pages.keep_refused(error, seen, received_at=self._context.clock())
-                self._hear(seen.date, known="date" in seen.headers)
+                self._note_doubt(seen.date_doubt)
             return error
         return None
 
@@ -136,11 +134,9 @@ class PagedPull:
             return client.coins_pages(cursor=cursor, known_ids=known)
         return client.categories()
 
-    def _hear(self, date: datetime, *, known: bool) -> None:
-        if known:
-            self._context.service.hear(date)
-        else:
-            self._warnings.append(DATELESS)
+    def _note_doubt(self, doubt: str) -> None:
+        if doubt:
+            self._warnings.append(doubt)
 
     def _land_pages(self, why: str, rest: Scope | None) -> Manifest | None:
         """Land the pages that are lists; None when there are none."""
@@ -157,6 +153,7 @@ class PagedPull:
             rows_claimed=self._trace.total,
             why_incomplete=why or self._why_incomplete(),
             of=self._intent,
+            date_doubt=last.date_doubt or first.date_doubt,
         )
         return self._context.room.landing.land(pull, ((one, None) for one in self._pages.bodies()))
 
@@ -178,6 +175,7 @@ class PagedPull:
             requests=0 if self._pages.first is not None else self._requests,
             why_incomplete=refused.why,
             of=self._intent,
+            date_doubt=refused.note.date_doubt,
         )
         return self._context.room.landing.land(pull, [(self._pages.refused_body(), None)])
 

@@ -25,7 +25,8 @@ class RawPage:
 
     `body` is unpacked, `wire_bytes` is its size on the wire. `total`, `limit` and `cursor_out`
     are None when the page does not say. `ids` has a key for every row, in order. `date` is the
-    service's time, or ours where `date_known` is false. `attempts` counts the requests it took.
+    service's time, `date_doubt` why it is not the Date of the answer. `attempts` counts the
+    requests it took.
     """
 
     path: str
@@ -40,10 +41,14 @@ class RawPage:
     status: int
     headers: dict[str, str] = field(repr=False)
     date: datetime
-    date_known: bool
+    date_doubt: str
     received_at: datetime
     attempts: int
     wire_bytes: int
+
+    @property
+    def date_known(self) -> bool:
+        return not self.date_doubt
 
     @property
     def rows(self) -> int:
@@ -79,7 +84,7 @@ def read_page(
         status=answer.status,
         headers=answer.headers,
         date=answer.date,
-        date_known=answer.date_known,
+        date_doubt=answer.date_doubt,
         received_at=answer.received_at,
         attempts=answer.attempts,
         wire_bytes=answer.wire_bytes,

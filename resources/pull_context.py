@@ -13,7 +13,7 @@ from itertools import count
 from catalog.contract.plans import Plan
 from resources.client import CatalogClient
 from resources.landing_room import LandingRoom
-from resources.service_times import ServiceClock
+from resources.service_clock import ServiceClock
 from warehouse.batches import Feed, Scope
 from warehouse.journal import Intent, OpenPull
 from warehouse.landing import Pull
@@ -49,19 +49,24 @@ class PullContext:
         rows_claimed: int | None = None,
         why_incomplete: str | None = None,
         of: Intent | None = None,
+        date_doubt: str = "",
     ) -> Pull:
-        """Return what a batch says of itself, with the plan and source `of` an earlier pull."""
+        """Return what a batch says of itself, with the plan and source `of` an earlier pull.
+
+        Nothing was true after it was observed, whatever the answer says of itself.
+        """
         return Pull(
             feed=feed,
             scope=scope,
             plan=self.plan.name if of is None else of.plan,
             source=self.source if of is None else of.source,
             observed_at=observed_at,
-            content_at=content_at,
+            content_at=min(content_at, observed_at),
             landed_at=self.clock(),
             requests=requests,
             rows_claimed=rows_claimed,
             why_incomplete=why_incomplete or None,
+            date_doubt=date_doubt or None,
         )
 
     @contextmanager

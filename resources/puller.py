@@ -23,11 +23,11 @@ from resources.journaled_pages import PAGED
 from resources.landed import Landed
 from resources.landing_room import LandingRoom
 from resources.look_ups import EventAnswer, EventStatus
-from resources.paged_pulls import DATELESS, PagedPull
+from resources.paged_pulls import PagedPull
 from resources.pull_context import OnPage, PullContext
 from resources.pull_scopes import definite_scope, first_instant
 from resources.queries import Bound
-from resources.service_times import ServiceClock, list_content_at
+from resources.service_times import list_content_at
 from warehouse.batches import Feed, Scope
 from warehouse.journal import RESUMED_WITHIN, OpenPull
 from warehouse.landing import Landing
@@ -40,9 +40,10 @@ _LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minutes"
 class Puller:
     """Lands what one client pulls under one plan. `clock` is the machine's, aware UTC.
 
-    Every pull of a list raises RetryLater or Stop after landing what came before it as a
-    partial batch; a Defer after the first page is returned with it. Without any page nothing
-    is landed. What is no list (HTML, a JSON error, nothing) is landed and said in `warnings`.
+    The service's time is by the clock of the client, which hears every answer. Every pull of a
+    list raises RetryLater or Stop after landing what came before it as a partial batch; a Defer
+    after the first page is returned with it. Without any page nothing is landed. What is no list
+    (HTML, a JSON error, nothing) is landed and said in `warnings`.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Puller:
         self._client = client
         self._landing = landing
         self._plan = plan
-        self._service = ServiceClock(clock)
+        self._service = client.service_clock
         self.context = PullContext(
             client, LandingRoom(landing), plan, source, clock, self._service, on_page
         )
@@ -171,7 +172,6 @@ class Puller:
         return "" if pull.can_go_on else "what is left of it can't be told from its pages"
 
     def _land_event(self, answer: EventAnswer, why: str) -> Landed:
-        self._hear(answer.date, known=answer.date_known)
         pull = self.context.pull(
             "event",
             Scope(event_id=answer.event_id),
@@ -179,10 +179,11 @@ class Puller:
             content_at=list_content_at(answer.date, self._plan),
             requests=answer.attempts,
             why_incomplete=why,
+            date_doubt=answer.date_doubt,
         )
         status = _STATUS[answer.status]
         manifest = self.context.room.landing.land(pull, [(answer.body, None)], status=status)
-        warnings = (*((why,) if why else ()), *(() if answer.date_known else (DATELESS,)))
+        warnings = tuple(text for text in (why, answer.date_doubt) if text)
         rows = 1 if answer.status == "found" else 0
         return Landed(manifest, answer.attempts, rows, warnings=warnings)
 
@@ -190,8 +191,6 @@ class Puller:
         seen = error.evidence
         if seen is None or seen.body is None:
             raise error
-        known = "date" in seen.headers
-        self._hear(seen.date, known=known)
         pull = self.context.pull(
             "event",
             Scope(event_id=event_id),
@@ -199,11 +198,8 @@ class Puller:
             content_at=list_content_at(seen.date, self._plan),
             requests=error.attempts,
             why_incomplete=str(error),
+            date_doubt=seen.date_doubt,
         )
         manifest = self._landing.land(pull, [(seen.body, None)])
-        warnings = (str(error), *(() if known else (DATELESS,)))
+        warnings = tuple(text for text in (str(error), seen.date_doubt) if text)
         return Landed(manifest, error.attempts, 0, warnings=warnings)
-
-    def _hear(self, date: datetime, *, known: bool) -> None:
-        if known:
-            self._service.hear(date)

@@ -22,7 +22,6 @@ from resources.look_ups import UsageAnswer
 from resources.pull_context import OnPage
 from resources.puller import Puller
 from resources.request_log import RequestLog
-from resources.service_times import ServiceClock
 from warehouse.landing import Landing
 
 _NEAR_DAYS: Final = 1
@@ -52,19 +51,17 @@ class Service:
     """Requests of the month that are not for this work."""
     limiter: Limiter | None = None
     on_page: OnPage | None = None
-    _time: ServiceClock = field(init=False)
     _counted: int = field(init=False)
     _resumed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self._time = ServiceClock(self.clock)
         self._counted = self.log.count
         if self.usage is not None:
-            self._heard(self.usage)
+            self._note(self.usage)
 
     def now(self) -> datetime:
         """Return the service's time, by the last Date that was heard of it."""
-        return self._time.now()
+        return self.client.service_clock.now()
 
     def today(self) -> date:
         """Return the service's day."""
@@ -96,7 +93,7 @@ class Service:
         answer = self.client.usage()
         client = self.client
         self.log.usage(answer, deprecation=client.deprecation, sunset=client.sunset)
-        self._heard(answer)
+        self._note(answer)
         return answer
 
     @property
@@ -120,10 +117,9 @@ class Service:
             return counted
         return max(0, self.quota_left - self.kept)
 
-    def _heard(self, answer: UsageAnswer) -> None:
+    def _note(self, answer: UsageAnswer) -> None:
         self.usage = answer
         self._counted = self.log.count
-        self._time.hear(answer.date)
 
 
 class ServiceDoor:

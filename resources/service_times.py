@@ -1,10 +1,8 @@
-"""The service's time: which day it is there, and since when what it said was true.
-
-Today, everywhere, is the service's day and not the machine's. Instants are aware UTC.
+"""Since when what the service said was true. Instants are aware UTC; its time is in
+service_clock.py.
 """
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from catalog.contract.decisions import EXPORT_SNAPSHOT_MINUTE
@@ -14,20 +12,7 @@ from catalog.contract.windows import day_start
 _SNAPSHOT: Final = timedelta(minutes=EXPORT_SNAPSHOT_MINUTE)
 _OUT_BY: Final = timedelta(minutes=10)
 """An export fetched earlier after midnight may still be that of the day before."""
-
-
-class ServiceClock:
-    """The machine's clock, set by each `Date` that is heard; until then, as it is."""
-
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock = clock
-        self._ahead = timedelta(0)
-
-    def hear(self, date: datetime) -> None:
-        self._ahead = date - self._clock()
-
-    def now(self) -> datetime:
-        return (self._clock() + self._ahead).astimezone(UTC)
+_FIRST_YEAR: Final = 2000
 
 
 def list_content_at(first_date: datetime, plan: Plan) -> datetime:
@@ -38,9 +23,10 @@ def list_content_at(first_date: datetime, plan: Plan) -> datetime:
 def export_content_at(last_modified: datetime | None, date: datetime) -> datetime:
     """Return which instant an export is the snapshot of.
 
-    A Last-Modified after its own Date is none.
+    `date` is when it was sent, by the service's clock. A Last-Modified after it is none, nor is
+    one of a year that can't be.
     """
-    if last_modified is not None and last_modified <= date:
+    if last_modified is not None and last_modified <= date and last_modified.year >= _FIRST_YEAR:
         return last_modified
     today = day_start(date)
     day = today - timedelta(days=1) if date < today + _OUT_BY else today

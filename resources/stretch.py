@@ -122,6 +122,7 @@ class Stretch:
             content_at=list_content_at(pages[0].date, self._context.plan),
             requests=self._unlanded_requests,
             why_incomplete=why,
+            date_doubt=pages[-1].date_doubt or pages[0].date_doubt,
         )
         manifest = self._context.room.landing.land(pull, ((page.body, None) for page in pages))
         self.landed_to = to

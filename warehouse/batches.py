@@ -87,6 +87,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Imported: `observed_at` is the user's word."""
     redacted: int = 0
     """How often `KEY_MARK` stands in the bytes."""
+    date_doubt: str | None = None
+    """Why `observed_at` is not the service's own Date; None where it is."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:

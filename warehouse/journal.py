@@ -53,6 +53,8 @@ class PageNote(msgspec.Struct, frozen=True, kw_only=True):
     lower: str | None = None
     upper: str | None = None
     """The range that was asked for, as text: a sweep may go on over narrower ones."""
+    date_doubt: str = ""
+    """Why `date` is not the Date of the answer; empty where it is."""
 
 
 class OpenPull:

@@ -44,6 +44,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     rows_claimed: int | None = None
     why_incomplete: str | None = None
     attested: bool = False
+    date_doubt: str | None = None
 
 
 class Landing:

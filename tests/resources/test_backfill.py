@@ -31,6 +31,7 @@ from resources.limiter import Unlimited
 from resources.request_log import RequestLog
 from resources.retries import Ambient, RetryPolicy
 from resources.service import Service
+from resources.service_clock import ServiceClock
 from resources.sweeps import GONE_ON_WITH_FOR, Lane, Sweeps
 from tests.resources.conftest import Door
 from tests.resources.pulls import AT, SOURCE
@@ -105,6 +106,7 @@ class Months:
         coins: tuple[str, ...] | None = None,
         **options: Any,
     ) -> Backfill:
+        options.setdefault("service_clock", ServiceClock(lambda: AT))
         client: CatalogClient = self._door(**options)
         service = Service(
             client=client,

@@ -15,6 +15,7 @@ from resources.client import CatalogClient
 from resources.errors import AccessDenied, KeyRejected
 from resources.limiter import Unlimited
 from resources.puller import Puller
+from resources.service_clock import ServiceClock
 from tests.resources.conftest import Door
 from tests.resources.fakes import KEY, answering, mocked
 from tests.resources.pulls import AT, MACHINE_AT, SOURCE, puller_of, rows_of
@@ -100,7 +101,7 @@ class TestLists:
         assert bounds == {("2026-03-02", to)}
 
     def test_today_is_the_services_day_once_it_was_heard(self, door: Door, root: Path) -> None:
-        client = door()
+        client = door(service_clock=ServiceClock(lambda: AT - timedelta(days=1)))
         puller = puller_of(client, root, clock=lambda: AT - timedelta(days=1))
         one = {"coins": ["bitcoin"]}
         assert puller.events(None, None, **one).manifest.scope.lower == datetime(

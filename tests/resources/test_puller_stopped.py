@@ -75,7 +75,7 @@ class TestStops:
         landed = puller_of(door(transport=FaultScript("", "quota")), root).cancellations()
         last = rows_of(Landing(root), landed.manifest)[-1]["cancelledAt"]
         assert landed.left_over == Scope(since=datetime.fromisoformat(last))
-        assert landed.manifest.scope == Scope(since=AT - timedelta(days=90, seconds=90))
+        assert landed.manifest.scope == Scope(since=AT - timedelta(days=90))
 
     def test_coins_are_left_over_whole(self, door: Door, root: Path) -> None:
         landed = puller_of(door(transport=FaultScript("", "quota")), root).coins()

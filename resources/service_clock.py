@@ -1,0 +1,208 @@
+"""The clock of a service, of which there is one per source: the machine's, set by each `Date`.
+
+    state/service_clock.json   the offset, and answers whose Date was not believed
+
+Every answer's `Date` is heard here, also of errors, retries and broken bodies. The offset from the
+machine's clock is kept in the home, so that it survives a broken body, a process and a restart.
+
+A `Date` is believed where it is within a day of what this clock expects and within `max_skew` of
+the machine's. Another is not: its answer is dated by what was expected. So that a wrong offset
+can't stay for good, AGREEING answers in a row that agree with each other are believed anew, where
+they came to two processes or over AGREEING_FOR, and lie within `max_skew` of the machine's clock.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Final
+
+import msgspec
+
+from resources.headers import read_http_date
+from warehouse.storage import Storage
+
+FILE: Final = "service_clock.json"
+MAX_SKEW: Final = timedelta(days=3)
+MAX_STEP: Final = timedelta(days=1)
+"""How far a Date may lie from what this clock expects."""
+AGREEING: Final = 3
+AGREEING_FOR: Final = timedelta(minutes=5)
+NOTABLE: Final = timedelta(minutes=2)
+"""An offset from which on a person is told of it."""
+_ALIKE: Final = timedelta(minutes=2)
+_MOVED: Final = timedelta(seconds=5)
+_KEPT_FOR: Final = timedelta(hours=1)
+_YEARS: Final = range(1970, 2200)
+"""Dates of other years are wrong whatever is allowed, and arithmetic with them may overflow."""
+DATELESS: Final = "the service sent no Date: times are the machine's"
+DATELESS_NOW: Final = "the service sent no Date: times are by its clock as it was heard before"
+_PROCESS: Final = f"{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The instant to date an answer by; `doubt` is why that is not its Date, empty where it is."""
+
+    instant: datetime
+    doubt: str = ""
+
+
+class Doubted(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers in a row that were not believed and agree: by how much they are ahead, since when."""
+
+    ahead_s: float
+    first_at: datetime
+    answers: int
+    processes: tuple[str, ...]
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What the home keeps: `ahead_s` is the service's time less the machine's, in seconds.
+
+    `heard_at` is by the machine's clock. Both are None where no Date was believed yet.
+    """
+
+    ahead_s: float | None = None
+    heard_at: datetime | None = None
+    doubted: Doubted | None = None
+
+
+class ServiceClock:
+    """The time of a service. Thread-safe; `clock` is the machine's, aware UTC.
+
+    `state` is the folder of the home's state to read the offset from, None keeps nothing; it is
+    written to once `keep` was called. `max_skew` None believes any Date, for a service whose time
+    is set on purpose; one above MAX_SKEW also lets it jump so far.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        *,
+        state: Storage | None = None,
+        max_skew: timedelta | None = MAX_SKEW,
+        process: str = _PROCESS,
+    ) -> None:
+        self._clock = clock
+        self._state = state
+        self._max_skew = max_skew
+        self._process = process
+        self._writes = False
+        self._lock = Lock()
+        self._written = self._kept = Kept() if state is None else read_kept(state)
+
+    @property
+    def offset(self) -> timedelta | None:
+        """How far the service is ahead of the machine; None where no Date was believed yet."""
+        seconds = self._kept.ahead_s
+        return None if seconds is None else timedelta(seconds=seconds)
+
+    @property
+    def heard_at(self) -> datetime | None:
+        """When the offset was last heard, by the machine's clock."""
+        return self._kept.heard_at
+
+    def now(self) -> datetime:
+        """Return the service's time; the machine's where no Date was believed yet."""
+        return (self._clock() + (self.offset or timedelta(0))).astimezone(UTC)
+
+    def keep(self) -> None:
+        """Keep in the home what is heard, and what was heard up to now."""
+        with self._lock:
+            self._writes = True
+            self._write()
+
+    def hear(self, dates: Sequence[str]) -> Heard:
+        """Take in the `Date` headers of one answer, and return by which instant to date it."""
+        with self._lock:
+            machine = self._clock().astimezone(UTC)
+            read = {read_http_date(text) for text in dates}
+            date = read.pop() if len(read) == 1 else None
+            if date is None:
+                doubt = DATELESS if self.offset is None else DATELESS_NOW
+                if len(read) > 1:
+                    doubt = "the service sent several Dates: none of them is believed"
+                return Heard(self.now(), doubt)
+            if date.year not in _YEARS:
+                return Heard(self.now(), self._doubt(date))
+            ahead = date - machine
+            if not self._fits(ahead):
+                self._look_again()
+            if self._fits(ahead) or self._agree(ahead, machine):
+                self._kept = Kept(ahead_s=ahead.total_seconds(), heard_at=machine)
+                self._write()
+                return Heard(date)
+            self._write()
+            return Heard(self.now(), self._doubt(date))
+
+    def _fits(self, ahead: timedelta) -> bool:
+        if self._max_skew is None:
+            return True
+        step = self._max_skew if self._max_skew > MAX_SKEW else MAX_STEP
+        is_near = self.offset is None or abs(ahead - self.offset) <= step
+        return is_near and abs(ahead) <= self._max_skew
+
+    def _agree(self, ahead: timedelta, machine: datetime) -> bool:
+        """Note an answer that is not believed; whether there are enough that say the same."""
+        if self._max_skew is None or abs(ahead) > self._max_skew:
+            return False
+        before = self._kept.doubted
+        seconds = ahead.total_seconds()
+        if before is None or abs(before.ahead_s - seconds) > _ALIKE.total_seconds():
+            before = Doubted(ahead_s=seconds, first_at=machine, answers=0, processes=())
+        doubted = msgspec.structs.replace(
+            before,
+            answers=before.answers + 1,
+            processes=tuple(sorted({*before.processes, self._process})),
+        )
+        self._kept = msgspec.structs.replace(self._kept, doubted=doubted)
+        lasting = len(doubted.processes) > 1 or machine - doubted.first_at >= AGREEING_FOR
+        return doubted.answers >= AGREEING and lasting
+
+    def _look_again(self) -> None:
+        """Read what other processes heard meanwhile: they may know better."""
+        if self._state is not None:
+            found = read_kept(self._state)
+            if found != Kept():
+                self._kept = self._written = found
+
+    def _write(self) -> None:
+        if self._state is None or not self._writes or not self._is_news():
+            return
+        # A full disk ends whatever is landed next; what was heard is only written again later.
+        with suppress(OSError):
+            self._state.put(FILE, msgspec.json.encode(self._kept))
+            self._written = self._kept
+
+    def _is_news(self) -> bool:
+        new, old = self._kept, self._written
+        if new.doubted != old.doubted or old.ahead_s is None or old.heard_at is None:
+            return new != old
+        assert new.ahead_s is not None and new.heard_at is not None
+        moved = abs(new.ahead_s - old.ahead_s) > _MOVED.total_seconds()
+        return moved or abs(new.heard_at - old.heard_at) > _KEPT_FOR
+
+    def _doubt(self, date: datetime) -> str:
+        whose = "the machine's clock" if self.offset is None else "its clock as heard before"
+        return (
+            f"the service's Date {date:%Y-%m-%d %H:%M:%S} is not believed: {whose} says "
+            f"{self.now():%Y-%m-%d %H:%M:%S}, and dates it"
+        )
+
+
+def read_kept(state: Storage) -> Kept:
+    """Return what a home keeps of the clock; one that can't be read, or can't be, is nothing."""
+    try:
+        found = msgspec.json.decode(state.read(FILE), type=Kept)
+        if found.ahead_s is not None and abs(found.ahead_s) > len(_YEARS) * 366 * 86_400:
+            return Kept()
+        aware = [found.heard_at, None if found.doubted is None else found.doubted.first_at]
+        if any(at is not None and at.tzinfo is None for at in aware):
+            return Kept()
+    except (OSError, msgspec.MsgspecError):
+        return Kept()
+    return found if (found.ahead_s is None) == (found.heard_at is None) else Kept()
