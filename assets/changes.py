@@ -49,8 +49,14 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
     """Fold in what is not merged; where a past day is among the days, again from the first one.
 
     Raises:
-        WarehouseError: the lake can't be gone on from, or nothing was landed on a past day.
+        WarehouseError: the lake can't be gone on from, nothing was landed on a past day, or a day
+            has not begun for the service.
     """
+    if days[-1] > today:
+        raise WarehouseError(
+            f"{days[-1]} has not begun for the service, whose day is {today}. The lake is as it "
+            "was."
+        )
     past = [day for day in days if day < today]
     if not past:
         return merge(home, publishing=False)

@@ -18,8 +18,9 @@ CATALOG_POOL: Final = "catalog"
 WAREHOUSE_POOL: Final = "warehouse"
 """So do merges, which hold a lock of their own."""
 
-# The offset makes today a partition, not only days that have ended.
-OBSERVED_DAYS: Final = dg.DailyPartitionsDefinition(FIRST_DAY, end_offset=1)
+# Dagster counts by the machine's day. The offset makes today a partition, not only days that have
+# ended, and two days more: the service's day may be ahead. One that has not begun is refused.
+OBSERVED_DAYS: Final = dg.DailyPartitionsDefinition(FIRST_DAY, end_offset=3)
 
 YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 

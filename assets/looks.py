@@ -20,7 +20,7 @@ UNASKED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 
 
 class DayNotLanded(Exception):
-    """A past day of which nothing is in landing: the service gives today only."""
+    """A day of which nothing is in landing and nothing can come: the service gives today only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,11 @@ def look(feed: Feed, day: date, door: ServiceDoor, landing: Landing) -> Look:
             return told_as_look(pull(feed, door.service()), day)
     except Defer as error:
         return told_as_look(Pulled(feed, nothing_because=f"deferred: {error}", deferred=error), day)
+    if day > (today := door.today()):
+        raise DayNotLanded(
+            f"{day} has not begun for the service, whose day is {today}. Nothing was asked for and "
+            f"nothing was changed. Materialise {today}, or wait for that day."
+        )
     return _reused(feed, day, landing)
 
 

@@ -26,8 +26,10 @@ from pipeline.service import open_service
 from pipeline.settings import Settings
 from resources.allowance import Work
 from resources.retries import utc_now
-from resources.service import ServiceDoor
+from resources.service import NEAR_DAYS, ServiceDoor
+from resources.service_clock import MAX_SKEW, ServiceClock, service_time
 from warehouse.home import Home
+from warehouse.storage import Storage
 
 
 def build_definitions(
@@ -35,16 +37,17 @@ def build_definitions(
 ) -> dg.Definitions:
     """Return all there is to run. `overrides` take the place of resources, by name."""
     home = Home(settings.home)
+    service_now = service_time(home.state, clock)
     return dg.Definitions(
         assets=[*LANDED, landed_calendar, event_changes, published_tables],
         asset_checks=[published_checks],
         jobs=[daily_job, poll_job, calendar_job, merge_job],
-        schedules=[daily_schedule(clock)],
+        schedules=[daily_schedule(clock, service_now)],
         sensors=[
             unmerged_batches(home, clock),
             polls(PollFacts(settings, home), clock),
-            cancellations(home, clock),
-            quota(home, clock),
+            cancellations(home, clock, service_now),
+            quota(home, clock, service_now),
             *alert_sensors(settings, home, clock),
         ],
         resources=build_resources(settings, clock=clock, **overrides),
@@ -76,7 +79,13 @@ def _door(
     settings: Settings, clock: Callable[[], datetime], work: Work
 ) -> Callable[..., Iterator[Any]]:
     def catalog(context: dg.InitResourceContext) -> Iterator[ServiceDoor]:
-        with ServiceDoor(lambda: open_service(settings, work=work), clock=clock) as door:
+        heard = ServiceClock(clock, state=Storage(settings.home / "state"))
+        # Where nothing was heard yet, the service's day may be any that its Date may tell.
+        is_known = heard.offset is not None or settings.base_url is None
+        near_days = NEAR_DAYS if is_known else MAX_SKEW.days
+        with ServiceDoor(
+            lambda: open_service(settings, work=work), clock=heard.now, near_days=near_days
+        ) as door:
             yield door
 
     return catalog

@@ -5,7 +5,7 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,11 +20,11 @@ from pipeline.secrecy import cautions_of, close_files, files_open_to_others, sho
 from pipeline.service import open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
+from resources.service_clock import NOTABLE, ServiceClock
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 PACKAGES = ("dagster", "duckdb", "httpx", "granian")
-_SKEW_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +141,20 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
                     usage.remaining is None or usage.remaining > 0,
                     quota_left(usage.remaining, usage.limit, is_unlimited=usage.is_unlimited),
                 )
-                skew = abs((usage.date - datetime.now(UTC)).total_seconds())
-                yield Checked("clock", skew < _SKEW_S, f"{skew:.0f} s from the service's")
+            yield _clock(service.client.service_clock)
     except (CatalogError, WarehouseError, SettingsError) as error:
         yield Checked("reach, key and plan", False, str(error))
+
+
+def _clock(heard: ServiceClock) -> Checked:
+    """Look how far the service's clock is from the machine's; all is dated by the service's."""
+    if heard.offset is None:
+        return Checked("clock", False, "the service sent no Date that could be believed")
+    size = f"{abs(heard.ahead.total_seconds()):,.0f} s"
+    way = "ahead of" if heard.ahead > timedelta(0) else "behind"
+    is_kept = abs(heard.ahead) <= NOTABLE
+    found = f"the service's is {size} {way} this machine's"
+    return Checked("clock", is_kept, found if is_kept else f"{found}: set the machine's right")
 
 
 def _told(what: str, look: Callable[[], str]) -> Checked:

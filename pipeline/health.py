@@ -15,7 +15,7 @@ from typing import Final
 from pipeline.coverage_gaps import coverage
 from pipeline.freshness import freshness
 from pipeline.health_quota import quota_of
-from pipeline.health_record import Deprecated, Health, Problems
+from pipeline.health_record import ClockHealth, Deprecated, Health, Problems
 from pipeline.health_warnings import RECENT, warnings_of
 from pipeline.put_off import put_off
 from pipeline.secrecy import cautions_of
@@ -23,7 +23,9 @@ from pipeline.seen_batches import Seen, SeenBatches, seen_since
 from pipeline.settings import Settings
 from resources.headers import read_deprecation, read_http_date
 from resources.request_log import ToldUsage, last_usage
+from resources.service_clock import ServiceClock
 from warehouse.home import Home
+from warehouse.storage import Storage
 
 LOOKED_BACK_DAYS: Final = 100
 """Cancellations are listed for 90 days: one that was not looked at for longer is lost."""
@@ -32,12 +34,17 @@ LOOKED_BACK_DAYS: Final = 100
 def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     """Return the health of a home, looking back a hundred days; `bytes` is left empty.
 
+    `now` is the machine's: requests and quota are by its clock, all else is by the service's.
+
     Raises:
         WarehouseError: the stamp, a manifest or a file of the change log can't be read.
     """
     stamp = home.stamp()
     if stamp is None:
         return Health(source=None)
+    machine_now = now
+    heard = ServiceClock(lambda: machine_now, state=Storage(home.state))
+    now = heard.now()
     seen = seen_since(home, (now - timedelta(days=LOOKED_BACK_DAYS)).date())
     told = last_usage(home.state)
     plan = seen.plan or settings.plan or (None if told is None else told.plan)
@@ -64,7 +71,9 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
             since=_first(lately),
         ),
         free_bytes=shutil.disk_usage(home.root).free,
-        quota=quota_of(settings, home, stamp.source, plan, now),
+        quota=quota_of(settings, home, stamp.source, plan, machine_now),
+        clock=_clock(heard),
+        undated_lately=_lately(seen, now, lambda batch: batch.date_doubt),
         deprecated=_deprecated(told),
         put_off=put_off(home, now),
         coverage=coverage(seen, now),
@@ -74,6 +83,12 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         health.published_at = datetime.fromtimestamp(published, tz=UTC)
     health.warnings = warnings_of(health, now)
     return health
+
+
+def _clock(heard: ServiceClock) -> ClockHealth | None:
+    if heard.offset is None:
+        return None
+    return ClockHealth(round(heard.ahead.total_seconds(), 1), heard.heard_at)
 
 
 def sizes_of(home: Home) -> dict[str, int]:
@@ -96,13 +111,17 @@ def _size(folder: Path) -> int:
 
 def _not_made_good(seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]) -> Problems:
     """Return the recent batches that have a problem and that no later whole look made good."""
-    found = [
-        batch
-        for batch in seen.batches
-        if batch.observed_at > now - RECENT
-        and why(batch)
-        and not any(later.makes_good(batch) for later in seen.batches)
-    ]
+
+    def lasting(batch: Seen) -> str | None:
+        made_good = any(later.makes_good(batch) for later in seen.batches)
+        return None if made_good else why(batch)
+
+    return _lately(seen, now, lasting)
+
+
+def _lately(seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]) -> Problems:
+    """Return the recent batches that have a problem."""
+    found = [batch for batch in seen.batches if batch.observed_at > now - RECENT and why(batch)]
     newest = found[-1] if found else None
     return Problems(
         batches=[batch.batch_id for batch in found],

@@ -1,12 +1,13 @@
 """The health of a home, as a record: what `status --json` prints and what is warned of."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pipeline.coverage_gaps import Coverage
 from pipeline.freshness import FeedHealth
 from pipeline.health_quota import QuotaHealth
 from pipeline.put_off import PutOff
+from resources.service_clock import NOTABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,23 @@ class Deprecated:
     ends_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class ClockHealth:
+    """By how many seconds the service is ahead of this machine's clock, and when it was heard."""
+
+    ahead_s: float
+    heard_at: datetime | None
+
+    @property
+    def is_notable(self) -> bool:
+        return abs(self.ahead_s) > NOTABLE.total_seconds()
+
+    def __str__(self) -> str:
+        size = timedelta(seconds=round(abs(self.ahead_s)))
+        way = "ahead of" if self.ahead_s > 0 else "behind"
+        return f"{size} {way} this machine's; days and times are the service's"
+
+
 @dataclass(slots=True)
 class Health:
     """What there is to say of a home. Counts are of the days that were looked back."""
@@ -59,6 +77,7 @@ class Health:
     key_repeated: Problems = field(default_factory=Problems)
     cautions: list[str] = field(default_factory=list)
     """How a secret may get out, by the settings."""
+    undated_lately: Problems = field(default_factory=Problems)
     rejected: int = 0
     rejected_lately: Problems = field(default_factory=Problems)
     bytes: dict[str, int] = field(default_factory=dict)
@@ -66,6 +85,7 @@ class Health:
     published_at: datetime | None = None
     quota: QuotaHealth | None = None
     deprecated: Deprecated | None = None
+    clock: ClockHealth | None = None
     put_off: list[PutOff] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     warnings: list[Warned] = field(default_factory=list)

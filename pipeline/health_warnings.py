@@ -1,7 +1,7 @@
 """What of a home's health a person should act on, by stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   deferred
-    coverage   disk   deprecated   key   exposed
+    coverage   disk   deprecated   key   exposed   clock
 
 Pure: health goes in, warnings come out.
 """
@@ -37,6 +37,7 @@ def warnings_of(health: Health, now: datetime) -> list[Warned]:
         *_disk(health),
         *_deprecated(health, now),
         *_secrets(health),
+        *_clock(health),
     ]
 
 
@@ -170,3 +171,14 @@ def _secrets(health: Health) -> Iterator[Warned]:
         yield Warned("key", text, repeated.since)
     if health.cautions:
         yield Warned("exposed", "; ".join(health.cautions))
+
+
+def _clock(health: Health) -> Iterator[Warned]:
+    undated = health.undated_lately
+    if undated.batches:
+        text = (
+            f"{_batches(undated)} of the last {RECENT.days} days had no Date of the service that "
+            f"could be believed; the newest is {undated.batches[-1]}: {undated.why}. Check this "
+            "machine's clock: almanac doctor"
+        )
+        yield Warned("clock", text, undated.since)

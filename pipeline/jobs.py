@@ -44,8 +44,13 @@ calendar_job: Final = dg.define_asset_job(
 )
 
 
-def daily_schedule(clock: Callable[[], datetime]) -> dg.ScheduleDefinition:
-    """Return the schedule that runs the job of a day once its export is out."""
+def daily_schedule(
+    clock: Callable[[], datetime], service_now: Callable[[], datetime]
+) -> dg.ScheduleDefinition:
+    """Return the schedule that runs the job of the service's day, once a day of the machine.
+
+    Where the clocks agree, that is once the export is out.
+    """
 
     @dg.schedule(
         name="daily_schedule",
@@ -56,8 +61,9 @@ def daily_schedule(clock: Callable[[], datetime]) -> dg.ScheduleDefinition:
         default_status=dg.DefaultScheduleStatus.RUNNING,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> Any:
-        day = context.scheduled_execution_time.astimezone(UTC).date()
-        today = clock().date()
+        ahead = service_now() - clock()
+        day = (context.scheduled_execution_time.astimezone(UTC) + ahead).date()
+        today = (clock() + ahead).date()
         if day < today:
             return dg.SkipReason(
                 f"The look of {day} was missed: the service gives today only. "

@@ -68,8 +68,13 @@ def decide(
     return Later(f"{len(times)} put off; the first goes on at {min(times):%Y-%m-%d %H:%M} UTC.")
 
 
-def quota(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
-    """Return the sensor that goes on with what was put off."""
+def quota(
+    home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
+) -> dg.SensorDefinition:
+    """Return the sensor that goes on with what was put off.
+
+    By `service_now` is told what is put off until when; by `clock`, as runs are, the next try.
+    """
 
     @dg.sensor(
         name="quota",
@@ -79,11 +84,11 @@ def quota(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        now, state = clock(), Storage(home.state)
+        now, at_service, state = clock(), service_now(), Storage(home.state)
         later = decide(
             Deferrals(state).all(),
-            Sweeps(state, home.landing).open(now),
-            now,
+            Sweeps(state, home.landing).open(at_service),
+            at_service,
             running=under_way(context.instance, (DAILY, CALENDAR)),
         )
         if later.day is None and later.sweep is None:
@@ -95,7 +100,7 @@ def quota(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
         key = f"{job_name}-{now:%Y%m%dT%H%M%S}"
         if later.sweep is not None:
             return dg.SensorResult(run_requests=[_rest_of(later.sweep, key)])
-        day = now.date().isoformat()
+        day = at_service.date().isoformat()
         return dg.SensorResult(
             run_requests=[dg.RunRequest(run_key=key, job_name=DAILY, partition_key=day)]
         )
@@ -103,8 +108,10 @@ def quota(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
     return sensor
 
 
-def cancellations(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
-    """Return the sensor that sees to it that cancellations are looked at."""
+def cancellations(
+    home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
+) -> dg.SensorDefinition:
+    """Return the sensor that sees to it that cancellations are looked at; clocks as `quota`."""
 
     @dg.sensor(
         name="cancellations",
@@ -115,11 +122,11 @@ def cancellations(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinit
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        now = clock()
+        now, at_service = clock(), service_now()
         if home.stamp() is None:
             return dg.SkipReason("Nothing was looked at yet: almanac run.")
-        looked_at = cancellations_looked_at(home, now)
-        if looked_at is not None and now - looked_at < UNWATCHED:
+        looked_at = cancellations_looked_at(home, at_service)
+        if looked_at is not None and at_service - looked_at < UNWATCHED:
             return dg.SkipReason(f"Looked at {looked_at:%Y-%m-%d %H:%M} UTC, which is enough.")
         running = under_way(context.instance, (POLL, DAILY))
         if running is not None:

@@ -75,13 +75,18 @@ def reserve_of(settings: Settings, plan: Plan) -> int:
     return 0 if quota is None else ceil(quota * settings.reserve)
 
 
-def own_account(settings: Settings, plan: Plan, now: datetime) -> Account:
-    """Return the month as this machine counts it, for a service that gives no account."""
+def own_account(settings: Settings, plan: Plan, now: datetime, ahead: timedelta) -> Account:
+    """Return the month as this machine counts it, for a service that gives no account.
+
+    The month is the service's, which is `ahead` of us; its end is told by our clock, as `now`.
+    """
     ledger = ledger_of(settings, plan)
     state = None if ledger is None else ledger.peek()
     is_of_now = state is not None and state.resets_at > now.timestamp()
     used = state.used if state is not None and is_of_now else 0
-    return Account(settings.monthly_quota or plan.monthly_quota, used, next_reset(now))
+    return Account(
+        settings.monthly_quota or plan.monthly_quota, used, next_reset(now + ahead) - ahead
+    )
 
 
 def _advance(sandbox: Sandbox, seconds: float) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import dagster as dg
 
+from assets.days import OBSERVED_DAYS
 from pipeline.build import build_definitions
 from pipeline.console import QUERY_INTERRUPTED
 from pipeline.jobs import DAILY
@@ -157,6 +158,12 @@ def _run_day(
     job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, played: Played
 ) -> None:
     began = monotonic()
+    if not OBSERVED_DAYS.has_partition_key(day.isoformat()):
+        raise PlayFailed(
+            f"The service's day is {day}, more than two days ahead of this machine's. Nothing was "
+            "asked for. Set the machine's clock right; data of a later time needs a machine of "
+            "that time."
+        )
     try:
         result = job.execute_in_process(
             instance=instance,

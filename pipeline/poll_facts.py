@@ -24,10 +24,12 @@ from resources.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
 from resources.daily_pulls import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS
 from resources.ledger_reader import LedgerReader
 from resources.request_log import last_usage
+from resources.service_clock import ServiceClock
 from warehouse.activity import NO_ACTIVITY, Activity, activity_of
 from warehouse.batches import Manifest
 from warehouse.home import Home
 from warehouse.landing import Landing
+from warehouse.storage import Storage
 
 _DAY: Final = timedelta(days=1)
 _LOOKED_BACK: Final = timedelta(days=2)
@@ -52,12 +54,16 @@ class PollFacts:
     def known(self, now: datetime) -> Known | None:
         """Return what is known, None where not even the plan is: nothing was looked at yet.
 
+        `now` is the machine's; what is known is by the service's clock.
+
         Raises:
             WarehouseError: the warehouse or a manifest can't be read.
         """
         plan = PLANS.get(self.settings.plan or last_plan(self.home) or "")
         if plan is None:
             return None
+        ahead = ServiceClock(lambda: now, state=Storage(self.home.state)).ahead
+        now += ahead
         activity = self._read_activity(now)
         looks = self._looks(now)
         asked = {one.scope.event_id: one.observed_at for one in looks if one.feed == "event"}
@@ -65,7 +71,7 @@ class PollFacts:
         return Known(
             plan=plan,
             now=now,
-            month=self._month(plan, activity, now),
+            month=self._month(plan, activity, now, ahead),
             calendar=self._calendar(activity),
             last_looks=last_looks(looks, now),
             cancellations_looked_at=max((one.observed_at for one in cancelled), default=None),
@@ -108,18 +114,21 @@ class PollFacts:
         self._manifests = {one: self._manifests.get(one) or landing.manifest(one) for one in ids}
         return list(self._manifests.values())
 
-    def _month(self, plan: Plan, activity: Activity, now: datetime) -> Month:
-        state = self._allowance(plan, now)
+    def _month(self, plan: Plan, activity: Activity, now: datetime, ahead: timedelta) -> Month:
+        # The ledger is by the machine's clock.
+        state = self._allowance(plan, now - ahead)
         quota = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(state.allowed, state.allowed)
         used, polled = state.used, state.spent[WORKS.index("polls")]
         if self.settings.monthly_quota is not None:
             used, quota = sum(state.spent), self.settings.monthly_quota
-        resets_at = datetime.fromtimestamp(state.resets_at, UTC) if state.resets_at else None
+        resets_at = (
+            datetime.fromtimestamp(state.resets_at, UTC) + ahead if state.resets_at else None
+        )
         cap = self.settings.polls_quota
         return Month(
             quota=quota,
             used=used,
-            resets_at=resets_at or next_reset(now),
+            resets_at=resets_at,
             reserve=reserve_of(self.settings, plan),
             cap=None if cap is None else max(0, cap - polled),
             daily_requests=daily_requests(plan, activity, now),

@@ -49,12 +49,14 @@ def decide(
     *,
     running: str | None,
     wait_until: datetime | None = None,
+    ahead: timedelta = timedelta(0),
 ) -> Verdict:
     """Decide whether to ask for a poll, and of what.
 
     At most one in the least interval; after a failure the wait doubles. While a poll or the day's
     look is under way nothing is asked for: what it lands is not due any more. Nor before
-    `wait_until`, where the service or the quota put a poll off.
+    `wait_until`, where the service or the quota put a poll off. `known` and `wait_until` are by the
+    service's clock, which is `ahead` of the machine's, and so of what was asked and of runs.
     """
     if known is None:
         return Verdict("Nothing was looked at yet, and the plan is not known: almanac run.")
@@ -67,6 +69,7 @@ def decide(
         return Verdict(f"Nothing is due. {_next(plan)}")
     newest = max((at for at in (asked.at, last.newest_at) if at is not None), default=None)
     if newest is not None:
+        newest += ahead
         again_at = newest + known.least_interval
         if last.failures:
             wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
@@ -101,6 +104,7 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
             last_runs(context.instance, POLL),
             running=under_way(context.instance, (POLL, DAILY)),
             wait_until=_put_off(facts.home),
+            ahead=timedelta(0) if known is None else known.now - now,
         )
         if not verdict.due:
             return dg.SensorResult(skip_reason=verdict.said, cursor=context.cursor)

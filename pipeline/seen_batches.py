@@ -35,6 +35,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     flagged: str | None = None
     why_incomplete: str | None = None
     redacted: int = 0
+    date_doubt: str | None = None
 
     @property
     def is_look(self) -> bool:

@@ -23,8 +23,10 @@ from resources.look_ups import UsageAnswer
 from resources.request_log import RequestLog, last_usage
 from resources.retries import utc_now
 from resources.service import Service
+from resources.service_clock import ServiceClock
 from resources.shared_limiter import SharedLimiter
 from warehouse.home import Home
+from warehouse.storage import Storage
 
 SANDBOX_PLAN: Final = PLANS["elite"]
 _TOLD_FOR: Final = timedelta(hours=26)
@@ -74,12 +76,15 @@ def open_service(
         if looking_only is None:
             home.check(address.source)
         log = RequestLog(looking_only or home.state, address.clock, key=address.key)
+        heard = _clock_of(settings, address, looking_only or home.state)
         # Asked before the plan is known, so at the pace of the lowest one.
         limiter = limiter_for(settings, PLANS["free"], address.clock, address.sandbox)
-        told = _told_lately(home, address) if work == "polls" else None
+        # Nor where no Date was heard: nothing is asked for by the machine's day.
+        knows_day = heard.offset is not None
+        told = _told_lately(home, address) if work == "polls" and knows_day else None
         usage = None
         if told is None:
-            with _client(settings, address, log, limiter) as asking:
+            with _client(settings, address, log, limiter, heard) as asking:
                 usage = _usage(settings, asking)
                 if usage is not None:
                     log.usage(usage, deprecation=asking.deprecation, sunset=asking.sunset)
@@ -87,15 +92,16 @@ def open_service(
         if looking_only is None:
             # Not before: a mistyped address would leave its stamp.
             home.claim(address.source)
+            heard.keep()
         limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
         ours = told is None and (usage is None or usage.account is None)
 
         def count_ourselves() -> None:
-            limiter.on_usage(own_account(settings, plan, address.clock()))
+            limiter.on_usage(own_account(settings, plan, address.clock(), heard.ahead))
 
         if ours:
             count_ourselves()
-        client = stack.enter_context(_client(settings, address, log, limiter))
+        client = stack.enter_context(_client(settings, address, log, limiter, heard))
         service = OpenService(
             client=client,
             plan=plan,
@@ -114,6 +120,7 @@ def open_service(
         )
         if isinstance(limiter, SharedLimiter):
             limiter.ask = count_ourselves if ours else service.ask_usage
+            limiter.ahead = lambda: heard.ahead
         yield service
 
 
@@ -137,7 +144,11 @@ def _address(
 
 
 def _client(
-    settings: Settings, address: _Address, log: RequestLog, limiter: Limiter
+    settings: Settings,
+    address: _Address,
+    log: RequestLog,
+    limiter: Limiter,
+    heard: ServiceClock,
 ) -> CatalogClient:
     return CatalogClient(
         address.base_url,
@@ -145,7 +156,16 @@ def _client(
         limiter=limiter,
         observer=log,
         export_path=settings.export_path,
+        service_clock=heard,
     )
+
+
+def _clock_of(settings: Settings, address: _Address, state: Path) -> ServiceClock:
+    """Return the clock of the service: the embedded sandbox has ours, and may be set at will."""
+    if address.sandbox is not None:
+        return ServiceClock(address.clock, max_skew=None)
+    max_skew = timedelta(days=settings.max_clock_skew_days)
+    return ServiceClock(address.clock, state=Storage(state), max_skew=max_skew)
 
 
 def _usage(settings: Settings, client: CatalogClient) -> UsageAnswer | None:

@@ -7,6 +7,7 @@ Belongs here: what can be set, and whether it makes sense. Does not: what is don
 """
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -29,6 +30,7 @@ from catalog.contract import decisions
 from catalog.contract.plans import PLANS
 from pipeline.setting_types import CommaList, Hook, Place, PlanName, Unset, checked_hook
 from resources.client import checked_base_url
+from resources.service_clock import MAX_SKEW
 from resources.transport import checked_key
 
 PREFIX: Final = "ALMANAC_"
@@ -130,6 +132,13 @@ class Settings(BaseSettings):
         description="`group`: the files of home and state can be read by their group (0640, "
         "folders 0750). Unset, by their owner alone (0600 and 0700).",
     )
+    max_clock_skew_days: float = Field(
+        default=MAX_SKEW / timedelta(days=1),
+        gt=0,
+        le=36_500,
+        description="A `Date` of the service further from this machine's clock is not believed. "
+        "Raise it for a service whose time is set on purpose, as of `almanac sandbox --now`.",
+    )
     sandbox_seed: int = Field(
         default=1, description="Which world the embedded sandbox is; the same seed is the same."
     )
@@ -138,6 +147,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s"),
+        "max_clock_skew_days",
         mode="before",
     )
     @classmethod

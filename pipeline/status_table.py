@@ -50,6 +50,8 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
     yield "Free on the disk", f"{health.free_bytes / 1e9:,.1f} GB"
+    if health.clock is not None and health.clock.is_notable:
+        yield "Service's clock", str(health.clock)
     if health.deprecated is not None:
         since, ends_at = health.deprecated.since, health.deprecated.ends_at
         yield "Interface deprecated", f"since {_day(since)}, ends {_day(ends_at)}"

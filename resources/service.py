@@ -24,8 +24,8 @@ from resources.puller import Puller
 from resources.request_log import RequestLog
 from warehouse.landing import Landing
 
-_NEAR_DAYS: Final = 1
-"""A day this far from the machine's may be today to the service."""
+NEAR_DAYS: Final = 1
+"""A day this far from that of a door's clock may be today to the service."""
 
 
 @dataclass(slots=True)
@@ -125,7 +125,8 @@ class Service:
 class ServiceDoor:
     """Opens a service when it is first asked for, and closes it with itself. Thread-safe.
 
-    `clock` is the machine's, or the sandbox's: which day it may be is known without asking.
+    `clock` tells the service's time as far as it is known without asking; a day that is further
+    than `near_days` from it is not today.
     """
 
     def __init__(
@@ -133,7 +134,9 @@ class ServiceDoor:
         opening: Callable[[], AbstractContextManager[Service]],
         *,
         clock: Callable[[], datetime],
+        near_days: int = NEAR_DAYS,
     ) -> None:
+        self._near_days = near_days
         self._opening = opening
         self._clock = clock
         self._lock = RLock()
@@ -155,13 +158,13 @@ class ServiceDoor:
             return self._service
 
     def is_today(self, day: date) -> bool:
-        """Whether a day is the service's. It is asked only where the machine can't tell."""
-        if self._service is None and abs((self._clock().date() - day).days) > _NEAR_DAYS:
+        """Whether a day is the service's. It is asked only where the clock can't tell."""
+        if self._service is None and abs((self._clock().date() - day).days) > self._near_days:
             return False
         return self.service().today() == day
 
     def now(self) -> datetime:
-        """Return the service's time where it is open, else the machine's; asks nothing."""
+        """Return the service's time, as it was heard last where it is not open; asks nothing."""
         return self._clock() if self._service is None else self._service.now()
 
     def today(self) -> date:

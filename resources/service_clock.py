@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Lock
 from typing import Final
 
@@ -106,9 +107,14 @@ class ServiceClock:
         """When the offset was last heard, by the machine's clock."""
         return self._kept.heard_at
 
+    @property
+    def ahead(self) -> timedelta:
+        """The offset, 0 where no Date was believed yet."""
+        return self.offset or timedelta(0)
+
     def now(self) -> datetime:
         """Return the service's time; the machine's where no Date was believed yet."""
-        return (self._clock() + (self.offset or timedelta(0))).astimezone(UTC)
+        return (self._clock() + self.ahead).astimezone(UTC)
 
     def keep(self) -> None:
         """Keep in the home what is heard, and what was heard up to now."""
@@ -192,6 +198,14 @@ class ServiceClock:
             f"the service's Date {date:%Y-%m-%d %H:%M:%S} is not believed: {whose} says "
             f"{self.now():%Y-%m-%d %H:%M:%S}, and dates it"
         )
+
+
+def service_time(state: Path, clock: Callable[[], datetime]) -> Callable[[], datetime]:
+    """Return a function that tells the service's time, by the offset that a home keeps then.
+
+    `state` is the home's state folder, `clock` the machine's. No request is made.
+    """
+    return lambda: ServiceClock(clock, state=Storage(state)).now()
 
 
 def read_kept(state: Storage) -> Kept:

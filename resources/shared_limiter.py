@@ -7,7 +7,7 @@ the request leaves. Belongs here: waiting and refusing. Does not: the arithmetic
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final
 
@@ -58,6 +58,8 @@ class SharedLimiter(Limiter):
         self.share = share or Share()
         self.ask: Callable[[], object] | None = None
         """Asks the service for its account of the month, through a client of this limiter."""
+        self.ahead: Callable[[], timedelta] = timedelta
+        """How far the service is ahead of `clock`: a Defer tells the service's time."""
         self._asking = Lock()
         self._clock = clock
         self._sleep = sleep
@@ -169,7 +171,7 @@ class SharedLimiter(Limiter):
         refused = Defer(
             f"{_WHY[why]} ({self.share.work}: {state.allowed - state.used:,} of "
             f"{state.allowed:,} left)",
-            resume_at=datetime.fromtimestamp(state.resets_at, UTC),
+            resume_at=datetime.fromtimestamp(state.resets_at, UTC) + self.ahead(),
             reason="quota",
         )
         refused.attempts = 0

@@ -1,5 +1,5 @@
-"""What a person should know of a landed batch: it came in part, was flagged, was set aside, or
-repeated the API key.
+"""What a person should know of a landed batch: it came in part, was flagged, was set aside,
+repeated the API key, or had no Date that could be believed.
 
 Belongs here: which batches have a problem, why, and the line that says so. Does not: what is
 warned of later (pipeline/health_warnings.py).
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from warehouse.batches import Feed, Manifest
 from warehouse.home import Home
 
-Kind = Literal["partial", "flagged", "quarantined", "key"]
+Kind = Literal["partial", "flagged", "quarantined", "key", "undated"]
 _REPEATED: Final = (
     "the service repeated the API key in its answer; it was taken out before anything was kept"
 )
@@ -43,20 +43,26 @@ class BatchProblem:
                 return f"To merge it all the same: almanac batches release {self.batch_id}"
             case "key":
                 return "Tell the service, and ask it for another key."
+            case "undated":
+                return "It is merged as of that time."
 
 
 def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
     """Return the problems of a merged batch, from its record in the change log."""
     batch_id, feed = record["batch_id"], record["feed"]
-    repeated = _repeated(batch_id, feed, record.get("redacted", 0))
+    # Days that an earlier Almanac merged say neither.
+    others = [
+        *_repeated(batch_id, feed, record.get("redacted", 0)),
+        *_undated(batch_id, feed, record.get("date_doubt")),
+    ]
     if record["status"] == "quarantined":
-        return [BatchProblem(batch_id, feed, "quarantined", record["why"] or ""), *repeated]
+        return [BatchProblem(batch_id, feed, "quarantined", record["why"] or ""), *others]
     # A partial export is flagged as well, for the same reason.
     if not record["complete"]:
-        return [BatchProblem(batch_id, feed, "partial", record["why_incomplete"] or ""), *repeated]
+        return [BatchProblem(batch_id, feed, "partial", record["why_incomplete"] or ""), *others]
     if record["flagged"]:
-        return [BatchProblem(batch_id, feed, "flagged", record["flagged"]), *repeated]
-    return repeated
+        return [BatchProblem(batch_id, feed, "flagged", record["flagged"]), *others]
+    return others
 
 
 def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
@@ -67,11 +73,16 @@ def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
         if not manifest.complete:
             found.append(BatchProblem(batch_id, feed, "partial", manifest.why_incomplete or ""))
         found += _repeated(batch_id, feed, manifest.redacted)
+        found += _undated(batch_id, feed, manifest.date_doubt)
     return found
 
 
 def _repeated(batch_id: str, feed: Feed, count: int) -> list[BatchProblem]:
     return [BatchProblem(batch_id, feed, "key", _REPEATED)] if count else []
+
+
+def _undated(batch_id: str, feed: Feed, doubt: str | None) -> list[BatchProblem]:
+    return [BatchProblem(batch_id, feed, "undated", doubt)] if doubt else []
 
 
 def problems_since(

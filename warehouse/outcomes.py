@@ -65,6 +65,7 @@ class Outcome:
             "complete": manifest.complete,
             "why_incomplete": manifest.why_incomplete,
             "attested": manifest.attested,
+            "date_doubt": manifest.date_doubt,
             "requests": manifest.requests,
             "rows_claimed": manifest.rows_claimed,
             "bytes": manifest.bytes,
