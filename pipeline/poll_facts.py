@@ -121,9 +121,9 @@ class PollFacts:
         used, polled = state.used, state.spent[WORKS.index("polls")]
         if self.settings.monthly_quota is not None:
             used, quota = sum(state.spent), self.settings.monthly_quota
-        resets_at = (
-            datetime.fromtimestamp(state.resets_at, UTC) + ahead if state.resets_at else None
-        )
+        resets_at = next_reset(now)
+        if state.resets_at:
+            resets_at = datetime.fromtimestamp(state.resets_at, UTC) + ahead
         cap = self.settings.polls_quota
         return Month(
             quota=quota,

@@ -77,7 +77,7 @@ class ServiceClock:
 
     `state` is the folder of the home's state to read the offset from, None keeps nothing; it is
     written to once `keep` was called. `max_skew` None believes any Date, for a service whose time
-    is set on purpose; one above MAX_SKEW also lets it jump so far.
+    is set on purpose; one above MAX_SKEW also lets it jump.
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class ServiceClock:
     def _fits(self, ahead: timedelta) -> bool:
         if self._max_skew is None:
             return True
-        step = self._max_skew if self._max_skew > MAX_SKEW else MAX_STEP
-        is_near = self.offset is None or abs(ahead - self.offset) <= step
+        may_jump = self.offset is None or self._max_skew > MAX_SKEW
+        is_near = may_jump or abs(ahead - self.ahead) <= MAX_STEP
         return is_near and abs(ahead) <= self._max_skew
 
     def _agree(self, ahead: timedelta, machine: datetime) -> bool:

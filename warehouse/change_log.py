@@ -22,7 +22,7 @@ from warehouse.storage import Storage
 
 FOLDER = "event_changes"
 FORMAT = 1
-NORMALISER = 1
+NORMALISER = 2
 """Raised when the same bytes would give other history: days folded by an older one are refolded."""
 _PREFIX = "observed_date="
 

@@ -266,3 +266,63 @@ def test_a_rejected_row_whose_raw_text_is_cut_is_still_of_its_event(told: ByHand
     told.merge()
     missing = told.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
     assert missing == [("gamma",)]
+
+
+WRONG_YEARS = ("2030-01-01T00:00:00Z", "2199-12-31T23:59:59Z")
+
+
+@pytest.mark.parametrize("wrong", WRONG_YEARS)
+def test_an_updated_at_to_come_makes_nothing_later_stale(told: ByHand, wrong: str) -> None:
+    told.listed("01 09:00", event("a", updatedAt=wrong))
+    told.listed("02 09:00", event("a", title="Second a", updatedAt="2026-03-02T08:00:00Z"))
+    told.merge()
+    versions = told.versions("a", "title, known_from")
+    assert versions == [("First a", at("01 09:00")), ("Second a", at("02 09:00"))]
+    assert told.rows("SELECT updated_at FROM event_versions WHERE version = 1")[0][0].year > 2026
+    replay(told.home)
+    assert told.versions("a", "title, known_from") == versions
+
+
+def test_a_row_whose_updated_at_is_to_come_is_no_newer_than_one_that_is_not(told: ByHand) -> None:
+    told.listed(
+        "01 09:00",
+        event("a", title="Wrong a", updatedAt="2030-01-01T00:00:00Z"),
+        event("a", title="Right a", updatedAt="2026-02-01T00:00:00Z"),
+    )
+    told.merge()
+    assert told.versions("a", "title") == [("Right a",)]
+
+
+def test_an_updated_at_to_come_is_not_believed_later_by_a_look_that_hides_it(told: ByHand) -> None:
+    told.listed("01 09:00", event("a", updatedAt="2026-03-03T09:00:00Z"))
+    told.listed("02 12:00", event("a", updatedAt=...))
+    told.listed("04 09:00", event("a", title="Second a", updatedAt="2026-03-02T00:00:00Z"))
+    told.merge()
+    assert told.versions("a", "title") == [("First a",), ("Second a",)]
+
+
+def test_a_cancelled_at_to_come_cancels_and_what_is_seen_later_still_counts(told: ByHand) -> None:
+    told.listed("01 09:00", event("a"))
+    told.cancellations("01 10:00", a="2030-01-01T00:00:00Z")
+    told.listed("02 09:00", event("a"))
+    told.merge()
+    statuses = [("scheduled",), ("cancelled",), ("scheduled",)]
+    assert told.versions("a", "status") == statuses
+    replay(told.home)
+    assert told.versions("a", "status") == statuses
+
+
+def test_a_delivery_created_in_the_future_is_as_of_its_receipt(told: ByHand) -> None:
+    told.listed("01 09:00", event("a"))
+    told.deliveries(("01 10:00", "2030-01-01T00:00:00Z", event("a", title="Second a")))
+    told.listed("02 09:00", event("a", title="Third a"))
+    told.merge()
+    assert told.versions("a", "title") == [("First a",), ("Second a",), ("Third a",)]
+    assert told.versions("a", "content_at")[1] == (at("01 10:00"),)
+
+
+def test_an_event_created_in_the_future_was_not_watched_before(told: ByHand) -> None:
+    told.listed("01 09:00", event("a"))
+    told.listed("01 10:00", event("a"), event("b", createdAt="2030-01-01T00:00:00Z"))
+    told.merge()
+    assert told.versions("b", "change_kinds") == [(["revealed"],)]

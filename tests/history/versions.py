@@ -47,7 +47,10 @@ class Version:
 
 @dataclass(slots=True)
 class State:
-    """An event as now known. `absent_from` is the number of the export that last lacked it."""
+    """An event as now known. `absent_from` is the number of the export that last lacked it.
+
+    `updated_at` is that of the content where it could be, None where it could not.
+    """
 
     event_id: str
     content: Content
@@ -56,6 +59,7 @@ class State:
     last_seen_at: datetime
     status: str = SCHEDULED
     cancelled_at: datetime | None = None
+    updated_at: datetime | None = None
     missing_since: datetime | None = None
     absent_from: int | None = None
     versions: list[Version] = field(default_factory=list)

@@ -7,7 +7,9 @@ SELECT
     w.event_id,
     CASE
         WHEN s.event_id IS NULL THEN if(w.shown = 0, 'unknown', 'new')
-        WHEN w.content_at < s.content_at OR coalesce(w.updated_at < s.updated_at, false)
+        WHEN w.content_at < s.content_at THEN 'stale'
+        -- What is held was accepted with the look that saw it last.
+        WHEN believed(w.updated_at, w.observed_at) < believed(s.updated_at, s.last_seen_at)
             THEN 'stale'
         WHEN w.content_md5 = s.content_md5 THEN 'same'
         ELSE 'differs'

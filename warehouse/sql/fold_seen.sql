@@ -9,7 +9,12 @@ UPDATE sight SET
     END,
     last_verified_at =
         if(has(w.shown, 'last_verified_at'), w.last_verified_at, sight.last_verified_at),
-    updated_at = if(has(w.shown, 'updated_at'), w.updated_at, sight.updated_at),
+    -- One that was not believed must not become so, only because the event is seen without it.
+    updated_at = CASE
+        WHEN has(w.shown, 'updated_at') THEN w.updated_at
+        WHEN w.shown = 0 THEN sight.updated_at
+        ELSE believed(sight.updated_at, sight.last_seen_at)
+    END,
     extra = coalesce(w.extra, sight.extra),
     content_at = w.content_at,
     last_seen_at = if(w.shown = 0, sight.last_seen_at, w.observed_at),

@@ -5,7 +5,7 @@ SELECT * EXCLUDE (place)
 FROM (
     SELECT *, row_number() OVER (
         PARTITION BY event_id
-        ORDER BY content_at DESC, updated_at DESC NULLS LAST, position DESC
+        ORDER BY content_at DESC, believed(updated_at, observed_at) DESC NULLS LAST, position DESC
     ) AS place
     FROM seen
 )

@@ -85,7 +85,12 @@ SELECT
     place,
     event_id,
     coalesce(try_cast(observed_text AS TIMESTAMPTZ), $observed_at) AS observed_at,
-    coalesce(content_of_row, $content_at) AS content_at,
+    -- Nothing was true after it was observed, whatever the service says of itself: a cancelledAt
+    -- or createdAt to come would make all that is seen until then stale.
+    least(
+        coalesce(content_of_row, $content_at),
+        coalesce(try_cast(observed_text AS TIMESTAMPTZ), $observed_at)
+    ) AS content_at,
     slug,
     title,
     description,

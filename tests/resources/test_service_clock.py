@@ -1,0 +1,189 @@
+"""The clock of a service: what Date is believed, what is kept of it, and how it recovers."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+
+from resources.service_clock import DATELESS, DATELESS_NOW, FILE, ServiceClock, service_time
+from warehouse.storage import Storage
+
+STARTS = datetime(2026, 3, 2, 12, tzinfo=UTC)
+HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
+
+
+class Machine:
+    """A machine whose clock is set by hand, and processes on it with clocks of one service."""
+
+    def __init__(self, root: Path) -> None:
+        self.now = STARTS
+        self.state = Storage(root)
+        self._processes = 0
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def process(self) -> ServiceClock:
+        self._processes += 1
+        heard = ServiceClock(self.clock, state=self.state, process=str(self._processes))
+        heard.keep()
+        return heard
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def dated(instant: datetime) -> list[str]:
+    return [format_datetime(instant, usegmt=True)]
+
+
+@pytest.mark.parametrize("hours", [-48, -3.5, 0, 3.5, 48])
+def test_a_date_up_to_days_from_the_machine_is_believed_and_survives_the_process(
+    machine: Machine, hours: float
+) -> None:
+    told = machine.process().hear(dated(STARTS + hours * HOUR))
+    assert (told.instant, told.doubt) == (STARTS + hours * HOUR, "")
+    machine.now += HOUR
+    assert machine.process().now() == STARTS + hours * HOUR + HOUR
+    assert service_time(machine.state.root, machine.clock)() == machine.process().now()
+
+
+def test_nothing_is_kept_before_the_home_is_claimed(machine: Machine) -> None:
+    heard = ServiceClock(machine.clock, state=machine.state)
+    heard.hear(dated(STARTS + HOUR))
+    assert not machine.state.exists(FILE)
+    heard.keep()
+    assert machine.process().offset == HOUR
+
+
+def test_an_offset_that_hardly_moved_is_not_written_again(machine: Machine) -> None:
+    heard = machine.process()
+    heard.hear(dated(STARTS))
+    before = machine.state.path(FILE).stat().st_mtime_ns
+    for number in range(20):
+        machine.now += MINUTE
+        heard.hear(dated(machine.now + timedelta(seconds=number % 3)))
+    assert machine.state.path(FILE).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("Fri, 31 Dec 9999 23:59:59 GMT", "Tue, 01 Jan 2030 00:00:00 GMT"),
+        *("Mon, 01 Jan 0001 00:00:00 GMT", "Thu, 26 Feb 2026 12:00:00 GMT"),
+        *("Fri, 31 Dec 9999 23:59:59 -1200", "Mon, 01 Jan 0100 00:00:00 GMT"),
+    ],
+)
+@pytest.mark.parametrize("was_heard", [True, False])
+def test_a_date_that_can_not_be_is_dated_by_what_was_expected(
+    machine: Machine, wrong: str, was_heard: bool
+) -> None:
+    if was_heard:
+        machine.process().hear(dated(STARTS + 30 * HOUR))
+    for _ in range(10):
+        machine.now += HOUR
+        told = machine.process().hear([wrong])
+        assert told.instant == machine.now + (30 * HOUR if was_heard else 0 * HOUR)
+        assert told.doubt
+
+
+def test_a_date_over_a_day_from_what_is_expected_is_not_believed(machine: Machine) -> None:
+    heard = machine.process()
+    heard.hear(dated(STARTS))
+    assert heard.hear(dated(STARTS + DAY)).doubt == ""
+    assert "is not believed" in heard.hear(dated(STARTS - 2 * MINUTE)).doubt
+
+
+def test_dates_that_creep_ahead_are_believed_no_further_than_days_from_the_machine(
+    machine: Machine,
+) -> None:
+    heard = machine.process()
+    told = [heard.hear(dated(STARTS + number * 23 * HOUR)) for number in range(1, 30)]
+    assert max(one.instant for one in told) <= STARTS + 3 * DAY
+
+
+@pytest.mark.parametrize("dates", [[], [""], ["0"], ["-1"], ["yesterday"], ["\x00"]])
+def test_without_a_date_the_service_goes_on_as_it_was_heard(
+    machine: Machine, dates: list[str]
+) -> None:
+    heard = machine.process()
+    assert heard.hear(dates) == type(heard.hear(dates))(STARTS, DATELESS)
+    heard.hear(dated(STARTS + HOUR))
+    machine.now += MINUTE
+    told = heard.hear(dates)
+    assert (told.instant, told.doubt) == (STARTS + HOUR + MINUTE, DATELESS_NOW)
+
+
+def test_of_two_dates_that_differ_none_is_believed(machine: Machine) -> None:
+    heard = machine.process()
+    assert heard.hear(dated(STARTS + HOUR) + dated(STARTS + 2 * HOUR)).doubt
+    assert heard.hear(dated(STARTS + HOUR) * 2).instant == STARTS + HOUR
+
+
+def test_a_date_without_a_zone_is_utc(machine: Machine) -> None:
+    assert machine.process().hear(["Mon, 02 Mar 2026 13:00:00"]).instant == STARTS + HOUR
+
+
+def test_answers_that_agree_in_two_processes_are_believed_anew(machine: Machine) -> None:
+    """The machine's clock was two days ahead and is set right: what is kept is wrong by two."""
+    machine.process().hear(dated(STARTS - 2 * DAY))
+    right = STARTS
+    first, second = machine.process(), machine.process()
+    assert first.hear(dated(right)).doubt
+    assert first.hear(dated(right)).doubt
+    assert second.hear(dated(right)).doubt == ""
+    assert machine.process().now() == right
+    # One that was open all the while looks at what is kept before it doubts.
+    assert first.hear(dated(right)).doubt == ""
+
+
+def test_answers_that_agree_for_minutes_are_believed_anew_in_one_process(machine: Machine) -> None:
+    heard = machine.process()
+    heard.hear(dated(STARTS - 2 * DAY))
+    doubts = []
+    for _ in range(8):
+        doubts.append(bool(heard.hear(dated(machine.now)).doubt))
+        machine.now += MINUTE
+    assert doubts == [True] * 5 + [False] * 3
+
+
+def test_wrong_answers_between_right_ones_do_not_add_up(machine: Machine) -> None:
+    machine.process().hear(dated(STARTS))
+    for _ in range(20):
+        machine.now += MINUTE
+        assert machine.process().hear(dated(machine.now + 2 * DAY)).doubt
+        assert not machine.process().hear(dated(machine.now)).doubt
+
+
+def test_wrong_answers_that_disagree_do_not_add_up(machine: Machine) -> None:
+    machine.process().hear(dated(STARTS))
+    for number in range(20):
+        machine.now += MINUTE
+        assert machine.process().hear(dated(machine.now + 2 * DAY + number % 2 * HOUR)).doubt
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        *(b"", b"\x00", b"{", b"[]", b'{"ahead_s": 1e300, "heard_at": "2026-03-02T12:00:00Z"}'),
+        *(b'{"ahead_s": 60}', b'{"ahead_s": 60, "heard_at": "2026-03-02T12:00:00"}'),
+        b'{"ahead_s": "far", "heard_at": 9}',
+    ],
+)
+def test_what_is_kept_and_can_not_be_read_is_nothing_heard(machine: Machine, kept: bytes) -> None:
+    machine.state.put(FILE, kept)
+    assert machine.process().offset is None
+    assert machine.process().now() == STARTS
+    assert machine.process().hear(dated(STARTS + HOUR)).doubt == ""
+    assert machine.process().offset == HOUR
+
+
+def test_a_service_whose_time_is_set_on_purpose_may_be_at_any(machine: Machine) -> None:
+    heard = ServiceClock(machine.clock, state=machine.state, max_skew=3_650 * DAY)
+    for days in (-2_000, 2_000, 0, -48):
+        assert heard.hear(dated(STARTS + days * DAY)).doubt == ""
+        assert heard.now() == STARTS + days * DAY
+    assert heard.hear(["Fri, 31 Dec 9999 23:59:59 GMT"]).doubt
