@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
+    ByteSize,
     Field,
     PrivateAttr,
     SecretStr,
@@ -139,6 +140,19 @@ class Settings(BaseSettings):
         description="A `Date` of the service further from this machine's clock is not believed. "
         "Raise it for a service whose time is set on purpose, as of `almanac sandbox --now`.",
     )
+    sql_memory: ByteSize = Field(
+        default="2GB",
+        ge=100_000_000,
+        validate_default=True,
+        description="Memory of a query of `almanac sql`; what it does not hold is spilled to the "
+        "disk, twice as much at the most.",
+    )
+    sql_threads: Annotated[int | None, Unset] = Field(
+        default=None, ge=1, description="Threads of such a query. Unset, one for each core."
+    )
+    sql_timeout_s: float = Field(
+        default=300.0, gt=0, description="Seconds after which such a query is stopped."
+    )
     sandbox_seed: int = Field(
         default=1, description="Which world the embedded sandbox is; the same seed is the same."
     )
@@ -148,6 +162,7 @@ class Settings(BaseSettings):
     @field_validator(
         *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s"),
         "max_clock_skew_days",
+        *("sql_memory", "sql_timeout_s"),
         mode="before",
     )
     @classmethod

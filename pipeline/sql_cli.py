@@ -1,6 +1,7 @@
 """`almanac sql`: one query over the warehouse, as a table or in a form for programs."""
 
 import os
+import resource
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -8,13 +9,17 @@ from typing import Annotated
 
 import typer
 
-from pipeline.console import EXIT_USAGE, Table, fail, people
+from pipeline.console import EXIT_ERROR, EXIT_USAGE, Table, fail, people
 from pipeline.homes import home_there
+from pipeline.settings import Settings, read_settings
 from warehouse import queries
 from warehouse.file_modes import usual_modes
 from warehouse.plain_text import plain_line
+from warehouse.query_limits import QueryLimits
 
 _WIDEST = 60
+_PROGRAM_BYTES = 1_000_000_000
+"""Memory of the program itself, beside twice that of the query: one for the rows in Python."""
 
 
 class Form(StrEnum):
@@ -48,16 +53,55 @@ def sql(
         fail("a table goes to the terminal: choose --format csv, json or parquet", code=EXIT_USAGE)
     text = sys.stdin.read() if query == "-" else query
     warehouse = home_there().warehouse
-    with queries.connected(warehouse) as connection:
-        if form is Form.TABLE:
-            _show(queries.run_sql(connection, text), limit)
-            return
-        if output is None or _is_stdout(output):
-            queries.stream_answer(connection, text, sys.stdout.buffer, _FORMS[form])
-            return
-        with usual_modes():
-            rows = queries.write_answer(connection, text, output, _FORMS[form])
+    limits = _limits(read_settings())
+    _bound_memory(limits)
+    if form is Form.TABLE:
+        with queries.connected(warehouse, limits=limits) as connection:
+            answer = queries.run_sql(
+                connection, text, rows_max=limit, limits=limits, on_stuck=_end_stuck
+            )
+        _show(answer, limit)
+        return
+    file_form = _FORMS[form]
+    if output is None or _is_stdout(output):
+        queries.stream_answer(
+            warehouse, text, sys.stdout.buffer, file_form, limits=limits, on_stuck=_end_stuck
+        )
+        return
+    with usual_modes():
+        rows = queries.write_answer(
+            warehouse, text, output, file_form, limits=limits, on_stuck=_end_stuck
+        )
     people.print(f"{rows:,} rows in {output}", soft_wrap=True)
+
+
+def _limits(settings: Settings) -> QueryLimits:
+    return QueryLimits(
+        memory_bytes=settings.sql_memory,
+        threads=settings.sql_threads,
+        timeout_s=settings.sql_timeout_s,
+    )
+
+
+def _bound_memory(limits: QueryLimits) -> None:
+    """Bound what this process may hold: DuckDB's limit leaves out what its functions make.
+
+    Linux alone keeps to it.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    bound = 2 * limits.memory_bytes + _PROGRAM_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (_lower(bound, hard), hard))
+
+
+def _lower(bound: int, hard: int) -> int:
+    return bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+
+
+def _end_stuck(why: str) -> None:
+    """End the program for a query that does not end: some functions never see the interrupt."""
+    sys.stderr.write(f"almanac: the query was stopped: {why}\n")
+    sys.stderr.flush()
+    os._exit(EXIT_ERROR)
 
 
 def _is_stdout(output: Path) -> bool:
@@ -70,10 +114,10 @@ def _is_stdout(output: Path) -> bool:
 
 def _show(answer: queries.Answer, limit: int) -> None:
     table = Table(*answer.columns)
-    for row in answer.rows[:limit]:
+    for row in answer.rows:
         table.add_row(*map(_cell, row))
     people.print(table)
-    count = len(answer.rows)
+    count = answer.count
     shown = f", {limit} shown (--limit)" if count > limit else ""
     people.print(f"{count:,} row{'' if count == 1 else 's'}{shown}")
 

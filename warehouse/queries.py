@@ -1,12 +1,13 @@
 """Questions to a published warehouse: rows, or files in a form for programs.
 
 A connection is in memory and attaches the file read-only: it keeps the file it opened, never
-blocks a publication, and a new one sees what is published now. Belongs here: connecting, running
-one reading statement, writing its answer. Does not: how a table looks on a terminal.
+blocks a publication, and a new one sees what is published now. It reaches nothing else. Belongs
+here: connecting, running one reading statement, writing its answer. Does not: how a table looks
+on a terminal.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -17,8 +18,10 @@ from typing import Any, BinaryIO, Final, Literal
 import duckdb
 
 from warehouse import schema
+from warehouse.attaching import attach_published
 from warehouse.errors import WarehouseError
-from warehouse.opening_words import begins_as_reading
+from warehouse.opening_words import begins_as_reading, writes_inside
+from warehouse.query_limits import QueryLimits, Watch, restrict
 from warehouse.statements import statement
 from warehouse.storage import Storage
 from warehouse.strict_json import without_bare_numbers
@@ -29,6 +32,11 @@ _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
 _OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
 """Where names stand for what a process has open."""
 _LINKS_MAX: Final = 40
+_SQL_CHARACTERS_MAX: Final = 1_000_000
+_FETCHED: Final = 1000
+_LIMITS: Final = QueryLimits()
+OnStuck = Callable[[str], None]
+"""Hears why a query was stopped that does not end; it may end the process."""
 _numbers = count(1)
 
 
@@ -38,19 +46,134 @@ class QueryRefused(WarehouseError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows as Python values, with the names and DuckDB types of their columns."""
+    """Rows as Python values, with the names and DuckDB types of their columns.
+
+    `count` is how many rows there were, which may be more than were kept.
+    """
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+    count: int
 
 
-def connect(warehouse: Path) -> duckdb.DuckDBPyConnection:
+def connect(
+    warehouse: Path, *, own_files: bool = False, limits: QueryLimits = _LIMITS
+) -> duckdb.DuckDBPyConnection:
     """Open a published warehouse for reading, on UTC. The caller closes it.
+
+    SQL on it reaches the warehouse alone: no file, address, extension or Python variable, within
+    the memory, threads and spilled bytes of `limits`, and no setting can be changed. (The time is
+    kept by `run_sql` and the writing functions.) A data frame is lent with
+    `connection.register("name", frame)`. `own_files` opens it to all that DuckDB can reach, as
+    `FROM 'mine.csv'` and `FROM frame`, without limits: for SQL of your own, not of others.
 
     Raises:
         WarehouseError: there is none, or it can't be opened.
     """
+    return _open(warehouse, () if not own_files else None, limits)
+
+
+@contextmanager
+def connected(
+    warehouse: Path, *, own_files: bool = False, limits: QueryLimits = _LIMITS
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Lend a connection as of `connect`, and close it."""
+    connection = connect(warehouse, own_files=own_files, limits=limits)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def run_sql(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    *,
+    rows_max: int | None = None,
+    limits: QueryLimits = _LIMITS,
+    on_stuck: OnStuck | None = None,
+) -> Answer:
+    """Run one statement that reads; keep all of its rows, or the first `rows_max`.
+
+    Raises:
+        QueryRefused: it is not one statement, would write, takes too long, or fails; the message
+            says how.
+    """
+    with _explained(Watch(connection, limits, on_stuck=on_stuck)):
+        relation = _relation(connection, sql)
+        columns, types = tuple(relation.columns), tuple(str(one) for one in relation.types)
+        running = connection.execute(sql)
+        rows: list[tuple[Any, ...]] = []
+        number = 0
+        while fetched := running.fetchmany(_FETCHED):
+            number += len(fetched)
+            rows += fetched if rows_max is None else fetched[: max(0, rows_max - len(rows))]
+        return Answer(columns, types, rows, number)
+
+
+def write_answer(
+    warehouse: Path,
+    sql: str,
+    target: Path,
+    form: FileForm,
+    *,
+    limits: QueryLimits = _LIMITS,
+    on_stuck: OnStuck | None = None,
+) -> int:
+    """Write the rows of one reading statement to a file; return how many.
+
+    The file appears whole or not at all; a link stays, and what it leads to is replaced. A device
+    or a pipe gets the bytes. JSON is an array of objects, strictly: NaN and infinities are null.
+    CSV has a header. The statement runs on a connection of its own, which can write nothing but
+    this answer.
+
+    Raises:
+        WarehouseError: as `connect`.
+        QueryRefused: as `run_sql`, or the disk has no room for it.
+        OSError: the file can't be written.
+    """
+    if _names_a_stream(target):
+        # Never by a rename: whatever else is written there would lose it. Appended, since what
+        # a shell redirected may hold something already.
+        with target.open("ab") as stream:
+            return stream_answer(warehouse, sql, stream, form, limits=limits, on_stuck=on_stuck)
+    target = target.resolve()
+    with Storage(target.parent).writing(target.name) as staged:
+        return _written(warehouse, sql, staged, form, limits, on_stuck)
+
+
+def stream_answer(
+    warehouse: Path,
+    sql: str,
+    stream: BinaryIO,
+    form: FileForm,
+    *,
+    limits: QueryLimits = _LIMITS,
+    on_stuck: OnStuck | None = None,
+) -> int:
+    """Write the rows of one reading statement to an open stream; return how many.
+
+    Nothing is written unless the statement runs to its end. Forms are those of `write_answer`.
+
+    Raises:
+        WarehouseError: as `connect`.
+        QueryRefused: as `write_answer`.
+        OSError: the stream can't be written, or nobody reads it any more.
+    """
+    with TemporaryDirectory(prefix="almanac-answer-") as folder:
+        answer = Path(folder).resolve() / form
+        rows = _written(warehouse, sql, answer, form, limits, on_stuck)
+        with answer.open("rb") as file:
+            shutil.copyfileobj(file, stream)
+        stream.flush()
+        return rows
+
+
+def _open(
+    warehouse: Path, writable: Sequence[Path] | None, limits: QueryLimits
+) -> duckdb.DuckDBPyConnection:
+    """Open a warehouse; `writable` None leaves the connection open to everything."""
     if not warehouse.exists():
         raise WarehouseError(
             f"there is no warehouse at {warehouse} yet; `almanac run` or `almanac merge` makes it"
@@ -59,8 +182,10 @@ def connect(warehouse: Path) -> duckdb.DuckDBPyConnection:
     alias = f"almanac_{next(_numbers)}"
     try:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(schema.attach(warehouse, alias, read_only=True))
+        attach_published(connection, warehouse, alias)
         connection.execute(schema.use(alias))
+        if writable is not None:
+            restrict(connection, limits, writable)
     except duckdb.Error as error:
         connection.close()
         raise WarehouseError(
@@ -68,72 +193,6 @@ def connect(warehouse: Path) -> duckdb.DuckDBPyConnection:
             "a warehouse is only read; if it is damaged, `almanac merge` makes it again."
         ) from error
     return connection
-
-
-@contextmanager
-def connected(warehouse: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lend a connection, and close it."""
-    connection = connect(warehouse)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-def run_sql(connection: duckdb.DuckDBPyConnection, sql: str) -> Answer:
-    """Run one statement that reads.
-
-    Raises:
-        QueryRefused: it is not one statement, would write, or fails; the message says how.
-    """
-    with _explained():
-        relation = _relation(connection, sql)
-        rows = relation.fetchall()
-        types = tuple(str(one) for one in relation.types)
-        return Answer(tuple(relation.columns), types, rows)
-
-
-def write_answer(
-    connection: duckdb.DuckDBPyConnection, sql: str, target: Path, form: FileForm
-) -> int:
-    """Write the rows of one reading statement to a file; return how many.
-
-    The file appears whole or not at all; a link stays, and what it leads to is replaced. A device
-    or a pipe gets the bytes. JSON is an array of objects, strictly: NaN and infinities are null.
-    CSV has a header.
-
-    Raises:
-        QueryRefused: as `run_sql`.
-        OSError: the file can't be written.
-    """
-    if _names_a_stream(target):
-        # Never by a rename: whatever else is written there would lose it. Appended, since what
-        # a shell redirected may hold something already.
-        with target.open("ab") as stream:
-            return stream_answer(connection, sql, stream, form)
-    target = target.resolve()
-    with Storage(target.parent).writing(target.name) as staged:
-        return _written(connection, sql, staged, form)
-
-
-def stream_answer(
-    connection: duckdb.DuckDBPyConnection, sql: str, stream: BinaryIO, form: FileForm
-) -> int:
-    """Write the rows of one reading statement to an open stream; return how many.
-
-    Nothing is written unless the statement runs to its end. Forms are those of `write_answer`.
-
-    Raises:
-        QueryRefused: as `run_sql`.
-        OSError: the stream can't be written, or nobody reads it any more.
-    """
-    with TemporaryDirectory(prefix="almanac-answer-") as folder:
-        answer = Path(folder) / form
-        rows = _written(connection, sql, answer, form)
-        with answer.open("rb") as file:
-            shutil.copyfileobj(file, stream)
-        stream.flush()
-        return rows
 
 
 def _names_a_stream(target: Path) -> bool:
@@ -148,14 +207,28 @@ def _names_a_stream(target: Path) -> bool:
     return step.exists() and not step.is_file()
 
 
-def _written(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, form: FileForm) -> int:
+def _written(
+    warehouse: Path,
+    sql: str,
+    target: Path,
+    form: FileForm,
+    limits: QueryLimits,
+    on_stuck: OnStuck | None,
+) -> int:
     """Write to a file of our own, which may be left half there by an error."""
-    with _explained():
-        asked = _relation(connection, sql)
-        values = {"file": str(target)}
-        rows = connection.execute(statement(f"query_copy_{form}"), values).fetchall()
-        if form == "json" and any(_may_be_no_number(str(one)) for one in asked.types):
-            without_bare_numbers(target)
+    connection = _open(warehouse, [target], limits)
+    try:
+        with _explained(Watch(connection, limits, answer=target, on_stuck=on_stuck)):
+            asked = _relation(connection, sql)
+            connection.register("asked", asked)
+            values = {"file": str(target)}
+            rows = connection.execute(statement(f"query_copy_{form}"), values).fetchall()
+            connection.unregister("asked")
+            types = [str(one) for one in asked.types]
+    finally:
+        connection.close()
+    if form == "json" and any(map(_may_be_no_number, types)):
+        without_bare_numbers(target)
     return int(rows[0][0])
 
 
@@ -164,6 +237,8 @@ def _may_be_no_number(type_name: str) -> bool:
 
 
 def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    if len(sql) > _SQL_CHARACTERS_MAX:
+        raise QueryRefused(f"it has {len(sql):,} characters, of at most {_SQL_CHARACTERS_MAX:,}")
     statements = connection.extract_statements(sql)
     if len(statements) == 2 and not any(one.query for one in statements):
         # To DuckDB before 2.0, a PIVOT is two statements without a text.
@@ -172,7 +247,8 @@ def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBP
         raise QueryRefused(f"expected one statement, got {len(statements)}; run them one by one")
     else:
         kind = statements[0].type.name
-    if kind not in _READING or (kind != "SELECT" and not begins_as_reading(sql)):
+    reads = kind == "SELECT" or (kind in _READING and begins_as_reading(sql))
+    if not reads or writes_inside(sql):
         raise QueryRefused(
             f"this would do more than read ({kind}), and a warehouse is only read: it is made "
             "anew from the lake. Copy it to a file of your own to write there."
@@ -181,8 +257,15 @@ def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBP
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(watch: Watch) -> Iterator[None]:
+    """Turn what goes wrong in a query into a refusal that says what to do."""
     try:
-        yield
+        with watch:
+            yield
+    except (duckdb.OutOfMemoryException, MemoryError) as error:
+        said = watch.stopped or "it needs more memory than it may use (ALMANAC_SQL_MEMORY)"
+        raise QueryRefused(f"the query was stopped: {said}") from error
     except duckdb.Error as error:
+        if watch.stopped is not None:
+            raise QueryRefused(f"the query was stopped: {watch.stopped}") from error
         raise QueryRefused(str(error)) from error

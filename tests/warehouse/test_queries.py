@@ -120,9 +120,9 @@ def test_what_cannot_be_run_says_why(
         run_sql(connection, sql)
 
 
-def test_json_is_an_array_of_objects(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_json_is_an_array_of_objects(warehouse: Path, tmp_path: Path) -> None:
     target = tmp_path / "answer.json"
-    assert write_answer(connection, SQL, target, "json") == 2
+    assert write_answer(warehouse, SQL, target, "json") == 2
     assert json.loads(target.read_text()) == [
         {"event_id": "evt_0", "version": 1, "coins": ["coin-0", "coin-5"]},
         {"event_id": "evt_1", "version": 1, "coins": ["coin-1"]},
@@ -130,14 +130,14 @@ def test_json_is_an_array_of_objects(connection: duckdb.DuckDBPyConnection, tmp_
 
 
 def test_json_has_null_for_what_is_no_number_and_leaves_texts_alone(
-    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+    warehouse: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "answer.json"
     sql = (
         "SELECT 'NaN'::DOUBLE AS a, '-inf'::FLOAT AS b, ['inf'::DOUBLE, 1.5] AS c, "
         """{'NaN': 'nan'::DOUBLE, 'said': '"NaN, -Infinity\\'} AS d"""
     )
-    assert write_answer(connection, sql, target, "json") == 1
+    assert write_answer(warehouse, sql, target, "json") == 1
 
     def bare(text: str) -> None:
         raise AssertionError(f"{text} is no JSON")
@@ -148,25 +148,21 @@ def test_json_has_null_for_what_is_no_number_and_leaves_texts_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["answer.json"]
 
 
-def test_a_link_stays_and_what_it_leads_to_is_replaced(
-    connection: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
+def test_a_link_stays_and_what_it_leads_to_is_replaced(warehouse: Path, tmp_path: Path) -> None:
     real, link = tmp_path / "real.csv", tmp_path / "link.csv"
     real.write_text("before")
     link.symlink_to("real.csv")
-    assert write_answer(connection, "SELECT 1 AS a", link, "csv") == 1
+    assert write_answer(warehouse, "SELECT 1 AS a", link, "csv") == 1
     assert link.is_symlink()
     assert real.read_text() == "a\n1\n"
 
 
-def test_a_pipe_gets_the_bytes_and_stays_a_pipe(
-    connection: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
+def test_a_pipe_gets_the_bytes_and_stays_a_pipe(warehouse: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        assert write_answer(connection, "SELECT 1 AS a", pipe, "csv") == 1
+        assert write_answer(warehouse, "SELECT 1 AS a", pipe, "csv") == 1
         assert os.read(reading, 100) == b"a\n1\n"
     finally:
         os.close(reading)
@@ -175,19 +171,19 @@ def test_a_pipe_gets_the_bytes_and_stays_a_pipe(
 
 
 def test_an_answer_that_fails_writes_nothing_to_a_stream(
-    connection: duckdb.DuckDBPyConnection,
+    warehouse: Path,
 ) -> None:
     stream = io.BytesIO()
     with pytest.raises(QueryRefused):
-        stream_answer(connection, "SELECT error('half way') FROM events", stream, "csv")
+        stream_answer(warehouse, "SELECT error('half way') FROM events", stream, "csv")
     assert stream.getvalue() == b""
-    assert stream_answer(connection, "SELECT 1 AS a", stream, "json") == 1
+    assert stream_answer(warehouse, "SELECT 1 AS a", stream, "json") == 1
     assert json.loads(stream.getvalue()) == [{"a": 1}]
 
 
-def test_csv_has_a_header(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_csv_has_a_header(warehouse: Path, tmp_path: Path) -> None:
     target = tmp_path / "answer.csv"
-    assert write_answer(connection, SQL, target, "csv") == 2
+    assert write_answer(warehouse, SQL, target, "csv") == 2
     with target.open(newline="") as file:
         assert list(csv.reader(file)) == [
             ["event_id", "version", "coins"],
@@ -196,21 +192,24 @@ def test_csv_has_a_header(connection: duckdb.DuckDBPyConnection, tmp_path: Path)
         ]
 
 
-def test_parquet_keeps_the_types(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_parquet_keeps_the_types(
+    warehouse: Path, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     target = tmp_path / "answer.parquet"
-    assert write_answer(connection, "FROM events", target, "parquet") == 2
-    again = connection.sql(f"FROM read_parquet('{target}')")
-    assert [str(one) for one in again.types] == list(run_sql(connection, "FROM events").types)
+    assert write_answer(warehouse, "FROM events", target, "parquet") == 2
+    with connected(warehouse, own_files=True) as other:
+        again = other.sql(f"FROM read_parquet('{target}')")
+        assert [str(one) for one in again.types] == list(run_sql(connection, "FROM events").types)
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_an_answer_that_fails_leaves_the_file_that_was_there(
-    connection: duckdb.DuckDBPyConnection, tmp_path: Path, form: FileForm
+    warehouse: Path, tmp_path: Path, form: FileForm
 ) -> None:
     target = tmp_path / "answer"
     target.write_text("before")
     with pytest.raises(QueryRefused):
-        write_answer(connection, "SELECT error('half way') FROM events", target, form)
+        write_answer(warehouse, "SELECT error('half way') FROM events", target, form)
     assert target.read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["answer"]
 
