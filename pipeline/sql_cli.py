@@ -19,7 +19,9 @@ from warehouse.query_limits import QueryLimits
 
 _WIDEST = 60
 _PROGRAM_BYTES = 1_000_000_000
-"""Memory of the program itself, beside twice that of the query: one for the rows in Python."""
+"""Memory of the program itself, beside twice that of the query: once for the rows in Python."""
+_STACK_BYTES = 64_000_000
+"""Of each thread, most of it never used."""
 
 
 class Form(StrEnum):
@@ -89,7 +91,8 @@ def _bound_memory(limits: QueryLimits) -> None:
     Linux alone keeps to it.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    bound = 2 * limits.memory_bytes + _PROGRAM_BYTES
+    stacks = (limits.threads or os.cpu_count() or 1) * _STACK_BYTES
+    bound = 2 * limits.memory_bytes + _PROGRAM_BYTES + stacks
     resource.setrlimit(resource.RLIMIT_DATA, (_lower(bound, hard), hard))
 
 

@@ -22,8 +22,6 @@ LEFT_FREE_BYTES: Final = 1_000_000_000
 _ANSWER_BYTES_MIN: Final = 64_000_000
 """An answer may be so large on any disk."""
 _TICK_S: Final = 0.05
-_GRACE_S: Final = 5.0
-"""How long a query that was interrupted may take to end: some functions never look up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +29,13 @@ class QueryLimits:
     """The most that one connection may use. `threads` None is as many as there are cores.
 
     Rows that memory does not hold are spilled to the disk, twice as much as memory at the most.
+    `grace_s` is how long a query may take to end once it was stopped: some functions do not look.
     """
 
     memory_bytes: int = 2_000_000_000
     threads: int | None = None
     timeout_s: float = 300.0
+    grace_s: float = 5.0
 
 
 def restrict(
@@ -85,7 +85,7 @@ class Watch:
     ) -> None:
         self.stopped: str | None = None
         self._connection = connection
-        self._timeout_s = limits.timeout_s
+        self._limits = limits
         self._answer = answer
         self._on_stuck = on_stuck
         self._done = threading.Event()
@@ -108,8 +108,9 @@ class Watch:
         began = monotonic()
         room = self._room()
         while not self._done.wait(_TICK_S):
-            if monotonic() - began >= self._timeout_s:
-                self._stop(f"it took over {self._timeout_s:g} s (ALMANAC_SQL_TIMEOUT_S)")
+            if monotonic() - began >= self._limits.timeout_s:
+                timeout = f"{self._limits.timeout_s:g} s"
+                self._stop(f"it took over {timeout} (ALMANAC_SQL_TIMEOUT_S)")
                 return
             if self._size() > room:
                 self._stop(f"its answer left less than {LEFT_FREE_BYTES:,} bytes free on the disk")
@@ -117,7 +118,7 @@ class Watch:
 
     def _stop(self, why: str) -> None:
         self.stopped = why
-        give_up_at = monotonic() + _GRACE_S
+        give_up_at = monotonic() + self._limits.grace_s
         # More than once: an interrupt between two statements is lost.
         while True:
             self._connection.interrupt()

@@ -1,0 +1,55 @@
+"""Run each statement in a process of its own, and say how it ended: as JSON, a line each.
+
+`python -m tests.warehouse.run_apart WAREHOUSE` reads statements as JSON texts, a line each.
+Each process has the bounds that `almanac sql` gives itself. It is forked from one that has no
+threads, and has imported what is needed.
+"""
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+from warehouse.queries import QueryRefused, connected, run_sql
+from warehouse.query_limits import QueryLimits
+
+LIMITS = QueryLimits(memory_bytes=100_000_000, threads=1, timeout_s=0.1, grace_s=0.2)
+DATA_BYTES_MAX = 1_500_000_000
+"""As in `almanac sql`: some functions take memory that DuckDB does not count."""
+
+
+def run(warehouse: Path, sql: str) -> str:
+    """Return how a statement ended, or leave the process where it was stuck."""
+
+    def end(_: str) -> None:
+        say("stuck")
+        os._exit(0)
+
+    with connected(warehouse, limits=LIMITS) as connection:
+        try:
+            run_sql(connection, sql, rows_max=10, limits=LIMITS, on_stuck=end)
+        except QueryRefused:
+            return "refused"
+    return "answered"
+
+
+def say(ended: str) -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    os.write(1, (json.dumps({"ended": ended, "bytes": peak}) + "\n").encode())
+
+
+def main() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_MAX, DATA_BYTES_MAX))
+            say(run(Path(sys.argv[1]), json.loads(line)))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            os.write(1, (json.dumps({"ended": f"with {status}", "bytes": 0}) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

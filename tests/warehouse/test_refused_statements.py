@@ -1,0 +1,362 @@
+"""A corpus of SQL that would write, read, reach out or exhaust: through `run_sql`, the answer's
+COPY, and the bare connection of `connect`. And what must work beside it.
+
+On an older DuckDB: `pip install --no-deps --target /tmp/older 'duckdb==1.4.*'`, then
+`PYTHONPATH=/tmp/older pytest tests/warehouse/test_refused_statements.py`; the long run does so.
+"""
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from tests.warehouse.run_apart import DATA_BYTES_MAX
+from tests.warehouse.small_lake import Op, Plan, SmallLake
+from warehouse import attaching
+from warehouse.queries import (
+    FileForm,
+    QueryRefused,
+    connect,
+    connected,
+    run_sql,
+    write_answer,
+)
+from warehouse.query_limits import QueryLimits
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+SECRET = "canary-7d21"
+OLDER = ("1.4.*", "1.5.*")
+FORMS: tuple[FileForm, ...] = ("csv", "json", "parquet")
+CHANGING = frozenset({"CREATE", "USE", "DETACH", "BEGIN", "PREPARE", "ATTACH", "DROP"})
+"""After these a bare connection is another one."""
+
+
+def corpus(name: str) -> dict[str, list[str]]:
+    """Return the statements of a file by the name of their section."""
+    found: dict[str, list[str]] = {}
+    section = ""
+    for line in (FOLDER / f"{name}.sql").read_text("utf-8").splitlines():
+        if line.startswith("-- "):
+            section = line.removeprefix("-- ")
+        elif line:
+            found.setdefault(section, []).append(line)
+    return found
+
+
+SECTIONS = corpus("refused_statements")
+EXHAUSTING = SECTIONS.pop("exhaust")
+REFUSALS = [sql for statements in SECTIONS.values() for sql in statements]
+BESIDE_A_COPY = [sql for statements in SECTIONS.values() for sql in statements[::6]]
+((_, ALLOWED),) = corpus("allowed_statements").items()
+
+
+class Visitors:
+    """A listener on loopback that counts who comes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._run, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                visitor, _ = self._socket.accept()
+            except OSError:
+                return
+            self.count += 1
+            visitor.close()
+
+
+class Scene(NamedTuple):
+    """A home and files of its user, and how a statement of the corpus names them."""
+
+    root: Path
+    warehouse: Path
+    names: dict[str, str]
+    visitors: Visitors
+
+    def filled(self, sql: str) -> str:
+        for name, value in self.names.items():
+            sql = sql.replace(f"<{name}>", value)
+        return sql
+
+    def state(self) -> dict[str, tuple[int, str]]:
+        """Return the mode and the hash of everything that is there."""
+        return {
+            str(path.relative_to(self.root)): (
+                path.stat().st_mode,
+                hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+            )
+            for path in sorted(self.root.rglob("*"))
+        }
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    root = tmp_path_factory.mktemp("root")
+    lake = SmallLake(root / "home")
+    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2))), Plan((Op(0, "reschedule", 5),))])
+    lake.publish()
+    for name in ("landing", "user"):
+        (lake.home / name).mkdir()
+    body, mine = lake.home / "landing" / "body.zst", lake.home / "user" / "mine.txt"
+    body.write_bytes(b"landed " + SECRET.encode())
+    mine.write_text(f"{SECRET}\n")
+    csv, text, parquet = (mine.with_suffix(f".{form}") for form in ("csv", "json", "parquet"))
+    csv.write_text(f"secret\n{SECRET}\n")
+    text.write_text(f'{{"secret": "{SECRET}"}}\n')
+    with duckdb.connect() as connection:
+        values = {"secret": SECRET, "file": str(parquet)}
+        connection.execute("COPY (SELECT $secret AS secret) TO $file (FORMAT parquet)", values)
+    pipe = root / "pipe"
+    os.mkfifo(pipe)
+    visitors = Visitors()
+    yield Scene(
+        root,
+        lake.warehouse,
+        {
+            **{"body": str(body), "mine": str(mine), "csv": str(csv), "json": str(text)},
+            **{"parquet": str(parquet), "warehouse": str(lake.warehouse), "pipe": str(pipe)},
+            **{"lake": str(next((lake.home / "lake").rglob("*.parquet")))},
+            **{"new": str(root / "new"), "folder": str(lake.home), "http": visitors.address},
+        },
+        visitors,
+    )
+    visitors.close()
+
+
+@pytest.fixture
+def untouched(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    """Lend the scene; hold at the end that nothing was written, and nobody was visited."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALMANAC_API_KEY", SECRET)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = scene.state()
+    yield scene
+    assert scene.state() == before
+    assert list(tmp_path.iterdir()) == []
+    assert scene.visitors.count == 0
+
+
+def test_the_corpus_has_200_statements() -> None:
+    assert len(set(REFUSALS) | set(EXHAUSTING)) >= 200
+
+
+def test_each_statement_of_the_corpus_is_refused(untouched: Scene) -> None:
+    frame = secrets_of_the_caller = pa.table({"secret": [SECRET]})
+    passed: list[str] = []
+    with connected(untouched.warehouse) as connection:
+        for sql in REFUSALS:
+            try:
+                passed.append(f"{sql}: {run_sql(connection, untouched.filled(sql)).rows}"[:300])
+            except QueryRefused as error:
+                assert SECRET not in str(error), sql
+    assert passed == []
+    assert frame is secrets_of_the_caller
+
+
+def test_each_is_refused_beside_the_copy_of_an_answer(scene: Scene, tmp_path: Path) -> None:
+    target = tmp_path / "answer"
+    before = scene.state()
+    for number, sql in enumerate(BESIDE_A_COPY):
+        with pytest.raises(QueryRefused):
+            write_answer(scene.warehouse, scene.filled(sql), target, FORMS[number % len(FORMS)])
+    assert scene.state() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", FORMS)
+def test_all_are_refused_beside_the_copy_of_an_answer(
+    scene: Scene, tmp_path: Path, form: FileForm
+) -> None:
+    target = tmp_path / "answer"
+    before = scene.state()
+    for sql in REFUSALS:
+        with pytest.raises(QueryRefused):
+            write_answer(scene.warehouse, scene.filled(sql), target, form)
+    assert scene.state() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_on_a_bare_connection_none_reads_writes_or_reaches_out(untouched: Scene) -> None:
+    """Statements that only change the connection itself may pass."""
+    frame = pa.table({"secret": [SECRET]})
+    connection = connect(untouched.warehouse)
+    for sql in REFUSALS:
+        if "enable_logging" in sql and duckdb.__version__ < "2":
+            continue  # It writes nothing, but ends the process when it is closed.
+        try:
+            answer: object = connection.execute(untouched.filled(sql)).fetchall()
+        except (duckdb.Error, RuntimeError, AttributeError) as error:
+            answer = error
+        assert SECRET not in str(answer), sql
+        if sql.split()[0] in CHANGING:
+            connection.close()
+            connection = connect(untouched.warehouse)
+    connection.close()
+    assert frame.num_rows == 1
+
+
+def test_what_a_connection_has_attached_is_no_file_to_sql(untouched: Scene) -> None:
+    """DuckDB lets SQL read and write the files that are attached: their names must be gone."""
+    with connected(untouched.warehouse) as connection:
+        named = connection.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
+        paths = [str(path) for (path,) in named.fetchall()]
+        allowed = connection.execute("SELECT unnest(current_setting('allowed_paths'))").fetchall()
+        for path in {*paths, *(str(one).rstrip("/") for (one,) in allowed)}:
+            for sql in (
+                f"COPY (SELECT 1) TO '{path}' (FORMAT csv, USE_TMP_FILE false)",
+                f"COPY (SELECT 1 AS a) TO '{path}' (FORMAT csv, PER_THREAD_OUTPUT)",
+                f"ATTACH '{path}' AS other",
+            ):
+                with pytest.raises(duckdb.Error):
+                    connection.execute(sql)
+            assert connection.execute(f"FROM read_blob('{path}')").fetchall() == []
+        assert connection.execute("SELECT count(*) FROM events").fetchall() == [(2,)]
+
+
+def test_a_file_that_can_have_no_other_name_is_read_and_a_writing_with_is_refused(
+    untouched: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(attaching.os, "link", refuse)
+    with connected(untouched.warehouse) as connection:
+        assert run_sql(connection, "FROM events").count == 2
+        for sql in SECTIONS["write"]:
+            with pytest.raises(QueryRefused):
+                run_sql(connection, untouched.filled(sql))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [EXHAUSTING[::4], pytest.param(EXHAUSTING, marks=pytest.mark.long)],
+    ids=["some", "all"],
+)
+def test_whatever_exhausts_is_stopped_within_its_limits(
+    untouched: Scene, statements: list[str]
+) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.warehouse.run_apart", str(untouched.warehouse)],
+        cwd=ROOT,
+        input="".join(json.dumps(sql) + "\n" for sql in statements),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    ends = [json.loads(line) for line in run.stdout.splitlines()]
+    assert len(ends) == len(statements), run.stderr
+    assert {
+        sql: end["ended"]
+        for sql, end in zip(statements, ends, strict=True)
+        if end["ended"] not in ("refused", "stuck") or end["bytes"] > DATA_BYTES_MAX
+    } == {}
+
+
+def test_what_reads_has_an_answer_in_every_form(scene: Scene, tmp_path: Path) -> None:
+    counts: list[int] = []
+    with connected(scene.warehouse) as connection:
+        for sql in ALLOWED:
+            answer = run_sql(connection, sql)
+            assert answer.count == len(answer.rows), sql
+            counts.append(answer.count)
+    for number, (sql, count) in enumerate(zip(ALLOWED, counts, strict=True)):
+        target = tmp_path / f"answer-{number}"
+        assert write_answer(scene.warehouse, sql, target, FORMS[number % len(FORMS)]) == count
+        assert target.stat().st_size > 0
+
+
+def test_explain_has_an_answer(scene: Scene) -> None:
+    with connected(scene.warehouse) as connection:
+        for sql in ("EXPLAIN FROM events", "EXPLAIN ANALYZE FROM events", "DESCRIBE events"):
+            assert run_sql(connection, sql).rows
+
+
+def test_a_connection_of_the_library_has_temporary_tables_and_frames_that_are_lent(
+    scene: Scene,
+) -> None:
+    with connected(scene.warehouse) as connection:
+        connection.execute("CREATE TEMP TABLE mine AS SELECT event_id FROM events")
+        connection.register("frame", pa.table({"a": [1, 2, 3]}))
+        sql = "SELECT (SELECT count(*) FROM mine), sum(a) FROM frame"
+        assert run_sql(connection, sql).rows == [(2, 6)]
+
+
+def test_files_and_frames_of_ones_own_can_be_asked_for(scene: Scene) -> None:
+    frame = pa.table({"a": [1, 2, 3]})
+    with connected(scene.warehouse, own_files=True) as connection:
+        csv = scene.filled("SELECT * FROM '<csv>', (SELECT count(*) AS events FROM events)")
+        assert connection.sql(csv).fetchall() == [(SECRET, 2)]
+        assert connection.sql("SELECT sum(a) FROM frame").fetchall() == [(6,)]
+    assert frame.num_rows == 3
+
+
+def test_rows_over_those_that_are_shown_are_counted_and_not_kept(scene: Scene) -> None:
+    with connected(scene.warehouse) as connection:
+        answer = run_sql(connection, "FROM range(2500)", rows_max=3)
+    assert (answer.rows, answer.count) == ([(0,), (1,), (2,)], 2500)
+
+
+def test_rows_that_memory_does_not_hold_are_spilled_and_the_spill_is_removed(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    limits = QueryLimits(memory_bytes=50_000_000, threads=1)
+    with connected(scene.warehouse, limits=limits) as connection:
+        sql = "SELECT count(*) FROM (SELECT DISTINCT range, range + 1 FROM range(2000000))"
+        assert run_sql(connection, sql, limits=limits).rows == [(2_000_000,)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_answer_that_leaves_no_room_on_the_disk_is_stopped_and_removed(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warehouse.query_limits._ANSWER_BYTES_MIN", 1_000_000)
+    monkeypatch.setattr("warehouse.query_limits.LEFT_FREE_BYTES", 1 << 60)
+    with pytest.raises(QueryRefused, match="free on the disk"):
+        sql = "SELECT range, md5(range::VARCHAR) FROM range(100000000000)"
+        write_answer(scene.warehouse, sql, tmp_path / "answer.csv", "csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_that_takes_too_long_says_which_setting_gives_it_more(scene: Scene) -> None:
+    limits = QueryLimits(timeout_s=0.1)
+    connection = connect(scene.warehouse, limits=limits)
+    with pytest.raises(QueryRefused, match=r"over 0.1 s \(ALMANAC_SQL_TIMEOUT_S\)"):
+        run_sql(connection, "SELECT count(*) FROM range(1000000000000)", limits=limits)
+    assert run_sql(connection, "SELECT 1", limits=limits).rows == [(1,)]
+    connection.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", OLDER)
+def test_the_corpus_holds_on_an_older_duckdb(version: str, tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", f"--target={tmp_path}"]
+    done = subprocess.run([*install, f"duckdb=={version}"], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"DuckDB {version} can't be had here: {done.stderr[-300:]}")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
+    environment: dict[str, Any] = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-3000:]
