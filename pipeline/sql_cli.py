@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.console import EXIT_ERROR, EXIT_USAGE, Table, fail, people
+from pipeline.console import EXIT_ERROR, EXIT_USAGE, Table, fail, people, warnings
 from pipeline.homes import home_there
 from pipeline.settings import Settings, read_settings
 from warehouse import queries
@@ -102,8 +102,7 @@ def _lower(bound: int, hard: int) -> int:
 
 def _end_stuck(why: str) -> None:
     """End the program for a query that does not end: some functions never see the interrupt."""
-    sys.stderr.write(f"almanac: the query was stopped: {why}\n")
-    sys.stderr.flush()
+    warnings.print(f"almanac: the query was stopped: {why}", soft_wrap=True)
     os._exit(EXIT_ERROR)
 
 

@@ -77,3 +77,32 @@ def test_a_pipe_that_is_closed_early_ends_it_quietly(home: Path, tmp_path: Path)
         process.stdout.close()
         assert process.stderr.read() == b""
         process.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("SELECT content FROM read_text('/proc/self/environ')", "disabled by configuration"),
+        ("WITH x AS (COPY (SELECT 1) TO 'new.csv') SELECT 1", "would do more than read"),
+        ("SELECT count(*) FROM range(1000000000000)", "it took over 0.5 s"),
+        ("SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))", "it took over 0.5 s"),
+        ("SELECT repeat('x', 1000000000) FROM range(100)", "the query was stopped"),
+    ],
+)
+def test_what_reads_files_writes_or_exhausts_ends_in_one_line(
+    home: Path, tmp_path: Path, sql: str, why: str
+) -> None:
+    limits = {"ALMANAC_SQL_TIMEOUT_S": "0.5", "ALMANAC_SQL_MEMORY": "200MB"}
+    done = subprocess.run(
+        [*ALMANAC, "sql", sql],
+        cwd=tmp_path,
+        env={**environment(home), **limits},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("almanac: ")
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
