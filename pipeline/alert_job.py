@@ -10,6 +10,7 @@ from typing import Final
 import dagster as dg
 
 from pipeline.alert_post import AlertNotPosted, post_changes
+from pipeline.run_presence import announce
 from pipeline.settings import Settings, SettingsError
 from warehouse.home import Home
 
@@ -34,6 +35,7 @@ def alert_job(
         ),
     )
     def post_warnings(context: dg.OpExecutionContext) -> None:
+        announce(home, context.run_id)
         try:
             told = post_changes(settings, home, clock())
         except AlertNotPosted as error:

@@ -25,6 +25,7 @@ from pipeline.console import (
     show_problems,
     warnings,
 )
+from pipeline.homes import home_of
 from pipeline.options import JsonOption, date_option
 from pipeline.service import open_service
 from pipeline.settings import SettingsError, read_settings
@@ -83,7 +84,7 @@ def backfill(
     if upper is not None and upper < lower:
         fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
     settings = read_settings()
-    home = Home(settings.home)
+    home = home_of(settings)
     began = monotonic()
     try:
         with open_service(settings, work="backfill") as service:

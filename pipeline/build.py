@@ -16,11 +16,13 @@ from assets.checks import published_checks
 from assets.landed import LANDED
 from assets.published import published_tables
 from pipeline.alert_sensor import alert_sensors
+from pipeline.homes import home_of
 from pipeline.jobs import calendar_job, daily_job, daily_schedule, merge_job
 from pipeline.later_sensor import cancellations, quota
 from pipeline.poll_facts import PollFacts
 from pipeline.poll_job import poll_job
 from pipeline.poll_sensor import polls
+from pipeline.run_presence import announce
 from pipeline.sensors import unmerged_batches
 from pipeline.service import open_service
 from pipeline.settings import Settings
@@ -36,7 +38,7 @@ def build_definitions(
     settings: Settings, *, clock: Callable[[], datetime] = utc_now, **overrides: Any
 ) -> dg.Definitions:
     """Return all there is to run. `overrides` take the place of resources, by name."""
-    home = Home(settings.home)
+    home = home_of(settings)
     service_now = service_time(home.state, clock)
     return dg.Definitions(
         assets=[*LANDED, landed_calendar, event_changes, published_tables],
@@ -64,7 +66,7 @@ def build_resources(
         ValueError: an override of a resource that there is not.
     """
     resources: dict[str, Any] = {
-        "home": Home(settings.home),
+        "home": dg.ResourceDefinition(_home(settings)),
         "catalog": dg.ResourceDefinition(_door(settings, clock, "daily")),
         "catalog_for_polls": dg.ResourceDefinition(_door(settings, clock, "polls")),
         "catalog_for_backfills": dg.ResourceDefinition(_door(settings, clock, "backfill")),
@@ -73,6 +75,16 @@ def build_resources(
     if strange:
         raise ValueError(f"there is no resource {min(strange)!r}; there are {', '.join(resources)}")
     return {**resources, **overrides}
+
+
+def _home(settings: Settings) -> Callable[..., Iterator[Any]]:
+    def home(context: dg.InitResourceContext) -> Iterator[Home]:
+        found = home_of(settings)
+        if context.run is not None:
+            announce(found, context.run.run_id)
+        yield found
+
+    return home
 
 
 def _door(

@@ -7,6 +7,7 @@ from pipeline.backfill_cli import backfill
 from pipeline.budget_cli import budget
 from pipeline.command_group import PlainGroup
 from pipeline.doctor_cli import doctor
+from pipeline.interrupts import interrupt_by_signals
 from pipeline.leaving import leave
 from pipeline.merge_cli import import_file, merge, replay
 from pipeline.prune_cli import prune
@@ -45,6 +46,7 @@ app.add_typer(endpoints_cli.app, name="endpoints")
 
 def main() -> None:
     begin_private()
+    interrupt_by_signals()
     try:
         app()
     except SystemExit as ended:

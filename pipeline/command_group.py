@@ -1,14 +1,14 @@
 """The group of all commands: where errors that no command of it answers become one plain line.
 
 Exit codes: 2 for settings that can't be used, 1 for files that can't, and for data at rest that
-is not as it should be.
+is not as it should be; 130 for what Ctrl-C, SIGTERM or SIGHUP cut short.
 """
 
 from typing import Any
 
 from typer.core import TyperGroup
 
-from pipeline.console import EXIT_USAGE, fail, interruptible, warnings
+from pipeline.console import EXIT_INTERRUPTED, EXIT_USAGE, fail, interruptible, warnings
 from pipeline.secrecy import cautions_of
 from pipeline.settings import SettingsError, read_settings
 from warehouse.errors import WarehouseError
@@ -32,6 +32,11 @@ class PlainGroup(TyperGroup):
             raise
         except OSError as error:
             fail(file_trouble(error))
+        except KeyboardInterrupt:
+            fail(
+                "interrupted. What was finished before stands; the same command goes on.",
+                code=EXIT_INTERRUPTED,
+            )
 
 
 def warn_of_secrets() -> None:

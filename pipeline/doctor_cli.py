@@ -16,6 +16,7 @@ import typer
 from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
 from pipeline.health_warnings import LEAST_FREE_BYTES
 from pipeline.options import JsonOption
+from pipeline.run_checks import checked_runs
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.service import open_service
 from pipeline.settings import Settings, SettingsError, read_settings
@@ -41,7 +42,11 @@ class Checked:
 def doctor(
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="Mend what can be: files that others can read."),
+        typer.Option(
+            "--fix",
+            help="Mend what can be: files that others can read, damaged records of runs, runs "
+            "that were cut off.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,6 +85,9 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield stands
     yield writable
     yield _disk(home.root)
+    if stands.holds:
+        for one in checked_runs(home, fix=fix and writable.holds):
+            yield Checked(one.what, one.holds, one.found)
     with TemporaryDirectory(prefix="almanac-doctor-") as spare:
         is_ours = stands.holds and writable.holds and home.stamp() is not None
         yield from _service(settings, home.state if is_ours else Path(spare))

@@ -18,6 +18,7 @@ from pipeline.health_quota import quota_of
 from pipeline.health_record import ClockHealth, Deprecated, Health, Problems
 from pipeline.health_warnings import RECENT, warnings_of
 from pipeline.put_off import put_off
+from pipeline.run_checks import run_troubles
 from pipeline.secrecy import cautions_of
 from pipeline.seen_batches import Seen, SeenBatches, seen_since
 from pipeline.settings import Settings
@@ -77,6 +78,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         deprecated=_deprecated(told),
         put_off=put_off(home, now),
         coverage=coverage(seen, now),
+        run_troubles=list(run_troubles(home, now)),
     )
     with suppress(FileNotFoundError):
         published = home.warehouse.stat().st_mtime

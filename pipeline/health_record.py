@@ -88,4 +88,5 @@ class Health:
     clock: ClockHealth | None = None
     put_off: list[PutOff] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
+    run_troubles: list[Warned] = field(default_factory=list)
     warnings: list[Warned] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """What of a home's health a person should act on, by stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   deferred
-    coverage   disk   deprecated   key   exposed   clock
+    coverage   disk   deprecated   key   exposed   clock   runs   records
 
 Pure: health goes in, warnings come out.
 """
@@ -38,6 +38,7 @@ def warnings_of(health: Health, now: datetime) -> list[Warned]:
         *_deprecated(health, now),
         *_secrets(health),
         *_clock(health),
+        *health.run_troubles,
     ]
 
 

@@ -1,8 +1,13 @@
-"""The home that a command works on, where it must be there already."""
+"""The home that a command works on."""
 
-from pipeline.settings import read_settings
+from pipeline.settings import Settings, read_settings
 from warehouse.errors import HomeRefused
 from warehouse.home import Home
+
+
+def home_of(settings: Settings) -> Home:
+    """Return the home of the settings, which waits for its turns as long as they say."""
+    return Home(settings.home, wait_s=settings.wait_s)
 
 
 def home_there() -> Home:
@@ -12,7 +17,7 @@ def home_there() -> Home:
         SettingsError: the settings can't be used.
         HomeRefused: there is no home; a mistyped address must not look like an empty one.
     """
-    home = Home(read_settings().home)
+    home = home_of(read_settings())
     if home.stamp() is None:
         raise HomeRefused(
             f"there is no home at {home.root} (it has no home.json). Nothing was changed. "

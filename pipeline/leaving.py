@@ -9,6 +9,8 @@ import os
 import sys
 import threading
 
+from pipeline.console import EXIT_INTERRUPTED
+
 
 def leave(code: str | int | None) -> None:
     """End the process as an interpreter does, but leave its memory to the operating system.
@@ -19,11 +21,14 @@ def leave(code: str | int | None) -> None:
     if isinstance(code, str):
         return
     # What is called has no public name; both are the interpreter's own first steps at its end.
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
     try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
     except (OSError, ValueError):
         return
+    except KeyboardInterrupt:
+        # All is said already; who asks once more does not want to wait.
+        os._exit(code or EXIT_INTERRUPTED)
     os._exit(code or 0)

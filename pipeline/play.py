@@ -16,6 +16,7 @@ import dagster as dg
 from assets.days import OBSERVED_DAYS
 from pipeline.build import build_definitions
 from pipeline.console import QUERY_INTERRUPTED
+from pipeline.homes import home_of
 from pipeline.jobs import DAILY
 from pipeline.service import OpenService
 from pipeline.settings import Settings
@@ -108,7 +109,7 @@ def play(
         KeyboardInterrupt: Ctrl-C; what was landed before it is kept.
         CatalogError: a poll failed.
     """
-    home, played, sent_before = Home(settings.home), Played(), service.log.count
+    home, played, sent_before = home_of(settings), Played(), service.log.count
     known = set(home.landing.batch_ids())
     job = _job(settings, service)
     for number, instant in enumerate(instants):

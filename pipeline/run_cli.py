@@ -27,6 +27,7 @@ from pipeline.console import (
     show_problems,
     warnings,
 )
+from pipeline.homes import home_of
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer
 from warehouse.errors import WarehouseError
@@ -79,17 +80,22 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                 telling = opening.enter_context(Telling(settings.sandbox_seed, until=now))
             # Imported here: the other commands should not wait for Dagster.
             from pipeline.dagster_home import instance_of
+            from pipeline.dead_runs import fail_dead_runs
             from pipeline.play import PlayFailed, instants_of, play
             from pipeline.service import open_service
 
             imported = monotonic()
-            home = Home(settings.home)
+            home = home_of(settings)
+            home.check(settings.source)
+            if held.enter_context(home.run_lock()):
+                now = datetime.now(UTC).replace(microsecond=0)
             instants = instants_of(
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
             )
-            home.check(settings.source)
             # Before the service: all that Dagster imports is time for the telling.
             instance = held.enter_context(instance_of(home))
+            for run in fail_dead_runs(home, instance):
+                warnings.print(f"Run {run.run_id} was cut off; it is marked failed.", markup=False)
             service = held.enter_context(
                 open_service(settings, now=instants[0].at, telling=telling)
             )

@@ -1,10 +1,8 @@
 """`almanac sandbox`: start the synthetic catalog's server and keep it until Ctrl-C."""
 
-import signal
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -18,6 +16,7 @@ from catalog.server.json_file import JsonFileError
 from catalog.server.outbox import OutboxUnreadable
 from catalog.server.service_dir import ServiceDirError
 from pipeline.console import Table, fail, people, print_json
+from pipeline.interrupts import stop_by_signals
 from pipeline.settings import read_settings
 
 DEFAULT_PORT = 8650
@@ -75,12 +74,7 @@ def sandbox(
     except (ValueError, FaultError) as error:
         fail(str(error), code=2)
     stop = threading.Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGINT, on_signal)
-    signal.signal(signal.SIGTERM, on_signal)
+    stop_by_signals(stop.set)
     try:
         box.start()
     except (HostingError, ServiceDirError, JsonFileError, OutboxUnreadable) as error:

@@ -13,6 +13,7 @@ from catalog.contract.plans import PLANS, Plan
 from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.service import Sandbox
 from catalog.sandbox.telling import Telling
+from pipeline.homes import home_of
 from pipeline.limits import limiter_for, own_account, pace_of, reserve_of
 from pipeline.settings import Settings, SettingsError
 from resources.allowance import Work
@@ -70,7 +71,7 @@ def open_service(
         HomeRefused: the home holds data of another source.
         CatalogError: the service can't be asked.
     """
-    home = Home(settings.home)
+    home = home_of(settings)
     with ExitStack() as stack:
         address = _address(settings, stack, now, telling)
         if looking_only is None:

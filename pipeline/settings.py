@@ -33,6 +33,7 @@ from pipeline.setting_types import CommaList, Hook, Place, PlanName, Unset, chec
 from resources.client import checked_base_url
 from resources.service_clock import MAX_SKEW
 from resources.transport import checked_key
+from warehouse.turns import WAIT_S
 
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
@@ -110,6 +111,11 @@ class Settings(BaseSettings):
     poll_interval_s: int = Field(
         default=900, ge=0, description="The least seconds between two polls."
     )
+    wait_s: float = Field(
+        default=WAIT_S,
+        ge=0,
+        description="Seconds that a command waits for another that is at work on the home.",
+    )
     export_path: str = Field(
         default=decisions.EXPORT_PATH, description="Path of the bulk export on the service."
     )
@@ -160,7 +166,7 @@ class Settings(BaseSettings):
     """What `.env` gives, also where something loaded it into the environment before."""
 
     @field_validator(
-        *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s"),
+        *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s", "wait_s"),
         "max_clock_skew_days",
         *("sql_memory", "sql_timeout_s"),
         mode="before",

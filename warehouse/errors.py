@@ -5,6 +5,8 @@ WarehouseError
 │   └── DamagedBody   bytes that are not those that were landed
 ├── UnknownBatch      no batch has this id
 ├── HomeRefused       the folder is another source's, or a newer Almanac's
+├── RunRecordsDamaged a database of Dagster's can't be used; nothing of the warehouse is in it
+├── TurnTaken         another process is at work on the home, and has been for long
 └── LakeDamaged       a file of the lake can't be read; `almanac replay` makes it again
 """
 
@@ -27,6 +29,14 @@ class UnknownBatch(WarehouseError):
 
 class HomeRefused(WarehouseError):
     """The home can't be used as it was asked for; it was left as it is."""
+
+
+class RunRecordsDamaged(WarehouseError):
+    """A database in which Dagster keeps the history of runs can't be used."""
+
+
+class TurnTaken(WarehouseError):
+    """Another process has the turn that was waited for; nothing was done."""
 
 
 class LakeDamaged(WarehouseError):

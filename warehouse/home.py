@@ -5,10 +5,8 @@
 Belongs here: where things lie, the stamp, the one lock. Does not: what is in them.
 """
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import duckdb
@@ -17,9 +15,12 @@ import msgspec
 from warehouse.errors import HomeRefused
 from warehouse.landing import Landing
 from warehouse.storage import Storage
+from warehouse.turns import WAIT_S, turn
 
 FORMAT = 1
 _STAMP = "home.json"
+_UI_WAIT_S = 1.0
+"""For one that is just ending."""
 _MEMORY = "1600MB"
 
 
@@ -33,8 +34,10 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 class Home:
     """The places of a home. Nothing is made until something is put there."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, wait_s: float = WAIT_S) -> None:
         self.root = root
+        self.wait_s = wait_s
+        """How long a turn is waited for, in seconds."""
         self.lake = Storage(root / "lake")
         self.state = root / "state"
         self.dagster = root / "dagster"
@@ -105,24 +108,29 @@ class Home:
         storage = self.landing.storage
         return bool(storage.folders("batches") or storage.folders("journal"))
 
-    @contextmanager
-    def merge_lock(self, *, wait: bool = True) -> Iterator[bool]:
+    def merge_lock(self) -> AbstractContextManager[bool]:
         """Hold the one lock of merge and publish; yields whether it had to be waited for.
 
         Raises:
-            BlockingIOError: another process holds it, and `wait` is False.
+            TurnTaken: another process holds it, and still does after the home's `wait_s`.
         """
-        self.state.mkdir(parents=True, exist_ok=True)
-        with (self.state / "merge.lock").open("a") as lock:
-            waited = False
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not wait:
-                    raise
-                waited = True
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield waited
+        return turn(self.state / "merge.lock", "to merge", wait_s=self.wait_s)
+
+    def run_lock(self) -> AbstractContextManager[bool]:
+        """Hold the lock of `almanac run`: two at once would land the same days twice.
+
+        Raises:
+            TurnTaken: as `merge_lock`.
+        """
+        return turn(self.state / "run.lock", "to run", wait_s=self.wait_s)
+
+    def ui_lock(self) -> AbstractContextManager[bool]:
+        """Hold the lock of `almanac ui`, of which a home has one. Not waited for.
+
+        Raises:
+            TurnTaken: another process holds it.
+        """
+        return turn(self.state / "ui.lock", "to serve Dagster", wait_s=_UI_WAIT_S)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a database in memory that spills into the home, on UTC."""

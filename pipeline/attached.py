@@ -1,0 +1,43 @@
+"""Runs one of Dagster's programs for as long as the process that started it lives.
+
+    python -m pipeline.attached LOCK PROGRAM WORDS...
+
+Standard input is a pipe that only the starter could write to: it closes with the starter, however
+that ends, on any system. The program is then asked to end as by Ctrl-C, and made to a little later.
+The lock is held until this process is gone, and says its id.
+"""
+
+import os
+import signal
+import sys
+import threading
+from importlib.metadata import entry_points
+from pathlib import Path
+from time import sleep
+from typing import Final
+
+from warehouse.turns import turn
+
+ATTACHED: Final = "pipeline.attached"
+_END_WITHIN_S: Final = 5.0
+
+
+def main() -> None:
+    _, lock, name, *words = sys.argv
+    with turn(Path(lock), f"to be {name}", wait_s=0):
+        threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()
+        sys.argv = [name, *words]
+        (program,) = entry_points(group="console_scripts", name=name)
+        sys.exit(program.load()())
+
+
+def _end_with_starter() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    sleep(_END_WITHIN_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

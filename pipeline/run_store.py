@@ -1,0 +1,171 @@
+"""Dagster's databases of a home, looked at without Dagster: are they sound, which runs go on.
+
+    dagster/history/runs.db          runs, and what became of them
+    dagster/history/runs/index.db    events across runs; beside it a database for each run
+    dagster/schedules/schedules.db   ticks of schedules and sensors
+
+They hold the history of runs and nothing of the warehouse. Belongs here: reading them, setting
+damaged ones aside. Does not: making them (dagster_home), ending runs (dead_runs).
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from warehouse.errors import RunRecordsDamaged
+from warehouse.home import Home
+
+RUNS: Final = "history/runs.db"
+INDEX: Final = "history/runs/index.db"
+SCHEDULES: Final = "schedules/schedules.db"
+STORES: Final[dict[str, frozenset[str]]] = {
+    RUNS: frozenset({"runs", "run_tags", "snapshots", "bulk_actions", "kvs", "daemon_heartbeats"}),
+    INDEX: frozenset({"event_logs", "asset_keys", "asset_event_tags", "dynamic_partitions"}),
+    SCHEDULES: frozenset({"jobs", "instigators", "job_ticks"}),
+}
+"""The databases, and tables without which one was never finished."""
+BESIDE: Final = ("-wal", "-shm")
+_NOT_OURS: Final = "it can't be read and written by this user"
+_BUSY_S: Final = 30.0
+_WAY_OUT: Final = (
+    "It holds the history of runs and nothing of the warehouse. `almanac doctor --fix` sets it "
+    "aside and makes a new one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A database that can't be used, and what is wrong with it."""
+
+    path: Path
+    what: str
+    unreadable: bool = False
+    """Whether it may be sound, and this user only must not read or write it."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}. {_WAY_OUT}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunUnderWay:
+    """A run that has begun and not ended, by Dagster's records. `changed_at` is aware UTC."""
+
+    run_id: str
+    job: str
+    status: str
+    changed_at: datetime
+
+
+def damages(home: Home, *, thorough: bool = False) -> list[Damage]:
+    """Return what is wrong with the databases; one that is not there is made at the next start.
+
+    Thorough reads every page, and the databases of the runs too; else only what a start needs.
+    """
+    paths = [home.dagster / name for name in STORES]
+    if thorough:
+        paths += [
+            path for path in sorted((home.dagster / INDEX).parent.glob("*.db")) if path not in paths
+        ]
+    found = ((path, _wrong(path, _tables_of(home, path), thorough)) for path in paths)
+    return [Damage(path, what, what == _NOT_OURS) for path, what in found if what]
+
+
+def check(home: Home) -> None:
+    """Check the databases as a start needs them.
+
+    Raises:
+        RunRecordsDamaged: one can't be used.
+    """
+    for damage in damages(home):
+        raise RunRecordsDamaged(str(damage))
+
+
+def set_aside(damage: Damage, now: datetime) -> Path:
+    """Give a damaged database and what lies beside it another name; returns that of the database.
+
+    Raises:
+        OSError: the folder can't be written to.
+    """
+    aside = damage.path.with_name(f"{damage.path.name}.damaged-{now:%Y%m%dT%H%M%S}")
+    for end in BESIDE:
+        with suppress(FileNotFoundError):
+            damage.path.with_name(damage.path.name + end).rename(f"{aside}{end}")
+    return damage.path.rename(aside)
+
+
+def runs_under_way(home: Home) -> list[RunUnderWay]:
+    """Return the runs that began and have not ended; none where there are no records yet.
+
+    Raises:
+        RunRecordsDamaged: the records can't be read.
+    """
+    path = home.dagster / RUNS
+    if not path.exists():
+        return []
+    try:
+        with _opened(path) as store:
+            rows = _rows(store, "runs_under_way")
+    except (sqlite3.Error, OSError) as error:
+        raise RunRecordsDamaged(str(Damage(path, str(error)))) from error
+    return [RunUnderWay(run_id, job, status, _instant(at)) for run_id, job, status, at in rows]
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _tables_of(home: Home, path: Path) -> frozenset[str]:
+    return STORES.get(path.relative_to(home.dagster).as_posix(), frozenset({"event_logs"}))
+
+
+def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> str:
+    """Return what is wrong with a database, in words; empty where nothing is."""
+    if not path.exists() and not path.is_symlink():
+        return ""
+    if not path.is_file():
+        return "it is no file"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return _NOT_OURS
+    if not path.stat().st_size:
+        return "it is empty"
+    try:
+        with _opened(path) as store:
+            return _wrong_within(store, tables, thorough)
+    except sqlite3.OperationalError as error:
+        # Who writes it has it: it is sound enough for that.
+        return "" if "locked" in str(error) else str(error)
+    except sqlite3.Error as error:
+        return str(error)
+
+
+def _wrong_within(store: sqlite3.Connection, tables: frozenset[str], thorough: bool) -> str:
+    if thorough:
+        said = _rows(store, "store_sound")[0][0]
+        if said != "ok":
+            return str(said).splitlines()[-1]
+    missing = (tables | {"alembic_version"}) - {name for (name,) in _rows(store, "store_tables")}
+    if missing:
+        return f"it was never finished: it has no table {min(missing)}"
+    revisions = _rows(store, "store_revisions")
+    if len(revisions) != 1:
+        return f"it says {len(revisions)} revisions of its schema, and one is due"
+    return ""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    address = f"file:{quote(str(path.resolve()))}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S)) as store:
+        yield store
+
+
+def _rows(store: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
+    text = resources.files("pipeline").joinpath("sql", f"{name}.sql").read_text("utf-8")
+    return store.execute(text).fetchall()

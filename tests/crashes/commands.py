@@ -1,0 +1,123 @@
+"""Real commands on a home of the sandbox, killed at random moments, and what is due of the next.
+
+Belongs here: starting, killing and running again; the truth to compare with. Does not: which
+commands, and how many.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from catalog.sandbox.clock import SandboxClock
+from catalog.sandbox.service import Sandbox
+from tests.crashes.tables import Told, published
+from tests.test_cli import ALMANAC, environment
+from warehouse.home import Home
+
+COINS: Final = "bitcoin-sv"
+SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+"""Half of them can't be caught."""
+TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
+"""How a process may end that was asked to: it had ended, it said so, or it had hardly begun."""
+ENDS_WITHIN_S: Final = 60.0
+FLOOR_S: Final = 60.0
+"""What a machine that is busy with other things is given."""
+_OF_LOOKS_ALONE: Final = frozenset({"batch_id", "feed"})
+_TABLES_OF_LOOKS: Final = ("batches", "coverage", "rejects")
+
+
+class Service:
+    """A sandbox that stands still at an instant of the last hours."""
+
+    def __init__(self, now: datetime) -> None:
+        self.box = Sandbox(seed=1, clock=SandboxClock(now))
+        self.box.start()
+        self.key = self.box.keys["elite"]
+
+    def environment(self, home: Path) -> dict[str, str]:
+        return {
+            **environment(home),
+            "ALMANAC_BASE_URL": self.box.base_url,
+            "ALMANAC_API_KEY": self.key,
+            "ALMANAC_COINS": COINS,
+            "ALMANAC_STATE": str(home.parent / f"{home.name}-machine"),
+        }
+
+
+@dataclass(slots=True)
+class Killer:
+    """Kills commands on one home; `usual_s` is how long each takes when nobody does."""
+
+    home: Path
+    env: dict[str, str]
+    chance: random.Random
+    usual_s: dict[tuple[str, ...], float] = field(default_factory=dict)
+    kills: int = 0
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*ALMANAC, *words],
+            cwd=self.home.parent,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str) -> str:
+        """Run a command to its end, well within twice its usual time; return what it said."""
+        began = time.monotonic()
+        process = self.start(*words)
+        usual_s = self.usual_s.get(words)
+        try:
+            said, complained = process.communicate(
+                timeout=FLOOR_S if usual_s is None else FLOOR_S + 2 * usual_s
+            )
+        finally:
+            end(process)
+        assert process.returncode == 0, (words, process.returncode, said, complained)
+        if usual_s is None:
+            self.usual_s[words] = time.monotonic() - began
+        return said + complained
+
+    def kill(self, *words: str) -> None:
+        """Start a command and kill it, alone or with all of its group, at a random moment."""
+        process = self.start(*words)
+        time.sleep(self.chance.uniform(0.05, 1.05) * self.usual_s[words])
+        number = self.chance.choice(SIGNALS)
+        with_group = self.chance.random() < 0.5
+        self.strike(process, number, with_group=with_group)
+        try:
+            said, complained = process.communicate(timeout=ENDS_WITHIN_S)
+        finally:
+            end(process)
+        where = (words, number, with_group, process.returncode, said, complained)
+        assert number == signal.SIGKILL or process.returncode in TIDY, where
+        assert "Traceback" not in said + complained, where
+
+    def strike(
+        self, process: subprocess.Popen[str], number: signal.Signals, *, with_group: bool
+    ) -> None:
+        self.kills += process.poll() is None
+        with suppress(ProcessLookupError):
+            (os.killpg if with_group else os.kill)(process.pid, number)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """See that nothing is left of a command, whatever became of it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def said_of_events(home: Path) -> Told:
+    """Return what a home says of the catalog: all but which look brought it."""
+    return published(Home(home).warehouse, without=_TABLES_OF_LOOKS, columns=_OF_LOOKS_ALONE)

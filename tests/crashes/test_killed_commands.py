@@ -1,0 +1,115 @@
+"""Commands killed at random moments, by themselves or with all of their group, and run again.
+
+Whatever was killed, the same command then ends in its time, and in the end the warehouse says what
+one says that was never disturbed.
+"""
+
+import random
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.crashes.commands import Killer, Service, said_of_events
+from tests.crashes.looks import land_again
+from tests.crashes.tables import published
+from tests.crashes.ui_kills import kill_ui
+from warehouse.home import Home
+
+KILLS: Final = {"run": 9, "backfill": 4, "replay": 4, "merge": 4, "ui": 0}
+"""In the default run."""
+LONG_CHUNKS: Final = 20
+LONG_KILLS: Final = {"run": 20, "backfill": 10, "replay": 8, "merge": 8, "ui": 4}
+"""In each of the chunks of the long run: a thousand in all."""
+CHAIN: Final = 4
+"""Kills of a command seconds apart, before it may end."""
+LOOKS: Final = 2
+BETWEEN_LOOKS: Final = timedelta(hours=5)
+
+RUN: Final = ("run", "--json")
+MERGE: Final = ("merge", "--json")
+REPLAY: Final = ("replay", "--json")
+BACKFILL: Final = ("backfill", "--from", "2026-01-01", "--to", "2026-03-31", "--yes", "--json")
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    now = datetime.now(UTC).replace(microsecond=0)
+    found = Service(now - LOOKS * BETWEEN_LOOKS)
+    yield found
+    found.box.stop()
+
+
+def chains(kills: int) -> list[int]:
+    """Return how many kills come one after the other, as often as that takes."""
+    whole, rest = divmod(kills, CHAIN)
+    return [CHAIN] * whole + [rest] * bool(rest)
+
+
+def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -> Killer:
+    """Kill commands on one home, and compare it with one on which the same ones ran in peace."""
+    chance = random.Random(seed)
+    now = service.box.clock.now()
+    peace, home = folder / "peace", folder / "home"
+    quiet = Killer(peace, service.environment(peace), chance)
+    killer = Killer(home, service.environment(home), chance, usual_s=quiet.usual_s)
+    for look in range(LOOKS):
+        service.box.set_clock(now + look * BETWEEN_LOOKS)
+        for words in (RUN, BACKFILL, REPLAY):
+            quiet.run(*words)
+            for chain in chains(kills[words[0]])[look::LOOKS]:
+                for _ in range(chain):
+                    killer.kill(*words)
+                killer.run(*words)
+        if look == 0:
+            # There must be something to be killed on, however few the kills.
+            killer.run(*RUN)
+            killer.run(*BACKFILL)
+    for number in range(kills["ui"]):
+        kill_ui(killer, number)
+    kill_merges(killer, kills["merge"], folder)
+    killer.run(*RUN)
+    killer.run("verify", "--deep")
+    assert said_of_events(home) == said_of_events(peace)
+    service.box.set_clock(now)
+    return killer
+
+
+def kill_merges(killer: Killer, kills: int, folder: Path) -> None:
+    """Kill merges of all that was landed into homes that hold nothing else."""
+    source = Home(killer.home)
+    for number, chain in enumerate(chains(kills)):
+        root = folder / f"merged{number}"
+        home = Home(root)
+        home.claim(str(source.stamp().source))  # type: ignore[union-attr]
+        land_again(source.landing, home.landing, source.landing.batch_ids())
+        merging = Killer(
+            root, {**killer.env, "ALMANAC_HOME": str(root)}, killer.chance, killer.usual_s
+        )
+        merging.usual_s.setdefault(MERGE, merging.usual_s[REPLAY])
+        for _ in range(chain):
+            merging.kill(*MERGE)
+        merging.run(*MERGE)
+        killer.kills += merging.kills
+        assert published(home.warehouse, without=("batches",)) == published(
+            source.warehouse, without=("batches",)
+        )
+        shutil.rmtree(root)
+
+
+def test_killed_commands_run_again_and_the_warehouse_is_as_if_none_had_been(
+    service: Service, tmp_path: Path
+) -> None:
+    killer = kill_all(service, tmp_path, KILLS, seed=11)
+    assert killer.kills > sum(KILLS.values()) / 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("chunk", range(LONG_CHUNKS))
+def test_a_thousand_killed_commands(service: Service, tmp_path: Path, chunk: int) -> None:
+    killer = kill_all(service, tmp_path, LONG_KILLS, seed=1000 + chunk)
+    assert killer.kills > sum(LONG_KILLS.values()) / 2
