@@ -12,10 +12,11 @@ import httpx
 
 from resources.errors import CatalogError, ContractBroken, TooLarge, TruncatedBody
 from resources.redaction import redactor_of
+from warehouse.bounds import RATIO_FROM_BYTES
 
 _PIECE_BYTES: Final = 1 << 20
-_RATIO_FROM_BYTES: Final = 1 << 20
-"""Below it no ratio is held against a body: a few repeated bytes pack very well."""
+_LAYERS_MAX: Final = 2
+"""How often a body may be packed: a file that is gzip, sent with gzip as its encoding."""
 _GZIP: Final = zlib.MAX_WBITS | 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -84,7 +85,6 @@ class BodyReader:
         self._max_bytes = max_bytes
         self._max_ratio = max_ratio
         self.wire_bytes = 0
-        self._bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
         redactor = redactor_of(self._response)
@@ -102,39 +102,44 @@ class BodyReader:
         yield body.finish()
 
     def _unpacked(self) -> Iterator[bytes]:
-        encoding = self._response.headers.get("content-encoding", "")
-        decoder: _Decoder | None = None
-        for raw in self._chunks():
-            self.wire_bytes += len(raw)
-            # Neither JSON nor CSV begins so: a file that is gzip without a header that says it.
-            decoder = decoder or _decoder_for("gzip" if raw.startswith(_GZIP_MAGIC) else encoding)
-            for piece in decoder.pieces(raw):
-                self._bytes += len(piece)
-                self._hold_bounds()
-                yield piece
-        if decoder is not None:
-            decoder.finish()
+        pieces = self._layer(self._wire(), self._response.headers.get("content-encoding", ""))
+        for _ in range(_LAYERS_MAX - 1):
+            pieces = self._layer(pieces)
+        for number, piece in enumerate(_with_whole_head(pieces)):
+            if number == 0 and piece.startswith(_GZIP_MAGIC):
+                raise TooLarge(f"The body is packed more than {_LAYERS_MAX} times")
+            yield piece
         self._hold_length()
 
     def read(self) -> bytes:
         return b"".join(self)
 
-    def _chunks(self) -> Iterator[bytes]:
-        """Yield what is sent, the first chunk long enough to tell gzip by."""
-        first: bytes | None = b""
+    def _wire(self) -> Iterator[bytes]:
         for raw in self._response.iter_raw():
-            if first is not None and len(first := first + raw) < len(_GZIP_MAGIC):
-                continue
-            yield raw if first is None else first
-            first = None
-        if first:
-            yield first
+            self.wire_bytes += len(raw)
+            self._hold_bounds(self.wire_bytes)
+            yield raw
 
-    def _hold_bounds(self) -> None:
-        if self._bytes > self._max_bytes:
+    def _layer(self, chunks: Iterator[bytes], encoding: str = "") -> Iterator[bytes]:
+        """Undo one layer: what the header names, or the gzip that the bytes are without one."""
+        decoder: _Decoder | None = None
+        size = 0
+        for chunk in _with_whole_head(chunks):
+            # Neither JSON nor CSV begins so: a file that is gzip without a header that says it.
+            name = "gzip" if chunk.startswith(_GZIP_MAGIC) else encoding
+            decoder = decoder or _decoder_for(name)
+            for piece in decoder.pieces(chunk):
+                size += len(piece)
+                self._hold_bounds(size)
+                yield piece
+        if decoder is not None:
+            decoder.finish()
+
+    def _hold_bounds(self, size: int) -> None:
+        if size > self._max_bytes:
             raise TooLarge(f"The body is over {self._max_bytes} bytes")
-        ratio = self._bytes / max(1, self.wire_bytes)
-        if self._bytes > _RATIO_FROM_BYTES and ratio > self._max_ratio:
+        ratio = size / max(1, self.wire_bytes)
+        if size > RATIO_FROM_BYTES and ratio > self._max_ratio:
             raise TooLarge(
                 f"The body unpacks to over {self._max_ratio:g} times the bytes that were sent"
             )
@@ -143,3 +148,15 @@ class BodyReader:
         said = self._response.headers.get("content-length", "")
         if said.isdecimal() and int(said) != self.wire_bytes:
             raise TruncatedBody(f"The body has {self.wire_bytes} bytes of {said}")
+
+
+def _with_whole_head(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the chunks, the first long enough to tell gzip by."""
+    head: bytes | None = b""
+    for chunk in chunks:
+        if head is not None and len(head := head + chunk) < len(_GZIP_MAGIC):
+            continue
+        yield chunk if head is None else head
+        head = None
+    if head:
+        yield head

@@ -15,10 +15,14 @@ from resources.retries import Ambient, RetryPolicy, with_retries
 from resources.service_clock import ServiceClock
 from resources.transport import ASKS_USAGE, SENT_AT, TOTAL_S
 from resources.verdicts import Refusal, failure_of, failure_on_the_wire
+from warehouse import bounds
 
 T = TypeVar("T")
 OK: Final = frozenset({200})
 _ERROR_BODY_BYTES: Final = 65_536
+_ANSWER_BYTES: Final = 16 << 20
+_ROW_BYTES: Final = 65_536
+"""Of each row that was asked for: some rows have more, and no page has only such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,20 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How large an answer may be: bytes unpacked, and their ratio to the bytes sent."""
+    """How large an answer may be: bytes unpacked, and their ratio to the bytes sent.
 
-    page_bytes: int = 64 << 20
-    export_bytes: int = 8 << 30
-    ratio: float = 200.0
+    `pull_bytes` and `pull_rows` are of all pages of a list together.
+    """
+
+    page_bytes: int = bounds.PAGE_BYTES
+    export_bytes: int = bounds.BODY_BYTES
+    ratio: float = bounds.RATIO
+    pull_bytes: int = 2 << 30
+    pull_rows: int = 2_000_000
+
+    def page_of(self, rows: int) -> int:
+        """Return how many bytes an answer of so many rows may have."""
+        return min(self.page_bytes, _ANSWER_BYTES + rows * _ROW_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +122,18 @@ class Caller:
         params: Mapping[str, str],
         read: Callable[[Answer], T],
         *,
+        rows: int = 1,
         statuses: frozenset[int] = OK,
         asks_usage: bool = False,
     ) -> T:
-        """Return what `read` makes of the whole answer; a transient error of it is retried."""
+        """Return what `read` makes of the whole answer; a transient error of it is retried.
+
+        `rows` is how many may be in it; it bounds the bytes that are read.
+        """
+        max_bytes = self.bounds.page_of(rows)
 
         def whole(response: httpx.Response, opened: Opened) -> T:
-            body = BodyReader(
-                response, max_bytes=self.bounds.page_bytes, max_ratio=self.bounds.ratio
-            )
+            body = BodyReader(response, max_bytes=max_bytes, max_ratio=self.bounds.ratio)
             content = body.read()
             return read(Answer(**_fields(opened), body=content, wire_bytes=body.wire_bytes))
 

@@ -10,6 +10,7 @@ with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,7 +23,7 @@ from resources.deadline import DeadlineTransport
 from resources.export_pull import ExportPull, pull_export
 from resources.limiter import Limiter
 from resources.look_ups import EVENT_STATUSES, EventAnswer, UsageAnswer, read_event, read_usage
-from resources.pages import read_page
+from resources.pages import read_page, rows_asked
 from resources.queries import Bound, ListQuery, Part, Span, bound_text, event_filters
 from resources.redaction import Redactor
 from resources.retries import Ambient, RetryPolicy
@@ -80,6 +81,8 @@ class CatalogClient:
             base_url=self.base_url,
             transport=keyed,
             headers={"Accept-Encoding": "identity", "User-Agent": _USER_AGENT},
+            # A jar would send back, and keep, whatever a service likes to set.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             trust_env=False,
             follow_redirects=False,
         )
@@ -250,6 +253,7 @@ class CatalogClient:
             lambda answer: (
                 read_page(answer, path=path, params=params, cursor=None, key_fields=("id",)).total
             ),
+            rows=rows_asked(params),
         )
 
     def export(

@@ -10,16 +10,15 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
-import msgspec
-
 from catalog.contract import decisions
 from resources.calls import Answer
-from resources.errors import CatalogError, Evidence, NotData, TruncatedBody
+from resources.errors import CatalogError, Evidence, NotData, TooLarge, TruncatedBody
 from resources.look_ups import read_instant
 from resources.pages import RawPage, read_page
 from resources.pull_scopes import left_over, parts_of
 from resources.sweep_trace import SweepTrace
 from warehouse.batches import Feed, Scope
+from warehouse.bodies import Unreadable, decoded, rows_of
 from warehouse.journal import OpenPull, PageNote
 
 _DAY_CHARS: Final = len("2026-03-01")
@@ -137,7 +136,7 @@ class JournaledPages:
                 cursor=note.cursor_in,
                 key_fields=self._list.key_fields,
             )
-        except (NotData, TruncatedBody) as error:
+        except (NotData, TooLarge, TruncatedBody) as error:
             self.refused = Refused(note, str(error))
         else:
             self._follow(note, page)
@@ -148,7 +147,9 @@ class JournaledPages:
         self.last = note
 
     def _last_row_at(self) -> datetime | None:
-        *_, body = self.bodies()
+        body = b""
+        for body in self.bodies():  # noqa: B007 - only the last is wanted, and one is held
+            pass
         return last_instant_of(body, self._list.sorted_by)
 
 
@@ -162,11 +163,9 @@ def last_instant_of(body: bytes, sorted_by: str) -> datetime | None:
 
 def _rows(body: bytes) -> list[Any]:
     try:
-        content = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return rows_of(decoded(body)[0])
+    except Unreadable:
         return []
-    found = content.get("data", []) if isinstance(content, dict) else content
-    return found if isinstance(found, list) else []
 
 
 def _instant(row: Any, field: str) -> datetime | None:

@@ -4,18 +4,28 @@ Accepted are the `data`/`meta` wrapper, with `meta` or parts of it absent, and a
 (decisions, what the client also accepts). Unknown fields stay in the body.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
-
-import msgspec
+from typing import Any, Final, Literal
 
 from resources.calls import Answer
-from resources.errors import NotData, NotDataKind, TruncatedBody
+from resources.errors import NotData, NotDataKind, TooLarge, TruncatedBody
 from resources.verdicts import looks_like_html
+from warehouse.bodies import Oversized, Unreadable, decoded
+from warehouse.cells import raw_text, storable_text
 
+CURSOR_CHARS: Final = 4_096
+"""A longer cursor is none: it would not fit into a request."""
+COUNT_MAX: Final = 10**12
+"""A larger count is not taken for one."""
+ROWS_FACTOR: Final = 4
+ROWS_LEAST: Final = 1_000
+"""A page may have more rows than were asked for, by the factor; always so many, since a
+service may know no page so small."""
+_KEY_CHARS: Final = 200
 Shape = Literal["data", "array"]
 
 
@@ -68,9 +78,11 @@ def read_page(
     Raises:
         TruncatedBody: it is no complete JSON.
         NotData: it is HTML, nothing, or JSON that is no list.
+        TooLarge: it has far more rows than were asked for.
     """
     call = f"GET {path}"
     rows, meta, shape = _rows_and_meta(answer, decoded_json(answer, call), call)
+    _hold_rows(len(rows), params, call)
     return RawPage(
         path=path,
         params=params,
@@ -97,15 +109,13 @@ def decoded_json(answer: Answer, call: str) -> Any:
     Raises:
         TruncatedBody: it ends early, or is otherwise no JSON.
         NotData: it is HTML, empty, or of another content type.
+        TooLarge: its values would not fit into memory.
     """
     try:
-        return msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        # The standard library also takes NaN, a BOM and lone surrogates.
-        return json.loads(answer.body)
-    except (ValueError, RecursionError):
+        return decoded(answer.body)[0]
+    except Oversized as oversized:
+        raise TooLarge(f"{call} was answered with {oversized}") from oversized
+    except Unreadable:
         pass
     content_type = answer.headers.get("content-type", "")
     if not answer.body.strip():
@@ -126,8 +136,31 @@ def row_key(row: Any, key_fields: tuple[str, ...]) -> str:
     if isinstance(row, dict):
         values = [row.get(name) for name in key_fields]
         if values and all(isinstance(value, str | int) for value in values):
-            return "\x1f".join(map(str, values))
-    return json.dumps(row, sort_keys=True)
+            return _short("\x1f".join(map(str, values)))
+    try:
+        return _short(json.dumps(row, sort_keys=True))
+    except RecursionError:
+        return _short(raw_text(row))
+
+
+def _short(key: str) -> str:
+    """Return a key that takes little memory, whatever stands in its place."""
+    if len(key) <= _KEY_CHARS:
+        return key
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def rows_asked(params: Mapping[str, str]) -> int:
+    """Return how many rows a request asks for, 0 where it leaves that to the service."""
+    return int(params.get("limit", 0))
+
+
+def _hold_rows(rows: int, params: Mapping[str, str], call: str) -> None:
+    if rows > max(ROWS_LEAST, ROWS_FACTOR * rows_asked(params)):
+        raise TooLarge(
+            f"{call} was answered with {rows} rows",
+            expected=f"Expected were {params.get('limit', 'some')}",
+        )
 
 
 def _rows_and_meta(
@@ -153,14 +186,16 @@ def _not_data(answer: Answer, call: str, kind: NotDataKind, what: str) -> NotDat
 
 
 def _cursor(value: Any) -> str | None:
+    """Return a cursor as text, cut where it is too long to be asked."""
     if value is None or value == "" or isinstance(value, bool):
         return None
-    return value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else raw_text(value)
+    return storable_text(text[: CURSOR_CHARS + 1])[: CURSOR_CHARS + 1]
 
 
 def _count(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value[:18])
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value
+    return value if 0 <= value <= COUNT_MAX else None

@@ -15,6 +15,7 @@ from resources.client import CatalogClient
 from resources.landing_room import LandingRoom
 from resources.service_clock import ServiceClock
 from warehouse.batches import Feed, Scope
+from warehouse.cells import storable_text
 from warehouse.journal import Intent, OpenPull
 from warehouse.landing import Pull
 
@@ -65,7 +66,7 @@ class PullContext:
             landed_at=self.clock(),
             requests=requests,
             rows_claimed=rows_claimed,
-            why_incomplete=why_incomplete or None,
+            why_incomplete=None if not why_incomplete else storable_text(why_incomplete),
             date_doubt=date_doubt or None,
         )
 

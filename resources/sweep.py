@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Final
 
 from resources.calls import Caller
-from resources.errors import CatalogError, CursorLoop, RunawayPaging, TooSlow
-from resources.pages import RawPage, read_page
+from resources.errors import CatalogError, ContractBroken, CursorLoop, RunawayPaging, TooSlow
+from resources.pages import CURSOR_CHARS, RawPage, read_page, rows_asked
 from resources.queries import ListQuery, Part
 
 SLACK_PAGES: Final = 3
@@ -87,7 +87,7 @@ class Sweep:
         )
         self._closed: list[_Progress] = []
         self._ids = set(known)
-        self._rows = self._pages = self._requests = self._duplicates = 0
+        self._rows = self._pages = self._requests = self._duplicates = self._bytes = 0
         self._duplicate_ids: list[str] = []
         self._first_date: datetime | None = None
         self._last_date: datetime | None = None
@@ -98,7 +98,8 @@ class Sweep:
 
         Raises:
             CursorLoop: a cursor came back. The page that brought it was yielded.
-            RunawayPaging: pages go on past the total, or bring nothing new.
+            RunawayPaging: pages go on past the total, bring nothing new, or are too many.
+            ContractBroken: a cursor that is too long to be asked.
             CatalogError: any of the tree; `left` says what was handed over, `cursor` where it was.
         """
         self._failure = ""
@@ -180,6 +181,7 @@ class Sweep:
             lambda answer: read_page(
                 answer, path=query.path, params=params, cursor=cursor, key_fields=query.key_fields
             ),
+            rows=rows_asked(params),
         )
 
     def _cut(self, progress: _Progress) -> bool:
@@ -205,6 +207,7 @@ class Sweep:
                 progress.ids.add(row_id)
         self._ids.update(page.ids)
         self._rows += page.rows
+        self._bytes += len(page.body)
         self._pages += 1
         self._requests += page.attempts
         self._first_date = self._first_date or page.date
@@ -226,6 +229,11 @@ class Sweep:
         where = f"Page {self._pages} of {self._query.path}"
         if progress.cursor in progress.cursors:
             raise CursorLoop(f"{where} gave back a cursor that was asked before")
+        if progress.cursor is not None and len(progress.cursor) > CURSOR_CHARS:
+            raise ContractBroken(
+                f"{where} gave back a cursor of over {CURSOR_CHARS} characters",
+                expected="A cursor stands in the address of the next request",
+            )
         if progress.barren_pages >= SLACK_PAGES:
             raise RunawayPaging(f"{where} is the third in a row without a new row, and has a next")
         most = PAGES_MAX * float(self._query.limit or 1)
@@ -235,6 +243,12 @@ class Sweep:
             raise RunawayPaging(
                 f"{where} has a next, but {progress.rows} rows came already",
                 expected=f"meta.total promised {progress.total_first}",
+            )
+        bounds = self._caller.bounds
+        if self._bytes > bounds.pull_bytes or self._rows > bounds.pull_rows:
+            raise RunawayPaging(
+                f"{where} has a next, but {self._rows} rows in {self._bytes} bytes came already",
+                expected=f"No list has over {bounds.pull_rows} rows or {bounds.pull_bytes} bytes",
             )
 
     def _annotate(self, error: CatalogError, progress: _Progress) -> None:

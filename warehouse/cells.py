@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from warehouse import bounds
+
 WHITE: Final = " \t\n\r\v\f"
 _INTEGER_BITS: Final = 63
 
@@ -93,6 +95,13 @@ def storable(value: Any) -> Any:
     return value
 
 
+def storable_text(text: str) -> str:
+    """Return a text that can be stored: what can't is replaced by marks."""
+    if "\0" in text:
+        text = text.replace("\0", "\u2400")
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def holds_nul(value: Any) -> bool:
     if isinstance(value, dict):
         return any(holds_nul(key) or holds_nul(one) for key, one in value.items())
@@ -121,12 +130,14 @@ def shown_raw(value: Any) -> str:
 
 
 def _listed(value: Any, name: str) -> list[Any]:
+    if isinstance(value, str):
+        value = value.split(";")
     if isinstance(value, list):
+        if len(value) > bounds.COINS:
+            raise BadRow(f"{name}: expected at most {bounds.COINS}, met {len(value)}")
         return value
     if value is None:
         return []
-    if isinstance(value, str):
-        return list(value.split(";"))
     raise BadRow(f"{name}: expected a list, met {shown_raw(value)}")
 
 

@@ -8,17 +8,16 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from catalog.contract.csv_form import LIST_SEPARATOR
 from catalog.contract.records import EVENT_FIELDS
+from warehouse import bounds
 from warehouse.json_rows import columns_of, folded
 
-FIELD_MAX: Final = 64 << 20
-"""Characters of one field; with more, the rest of the file is one rejected row."""
 JSON_JOIN: Final = "["
 JOINS: Final = (JSON_JOIN, LIST_SEPARATOR, "|", ",")
 """How a list may be joined in a cell; the first that is met in a column holds for it all."""
@@ -40,6 +39,10 @@ class Columns:
         times = Counter(folded(name) or name for name in self.names)
         return [name for name in self.names if times[folded(name) or name] > 1]
 
+    @property
+    def too_many(self) -> bool:
+        return len(self.names) > bounds.KEYS
+
     def notes(self) -> Iterator[str]:
         """Say how these columns differ from those that the contract has."""
         ours = [name for name in self.names if folded(name) in _WIRE_FOLDED]
@@ -54,6 +57,8 @@ class Columns:
 
     def fault(self) -> str | None:
         """Return why this is no header of events, or None."""
+        if self.too_many:
+            return f"{len(self.names)} columns; expected at most {bounds.KEYS}"
         if self.duplicates:
             return f"columns that occur twice: {', '.join(self.duplicates)[:200]}"
         if "event_id" not in self.places:
@@ -113,28 +118,44 @@ def csv_rows(
     """Lend the records of a CSV stream, blank lines left out; bytes that are not UTF-8 become
     halves of surrogate pairs.
 
-    A record may raise csv.Error, when a field is beyond FIELD_MAX.
+    A record may raise csv.Error, when it is beyond RECORD_CHARS.
     """
     raw = io.BufferedReader(_Chunks(chunks, told), 1 << 20)
-    limit = csv.field_size_limit(FIELD_MAX)
+    limit = csv.field_size_limit(bounds.RECORD_CHARS)
     try:
         with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as text:
-            # DuckDB's reader, too, takes a quote after spaces as the start of a quoted field.
-            yield (cells for cells in csv.reader(text, skipinitialspace=True) if cells)
+            yield _records(text)
     finally:
         csv.field_size_limit(limit)
+
+
+def _records(text: io.TextIOWrapper) -> Iterator[list[str]]:
+    """Yield the records of a text; a line, too, is read no further than a record may be long."""
+    chars = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal chars
+        while line := text.readline(bounds.RECORD_CHARS):
+            chars += len(line)
+            if chars >= bounds.RECORD_CHARS:
+                raise csv.Error(f"a record of over {bounds.RECORD_CHARS} characters")
+            yield line
+
+    # DuckDB's reader, too, takes a quote after spaces as the start of a quoted field.
+    for cells in csv.reader(lines(), skipinitialspace=True):
+        chars = 0
+        if cells:
+            yield cells
 
 
 def read_header(chunks: Iterable[bytes]) -> tuple[Columns, Joins]:
     """Return the columns of a file, and how the first rows join their lists."""
     with csv_rows(chunks) as rows:
         try:
-            names = next(rows, [])
-            columns = columns_from(names)
-            sample = list(islice(rows, _SAMPLE_ROWS))
+            columns = columns_from(next(rows, []))
         except csv.Error:
             return columns_from([]), Joins()
-    return columns, joins_in(columns, sample)
+        return columns, joins_in(columns, islice(rows, _SAMPLE_ROWS))
 
 
 def columns_from(names: list[str]) -> Columns:
@@ -148,18 +169,22 @@ def columns_from(names: list[str]) -> Columns:
     )
 
 
-def joins_in(columns: Columns, rows: list[list[str]]) -> Joins:
-    """Tell from some rows how lists are joined."""
-    found = {}
-    for column in _JOINED:
-        place = columns.places.get(column)
-        if place is not None:
-            cells = [row[place] for row in rows if len(row) > place]
-            met = {join for join in JOINS[1:] if any(join in cell for cell in cells)}
-            if any(cell.lstrip().startswith(JSON_JOIN) for cell in cells):
-                met.add(JSON_JOIN)
-            found[column] = chosen(met)
-    return Joins(**found)
+def joins_in(columns: Columns, rows: Iterable[list[str]]) -> Joins:
+    """Tell from some rows how lists are joined, holding one of them at a time."""
+    places = {name: columns.places[name] for name in _JOINED if name in columns.places}
+    met: dict[str, set[str]] = {name: set() for name in places}
+    # The reader of all rows meets a row that can't be read again, and rejects it.
+    with suppress(csv.Error):
+        for row in rows:
+            for name, place in places.items():
+                if len(row) > place:
+                    met[name] |= _joins_met(row[place])
+    return Joins(**{name: chosen(found) for name, found in met.items()})
+
+
+def _joins_met(cell: str) -> set[str]:
+    met = {join for join in JOINS[1:] if join in cell}
+    return met | {JSON_JOIN} if cell.lstrip().startswith(JSON_JOIN) else met
 
 
 def chosen(met: set[str]) -> str:

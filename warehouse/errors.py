@@ -2,7 +2,8 @@
 
 WarehouseError
 ├── LandingError      a batch that can't be landed or read; nothing else is touched
-│   └── DamagedBody   bytes that are not those that were landed
+│   ├── DamagedBody   bytes that are not those that were landed
+│   └── BatchFailed   folding a batch failed in a way nobody foresaw: it is set aside
 ├── UnknownBatch      no batch has this id
 ├── HomeRefused       the folder is another source's, or a newer Almanac's
 ├── RunRecordsDamaged a database of Dagster's can't be used; nothing of the warehouse is in it
@@ -21,6 +22,15 @@ class LandingError(WarehouseError):
 
 class DamagedBody(LandingError):
     """The bytes of a batch are not those that were landed: the disk or a hand changed them."""
+
+
+class BatchFailed(LandingError):
+    """Folding one batch failed, for a reason that lies in it. Never leaves a merge."""
+
+    def __init__(self, batch_id: str, why: str) -> None:
+        super().__init__(f"batch {batch_id} could not be folded: {why}")
+        self.batch_id = batch_id
+        self.why = why
 
 
 class UnknownBatch(WarehouseError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from warehouse import bounds
 from warehouse.batches import Manifest
 from warehouse.bodies import GZIP_MAGIC, Unreadable, gunzip, kind_of, pages
 from warehouse.csv_header import JOINS, JSON_JOIN, Columns, Joins, read_header
@@ -75,7 +76,7 @@ def _source(landing: Landing, manifest: Manifest) -> Iterator[Source]:
         yield Source(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
         return
     with tempfile.NamedTemporaryFile(prefix="almanac-", suffix=".csv") as file:
-        for chunk in gunzip(landing.body(manifest)):
+        for chunk in gunzip(landing.body(manifest), max_bytes=bounds.BODY_BYTES):
             file.write(chunk)
         file.flush()
         path = Path(file.name)
@@ -95,11 +96,12 @@ class _CsvExport:
     def read(self) -> None:
         tally = self.tally
         columns, joins = read_header(self.source.chunks())
-        for words in columns.notes():
-            tally.note(words)
+        if not columns.too_many:
+            for words in columns.notes():
+                tally.note(words)
         if (fault := columns.fault()) is not None:
             tally.faults.append(f"the export has {fault}")
-        if columns.duplicates:
+        if columns.too_many or columns.duplicates:
             tally.arrived = count_records(self.source)
             return
         for _ in JOINS:

@@ -5,21 +5,28 @@ it says is a pure function of the looks, in their order. Belongs here: which sta
 runs. Does not: the order of looks (looks.py), files (state.py, change_log.py).
 """
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
 
 import duckdb
 
 from warehouse.batches import Manifest
+from warehouse.cells import storable_text
+from warehouse.errors import BatchFailed, WarehouseError
 from warehouse.fields import BIT, plan_named
 from warehouse.landing import Landing
 from warehouse.looks import Look
 from warehouse.normalise import normalise
-from warehouse.outcomes import Outcome, outcome_of
+from warehouse.outcomes import Outcome, outcome_of, unread
 from warehouse.reach import Reach, proves_withdrawal, reach_of
 from warehouse.recall import Recall
 from warehouse.statements import statement
 from warehouse.watch import END_OF_TIME, CancellationsSeen, Span, Watch, with_cancellations
 
+_OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
+"""A full disk or Ctrl-C: no fault of the batch at hand."""
+_WHY_CHARS: Final = 200
 LEAST_SHARE = 0.98
 """An export with less than this share of the rows expected makes nothing missing."""
 
@@ -31,6 +38,8 @@ class Fold:
         self.connection = connection
         self.watch = Watch()
         self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
+        self.failed: Mapping[str, str] = {}
+        """Batches that could not be folded before, and why: they are set aside unread."""
         self.reset()
 
     def reset(self) -> None:
@@ -42,7 +51,18 @@ class Fold:
             self.connection.execute(statement(name))
 
     def fold(self, look: Look, landing: Landing, *, released: bool = False) -> Outcome:
-        """Fold one look in; return what became of it. `released`: a person trusts it."""
+        """Fold one look in; return what became of it. `released`: a person trusts it.
+
+        Raises:
+            BatchFailed: the state is half changed; begin again without the batch (`failed`).
+        """
+        manifest = look.manifest
+        if (why := self.failed.get(manifest.batch_id)) is not None:
+            return unread(manifest, why, released=released)
+        with _failing(manifest):
+            return self._fold(look, landing, released=released)
+
+    def _fold(self, look: Look, landing: Landing, *, released: bool) -> Outcome:
         manifest = look.manifest
         read = normalise(self.connection, landing, manifest, self._recall)
         outcome = outcome_of(manifest, read)
@@ -271,3 +291,16 @@ class Fold:
     def _count(self, table: str) -> int:
         (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]
         return int(count)
+
+
+@contextmanager
+def _failing(manifest: Manifest) -> Iterator[None]:
+    """Take whatever nobody foresaw for a fault of the batch: it must not end each later merge."""
+    try:
+        yield
+    except (WarehouseError, *_OF_THE_MACHINE):
+        raise
+    except Exception as error:
+        words = (str(error).strip().splitlines() or [""])[0]
+        why = storable_text(f"reading it failed: {type(error).__name__}: {words}")[:_WHY_CHARS]
+        raise BatchFailed(manifest.batch_id, why) from error

@@ -13,7 +13,7 @@ from warehouse.batches import Manifest, Page
 from warehouse.bodies import Unreadable, decoded, error_words, rows_of
 from warehouse.cells import BadRow, shown_raw, storable, text_of
 from warehouse.json_rows import EventRows
-from warehouse.sink import Sink
+from warehouse.sink import RAW_MAX, Sink
 from warehouse.tally import Tally
 
 Pages = Iterable[tuple[Page, bytes]]
@@ -104,7 +104,8 @@ def _add(given: Any, make: MakeRow, sink: Sink, tally: Tally) -> None:
 
 
 def _refuse(body: bytes, reason: str, sink: Sink, tally: Tally) -> None:
-    sink.reject(tally.arrived, reason, body.decode("utf-8", "backslashreplace"))
+    head = body[: RAW_MAX + 1]
+    sink.reject(tally.arrived, reason, head.decode("utf-8", "backslashreplace"))
     tally.arrived += 1
 
 

@@ -10,11 +10,16 @@ from typing import Any, Final
 
 import msgspec
 
+from warehouse import bounds
 from warehouse.cells import WHITE, BadRow, coins_of, names_of, shown_raw, text_of
 from warehouse.fields import BIT, FIELDS
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+_STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_TOO_DEEP: Final = f"nested deeper than {bounds.DEPTH}"
+_KEPT_CHARS: Final = 10_000
+"""Names longer than this together are not remembered from one row to the next."""
 _LISTS: Final = frozenset({"categories", "coins"})
 _IMPACT: Final = BIT["impact"] | BIT["impact_band"]
 _OWN_KEYS: Final = frozenset({"id", "cancelledAt"})
@@ -59,6 +64,8 @@ class EventRows:
         """
         if not isinstance(event, dict):
             raise BadRow(f"expected an object, met {shown_raw(event)}")
+        if len(event) > bounds.KEYS:
+            raise BadRow(f"expected at most {bounds.KEYS} fields, met {len(event)}")
         layout = self.layout(tuple(event))
         row: dict[str, Any] = {"place": position, "status": "scheduled", "shown": layout.shown}
         if layout.id_key is not None:
@@ -81,9 +88,12 @@ class EventRows:
         """Return what some keys mean."""
         known = self._layouts.get(keys)
         if known is None:
+            known = self._layout(keys)
+            if sum(map(len, keys)) > _KEPT_CHARS:
+                return known
             if len(self._layouts) > 1_000:
                 self._layouts.clear()
-            known = self._layouts[keys] = self._layout(keys)
+            self._layouts[keys] = known
         return known
 
     def _layout(self, keys: tuple[str, ...]) -> Layout:
@@ -144,13 +154,38 @@ def shown_of(places: dict[str, str], visible: int) -> int:
 
 
 def extra_of(event: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """Return unknown fields as the text of a JSON object, sorted by key."""
+    """Return unknown fields as the text of a JSON object, sorted by key.
+
+    Raises:
+        BadRow: they can't be stored, are too many, or nested too deep.
+    """
+    if len(keys) > bounds.KEYS:
+        raise BadRow(f"expected at most {bounds.KEYS} unknown fields, met {len(keys)}")
     try:
         text = _ENCODER.encode({key: event[key] for key in keys}).decode()
     except UnicodeEncodeError as error:
         raise BadRow("a text that is not UTF-8, or half of a surrogate pair") from error
+    except RecursionError:
+        raise BadRow(_TOO_DEEP) from None
+    if len(text) > bounds.ROW_BYTES:
+        raise BadRow(f"unknown fields of {len(text)} characters")
+    if text.count("[") + text.count("{") > bounds.DEPTH and _depth(text) > bounds.DEPTH:
+        raise BadRow(_TOO_DEEP)
     # DuckDB, which makes this text of a CSV file, writes its escapes in capitals.
     return _ESCAPE.sub(_capital, text) if "\\u" in text else text
+
+
+def _depth(text: str) -> int:
+    """Return how many brackets of a JSON text are open at once; those inside texts don't count."""
+    depth = deepest = 0
+    for found in _STRUCTURE.finditer(text):
+        mark = found[0]
+        if mark in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in "]}":
+            depth -= 1
+    return deepest
 
 
 def _capital(escape: re.Match[str]) -> str:

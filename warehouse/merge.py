@@ -13,7 +13,7 @@ from warehouse.batches import Manifest
 from warehouse.change_log import ChangeLog, DayFile, first_break
 from warehouse.checkpoints import Checkpoints, worth_keeping
 from warehouse.days import DayMerged, DayWriter, Step, key_text
-from warehouse.errors import LakeDamaged, UnknownBatch
+from warehouse.errors import BatchFailed, LakeDamaged, UnknownBatch
 from warehouse.fold import Fold
 from warehouse.home import Home
 from warehouse.looks import first_key
@@ -94,9 +94,20 @@ class _Merge:
         self._log = ChangeLog(home.lake, home.state / "change_log.json")
         self._checkpoints = Checkpoints(home.lake)
         self._released = frozenset(self._landing.released())
+        self._failed: dict[str, str] = {}
         self._report = MergeReport()
 
     def run(self) -> MergeReport:
+        """Merge; where a batch fails, begin again and set it aside: the others go on."""
+        while True:
+            try:
+                return self._run()
+            except BatchFailed as failure:
+                if failure.batch_id in self._failed:
+                    raise
+                self._failed[failure.batch_id] = failure.why
+
+    def _run(self) -> MergeReport:
         pending = self._landing.pending()
         days = self._days()
         by_day = {one.day: one for one in days}
@@ -108,6 +119,7 @@ class _Merge:
         connection = self._home.connect()
         try:
             fold = Fold(connection)
+            fold.failed = self._failed
             base, appending = self._base(fold, start, days, fresh)
             self._step("merge:loaded")
             self._fold_days(fold, start, base, appending, days, fresh)
@@ -222,10 +234,15 @@ class _Merge:
         return [self._landing.manifest(one) for one in self._landing.batch_ids(day=day)]
 
     def _note(self, merged: DayMerged, *, refolded: bool) -> None:
-        self._report.days.append(merged.day)
-        self._report.outcomes.extend(merged.outcomes)
+        report = self._report
+        if refolded and merged.day in report.days:
+            # Begun again without a batch that failed: the day is told once.
+            report.outcomes = [one for one in report.outcomes if one.day != merged.day]
+        else:
+            report.days.append(merged.day)
+        report.outcomes.extend(merged.outcomes)
         if refolded:
-            self._report.refolded[merged.day] = (merged.added, merged.removed)
+            report.refolded.setdefault(merged.day, (merged.added, merged.removed))
 
     def _prune(self, keep: set[date]) -> None:
         named = {one.head.checkpoint for one in self._log.days() if one.day in keep}

@@ -11,6 +11,9 @@ look does to the history (fold.py). Nothing is kept between two calls; run twice
 the same. Call it outside a transaction: a reader that fails gives way to another.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from typing import Final
 
 import duckdb
@@ -18,7 +21,8 @@ import msgspec
 
 from catalog.contract.plans import Plan
 from warehouse.batches import Manifest
-from warehouse.bodies import pages
+from warehouse.bodies import Unreadable, pages
+from warehouse.cells import storable_text
 from warehouse.errors import LandingError
 from warehouse.event_tables import EventTables
 from warehouse.export_reader import read_export
@@ -39,6 +43,8 @@ from warehouse.tally import Tally
 
 REJECTED_SHARE: Final = 0.01
 REJECTED_LEAST: Final = 10
+_TOLD_CHARS: Final = 500
+_NOTES_MAX: Final = 20
 """A batch with more than this share of rows rejected, and at least so many, is quarantined."""
 
 
@@ -98,15 +104,16 @@ def _events(
         tally = Tally()
         sink = tables.sink()
         bodies = pages(landing, manifest)
-        match manifest.feed:
-            case "events":
-                read_lists(bodies, rows.row, sink, tally)
-            case "event":
-                read_look_ups(bodies, manifest, rows, sink, tally)
-            case "cancellations":
-                read_cancellations(bodies, sink, tally)
-            case _:
-                read_deliveries(bodies, rows, sink, tally)
+        with _noting(tally):
+            match manifest.feed:
+                case "events":
+                    read_lists(bodies, rows.row, sink, tally)
+                case "event":
+                    read_look_ups(bodies, manifest, rows, sink, tally)
+                case "cancellations":
+                    read_cancellations(bodies, sink, tally)
+                case _:
+                    read_deliveries(bodies, rows, sink, tally)
         sink.close()
         tally.rejected = sink.rejected
     read, unread, ids = tables.counts()
@@ -124,11 +131,21 @@ def _lists(
     sink = Sink(connection, manifest.batch_id, statement(f"normalise_{manifest.feed}"), {})
     tally = Tally()
     make = CoinRows(_plan(manifest)).row if manifest.feed == "coins" else category_row
-    read_lists(pages(landing, manifest), make, sink, tally)
+    with _noting(tally):
+        read_lists(pages(landing, manifest), make, sink, tally)
     sink.close()
     count = statement(f"normalise_count_{manifest.feed}")
     good, ids = connection.execute(count).fetchall()[0]
     return _account(tally, good, sink.rejected, good - ids)
+
+
+@contextmanager
+def _noting(tally: Tally) -> Iterator[None]:
+    """Take a body that can't be read to its end for a fault of the batch."""
+    try:
+        yield
+    except Unreadable as error:
+        tally.faults.append(f"the batch has {error}")
 
 
 def _account(tally: Tally, good: int, rejected: int, duplicates: int) -> Normalised:
@@ -143,9 +160,14 @@ def _account(tally: Tally, good: int, rejected: int, duplicates: int) -> Normali
         rejected=rejected,
         duplicates=duplicates,
         ignored=tally.ignored,
-        quarantine="; ".join(tally.faults[:5]) or None,
-        notes=tuple(tally.notes),
+        quarantine=_told("; ".join(tally.faults[:5])) or None,
+        notes=tuple(_told(words) for words in islice(tally.notes, _NOTES_MAX)),
     )
+
+
+def _told(words: str) -> str:
+    """Return words that quote what came, in a form and length that can be kept."""
+    return storable_text(words[:_TOLD_CHARS])
 
 
 def _plan(manifest: Manifest) -> Plan:

@@ -1,7 +1,7 @@
 """What became of a batch when it was folded: kept in the file of its day, shown in `batches`."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 from warehouse.batches import Manifest
@@ -29,6 +29,11 @@ class Outcome:
     missing: int = 0
     versions: int = 0
     changes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def day(self) -> date:
+        """The day on which it was observed."""
+        return self.manifest.observed_at.date()
 
     def quarantined(self, why: str) -> "Outcome":
         self.status, self.why = "quarantined", why
@@ -92,6 +97,21 @@ def outcome_of(manifest: Manifest, read: Normalised) -> Outcome:
         ignored=read.ignored,
         notes=read.notes,
     )
+
+
+def unread(manifest: Manifest, why: str, *, released: bool) -> Outcome:
+    """Return the account of a batch that could not be read: nothing of it is counted."""
+    outcome = Outcome(
+        manifest,
+        arrived=0,
+        good=0,
+        rejected=0,
+        duplicates=0,
+        ignored=0,
+        notes=(),
+        released=released,
+    )
+    return outcome.quarantined(why)
 
 
 def _text(instant: datetime | None) -> str | None:

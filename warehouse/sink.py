@@ -9,7 +9,8 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
-from warehouse.cells import BadRow, holds_nul, raw_text
+from warehouse import bounds
+from warehouse.cells import BadRow, holds_nul, raw_text, storable_text
 from warehouse.statements import statement
 
 RAW_MAX: Final = 65_536
@@ -41,12 +42,14 @@ class Sink:
         """Keep one row.
 
         Raises:
-            BadRow: it has a character that can't be stored.
+            BadRow: it has a character that can't be stored, or is too large.
         """
         try:
             encoded = _ENCODER.encode(row)
         except UnicodeEncodeError as error:
             raise BadRow("a text that is not UTF-8, or half of a surrogate pair") from error
+        if len(encoded) > bounds.ROW_BYTES:
+            raise BadRow(f"a row of {len(encoded)} bytes; expected at most {bounds.ROW_BYTES}")
         if b"\\u0000" in encoded and holds_nul(row):
             raise BadRow("contains NUL")
         if self._good.full(encoded):
@@ -58,7 +61,7 @@ class Sink:
         text = raw if isinstance(raw, str) else raw_text(raw)
         if len(text) > RAW_MAX:
             reason, text = f"{reason} (raw text cut)", text[:RAW_MAX]
-        row = {"position": position, "reason": _plain(reason), "raw": _plain(text)}
+        row = {"position": position, "reason": storable_text(reason), "raw": storable_text(text)}
         encoded = _ENCODER.encode(row)
         if self._bad.full(encoded):
             self._flush_bad()
@@ -95,10 +98,3 @@ class _Chunk:
         text = b"[" + b",".join(self.rows) + b"]"
         self.rows, self._bytes = [], 0
         return text.decode()
-
-
-def _plain(text: str) -> str:
-    """Return a text that can be stored: what can't is replaced by marks."""
-    if "\0" in text:
-        text = text.replace("\0", "\u2400")
-    return text.encode("utf-8", "backslashreplace").decode()

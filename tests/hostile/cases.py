@@ -14,7 +14,7 @@ from typing import Literal
 from tests.hostile.good_days import Good
 from warehouse.batches import Feed, Scope
 
-FIELD_MAX = 64 << 20
+FIELD_MAX = 16 << 20
 Status = Literal["merged", "quarantined"]
 
 

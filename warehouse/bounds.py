@@ -1,0 +1,30 @@
+"""How much a body, a page, a row and a value may hold before it is refused or set aside.
+
+Wide enough for every catalog that is one, and narrow enough that a process stays under a
+gigabyte for whatever is sent. Belongs here: the numbers. Does not: who holds them.
+"""
+
+from typing import Final
+
+PAGE_BYTES: Final = 64 << 20
+"""Of a page, unpacked. A page is read whole."""
+BODY_BYTES: Final = 8 << 30
+"""Of an export, unpacked. An export is streamed."""
+RATIO: Final = 200.0
+"""Bytes unpacked to bytes packed. Text packs twenty to one, at most."""
+RATIO_FROM_BYTES: Final = 1 << 20
+"""Below it no ratio is held against a body: a few repeated bytes pack very well."""
+ELEMENTS: Final = 2_000_000
+"""Commas and opening brackets of a JSON body, which tell what its values take in memory."""
+ROW_BYTES: Final = 16 << 20
+"""Of one row in canonical form."""
+RECORD_CHARS: Final = 16 << 20
+"""Of one CSV record; with more, the rest of the file is one rejected row."""
+DEPTH: Final = 512
+"""Objects and arrays inside each other."""
+COINS: Final = 10_000
+"""Coins, or categories, of one event."""
+KEYS: Final = 1_000
+"""Unknown fields of one row, and columns of a CSV file."""
+INTEGER_DIGITS: Final = 400
+"""A longer integer is read as infinite: Python takes seconds for some thousand digits."""
