@@ -1,7 +1,7 @@
 """The journal of a pull under way: each page is on disk before the next one is asked for.
 
     landing/journal/{pull id}/pull.json      what is being pulled
-    landing/journal/{pull id}/000001.page    a line of JSON, then the body
+    landing/journal/{pull id}/000001.page    a line of JSON, then the body, zstd
 
 After a crash the pages already paid for are read back, and the pull goes on from the last
 cursor. Belongs here: keeping and reading back. Does not: whether to go on (resources).
@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import msgspec
+import zstandard
 
+from warehouse import bounds
 from warehouse.batches import Feed, Scope
 from warehouse.errors import LandingError
 from warehouse.storage import Storage
@@ -20,6 +22,10 @@ from warehouse.storage import Storage
 RESUMED_WITHIN = timedelta(minutes=15)
 """A pull resumed later than this is closed as a partial batch, and the rest is a new one."""
 _ID_DIGITS = 12
+_LEVEL = 1
+"""A page lies here until its pull ends."""
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_HEAD_BYTES = 1 << 20
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,17 +83,18 @@ class OpenPull:
                 f"pull {self.intent.pull_id} has {self._count} pages, and page {note.number} came; "
                 f"expected {self._count + 1}. What is in the journal stands."
             )
-        head = msgspec.json.encode(note)
-        self._storage.put(f"{self._folder}/{note.number:06}.page", head + b"\n" + body)
+        page = msgspec.json.encode(note) + b"\n" + body
+        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(page)
+        self._storage.put(f"{self._folder}/{note.number:06}.page", packed)
         self._count = note.number
 
     def pages(self) -> Iterator[tuple[PageNote, bytes]]:
         """Yield the pages kept so far, in order."""
         for name in self._page_names():
-            head, _, body = self._storage.read(name).partition(b"\n")
             try:
+                head, _, body = _unpacked(self._storage.read(name)).partition(b"\n")
                 yield msgspec.json.decode(head, type=PageNote), body
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, zstandard.ZstdError) as error:
                 raise LandingError(f"the journal page {name} can't be read: {error}") from error
 
     def last_note(self) -> PageNote | None:
@@ -132,3 +139,17 @@ class Journal:
             intent = msgspec.json.decode(self._storage.read(name), type=Intent)
             found.append(OpenPull(self._storage, intent))
         return found
+
+
+def _unpacked(page: bytes) -> bytes:
+    """Undo zstd; pages that were journaled plain, by an earlier version, are read as they are.
+
+    Raises:
+        ZstdError: damaged, or larger than a page can be.
+    """
+    if not page.startswith(_ZSTD_MAGIC):
+        return page
+    size = zstandard.frame_content_size(page)
+    if not 0 <= size <= bounds.PAGE_BYTES + _HEAD_BYTES:
+        raise zstandard.ZstdError(f"{size} bytes unpacked; expected at most a page")
+    return zstandard.ZstdDecompressor().decompress(page)
