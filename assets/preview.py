@@ -7,18 +7,25 @@ dates: it is `displayed_date` that is shown.
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from warehouse.batches import Feed, Manifest
-from warehouse.errors import LandingError
+from warehouse.bodies import decoded, pages
+from warehouse.cells import raw_text
+from warehouse.errors import WarehouseError
 from warehouse.landing import Landing
 from warehouse.plain_text import plain_line
 
 ROWS: Final = 5
+_HEAD_BYTES: Final = 1 << 16
+_PAGE_BYTES: Final = 4 << 20
+"""A larger page is not read for a glance."""
 _WIDTH: Final = 48
+_READ: Final = 1_000
+_LISTED: Final = 50
 _HARMLESS: Final = re.compile(r"[\w ,.;:'\"%+()/?=…–—’“”$€-]*")
 _LINKED: Final = re.compile(r"://|www\.", re.IGNORECASE)
 """Many renderers make a link of it without any mark."""
@@ -55,31 +62,36 @@ def harmless(text: str) -> str:
 
 
 def of_batch(landing: Landing, manifest: Manifest) -> str:
-    """Return the first rows of a batch, read from its beginning alone; empty if it has none."""
+    """Return the first rows of a batch, read from its beginning alone.
+
+    Empty where nothing can be shown: a preview is of use, and never a reason to fail.
+    """
     columns = _WIRE_COLUMNS[manifest.feed]
     try:
         if manifest.feed == "export":
-            rows = _first_of_csv(next(landing.body(manifest), b""))
+            rows = _first_of_csv(next(landing.body(manifest), b"")[:_HEAD_BYTES])
+        elif manifest.pages and manifest.pages[0].length <= _PAGE_BYTES:
+            rows = _first_of_json(next(pages(landing, manifest))[1])
         else:
-            rows = _first_of_json(next(iter(landing.pages(manifest)))[1])
-    except (LandingError, StopIteration, ValueError):
+            rows = []
+    except (WarehouseError, csv.Error):
         return ""
-    if not rows:
+    if not any(name in row for row in rows for name in columns):
         return ""
     return markdown(columns, ([row.get(name) for name in columns] for row in rows))
 
 
-def _first_of_csv(chunk: bytes) -> list[dict[str, Any]]:
-    # The chunk may end within a character or a row; the first few rows are whole.
-    reader = csv.DictReader(io.StringIO(chunk.decode("utf-8", "replace")))
-    return [row for row, _ in zip(reader, range(ROWS), strict=False)]
+def _first_of_csv(head: bytes) -> list[dict[str, Any]]:
+    # The head may end within a character or a row, and is shorter than the longest field that
+    # Python's reader takes: what is cut off is no more than the last row.
+    reader = csv.DictReader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""))
+    return list(islice(reader, ROWS))
 
 
 def _first_of_json(page: bytes) -> list[dict[str, Any]]:
-    content = json.loads(page)
-    rows = content.get("data", content) if isinstance(content, dict) else content
-    if isinstance(rows, dict):
-        rows = [rows]
+    value = decoded(page)[0]
+    content = value.get("data", value) if isinstance(value, dict) else value
+    rows = content if isinstance(content, list) else [content]
     return [row for row in rows[:ROWS] if isinstance(row, dict)]
 
 
@@ -87,10 +99,14 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list | tuple):
-        value = ", ".join(str(_name(one)) for one in value)
-    text = plain_line(str(value))
+        value = ", ".join(_text(_name(one)) for one in value[:_LISTED])
+    text = plain_line(_text(value)[:_READ])
     text = text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
     return harmless(text).replace("|", "\\|")
+
+
+def _text(value: Any) -> str:
+    return raw_text(value) if isinstance(value, dict | list) else str(value)
 
 
 def _name(value: Any) -> Any:

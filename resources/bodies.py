@@ -15,6 +15,7 @@ from resources.redaction import redactor_of
 from warehouse.bounds import RATIO_FROM_BYTES
 
 _PIECE_BYTES: Final = 1 << 20
+_PART_BYTES: Final = 1 << 14
 _LAYERS_MAX: Final = 2
 """How often a body may be packed: a file that is gzip, sent with gzip as its encoding."""
 _GZIP: Final = zlib.MAX_WBITS | 16
@@ -43,6 +44,11 @@ class _Gunzip:
         self._begun = False
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
+        # In short parts: of many tiny members, each copies what is left of one.
+        for start in range(0, len(data), _PART_BYTES):
+            yield from self._pieces(data[start : start + _PART_BYTES])
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._member.eof:
                 self._member = zlib.decompressobj(_GZIP)

@@ -15,7 +15,7 @@ import msgspec
 
 from warehouse import bounds
 from warehouse.batches import Manifest, Page
-from warehouse.cells import raw_text, storable_text
+from warehouse.cells import raw_text
 from warehouse.errors import WarehouseError
 from warehouse.landing import Landing
 from warehouse.plain_text import plain_line
@@ -24,7 +24,7 @@ Kind = Literal["empty", "html", "json", "csv"]
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _WORDS_MAX: Final = 80
 _WORDS_READ: Final = 1_000
-_PIECE_BYTES: Final = 1 << 16
+_PIECE_BYTES: Final = 1 << 14
 
 
 class Unreadable(WarehouseError):
@@ -164,9 +164,12 @@ def rows_of(value: Any) -> list[Any]:
 
     Raises:
         Unreadable: it holds no list; the message gives an error's own words.
+        Oversized: it holds more rows than a page can have.
     """
     rows = value.get("data") if isinstance(value, dict) else value
     if isinstance(rows, list):
+        if len(rows) > bounds.PAGE_ROWS:
+            raise Oversized(f"a list of {len(rows)} rows; expected at most {bounds.PAGE_ROWS}")
         return rows
     words = error_words(value)
     raise Unreadable("JSON without a list" if words is None else f"a JSON error: {words}")
@@ -182,4 +185,4 @@ def error_words(value: Any) -> str | None:
     if error is None:
         return None
     words = error if isinstance(error, str) else raw_text(error)
-    return plain_line(storable_text(words[:_WORDS_READ]))[:_WORDS_MAX]
+    return plain_line(words[:_WORDS_READ])[:_WORDS_MAX]

@@ -16,10 +16,14 @@ RATIO_FROM_BYTES: Final = 1 << 20
 """Below it no ratio is held against a body: a few repeated bytes pack very well."""
 ELEMENTS: Final = 2_000_000
 """Commas and opening brackets of a JSON body, which tell what its values take in memory."""
+PAGE_ROWS: Final = 100_000
+"""Of a page. Rows of an event that fill one are far fewer."""
 ROW_BYTES: Final = 16 << 20
 """Of one row in canonical form."""
 RECORD_CHARS: Final = 16 << 20
 """Of one CSV record; with more, the rest of the file is one rejected row."""
+REJECTS: Final = 20_000
+"""Rejected rows of one batch that are kept. With more it is no catalog, and is quarantined."""
 DEPTH: Final = 512
 """Objects and arrays inside each other."""
 COINS: Final = 10_000

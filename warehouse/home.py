@@ -138,6 +138,8 @@ class Home:
         spill.parent.mkdir(parents=True, exist_ok=True)
         connection = duckdb.connect()
         connection.execute("SET TimeZone = 'UTC'")
+        # DuckDB draws it on stdout, where a program expects the answer of a command.
+        connection.execute("SET enable_progress_bar = false")
         connection.execute("SET memory_limit = $limit", {"limit": _MEMORY})
         connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
         return connection

@@ -20,6 +20,7 @@ import duckdb
 import msgspec
 
 from catalog.contract.plans import Plan
+from warehouse import bounds
 from warehouse.batches import Manifest
 from warehouse.bodies import Unreadable, pages
 from warehouse.cells import storable_text
@@ -136,7 +137,8 @@ def _lists(
     sink.close()
     count = statement(f"normalise_count_{manifest.feed}")
     good, ids = connection.execute(count).fetchall()[0]
-    return _account(tally, good, sink.rejected, good - ids)
+    tally.rejected = sink.rejected
+    return _account(tally, good, tally.rejected, good - ids)
 
 
 @contextmanager
@@ -152,7 +154,8 @@ def _account(tally: Tally, good: int, rejected: int, duplicates: int) -> Normali
     accounted = good + rejected + tally.ignored
     if accounted != tally.arrived:
         tally.faults.append(f"{tally.arrived} rows arrived, and {accounted} were read")
-    if rejected >= REJECTED_LEAST and rejected > REJECTED_SHARE * tally.arrived:
+    too_many = tally.rejected > bounds.REJECTS or rejected > REJECTED_SHARE * tally.arrived
+    if rejected >= REJECTED_LEAST and too_many:
         tally.faults.append(f"{rejected} of {tally.arrived} rows can't be read")
     return Normalised(
         arrived=tally.arrived,

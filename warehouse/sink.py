@@ -57,7 +57,10 @@ class Sink:
         self._good.add(encoded)
 
     def reject(self, position: int, reason: str, raw: Any) -> None:
-        """Keep a row that can't be read, with the reason."""
+        """Keep a row that can't be read, with the reason; beyond some thousand, count it."""
+        self.rejected += 1
+        if self.rejected > bounds.REJECTS:
+            return
         text = raw if isinstance(raw, str) else raw_text(raw)
         if len(text) > RAW_MAX:
             reason, text = f"{reason} (raw text cut)", text[:RAW_MAX]
@@ -66,7 +69,6 @@ class Sink:
         if self._bad.full(encoded):
             self._flush_bad()
         self._bad.add(encoded)
-        self.rejected += 1
 
     def close(self) -> None:
         self._flush_good()

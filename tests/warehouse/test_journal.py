@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from warehouse.batches import Scope
@@ -121,3 +123,28 @@ def test_no_page_that_was_kept_is_lost_when_the_process_is_killed(tmp_path: Path
         assert [one.number for one, _ in pages] == list(range(1, len(pages) + 1))
         assert len(pages) in (said, said + 1)
         assert all(body == b"%d" % one.number * 5000 for one, body in pages)
+
+
+def test_pages_are_packed_and_those_that_an_earlier_version_left_plain_are_read(
+    tmp_path: Path,
+) -> None:
+    Landing(tmp_path).journal.begin(INTENT)
+    folder = tmp_path / "journal" / INTENT.pull_id
+    body = b'{"data":[' + b'{"id":"event","title":"x"},' * 4_000 + b"{}]}"
+    (folder / "000001.page").write_bytes(msgspec.json.encode(note(1)) + b"\n" + body)
+    (again,) = Landing(tmp_path).journal.open_pulls()
+    again.add(note(2), body)
+    assert (folder / "000002.page").stat().st_size < len(body) / 20
+    assert list(again.pages()) == [(note(1), body), (note(2), body)]
+
+
+@pytest.mark.parametrize("harm", [lambda page: page[:-3], lambda page: page[:9], lambda _: b""])
+def test_a_damaged_page_of_the_journal_is_an_error_of_landing(
+    harm: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    pull = Landing(tmp_path).journal.begin(INTENT)
+    pull.add(note(1), b"one" * 100)
+    path = tmp_path / "journal" / INTENT.pull_id / "000001.page"
+    path.write_bytes(harm(path.read_bytes()))
+    with pytest.raises(LandingError, match="can't be read"):
+        list(pull.pages())
