@@ -47,6 +47,10 @@ def sql(
         Path | None, typer.Option("--output", "-o", help="A file, replaced whole.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows of a table that are shown.")] = 40,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="CSV as it is: no ' before text that a spreadsheet would run."),
+    ] = False,
 ) -> None:
     """Ask the warehouse. Instants are UTC; `events_as_of(ts)` is what was known at an instant."""
     if form is Form.PARQUET and output is None:
@@ -67,12 +71,18 @@ def sql(
     file_form = _FORMS[form]
     if output is None or _is_stdout(output):
         queries.stream_answer(
-            warehouse, text, sys.stdout.buffer, file_form, limits=limits, on_stuck=_end_stuck
+            *(warehouse, text, sys.stdout.buffer, file_form),
+            formulas=raw,
+            limits=limits,
+            on_stuck=_end_stuck,
         )
         return
     with usual_modes():
         rows = queries.write_answer(
-            warehouse, text, output, file_form, limits=limits, on_stuck=_end_stuck
+            *(warehouse, text, output, file_form),
+            formulas=raw,
+            limits=limits,
+            on_stuck=_end_stuck,
         )
     people.print(f"{rows:,} rows in {output}", soft_wrap=True)
 

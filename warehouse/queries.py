@@ -19,6 +19,7 @@ import duckdb
 
 from warehouse import schema
 from warehouse.attaching import attach_published
+from warehouse.csv_formulas import without_formulas
 from warehouse.errors import WarehouseError
 from warehouse.opening_words import begins_as_reading, writes_inside
 from warehouse.query_limits import QueryLimits, Watch, restrict
@@ -120,6 +121,7 @@ def write_answer(
     target: Path,
     form: FileForm,
     *,
+    formulas: bool = True,
     limits: QueryLimits = _LIMITS,
     on_stuck: OnStuck | None = None,
 ) -> int:
@@ -127,7 +129,8 @@ def write_answer(
 
     The file appears whole or not at all; a link stays, and what it leads to is replaced. A device
     or a pipe gets the bytes. JSON is an array of objects, strictly: NaN and infinities are null.
-    CSV has a header. The statement runs on a connection of its own, which can write nothing but
+    CSV has a header; without `formulas`, text that a spreadsheet would run has a mark before it.
+    The statement runs on a connection of its own, which can write nothing but
     this answer.
 
     Raises:
@@ -139,10 +142,15 @@ def write_answer(
         # Never by a rename: whatever else is written there would lose it. Appended, since what
         # a shell redirected may hold something already.
         with target.open("ab") as stream:
-            return stream_answer(warehouse, sql, stream, form, limits=limits, on_stuck=on_stuck)
+            return stream_answer(
+                *(warehouse, sql, stream, form),
+                formulas=formulas,
+                limits=limits,
+                on_stuck=on_stuck,
+            )
     target = target.resolve()
     with Storage(target.parent).writing(target.name) as staged:
-        return _written(warehouse, sql, staged, form, limits, on_stuck)
+        return _written(warehouse, sql, staged, form, formulas, limits, on_stuck)
 
 
 def stream_answer(
@@ -151,6 +159,7 @@ def stream_answer(
     stream: BinaryIO,
     form: FileForm,
     *,
+    formulas: bool = True,
     limits: QueryLimits = _LIMITS,
     on_stuck: OnStuck | None = None,
 ) -> int:
@@ -165,7 +174,7 @@ def stream_answer(
     """
     with TemporaryDirectory(prefix="almanac-answer-") as folder:
         answer = Path(folder).resolve() / form
-        rows = _written(warehouse, sql, answer, form, limits, on_stuck)
+        rows = _written(warehouse, sql, answer, form, formulas, limits, on_stuck)
         with answer.open("rb") as file:
             shutil.copyfileobj(file, stream)
         stream.flush()
@@ -214,6 +223,7 @@ def _written(
     sql: str,
     target: Path,
     form: FileForm,
+    formulas: bool,
     limits: QueryLimits,
     on_stuck: OnStuck | None,
 ) -> int:
@@ -222,7 +232,8 @@ def _written(
     try:
         with _explained(Watch(connection, limits, answer=target, on_stuck=on_stuck)):
             asked = _relation(connection, sql)
-            connection.register("asked", asked)
+            harmless = form == "csv" and not formulas
+            connection.register("asked", without_formulas(asked) if harmless else asked)
             values = {"file": str(target)}
             rows = connection.execute(statement(f"query_copy_{form}"), values).fetchall()
             connection.unregister("asked")

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -32,6 +32,7 @@ def assert_only_shows(source: str) -> str:
     return page
 
 
+@settings(deadline=None)
 @given(MIXED.map("".join))
 def test_a_cell_and_a_note_only_show_themselves(text: str) -> None:
     page = assert_only_shows(markdown(("id", text), [(1, text), ([text, {"slug": text}], None)]))

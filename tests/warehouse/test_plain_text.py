@@ -4,7 +4,7 @@ import json
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipeline.hostile_texts import HOSTILE, acting_in
@@ -13,6 +13,7 @@ from warehouse.plain_text import escaped_in_json, plain, plain_line
 ANY = st.text(st.characters(codec=None), max_size=60) | st.sampled_from(sorted(HOSTILE.values()))
 
 
+@settings(deadline=None)
 @given(st.lists(ANY, max_size=4).map("".join))
 def test_nothing_acts_and_all_can_be_written(text: str) -> None:
     shown = plain(text)
@@ -23,11 +24,13 @@ def test_nothing_acts_and_all_can_be_written(text: str) -> None:
     assert len(plain_line(text).splitlines()) <= 1
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(categories=["L", "N", "P", "S", "Mn", "Zs"]), max_size=60))
 def test_what_only_shows_itself_is_not_changed(text: str) -> None:
     assert plain(text) == text
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_json_is_of_the_same_value_and_acts_on_nothing(text: str) -> None:
     shown = escaped_in_json(json.dumps({text: [text]}, ensure_ascii=False))
