@@ -201,8 +201,8 @@ def test_a_batch_says_that_the_key_was_taken_out(tmp_path: Path) -> None:
     landed = puller.coins()
     assert landed.manifest.redacted == 2
     assert landed.manifest.complete
-    *_, problem = problems_of_landed([landed.manifest])
-    assert "repeated the API key" in str(problem)
+    problems = [str(problem) for problem in problems_of_landed([landed.manifest])]
+    assert any("repeated the API key" in problem for problem in problems)
     assert KEY_MARK.encode() in b"".join(landing.body(landed.manifest))
     assert landing.manifest(landed.manifest.batch_id).redacted == 2
 
