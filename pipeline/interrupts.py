@@ -4,11 +4,16 @@ Ctrl-C, SIGTERM (a supervisor, `kill`) and SIGHUP (a closed terminal) all raise 
 where the program is, so that what is held is let go and what was interrupted is said.
 """
 
+import logging
+import os
 import signal
+import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
+_AGAIN_S: Final = 0.05
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -18,6 +23,10 @@ def interrupt_by_signals() -> None:
     # Dagster puts handlers of its own for the other two in place while a step runs.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _as_ctrl_c)
+    sys.unraisablehook = _interrupt_again
+    if logging.lastResort is not None:
+        # SQLAlchemy logs what interrupts it, with a traceback, before it passes it on.
+        logging.lastResort.addFilter(_is_no_interrupt)
 
 
 def stop_by_signals(stop: Callable[[], None]) -> None:
@@ -41,3 +50,19 @@ def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):
         handler(number, frame)
+
+
+def _interrupt_again(unraisable: Any) -> None:
+    """Interrupt once more where it came while an object was taken apart, which loses it."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        # A little later: from within here it would be lost again.
+        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, KeyboardInterrupt)
