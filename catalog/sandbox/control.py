@@ -20,6 +20,7 @@ from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults
 from catalog.sandbox.requests_seen import RequestsSeen, SeenRequest
 from catalog.server.answers import dated, error_answer
 from catalog.server.exchange import Exchange, attach, exchange_of
+from catalog.server.request_guard import RequestRules
 
 CONTROL_PATH = "/sandbox/"
 NOW_HEADER = b"sandbox-now"
@@ -27,6 +28,7 @@ FAULTS_HEADER = b"sandbox-faults"
 _NOW_KEY = "almanac.sandbox.now"
 _BODY_BYTES_MAX = 65_536
 _BODY_WITHIN_S = 5.0
+_RULES = RequestRules()
 _FAULTLESS_PREFIXES = ("/v2/openapi", "/docs", "/healthz", "/metrics")
 
 
@@ -192,17 +194,15 @@ def _instant(text: str, name: str) -> datetime:
 
 def _refuse_others(scope: Scope) -> None:
     client = scope.get("client")
-    host = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"host"), "")
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    if client is None or not _loopback(client[0]) or not _loopback(name.strip("[]")):
-        raise errors.Forbidden("The control path answers this machine alone")
+    refusal = _RULES.refusal(scope)
+    if client is None or not _loopback(client[0]) or refusal is not None:
+        why = "" if refusal is None else f": {refusal.message}"
+        raise errors.Forbidden(f"The control path answers this machine alone{why}")
 
 
-def _loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
+def _loopback(address: str) -> bool:
     try:
-        return ipaddress.ip_address(name).is_loopback
+        return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
 
