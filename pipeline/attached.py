@@ -11,14 +11,17 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from time import sleep
-from typing import Final
+from typing import Any, Final
 
 from warehouse.turns import turn
 
 ATTACHED: Final = "pipeline.attached"
+WEBSERVER: Final = "dagster-webserver"
 _END_WITHIN_S: Final = 5.0
 
 
@@ -27,8 +30,17 @@ def main() -> None:
     with turn(Path(lock), f"to be {name}", wait_s=0):
         threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()
         sys.argv = [name, *words]
-        (program,) = entry_points(group="console_scripts", name=name)
-        sys.exit(program.load()())
+        sys.exit(_program(name)())
+
+
+def _program(name: str) -> Callable[[], Any]:
+    """Return what a program runs; Dagster's pages are served by ours, behind a guard."""
+    if name == WEBSERVER:
+        main: Callable[[], Any] = import_module("pipeline.webserver").main
+        return main
+    (program,) = entry_points(group="console_scripts", name=name)
+    loaded: Callable[[], Any] = program.load()
+    return loaded
 
 
 def _end_with_starter() -> None:

@@ -11,13 +11,13 @@ from typing import Annotated, Final
 import typer
 import yaml
 
+from pipeline.attached import WEBSERVER
 from pipeline.console import people, print_json
 from pipeline.homes import home_of
 from pipeline.interrupts import stop_by_signals
 from pipeline.settings import read_settings
 from pipeline.ui_programs import (
     DAEMON,
-    WEBSERVER,
     Program,
     end_orphans,
     fail_if_ended,
@@ -39,6 +39,10 @@ def ui(
         DEFAULT_PORT
     ),
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    known_as: Annotated[
+        list[str] | None,
+        typer.Option(help="A further name of the pages, as behind a proxy; may be repeated."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The first line on standard output is JSON.")
     ] = False,
@@ -60,8 +64,9 @@ def ui(
         Storage(home.dagster).put("workspace.yaml", yaml.safe_dump(_WORKSPACE).encode())
         stop_by_signals(stop.set)
         address = f"http://{host}:{port}"
+        names = [word for name in known_as or () for word in ("--known-as", name)]
         programs = [
-            Program(WEBSERVER, home, "-h", host, "-p", str(port)),
+            Program(WEBSERVER, home, "-h", host, "-p", str(port), *names),
             Program(DAEMON, home, "run"),
         ]
         for program in programs:

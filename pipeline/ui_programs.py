@@ -16,12 +16,11 @@ from typing import Final
 
 import httpx
 
-from pipeline.attached import ATTACHED
+from pipeline.attached import ATTACHED, WEBSERVER
 from pipeline.console import fail, warnings
 from warehouse.home import Home
 from warehouse.turns import holder, is_held
 
-WEBSERVER: Final = "dagster-webserver"
 DAEMON: Final = "dagster-daemon"
 _START_S: Final = 90.0
 _STOP_S: Final = 30.0

@@ -12,6 +12,7 @@ import uvicorn
 from dagster import DagsterInstance
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.cli import (
     DEFAULT_DB_STATEMENT_TIMEOUT,
@@ -30,9 +31,7 @@ _EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 
 def guarded(app: ASGIApp, host: str, names: Sequence[str] = ()) -> RequestGuard:
     """Return the pages as `host` and `names` alone may be used."""
-    rules = RequestRules(
-        (host, *names), own_addresses=host in _EVERY_ADDRESS, bodies_only=(GRAPHQL,)
-    )
+    rules = RequestRules((host, *names), own_addresses=host in _EVERY_ADDRESS, graphql=(GRAPHQL,))
     return RequestGuard(app, rules)
 
 
@@ -44,6 +43,7 @@ def main() -> None:
     parser.add_argument("-w", dest="workspace", required=True)
     parser.add_argument("--known-as", dest="names", action="append", default=[])
     asked = parser.parse_args()
+    configure_loggers(log_level="INFO")
     with DagsterInstance.get() as instance:
         instance.optimize_for_webserver(
             DEFAULT_DB_STATEMENT_TIMEOUT, DEFAULT_POOL_RECYCLE, DEFAULT_POOL_MAX_OVERFLOW

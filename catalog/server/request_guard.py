@@ -10,6 +10,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -38,8 +39,8 @@ class RequestRules:
     """Which requests are refused, by their head alone.
 
     Known are the names of loopback and `names`, with any port; with `own_addresses` also the
-    address that the request came to, if it is named as an address. Under `bodies_only` nothing
-    may be asked in a query string: there a GET could change something.
+    address that the request came to, if it is named as an address. The paths of `graphql` take a
+    query in a body alone: there a GET could change something.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class RequestRules:
         names: Iterable[str] = (),
         *,
         own_addresses: bool = False,
-        bodies_only: Collection[str] = (),
+        graphql: Collection[str] = (),
     ) -> None:
         self._names = frozenset(name.strip("[]").lower() for name in names)
         self._own_addresses = own_addresses
-        self._bodies_only = frozenset(bodies_only)
+        self._graphql = frozenset(graphql)
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Return why a request is refused, None where it may pass."""
@@ -64,8 +65,8 @@ class RequestRules:
             return Refusal(403, "Requests of other sites are refused (Origin).")
         if not _comes_from_here(scope):
             return Refusal(403, "Requests of other sites are refused (Sec-Fetch-Site).")
-        if scope["path"].rstrip("/") in self._bodies_only and scope["query_string"]:
-            return Refusal(405, "Nothing is asked here in a query string: send it as a POST body.")
+        if scope["path"].rstrip("/") in self._graphql and _asks_in_address(scope):
+            return Refusal(405, "Nothing is asked here in an address: send it as a POST body.")
         return None
 
     def _is_known(self, name: str, scope: Scope) -> bool:
@@ -119,6 +120,13 @@ def _authority(value: bytes) -> Authority | None:
         return None
     name, port = found.groups()
     return Authority(name.decode().strip("[]").lower(), (port or b"").decode())
+
+
+def _asks_in_address(scope: Scope) -> bool:
+    text = scope["query_string"].decode("latin-1")
+    if scope["type"] == "http" and scope["method"] in _READING:
+        return bool(text)
+    return any(name == "query" for name, _ in parse_qsl(text, keep_blank_values=True))
 
 
 def _is_origin(origin: bytes, host: Authority) -> bool:

@@ -11,7 +11,8 @@ from typing import Final
 
 import httpx
 
-from pipeline.ui_programs import DAEMON, WEBSERVER, lock_of
+from pipeline.attached import WEBSERVER
+from pipeline.ui_programs import DAEMON, lock_of
 from tests.crashes.commands import ENDS_WITHIN_S, SIGNALS, Killer, end
 from tests.pipeline.daemon import Pages, programs_on, wait_for
 from warehouse.home import Home

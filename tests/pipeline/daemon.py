@@ -55,6 +55,10 @@ class Pages:
     def __init__(self, address: str) -> None:
         self._address = address
 
+    @property
+    def port(self) -> int:
+        return int(self._address.rpartition(":")[2])
+
     def ask(self, query: str, **values: Any) -> dict[str, Any]:
         answer = httpx.post(
             f"{self._address}/graphql",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.daemon import BACKFILL, BACKFILL_STATUS, SENSOR_RUNS, programs_on, ui, wait_for
+from tests.server.foreign_requests import FOREIGN, REFUSED, status_of
 from tests.test_cli import ALMANAC, environment
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -74,6 +75,17 @@ def test_a_day_that_was_not_landed_fails_in_the_pages_too(home: Path) -> None:
     with ui(home, with_few_coins(home)) as (_, pages):
         run_id = pages.materialise("landed_export", missed.isoformat())
         assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
+
+
+def test_no_page_of_anybody_else_changes_anything(home: Path) -> None:
+    change = 'mutation { setConcurrencyLimit(concurrencyKey: "foreign", limit: 1) }'
+    limits = "{ instance { concurrencyLimits { concurrencyKey } } }"
+    with ui(home, with_few_coins(home)) as (_, pages):
+        for foreign in FOREIGN:
+            assert status_of(foreign, pages.port, change) in REFUSED, foreign.name
+        assert "foreign" not in str(pages.ask(limits))
+        pages.ask(change)
+        assert "foreign" in str(pages.ask(limits))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -61,6 +61,7 @@ def _gets() -> Iterator[Foreign]:
     )
     yield Foreign("a link to a change", "GET", "/graphql?<query>", followed)
     yield Foreign("a query with a POST", "POST", "/graphql?<query>", (PLAIN,))
+    yield Foreign("a query beside a name", "POST", "/graphql?op=x&<query>", (PLAIN,))
 
 
 def _sites() -> Iterator[Foreign]:
