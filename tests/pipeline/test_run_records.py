@@ -289,6 +289,7 @@ class TestWaiting:
         yield child
         killed_after(child, 0)
 
+    @pytest.mark.timeout(60)
     @pytest.mark.parametrize("words", [("run",), ("merge",), ("replay",), ("verify",), ("prune",)])
     def test_a_wait_has_an_end_and_names_whom_it_was_for(
         self, almanac: Almanac, holding: int, words: tuple[str, ...]
