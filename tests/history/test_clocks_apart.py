@@ -1,0 +1,51 @@
+"""No history is false and no batch is dated by the machine, however far its clock is from the
+service's and wherever answers break off: runs of four days, all of them seeded.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalog.sandbox.service import Sandbox
+from catalog.sandbox.truth import World
+from tests.history.clocks_apart import ClocksApart, hold
+from tests.history.cutting_upstream import CuttingUpstream
+from tests.history.disk import without_syncs
+
+RUNS, LONG_RUNS = 12, 2_000
+EACH = 6
+"""Runs of one test, so that a part can be run alone and workers share them."""
+SEED, PACE = 7, 9.0
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[tuple[Sandbox, CuttingUpstream, str, World]]:
+    with Sandbox(seed=SEED, pace=PACE) as sandbox, CuttingUpstream(sandbox) as cutting:
+        key = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+        yield sandbox, cutting, key, sandbox.truth()
+
+
+def runs(first: int, upstream: tuple[Sandbox, CuttingUpstream, str, World], root: Path) -> None:
+    sandbox, cutting, key, world = upstream
+    with without_syncs():
+        for seed in range(first, first + EACH):
+            run = ClocksApart(seed, root / str(seed), sandbox, cutting, key)
+            run.run()
+            hold(run.differences(world, replayed=seed % EACH == 0 or seed >= RUNS), seed)
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, EACH))
+def test_clocks_apart_and_broken_answers_make_no_false_history(
+    first: int, upstream: tuple[Sandbox, CuttingUpstream, str, World], tmp_path: Path
+) -> None:
+    runs(first, upstream, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("first", range(RUNS, LONG_RUNS, EACH))
+def test_thousands_of_runs_make_no_false_history(
+    first: int, upstream: tuple[Sandbox, CuttingUpstream, str, World], tmp_path: Path
+) -> None:
+    runs(first, upstream, tmp_path)

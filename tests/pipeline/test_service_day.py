@@ -1,0 +1,104 @@
+"""The service's day, where the machine's is another: what runs, what is refused, what is shown."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.days import OBSERVED_DAYS
+from assets.looks import DayNotLanded, look
+from catalog.sandbox.service import Sandbox
+from pipeline.health import health_of
+from pipeline.jobs import daily_schedule
+from resources.service import ServiceDoor
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.playing import settings_of
+from warehouse.home import Home
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+APART = (-47, 47)
+"""Hours by which the service is ahead of the machine."""
+
+
+@pytest.fixture(params=APART)
+def elsewhen(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """A service whose clock stands hours from the machine's."""
+    now = datetime.now(UTC).replace(microsecond=0) + request.param * HOUR
+    with Sandbox(now=now) as sandbox:
+        yield sandbox
+
+
+def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
+    almanac: Almanac, elsewhen: Sandbox, tmp_path: Path
+) -> None:
+    given = {
+        **{"base_url": elsewhen.base_url, "api_key": elsewhen.new_key("enterprise")},
+        **{"home": str(tmp_path / "home"), "coins": "bitcoin", "plan": "elite"},
+        "max_clock_skew_days": "3",
+    }
+    today = elsewhen.clock.now().date()
+    told = json.loads(almanac("run", "--json", **given).stdout)
+    assert told["days"] == [today.isoformat()]
+    assert told["problems"] == []
+    home = Home(tmp_path / "home")
+    assert home.landing.days() == [today]
+    health = health_of(settings_of(home.root), home, datetime.now(UTC))
+    assert {one.kind for one in health.warnings} <= {"disk", "exposed"}
+    assert [one.age_s < 600 for one in health.feeds if one.age_s is not None] == [True] * 5
+    way = "ahead of" if elsewhen.clock.now() > datetime.now(UTC) else "behind"
+    assert f"{way} this machine's" in almanac("status", **given).output
+    assert f"{way} this machine's" in almanac("doctor", code=1, **given).output
+    found = json.loads(almanac("status", "--json", **given).stdout)
+    offset = elsewhen.clock.now() - datetime.now(UTC)
+    assert found["clock"]["ahead_s"] == pytest.approx(offset.total_seconds(), abs=300)
+    again = json.loads(almanac("run", "--json", **given).stdout)
+    assert again["days"] == [today.isoformat()]
+
+
+def test_a_service_whose_time_can_not_be_is_read_and_said(
+    almanac: Almanac, almanac_sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """The sandbox of the tests stands months from the machine's clock."""
+    given = {
+        **{"base_url": almanac_sandbox.base_url, "home": str(tmp_path / "home")},
+        **{"api_key": almanac_sandbox.new_key("enterprise"), "coins": "bitcoin"},
+        **{"plan": "elite", "max_clock_skew_days": "3"},
+    }
+    today = datetime.now(UTC).date()
+    told = json.loads(almanac("run", "--json", **given).stdout)
+    assert told["days"] == [today.isoformat()]
+    assert {one["kind"] for one in told["problems"]} >= {"undated"}
+    found = json.loads(almanac("status", "--json", **given).stdout)
+    assert "clock" in {one["kind"] for one in found["warnings"]}
+    batch_id = Home(tmp_path / "home").landing.batch_ids()[0]
+    assert "is not believed" in almanac("batches", "show", batch_id, **given).output
+    assert "could be believed" in almanac("doctor", code=1, **given).output
+
+
+def test_days_up_to_two_ahead_of_the_machine_are_partitions() -> None:
+    today = datetime.now(UTC).date()
+    for ahead in (-2, 0, 1, 2):
+        assert OBSERVED_DAYS.has_partition_key((today + ahead * DAY).isoformat())
+
+
+def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> None:
+    def never() -> None:
+        raise AssertionError("the service is asked")
+
+    now = datetime(2026, 3, 2, 12, tzinfo=UTC)
+    door = ServiceDoor(never, clock=lambda: now)  # type: ignore[arg-type]
+    with pytest.raises(DayNotLanded, match="2026-03-05 has not begun for the service"):
+        look("export", (now + 3 * DAY).date(), door, Home(tmp_path).landing)
+
+
+@pytest.mark.parametrize("hours", [-47, -3.5, 0, 3.5, 47])
+def test_the_schedule_asks_for_the_services_day(hours: float) -> None:
+    now = datetime.now(UTC).replace(hour=0, minute=20, second=0, microsecond=0)
+    service_now = now + hours * HOUR
+    schedule = daily_schedule(lambda: now, lambda: service_now)
+    request = schedule(dg.build_schedule_context(scheduled_execution_time=now))
+    assert isinstance(request, dg.RunRequest)
+    assert request.partition_key == service_now.date().isoformat()
