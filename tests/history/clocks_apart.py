@@ -218,7 +218,7 @@ def _false_versions(world: World, versions: Rows) -> Iterator[str]:
         then = [one for one in history if one.known_to is None or one.known_to > content_at]
         alike = [one for one in then if one.status == row["status"]]
         if row["status"] == "withdrawn":
-            # Cancelled after it was withdrawn, it is not heard of as cancelled before the next look.
+            # Cancelled after it was withdrawn, it is heard of as cancelled by the next look.
             alike = [one for one in then if one.status != "scheduled"]
         if not alike:
             statuses = [one.status for one in then]

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from types import TracebackType
 
 from catalog.sandbox.service import Sandbox
 

@@ -134,9 +134,9 @@ def test_a_page_in_the_journal_keeps_why_its_date_was_not_believed(tmp_path: Pat
         body["data"] = [{"id": "a" * 24, "cancelledAt": "2026-03-01T00:00:00Z"}]
         return httpx.Response(200, headers={"Date": "Tue, 01 Jan 2030 00:00:00 GMT"}, json=body)
 
-    with mocked(answer, service_clock=heard_in(tmp_path)) as client:
-        with pytest.raises(KeyboardInterrupt):
-            puller_of(client, tmp_path).cancellations()
+    interrupted = pytest.raises(KeyboardInterrupt)
+    with mocked(answer, service_clock=heard_in(tmp_path)) as client, interrupted:
+        puller_of(client, tmp_path).cancellations()
     gone = mocked(lambda request: httpx.Response(503), policy=ONCE)
     with gone as client:
         (landed,) = puller_of(client, tmp_path).resume_open()
