@@ -13,8 +13,8 @@ from tests.history.clocks_apart import ClocksApart, hold
 from tests.history.cutting_upstream import CuttingUpstream
 from tests.history.disk import without_syncs
 
-RUNS, LONG_RUNS = 12, 2_000
-EACH = 6
+RUNS, LONG_RUNS = 8, 2_000
+EACH = 4
 """Runs of one test, so that a part can be run alone and workers share them."""
 SEED, PACE = 7, 9.0
 
