@@ -14,6 +14,7 @@ from typing import Any, Final
 import duckdb
 
 from assets.preview import ROWS, markdown
+from warehouse.attaching import attach_published
 from warehouse.tables import Table
 
 _GLANCE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -47,7 +48,7 @@ def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         # Not duckdb.connect(path): that may hand back the file of an earlier publication.
-        connection.execute(statement("attach_published"), {"path": str(path)})
+        attach_published(connection, path, "published")
         connection.execute("USE published")
         yield connection
 

@@ -22,8 +22,10 @@ from pipeline.service import open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.service_clock import NOTABLE, ServiceClock
+from warehouse.attaching import set_aside_foreign_wal
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
+from warehouse.queries import connected
 
 PACKAGES = ("dagster", "duckdb", "httpx", "granian")
 
@@ -85,6 +87,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield stands
     yield writable
     yield _disk(home.root)
+    if home.warehouse.exists():
+        yield _told("warehouse", lambda: _warehouse(home))
     if stands.holds:
         for one in checked_runs(home, fix=fix and writable.holds):
             yield Checked(one.what, one.holds, one.found)
@@ -113,6 +117,16 @@ def _home(home: Home, source: str) -> str:
         return f"{home.root}, not made yet"
     home.check(source)
     return f"{home.root}, format {stamp.format}"
+
+
+def _warehouse(home: Home) -> str:
+    """Look whether the published file can be opened; another program's log is set aside."""
+    aside = set_aside_foreign_wal(home.warehouse)
+    with connected(home.warehouse):
+        pass
+    if aside is None:
+        return str(home.warehouse)
+    return f"another program wrote beside {home.warehouse}: that was set aside as {aside.name}"
 
 
 def _writable(root: Path) -> Checked:

@@ -16,6 +16,8 @@ from typing import Any, Final
 import duckdb
 
 from warehouse import schema
+from warehouse.attaching import set_aside_foreign_wal, sweep_links
+from warehouse.file_modes import close_for_writing
 from warehouse.storage import make_folders, sync
 
 _MEMORY_LIMIT: Final = "1600MB"
@@ -86,6 +88,7 @@ def staging(warehouse: Path) -> Iterator[Path]:
     """
     make_folders(warehouse.parent)
     _sweep(warehouse.parent)
+    sweep_links(warehouse.parent)
     try:
         yield warehouse.with_name(f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}")
     finally:
@@ -93,10 +96,13 @@ def staging(warehouse: Path) -> Iterator[Path]:
 
 
 def put_in_place(staged: Path, warehouse: Path) -> None:
-    """Let a finished file take the published name, for good."""
+    """Let a finished file take the published name, for good; it is only read from then on.
+
+    A log that someone's own writing left belongs to the old file, and must not meet the new.
+    """
+    close_for_writing(staged)
     sync(staged)
-    # A log that someone's own writing left belongs to the old file, and must not meet the new.
-    warehouse.with_name(f"{warehouse.name}.wal").unlink(missing_ok=True)
+    set_aside_foreign_wal(warehouse)
     staged.replace(warehouse)
     sync(warehouse.parent)
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import duckdb
 
 from warehouse import lake_events
+from warehouse.attaching import attach_published
 from warehouse.change_log import ChangeLog, DayFile, first_break
 from warehouse.checkpoints import Checkpoints
-from warehouse.errors import DamagedBody, LakeDamaged, WarehouseError
+from warehouse.errors import DamagedBody, LakeDamaged
 from warehouse.fold import Fold
 from warehouse.home import Home
 from warehouse.merge import replay
@@ -128,8 +129,7 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
     """Compare what is published with the lake, row by row."""
     connection = home.connect()
     try:
-        attach = statement("verify_attach_published").replace("{path}", _quoted(home.warehouse))
-        connection.execute(attach)
+        attach_published(connection, home.warehouse, "published")
         if days:
             files = [str(day.path) for day in days]
             yield _compared(
@@ -189,8 +189,7 @@ def _replayed(home: Home) -> Iterator[Finding]:
         connection = home.connect()
         try:
             for alias, path in (("published", home.warehouse), ("replayed", other.warehouse)):
-                attach = statement(f"verify_attach_{alias}").replace("{path}", _quoted(path))
-                connection.execute(attach)
+                attach_published(connection, path, alias)
             for table in TABLES:
                 if table.name not in LOCAL:
                     yield _same(connection, table.name)
@@ -211,10 +210,3 @@ def _told(what: str, batch_ids: list[str]) -> tuple[str, ...]:
         return ()
     more = f" and {len(batch_ids) - _NAMED} more" if len(batch_ids) > _NAMED else ""
     return (f"{what}: {', '.join(batch_ids[:_NAMED])}{more}",)
-
-
-def _quoted(path: Path) -> str:
-    """Return a path as a literal: ATTACH takes no bound values."""
-    if "\x00" in str(path):
-        raise WarehouseError(f"{path!r} can't be attached")
-    return "'" + str(path).replace("'", "''") + "'"

@@ -1,2 +1,0 @@
--- A warehouse made anew from landing, to be read..
-ATTACH {path} AS replayed (READ_ONLY);
