@@ -9,7 +9,9 @@ import typer
 from pipeline.console import Column, Table, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption
+from warehouse.batches import feed_of
 from warehouse.change_log import ChangeLog
+from warehouse.errors import DamagedBatch
 from warehouse.home import Home
 
 app = typer.Typer(help="List, show and release landed batches.", no_args_is_help=True)
@@ -19,7 +21,7 @@ app = typer.Typer(help="List, show and release landed batches.", no_args_is_help
 def list_batches(
     days: Annotated[int, typer.Option(min=1, help="Of the last days that have any.")] = 7,
     status: Annotated[
-        str | None, typer.Option(help="Only pending, merged or quarantined ones.")
+        str | None, typer.Option(help="Only pending, merged, quarantined or damaged ones.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -87,11 +89,15 @@ def _rows(home: Home, days: int) -> list[dict[str, Any]]:
     landing = home.landing
     log = ChangeLog(home.lake, home.state / "change_log.json")
     folded = {day.day: day for day in log.days()}
-    rows: list[dict[str, Any]] = []
+    rows = [_damaged_row(*one) for one in sorted(landing.damaged().items(), reverse=True)]
     for day in sorted(landing.days(), reverse=True)[:days]:
         outcomes = folded[day].batches() if day in folded else {}
         for batch_id in reversed(landing.batch_ids(day=day)):
-            manifest = landing.manifest(batch_id)
+            try:
+                manifest = landing.manifest(batch_id)
+            except DamagedBatch as error:
+                rows.append(_damaged_row(batch_id, str(error)))
+                continue
             outcome = outcomes.get(batch_id, {})
             rows.append(
                 {
@@ -111,6 +117,19 @@ def _rows(home: Home, days: int) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def _damaged_row(batch_id: str, why: str) -> dict[str, Any]:
+    """Return a row for a batch of which nothing can be read, or that is set aside for it."""
+    names = ("observed_at", "content_at", "plan", "bytes", "requests", "why_incomplete")
+    counts = ("arrived", "rejected", "versions", "flagged")
+    return {
+        "batch_id": batch_id,
+        "feed": feed_of(batch_id),
+        "status": "damaged",
+        **dict.fromkeys((*names, *counts)),
+        "why": why,
+    }
 
 
 def _number(value: int | None) -> str:

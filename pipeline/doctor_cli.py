@@ -46,8 +46,8 @@ def doctor(
         bool,
         typer.Option(
             "--fix",
-            help="Mend what can be: files that others can read, damaged records of runs, runs "
-            "that were cut off.",
+            help="Mend what can be: files that others can read, a damaged home.json, damaged "
+            "records of runs, runs that were cut off.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -82,6 +82,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield Checked("source", True, source)
     yield from _secrecy(settings, fix=fix)
     home = Home(settings.home)
+    if fix:
+        yield from _stamp(home)
     stands = _told("home", lambda: _home(home, source))
     writable = _writable(home.root)
     yield stands
@@ -109,6 +111,17 @@ def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
     if exposed:
         found = f"others can read {exposed}: almanac doctor --fix"
         yield Checked("files", True, found, is_caution=True)
+
+
+def _stamp(home: Home) -> Iterator[Checked]:
+    """Make a stamp again that is damaged; say so where it was."""
+    try:
+        source = home.mend_stamp()
+    except WarehouseError as error:
+        yield Checked("home.json", False, str(error))
+        return
+    if source is not None:
+        yield Checked("home.json", True, f"made again, of {source}")
 
 
 def _home(home: Home, source: str) -> str:

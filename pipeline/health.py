@@ -60,6 +60,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         pending=seen.pending,
         quarantined=[one.batch_id for one in quarantined],
         quarantined_since=_first(quarantined),
+        damaged=sorted(home.landing.damaged()),
         flagged=[one.batch_id for one in seen.batches if one.flagged is not None],
         flagged_lately=_not_made_good(seen, now, _why_flagged),
         partial_lately=_not_made_good(seen, now, _why_partial),

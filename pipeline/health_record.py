@@ -71,6 +71,8 @@ class Health:
     pending: int = 0
     quarantined: list[str] = field(default_factory=list)
     quarantined_since: datetime | None = None
+    damaged: list[str] = field(default_factory=list)
+    """Batches that are set aside, since their files in landing are not what was landed."""
     flagged: list[str] = field(default_factory=list)
     flagged_lately: Problems = field(default_factory=Problems)
     partial_lately: Problems = field(default_factory=Problems)

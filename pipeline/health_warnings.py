@@ -1,7 +1,7 @@
 """What of a home's health a person should act on, by stable kinds:
 
-    stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   deferred
-    coverage   disk   deprecated   key   exposed   clock   runs   records
+    stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   damaged
+    deferred   coverage   disk   deprecated   key   exposed   clock   runs   records
 
 Pure: health goes in, warnings come out.
 """
@@ -112,6 +112,14 @@ def _rows(health: Health) -> Iterator[Warned]:
     if health.quarantined:
         text = f"{len(health.quarantined)} batches are quarantined: almanac batches list"
         yield Warned("quarantined", text, health.quarantined_since)
+    if health.damaged:
+        count = len(health.damaged)
+        text = (
+            f"{count} batch{' is' if count == 1 else 'es are'} damaged in landing and left out; "
+            f"the newest is {health.damaged[-1]}: almanac batches list says which file to restore "
+            "from a copy, then almanac replay"
+        )
+        yield Warned("damaged", text)
 
 
 def _batches(problems: Problems) -> str:

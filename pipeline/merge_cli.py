@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from catalog.contract.plans import PLANS
-from pipeline.console import EXIT_USAGE, Table, fail, people, print_json, show_problems
+from pipeline.console import EXIT_ERROR, EXIT_USAGE, Table, fail, people, print_json, show_problems
 from pipeline.homes import home_there
 from pipeline.options import JsonOption, date_option, instant_option
 from pipeline.settings import read_settings
@@ -23,7 +23,7 @@ def merge(as_json: JsonOption = False) -> None:
     """Fold what is landed into the lake, and publish the warehouse. No request is made.
 
     A quarantined batch is told and is no error: the exit code is 0, and `status --exit-code` ends
-    with 1.
+    with 1. Where a batch is damaged in landing, it is left out, and the exit code is 1.
     """
     home = home_there()
     with people.status("Merging ..."):
@@ -34,8 +34,9 @@ def merge(as_json: JsonOption = False) -> None:
 def replay(as_json: JsonOption = False) -> None:
     """Make lake and warehouse again from landing alone. No request is made.
 
-    A quarantined batch is told and is no error: the exit code is 0, and `status --exit-code` ends
-    with 1.
+    Whatever became of them: what is damaged there is replaced. A quarantined batch is told and is
+    no error: the exit code is 0, and `status --exit-code` ends with 1. Where a batch is damaged in
+    landing, it is left out, and the exit code is 1.
     """
     home = home_there()
     folded = 0
@@ -122,11 +123,21 @@ def import_file(
 
 
 def show_report(home: Home, report: MergeReport, *, as_json: bool) -> None:
-    """Print what a merge did."""
+    """Print what a merge did.
+
+    Raises:
+        typer.Exit: a batch is damaged.
+    """
     if as_json:
         print_json(report_record(home, report))
-        return
-    if not report.outcomes and not report.days:
+    else:
+        _show_report(home, report)
+    if report.damaged:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _show_report(home: Home, report: MergeReport) -> None:
+    if not report.outcomes and not report.days and not report.damaged:
         people.print(f"Nothing to merge. {home.warehouse} is up to date.", soft_wrap=True)
         return
     table = Table("", "", show_header=False)

@@ -7,13 +7,14 @@ import typer
 from pipeline.console import EXIT_ERROR, Table, people, print_json
 from pipeline.homes import home_there
 from pipeline.options import JsonOption
-from warehouse.verify import Finding
 from warehouse.verify import verify as verify_home
+from warehouse.verify_files import Finding
 
 
 def verify(
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also replay landing, and compare every row.")
+        bool,
+        typer.Option("--deep", help="Also the hash of every file, and every row against a replay."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -27,7 +28,12 @@ def verify(
     if as_json:
         print_json(
             [
-                {"check": one.check, "looked_at": one.looked_at, "wrong": list(one.wrong)}
+                {
+                    "check": one.check,
+                    "looked_at": one.looked_at,
+                    "wrong": list(one.wrong),
+                    "notes": list(one.notes),
+                }
                 for one in findings
             ]
         )
@@ -45,3 +51,5 @@ def _show(findings: list[Finding]) -> None:
     for finding in findings:
         for wrong in finding.wrong:
             people.print(f"{finding.check}: {wrong}", soft_wrap=True)
+        for note in finding.notes:
+            people.print(f"Note: {note}", soft_wrap=True)

@@ -1,5 +1,5 @@
 """What a person should know of a landed batch: it came in part, was flagged, was set aside,
-repeated the API key, or had no Date that could be believed.
+repeated the API key, had no Date that could be believed, or was damaged since.
 
 Belongs here: which batches have a problem, why, and the line that says so. Does not: what is
 warned of later (pipeline/health_warnings.py).
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from warehouse.batches import Feed, Manifest
+from warehouse.batches import Feed, Manifest, feed_of
 from warehouse.home import Home
 
-Kind = Literal["partial", "flagged", "quarantined", "key", "undated"]
+Kind = Literal["partial", "flagged", "quarantined", "key", "undated", "damaged"]
 _REPEATED: Final = (
     "the service repeated the API key in its answer; it was taken out before anything was kept"
 )
@@ -41,6 +41,8 @@ class BatchProblem:
                 return f"If it is right all the same: almanac batches release {self.batch_id}"
             case "quarantined":
                 return f"To merge it all the same: almanac batches release {self.batch_id}"
+            case "damaged":
+                return "It is left out of the warehouse until then."
             case "key":
                 return "Tell the service, and ask it for another key."
             case "undated":
@@ -75,6 +77,14 @@ def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
         found += _repeated(batch_id, feed, manifest.redacted)
         found += _undated(batch_id, feed, manifest.date_doubt)
     return found
+
+
+def problems_of_damaged(damaged: Mapping[str, str]) -> list[BatchProblem]:
+    """Return the problems of batches that are set aside, from why they are, by id."""
+    return [
+        BatchProblem(batch_id, feed_of(batch_id), "damaged", why)
+        for batch_id, why in damaged.items()
+    ]
 
 
 def _repeated(batch_id: str, feed: Feed, count: int) -> list[BatchProblem]:

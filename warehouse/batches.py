@@ -27,7 +27,9 @@ RANK: dict[Feed, int] = {
     "categories": 6,
 }
 """Among batches of equal times, the later rank is folded later."""
-FORMAT = 1
+FORMAT = 2
+"""Of a manifest; from 2 on it ends in a seal (hashes.py)."""
+SEALED_SINCE = 2
 KEY_MARK = "[API key removed]"
 """Stands in landed bytes where the service had repeated the key of the request."""
 _ID_DIGITS = 12
@@ -89,6 +91,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """How often `KEY_MARK` stands in the bytes."""
     date_doubt: str | None = None
     """Why `observed_at` is not the service's own Date; None where it is."""
+    stored_sha256: str | None = None
+    """Of the compressed file; None: an older Almanac landed it."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:
@@ -104,6 +108,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def fold_key(self) -> tuple[datetime, datetime, int, str]:
         """Return the order in which history is folded."""
         return self.observed_at, self.content_at, RANK[self.feed], self.batch_id
+
+
+def feed_of(batch_id: str) -> Feed:
+    """Return the feed that an id names."""
+    name = batch_id.split("-")[1]
+    return next(feed for feed in FEEDS if feed == name)
 
 
 def batch_id_of(

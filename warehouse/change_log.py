@@ -6,18 +6,20 @@ Each file says which batches were folded into it, and the hash of the file befor
 effect when its day's file is renamed into place, and a chain that was broken is seen.
 """
 
-import hashlib
 from collections.abc import Iterable
-from datetime import date
+from contextlib import suppress
+from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import msgspec
 
+from warehouse.batches import Feed
 from warehouse.errors import LakeDamaged
-from warehouse.statements import statement
+from warehouse.hashes import sha256_of
+from warehouse.statements import literal, statement
 from warehouse.storage import Storage
 
 FOLDER = "event_changes"
@@ -37,8 +39,35 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     folded_to: tuple[str, str, int, str] | None
     """The key of the last look folded in."""
     checkpoint: str | None
+    files: dict[str, str] | None = None
+    """The sha256 of the other files of the day, by their names in the lake; None: an older Almanac
+    wrote the day, and they are not recorded."""
     normaliser: int = NORMALISER
     format: int = FORMAT
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a batch's account by others than the tables: a file without it is damaged."""
+
+    batch_id: str
+    feed: Feed
+    status: Literal["merged", "quarantined"]
+    released: bool
+    arrived: int
+    good: int
+    rejected: int
+    ignored: int
+    plan: str
+    observed_at: datetime
+    content_at: datetime
+    complete: bool
+    why: str | None
+    flagged: str | None
+    why_incomplete: str | None
+
+
+class _Account(Head, frozen=True, kw_only=True):
+    batches: tuple[_Record, ...]
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +98,7 @@ class DayFile:
     def meta(self) -> dict[str, Any]:
         """All that the file says of itself, with the outcomes of its batches."""
         with duckdb.connect() as connection:
-            meta: dict[str, Any] = msgspec.json.decode(_read_meta(connection, self.path))
-        return meta
+            return _decoded(connection, self.path)
 
     def batches(self) -> dict[str, dict[str, Any]]:
         """Return what became of the batches folded in, by id."""
@@ -90,21 +118,31 @@ class ChangeLog:
         Raises:
             LakeDamaged: a file can't be read.
         """
+        found, damaged = self.readable(by_reading=by_reading)
+        if damaged:
+            raise damaged[0]
+        return found
+
+    def readable(self, *, by_reading: bool = False) -> tuple[list[DayFile], list[LakeDamaged]]:
+        """Return the days that can be read, oldest first, and what is wrong with the others."""
         known = {} if by_reading else self._read_index()
         found: list[DayFile] = []
+        damaged: list[LakeDamaged] = []
         # One connection for all files: opening one takes longer than reading a footer.
         with duckdb.connect() as connection:
             for folder in self._lake.folders(FOLDER):
                 path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
-                if folder.startswith(_PREFIX) and path.exists():
-                    day = date.fromisoformat(folder.removeprefix(_PREFIX))
-                    noted = _noted(connection, path, known.get(folder))
-                    found.append(DayFile(day, path, noted))
+                try:
+                    if path.exists() and (day := _day_of(folder)) is not None:
+                        noted = _noted(connection, path, known.get(folder))
+                        found.append(DayFile(day, path, noted))
+                except LakeDamaged as error:
+                    damaged.append(error)
         fresh = {f"{_PREFIX}{one.day.isoformat()}": one.noted for one in found}
         if fresh != known:
             self._index.parent.mkdir(parents=True, exist_ok=True)
             Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
-        return found
+        return found, damaged
 
     def write(
         self,
@@ -124,10 +162,16 @@ class ChangeLog:
     def remove(self, day: date) -> None:
         self._lake.remove_folder(name_of(day).rpartition("/")[0])
 
+    def keep(self, days: set[date]) -> None:
+        """Remove the folders of all other days, and what no fold has made."""
+        for folder in self._lake.folders(FOLDER):
+            if _day_of(folder) not in days:
+                self._lake.remove_folder(f"{FOLDER}/{folder}")
+
     def _read_index(self) -> dict[str, Noted]:
         try:
             return msgspec.json.decode(self._index.read_bytes(), type=dict[str, Noted])
-        except (FileNotFoundError, msgspec.MsgspecError):
+        except (OSError, ValueError):
             return {}
 
 
@@ -138,7 +182,7 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
         LakeDamaged: a file can't be read.
     """
     with duckdb.connect() as connection:
-        metas = [msgspec.json.decode(_read_meta(connection, one.path)) for one in days]
+        metas = [_decoded(connection, one.path) for one in days]
     return [record for meta in metas for record in meta["batches"]]
 
 
@@ -162,7 +206,10 @@ def name_of(day: date) -> str:
 
 
 def _noted(connection: duckdb.DuckDBPyConnection, path: Path, known: Noted | None) -> Noted:
-    stat = path.stat()
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise _damaged(path, error.strerror) from error
     if known is not None and (known.size, known.modified_ns, known.inode) == (
         stat.st_size,
         stat.st_mtime_ns,
@@ -170,11 +217,14 @@ def _noted(connection: duckdb.DuckDBPyConnection, path: Path, known: Noted | Non
     ):
         return known
     try:
-        head = msgspec.json.decode(_read_meta(connection, path), type=Head)
-    except msgspec.MsgspecError as error:
+        sha256 = sha256_of(path)
+        head = msgspec.convert(_decoded(connection, path), type=Head)
+    except ValueError as error:
         raise _damaged(path, error) from error
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise _damaged(path, error.strerror) from error
+    if f"{_PREFIX}{head.day}" != path.parent.name:
+        raise _damaged(path, f"it is the file of {head.day}")
     return Noted(
         size=stat.st_size,
         modified_ns=stat.st_mtime_ns,
@@ -184,9 +234,26 @@ def _noted(connection: duckdb.DuckDBPyConnection, path: Path, known: Noted | Non
     )
 
 
+def _decoded(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
+    try:
+        text = _read_meta(connection, path)
+        msgspec.json.decode(text, type=_Account)
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except ValueError as error:
+        raise _damaged(path, error) from error
+
+
+def _day_of(folder: str) -> date | None:
+    """Return the day whose files a folder has; None for one that has none."""
+    with suppress(ValueError):
+        if folder.startswith(_PREFIX):
+            return date.fromisoformat(folder.removeprefix(_PREFIX))
+    return None
+
+
 def _read_meta(connection: duckdb.DuckDBPyConnection, path: Path) -> str:
     try:
-        rows = connection.execute(statement("day_meta"), {"file": str(path)}).fetchall()
+        rows = connection.execute(statement("day_meta"), {"file": literal(path)}).fetchall()
     except duckdb.Error as error:
         raise _damaged(path, error) from error
     if len(rows) != 1:

@@ -6,6 +6,7 @@ The fold id names what was folded, so a checkpoint belongs to one history only. 
 the newest seven days and the last of each month. All of it can be made again from landing.
 """
 
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import msgspec
 
 from warehouse.errors import LakeDamaged
 from warehouse.fold import Fold
-from warehouse.statements import statement
+from warehouse.hashes import damage, sha256_of
+from warehouse.statements import literal, statement
 from warehouse.storage import Storage, sync
 from warehouse.watch import CancellationsSeen, Span, Watch
 
@@ -27,13 +29,6 @@ _TABLES = {
     "cancellations": "cancelled",
     "labels": "labels",
 }
-
-_UNREADABLE = (
-    *(duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException),
-    duckdb.BinderException,
-)
-"""What DuckDB raises for a file that is not what it should be, the last for one that an older
-version wrote, without a column of today."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,11 +56,19 @@ class Checkpoints:
     def has(self, name: str) -> bool:
         return self._lake.exists(f"{FOLDER}/{name}/state.json")
 
+    def files(self, name: str) -> list[str]:
+        """Return the names in the lake of the files that a checkpoint has."""
+        tables = [f"{table}.parquet" for table in ("events", *_TABLES)]
+        return [f"{FOLDER}/{name}/{file}" for file in (*tables, "state.json")]
+
     def path(self, name: str) -> Path:
         return self._lake.path(f"{FOLDER}/{name}")
 
-    def save(self, fold: Fold, day: date, fold_id: str) -> str:
-        """Write the state; return the checkpoint's name. It appears whole or not at all."""
+    def save(self, fold: Fold, day: date, fold_id: str) -> tuple[str, dict[str, str]]:
+        """Write the state; return the checkpoint's name, and the sha256 of its files by name.
+
+        It appears whole or not at all.
+        """
         name = name_of(day, fold_id)
         rows: dict[str, int] = {}
         with self._lake.staged_folder(f"{FOLDER}/{name}") as folder:
@@ -81,19 +84,29 @@ class Checkpoints:
             )
             (folder / "state.json").write_bytes(msgspec.json.encode(state))
             sync(folder / "state.json")
-        return name
+            hashes = {
+                f"{FOLDER}/{name}/{path.name}": sha256_of(path) for path in sorted(folder.iterdir())
+            }
+        return name, hashes
 
-    def load(self, name: str, fold: Fold, fold_id: str) -> None:
-        """Read a checkpoint into an empty fold.
+    def load(
+        self, name: str, fold: Fold, fold_id: str, files: Mapping[str, str] | None = None
+    ) -> None:
+        """Read a checkpoint into an empty fold. `files` has the sha256 of each of its files.
 
         Raises:
             LakeDamaged: it is not there, can't be read, or belongs to another history.
         """
         folder = self.path(name)
+        for file in self.files(name):
+            if (why := damage(self._lake, file, files)) is not None:
+                raise LakeDamaged(f"the checkpoint {name} can't be read: {why}")
         try:
             state = msgspec.json.decode((folder / "state.json").read_bytes(), type=State)
             self._load_tables(folder, fold.connection)
-        except (OSError, msgspec.MsgspecError, *_UNREADABLE) as error:
+        except duckdb.OutOfMemoryException:
+            raise
+        except (OSError, ValueError, duckdb.Error) as error:
             raise LakeDamaged(f"the checkpoint {name} can't be read: {error}") from error
         counted = _counts(fold.connection)
         if state.fold_id != fold_id or counted != state.rows:
@@ -112,11 +125,11 @@ class Checkpoints:
                 self._lake.remove_folder(f"{FOLDER}/{name}")
 
     def _load_tables(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
-        events = {"file": str(folder / "events.parquet")}
+        events = {"file": literal(folder / "events.parquet")}
         connection.execute(statement("state_load_content"), events)
         connection.execute(statement("state_load_sight"), events)
         for table, target in _TABLES.items():
-            file = {"file": str(folder / f"{table}.parquet")}
+            file = {"file": literal(folder / f"{table}.parquet")}
             connection.execute(statement(f"state_load_{target}"), file)
 
 

@@ -15,11 +15,13 @@ import duckdb
 from warehouse.batches import Manifest
 from warehouse.change_log import NORMALISER, ChangeLog, DayFile, Head
 from warehouse.checkpoints import Checkpoints
+from warehouse.errors import DamagedBatch
 from warehouse.fold import Fold
+from warehouse.hashes import sha256_of
 from warehouse.landing import Landing
 from warehouse.looks import FoldKey, in_fold_order
 from warehouse.outcomes import Outcome
-from warehouse.statements import statement
+from warehouse.statements import literal, statement
 from warehouse.storage import Storage
 
 _SORTABLE = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -41,13 +43,20 @@ class DayWriter:
     """Folds days into a lake, one after the other."""
 
     def __init__(
-        self, lake: Storage, log: ChangeLog, landing: Landing, fold: Fold, step: Step
+        self,
+        lake: Storage,
+        log: ChangeLog,
+        landing: Landing,
+        fold: Fold,
+        step: Step,
+        set_aside: Callable[[str, DamagedBatch], None],
     ) -> None:
         self._lake = lake
         self._log = log
         self._landing = landing
         self._fold = fold
         self._step = step
+        self._set_aside = set_aside
         self._checkpoints = Checkpoints(lake)
 
     def merge(
@@ -62,13 +71,18 @@ class DayWriter:
     ) -> tuple[DayFile, DayMerged]:
         """Fold batches into a day, anew or (`so_far`) after what it has, and commit it."""
         merged = DayMerged(day)
-        self._begin(so_far)
+        files = self._begin(so_far)
         last: FoldKey | None = None
         by_id: dict[str, Outcome] = {}
         for look in in_fold_order(manifests):
             batch_id = look.manifest.batch_id
-            outcome = self._fold.fold(look, self._landing, released=batch_id in released)
-            self._write_rejects(day, outcome)
+            try:
+                outcome = self._fold.fold(look, self._landing, released=batch_id in released)
+            except DamagedBatch as error:
+                # Nothing of it is in the state: its rows are read before any is folded.
+                self._set_aside(batch_id, error)
+                continue
+            files |= self._write_rejects(day, outcome)
             by_id[batch_id] = _joined(by_id.get(batch_id), outcome)
             last = look.until
             self._step("merge:look_folded")
@@ -76,9 +90,12 @@ class DayWriter:
         records = [] if so_far is None else list(so_far.meta["batches"])
         records += [outcome.record() for outcome in merged.outcomes]
         fold_id = _fold_id(before, records)
-        self._write_coins(day)
+        files |= self._write_coins(day)
         self._step("merge:coins_written")
-        checkpoint = self._checkpoints.save(self._fold, day, fold_id) if keep_checkpoint else None
+        checkpoint = None
+        if keep_checkpoint:
+            checkpoint, written = self._checkpoints.save(self._fold, day, fold_id)
+            files |= written
         self._step("merge:checkpoint_written")
         head = Head(
             day=day.isoformat(),
@@ -86,54 +103,74 @@ class DayWriter:
             fold_id=fold_id,
             folded_to=key_text(last) if last else (so_far.head.folded_to if so_far else None),
             checkpoint=checkpoint,
+            files=files,
         )
         if so_far is None:
             merged.added, merged.removed = self._difference(day)
-        written = self._log.write(self._fold.connection, head, records)
+        committed = self._log.write(self._fold.connection, head, records)
         self._step("merge:day_written")
-        return written, merged
+        return committed, merged
 
-    def _begin(self, so_far: DayFile | None) -> None:
+    def _begin(self, so_far: DayFile | None) -> dict[str, str]:
+        """Take up what a day has; return the hashes of the files that stay with it."""
         connection = self._fold.connection
         for table in ("log", "snapshot"):
             connection.execute(statement(f"day_empty_{table}"))
         if so_far is None:
-            return
-        connection.execute(statement("state_load_log"), {"file": str(so_far.path)})
+            return {}
+        connection.execute(statement("state_load_log"), {"file": literal(so_far.path)})
         name = coins_name(so_far.day)
         if self._lake.exists(name) and any(
             batch["feed"] == "coins" for batch in so_far.meta["batches"]
         ):
-            file = {"file": str(self._lake.path(name))}
+            file = {"file": literal(self._lake.path(name))}
             connection.execute(statement("state_load_snapshot"), file)
+        kept = [
+            rejects_name(so_far.day, one["batch_id"])
+            for one in so_far.meta["batches"]
+            if one["rejected"]
+        ]
+        noted = so_far.head.files
+        if noted is None:  # An older Almanac wrote the day: what is there is what it wrote.
+            noted = {one: sha256_of(self._lake.path(one)) for one in kept if self._lake.exists(one)}
+        return {one: noted[one] for one in kept if one in noted}
 
-    def _write_rejects(self, day: date, outcome: Outcome) -> None:
-        name = f"rejects/observed_date={day.isoformat()}/{outcome.manifest.batch_id}.parquet"
+    def _write_rejects(self, day: date, outcome: Outcome) -> dict[str, str]:
+        name = rejects_name(day, outcome.manifest.batch_id)
         if not outcome.rejected:
             self._lake.remove(name)
-            return
-        with self._lake.writing(name) as staged:
-            self._fold.connection.execute(statement("rejects_write"), {"file": str(staged)})
+            return {}
+        return self._write(name, "rejects_write")
 
-    def _write_coins(self, day: date) -> None:
+    def _write_coins(self, day: date) -> dict[str, str]:
         (count,) = self._fold.connection.table("snapshot").aggregate("count(*)").fetchall()[0]
         if not count:
             self._lake.remove(coins_name(day))
-            return
-        with self._lake.writing(coins_name(day)) as staged:
-            self._fold.connection.execute(statement("snapshot_write"), {"file": str(staged)})
+            return {}
+        return self._write(coins_name(day), "snapshot_write")
+
+    def _write(self, name: str, by: str) -> dict[str, str]:
+        """Write a file of the lake by a statement; return its sha256, by its name."""
+        with self._lake.writing(name) as staged:
+            self._fold.connection.execute(statement(by), {"file": str(staged)})
+            sha256 = sha256_of(staged)
+        return {name: sha256}
 
     def _difference(self, day: date) -> tuple[int, int]:
         """Return how many versions of the day are new or other, and how many are no more."""
         path = self._lake.path(f"event_changes/observed_date={day.isoformat()}/changes.parquet")
         connection = self._fold.connection
-        with suppress(duckdb.IOException, duckdb.InvalidInputException):
-            file = {"file": str(path)}
+        with suppress(duckdb.Error):
+            file = {"file": literal(path)}
             added, removed = connection.execute(statement("day_difference"), file).fetchall()[0]
             return int(added), int(removed)
         # There is none, or a damaged one that is now replaced.
         (count,) = connection.table("log").aggregate("count(*)").fetchall()[0]
         return int(count), 0
+
+
+def rejects_name(day: date, batch_id: str) -> str:
+    return f"rejects/observed_date={day.isoformat()}/{batch_id}.parquet"
 
 
 def coins_name(day: date) -> str:

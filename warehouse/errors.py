@@ -2,10 +2,13 @@
 
 WarehouseError
 ├── LandingError      a batch that can't be landed or read; nothing else is touched
-│   ├── DamagedBody   bytes that are not those that were landed
+│   ├── DamagedBatch  what was landed is not what is there
+│   │   ├── DamagedBody      of the body
+│   │   └── DamagedManifest  of the manifest
 │   └── BatchFailed   folding a batch failed in a way nobody foresaw: it is set aside
 ├── UnknownBatch      no batch has this id
 ├── HomeRefused       the folder is another source's, or a newer Almanac's
+│   └── DamagedStamp  home.json is not what was written
 ├── RunRecordsDamaged a database of Dagster's can't be used; nothing of the warehouse is in it
 ├── TurnTaken         another process is at work on the home, and has been for long
 └── LakeDamaged       a file of the lake can't be read; `almanac replay` makes it again
@@ -20,8 +23,16 @@ class LandingError(WarehouseError):
     """A batch that can't be landed or read."""
 
 
-class DamagedBody(LandingError):
-    """The bytes of a batch are not those that were landed: the disk or a hand changed them."""
+class DamagedBatch(LandingError):
+    """What was landed is not what is there: the disk or a hand changed it."""
+
+
+class DamagedBody(DamagedBatch):
+    """The bytes of a batch are not those that were landed."""
+
+
+class DamagedManifest(DamagedBatch):
+    """The manifest of a batch is gone, or is not what was written."""
 
 
 class BatchFailed(LandingError):
@@ -39,6 +50,10 @@ class UnknownBatch(WarehouseError):
 
 class HomeRefused(WarehouseError):
     """The home can't be used as it was asked for; it was left as it is."""
+
+
+class DamagedStamp(HomeRefused):
+    """The stamp of a home is not what was written; what is landed says the source."""
 
 
 class RunRecordsDamaged(WarehouseError):

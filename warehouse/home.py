@@ -6,13 +6,14 @@ Belongs here: where things lie, the stamp, the one lock. Does not: what is in th
 """
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import duckdb
 import msgspec
 
-from warehouse.errors import HomeRefused
+from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
+from warehouse.hashes import BrokenSeal, formatted, is_sealed, sealed
 from warehouse.landing import Landing
 from warehouse.storage import Storage
 from warehouse.turns import WAIT_S, turn
@@ -47,6 +48,10 @@ class Home:
         return f"Home({str(self.root)!r})"
 
     @property
+    def state_storage(self) -> Storage:
+        return Storage(self.state)
+
+    @property
     def landing(self) -> Landing:
         return Landing(self.root / "landing")
 
@@ -65,11 +70,17 @@ class Home:
         if not path.exists():
             return None
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=Stamp)
-        except msgspec.MsgspecError as error:
-            raise HomeRefused(
-                f"{path} can't be read as the stamp of a home: {error}. Nothing was changed; "
-                "put it right, or name another folder with ALMANAC_HOME."
+            data = path.read_bytes()
+            is_sealed(data)
+            found = msgspec.json.decode(data, type=Stamp)
+            if found.format < 1:
+                raise BrokenSeal(f"there is no format {found.format}")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise DamagedStamp(
+                f"{path} can't be read as the stamp of a home: {why}. Nothing was changed; "
+                "`almanac doctor --fix` makes it again from what is landed, or name another folder "
+                "with ALMANAC_HOME."
             ) from error
         if found.format > FORMAT:
             raise HomeRefused(
@@ -85,9 +96,12 @@ class Home:
             HomeRefused: it holds another source: histories of two must not be mixed.
         """
         found = self.stamp()
-        if found is not None and found.source != source and self._holds_anything():
+        if not self.holds_anything():
+            return
+        sources = {found.source} if found is not None else self._landed_sources()
+        for other in sorted(sources - {source}):
             raise HomeRefused(
-                f"the home {self.root} holds data of {found.source}, not of {source}. Nothing was "
+                f"the home {self.root} holds data of {other}, not of {source}. Nothing was "
                 "changed; name another folder with ALMANAC_HOME, or the other address."
             )
 
@@ -100,10 +114,51 @@ class Home:
         self.check(source)
         found = self.stamp()
         if found is None or found.source != source:
-            stamp = msgspec.json.format(msgspec.json.encode(Stamp(source=source)), indent=1)
-            Storage(self.root).put(_STAMP, stamp)
+            self._put_stamp(Stamp(source=source))
 
-    def _holds_anything(self) -> bool:
+    def is_stamped_with(self, stamp: Stamp) -> bool:
+        """Whether the stamp's file has the bytes that are written for it, by any version."""
+        data = (self.root / _STAMP).read_bytes()
+        return data in (formatted(stamp), sealed(formatted(stamp)))
+
+    def mend_stamp(self) -> str | None:
+        """Make a damaged stamp again from the batches; return the source, None where all is well.
+
+        Raises:
+            HomeRefused: a newer Almanac wrote it, or the batches don't say one source.
+        """
+        try:
+            found = self.stamp()
+            is_lost = found is None and self.holds_anything()
+            if not is_lost and (found is None or self.is_stamped_with(found)):
+                return None
+        except DamagedStamp:
+            pass
+        sources = self._landed_sources()
+        if len(sources) != 1:
+            told = f"are of {len(sources)} sources" if sources else "are none"
+            raise HomeRefused(
+                f"{self.root / _STAMP} is damaged, and the batches landed here {told}, so it can't "
+                f"be made again. Nothing was changed; write "
+                '{"source": "…"} into it with the address of your service, or `sandbox:` and the '
+                "seed."
+            )
+        (source,) = sources
+        self._put_stamp(Stamp(source=source))
+        return source
+
+    def _landed_sources(self) -> set[str]:
+        """Return the sources of the batches whose manifests can be read."""
+        sources: set[str] = set()
+        for batch_id in self.landing.batch_ids():
+            with suppress(DamagedBatch):
+                sources.add(self.landing.manifest(batch_id).source)
+        return sources
+
+    def _put_stamp(self, stamp: Stamp) -> None:
+        Storage(self.root).put(_STAMP, sealed(formatted(stamp)))
+
+    def holds_anything(self) -> bool:
         """Whether a batch is landed, or being pulled: the source of those is the home's."""
         storage = self.landing.storage
         return bool(storage.folders("batches") or storage.folders("journal"))

@@ -1,6 +1,7 @@
 """The current events in the lake, by event month, for engines that read Parquet.
 
     lake/events/event_month=YYYY-MM/events.parquet
+    lake/events/_sha256.json          what each of them was when it was written
 
 Their columns are those of `events_as_of`. A month is rewritten when an event in it differs from
 what was published. While that goes on, a marker names the months: after a crash the next
@@ -12,17 +13,24 @@ from typing import Final
 
 import msgspec
 
+from warehouse.errors import LakeDamaged
+from warehouse.hashes import BrokenSeal, formatted, is_sealed, sealed, sha256_of
 from warehouse.staged import Staged
 from warehouse.statements import statement
 from warehouse.storage import Storage
 
 FOLDER = "events"
-_MARKER = f"{FOLDER}/_rewriting.json"
+MARKER = f"{FOLDER}/_rewriting.json"
+HASHES = f"{FOLDER}/_sha256.json"
 _MONTH = "event_month="
 SORTED_ABOVE: Final = 8
 """Months; from so many on, sorting the events once is cheaper than a look at all for each."""
 _SIDE_BY_SIDE: Final = 4
 """Months written at a time: while one waits for the disk, others are compressed."""
+
+
+class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    months: dict[str, str]
 
 
 def changed_months(staged: Staged) -> set[str]:
@@ -39,38 +47,84 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
         months = months | unsettled_months(lake)
         if not months:
             return 0
+    try:
+        known = recorded(lake)
+    except LakeDamaged:
+        known, months = {}, None  # Which of them stand as written is not known.
     filled = {month for (month,) in staged.run(statement("publish_months"))}
     touched = months if months is not None else filled | _standing(lake)
-    lake.put(_MARKER, msgspec.json.encode(sorted(touched)))
+    if known is None:
+        # An older Almanac wrote them: what is there is what it wrote.
+        paths = {month: lake.path(name_of(month)) for month in _standing(lake)}
+        known = {month: sha256_of(path) for month, path in paths.items() if path.is_file()}
+    lake.put(MARKER, msgspec.json.encode(sorted(touched)))
     for month in touched - filled:
         lake.remove_folder(f"{FOLDER}/{_MONTH}{month}")
-    _write_months(staged, lake, sorted(touched & filled))
+    written = _write_months(staged, lake, sorted(touched & filled))
+    kept = {month: sha256 for month, sha256 in known.items() if month not in touched}
+    months_now = dict(sorted({**kept, **written}.items()))
+    lake.put(HASHES, sealed(formatted(_Recorded(months=months_now))))
     return len(touched)
+
+
+def recorded(lake: Storage) -> dict[str, str] | None:
+    """Return the sha256 of each month's file, None where none is recorded.
+
+    Raises:
+        LakeDamaged: the record is not what was written.
+    """
+    path = lake.path(HASHES)
+    if not path.exists():
+        return None
+    try:
+        data = path.read_bytes()
+        if not is_sealed(data):
+            raise BrokenSeal("it has no seal")
+        return msgspec.json.decode(data, type=_Recorded).months
+    except (OSError, ValueError) as error:
+        raise LakeDamaged(
+            f"{HASHES} of the lake can't be read: {error}. `almanac replay` makes it again."
+        ) from error
+
+
+def name_of(month: str) -> str:
+    return f"{FOLDER}/{_MONTH}{month}/events.parquet"
 
 
 def settle(lake: Storage) -> None:
     """Forget which months were rewritten, once the warehouse that goes with them is in place."""
-    lake.remove(_MARKER)
+    lake.remove(MARKER)
 
 
 def unsettled_months(lake: Storage) -> set[str]:
     """Return the months that may not be as published, since a publication did not end."""
-    if not lake.exists(_MARKER):
+    if not lake.exists(MARKER):
         return set()
-    return set(msgspec.json.decode(lake.read(_MARKER), type=list[str]))
+    try:
+        return set(msgspec.json.decode(lake.read(MARKER), type=list[str]))
+    except (OSError, ValueError):
+        return _standing(lake)  # Which of them it named is not known.
 
 
-def _write_months(staged: Staged, lake: Storage, months: list[str]) -> None:
+def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str, str]:
+    """Write some months; return the sha256 of each one's file."""
     by_date = "_by_date" if len(months) > SORTED_ABOVE else ""
     staged.run(statement(f"publish_lake_events{by_date}"))
 
-    def write(month: str) -> None:
-        with lake.writing(f"{FOLDER}/{_MONTH}{month}/events.parquet") as file:
+    def write(month: str) -> str:
+        with lake.writing(name_of(month)) as file:
             values = {"month": month, "file": str(file)}
             staged.run_beside(statement("publish_events_of_month"), values)
+            return sha256_of(file)
 
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        list(pool.map(write, months))  # Raises what went wrong in a thread.
+        return dict(zip(months, pool.map(write, months), strict=True))
+
+
+def names(lake: Storage) -> list[str]:
+    """Return the names of the files that are there, of all months."""
+    found = (name_of(month) for month in sorted(_standing(lake)))
+    return [name for name in found if lake.exists(name)]
 
 
 def _standing(lake: Storage) -> set[str]:

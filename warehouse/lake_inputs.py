@@ -3,13 +3,14 @@
 Belongs here: which files, of which days. Does not: what is done with them (publish.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any, Protocol
 
-from warehouse.errors import WarehouseError
+from warehouse.errors import LakeDamaged, WarehouseError
+from warehouse.hashes import damage
+from warehouse.statements import literal
 from warehouse.storage import Storage
 
 STATE = ("events", "coins", "categories", "cancellations", "labels")
@@ -49,17 +50,26 @@ def find_inputs(lake: Storage, chain: Sequence[DayFile], days: Sequence[DayFile]
     """Find the files of some days of a chain, and those of its newest checkpoint.
 
     Raises:
-        WarehouseError: a file that the chain speaks of is not there.
+        WarehouseError: a file that the chain speaks of is not there, or not what was written.
     """
-    shown = [f"coin_snapshots/observed_date={one.day.isoformat()}/coins.parquet" for one in days]
-    rejects = [f"rejects/observed_date={one.day.isoformat()}" for one in days]
     return Inputs(
         days=tuple(days),
         state=_state(lake, chain[-1]) if chain else {},
-        changes=[str(_present(lake, one.name)) for one in days],
-        snapshots=[str(lake.path(name)) for name in shown if lake.exists(name)],
-        rejects=[str(lake.path(name)) for folder in rejects for name in lake.names(folder)],
+        changes=[_whole(lake, one.name, {one.name: one.sha256}) for one in days],
+        snapshots=_those(lake, days, "coin_snapshots"),
+        rejects=_those(lake, days, "rejects"),
     )
+
+
+def _those(lake: Storage, days: Sequence[DayFile], kind: str) -> list[str]:
+    """Return the files of one kind that days have beside their changes."""
+    found: list[str] = []
+    for one in days:
+        recorded = one.meta.get("files")
+        folder = f"{kind}/observed_date={one.day.isoformat()}"
+        names = lake.names(folder) if recorded is None else recorded
+        found += [_whole(lake, name, recorded) for name in names if name.startswith(folder)]
+    return found
 
 
 def _state(lake: Storage, newest: DayFile) -> dict[str, str]:
@@ -69,14 +79,21 @@ def _state(lake: Storage, newest: DayFile) -> dict[str, str]:
             f"the newest day of the change log, {newest.day}, names no checkpoint, so the state "
             "after it is not known. The published warehouse stands; run `almanac replay`."
         )
-    return {name: str(_present(lake, f"checkpoints/{checkpoint}/{name}.parquet")) for name in STATE}
+    files = newest.meta.get("files")
+    return {name: _whole(lake, f"checkpoints/{checkpoint}/{name}.parquet", files) for name in STATE}
 
 
-def _present(lake: Storage, name: str) -> Path:
+def _whole(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:
+    """Return a file as readers are to be given it, once its hash is what is recorded."""
     path = lake.path(name)
     if not path.exists():
-        raise WarehouseError(
+        raise LakeDamaged(
             f"{name} is not in the lake, though the change log speaks of it. The published "
             "warehouse stands; run `almanac replay`."
         )
-    return path
+    if (why := damage(lake, name, files)) is not None:
+        raise LakeDamaged(
+            f"{why}. It was changed since it was written. The published warehouse stands; run "
+            "`almanac replay`."
+        )
+    return literal(path)

@@ -4,15 +4,18 @@
     landing/batches/YYYY-MM-DD/….json manifests, by observed day, written last
     landing/pending/….json           markers of batches that may not be merged yet
     landing/released/….json          markers of batches that a person trusts
+    landing/damaged/….json           batches that are set aside, and why (damaged.py)
     landing/journal/                 pulls under way (journal.py)
 
 A body has a zstd frame for each page, so that any of them can be read alone and all of
 them in one go. Everything else can be made again from here without asking the service.
 """
 
+import filecmp
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 from time import time
@@ -20,13 +23,21 @@ from time import time
 import msgspec
 import zstandard
 
-from warehouse.batches import KEY_MARK, Feed, Manifest, Page, Scope, batch_id_of
-from warehouse.errors import DamagedBody, LandingError, UnknownBatch
+from warehouse.batches import SEALED_SINCE, Feed, Manifest, Page, Scope, batch_id_of
+from warehouse.body_files import CHUNK_BYTES, Marks, compress, decompressed
+from warehouse.damaged import SetAside
+from warehouse.errors import (
+    DamagedBody,
+    DamagedManifest,
+    LandingError,
+    UnknownBatch,
+)
+from warehouse.hashes import BrokenSeal, formatted, is_sealed, sealed, sha256_of
 from warehouse.journal import Journal
 from warehouse.storage import Storage
 
-_LEVEL = 3
-_CHUNK_BYTES = 1 << 20
+MARK = b"{}"
+_DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
 
 
@@ -53,6 +64,7 @@ class Landing:
     def __init__(self, root: Path) -> None:
         self.storage = Storage(root)
         self.journal = Journal(self.storage)
+        self._set_aside = SetAside(self.storage)
 
     def land(
         self,
@@ -82,35 +94,67 @@ class Landing:
     def land_file(self, pull: Pull, path: Path) -> Manifest:
         """Keep a file as the one body of a pull, without ever holding it whole."""
         with path.open("rb") as file:
-            chunks = iter(lambda: file.read(_CHUNK_BYTES), b"")
+            chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
             return self._land(pull, iter(((chunks, None),)), 200)
 
     def manifest(self, batch_id: str) -> Manifest:
-        """Raises UnknownBatch when there is none."""
+        """Return the manifest of a batch.
+
+        Raises:
+            UnknownBatch: there is none.
+            DamagedManifest: it can't be read, or is not what was written.
+        """
         name = _manifest_name(batch_id)
         if not self.storage.exists(name):
             raise UnknownBatch(f"no batch has the id {batch_id}; `almanac batches list` lists them")
         try:
-            return msgspec.json.decode(self.storage.read(name), type=Manifest)
-        except msgspec.MsgspecError as error:
-            raise LandingError(f"the manifest {name} can't be read: {error}") from error
+            data = self.storage.read(name)
+            is_whole = is_sealed(data)
+            manifest = msgspec.json.decode(data, type=Manifest)
+            if not is_whole and manifest.format >= SEALED_SINCE:
+                raise BrokenSeal("it has no seal")
+            if manifest.batch_id != batch_id:
+                raise BrokenSeal(f"it is the manifest of {manifest.batch_id}")
+        except (OSError, ValueError, LandingError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise DamagedManifest(
+                f"batch {batch_id}: its manifest can't be read: {why}. Restore {name} of landing "
+                "from a copy; `almanac replay` goes on without it."
+            ) from error
+        return manifest
 
     def batch_ids(self, *, day: date | None = None) -> list[str]:
-        """Return the ids of all batches, or of those observed on a day, oldest first."""
+        """Return the ids of all batches, or of those observed on a day, oldest first.
+
+        Those that are set aside are not among them.
+        """
         under = "batches" if day is None else f"batches/{day.isoformat()}"
-        names = self.storage.names(under)
-        return sorted(name.rpartition("/")[2].removesuffix(".json") for name in names)
+        names = (name for name in self.storage.names(under) if name.endswith(".json"))
+        ids = {name.rpartition("/")[2].removesuffix(".json") for name in names}
+        return sorted(one for one in ids - self.damaged().keys() if _BATCH_ID.fullmatch(one))
 
     def days(self, *, since: date = date.min) -> list[date]:
         """Return the observed days that have batches, oldest first."""
         folders = self.storage.folders("batches")
-        days = [date.fromisoformat(folder) for folder in folders if folder >= since.isoformat()]
+        named = [folder for folder in folders if _DAY.fullmatch(folder)]
+        days = [date.fromisoformat(folder) for folder in named if folder >= since.isoformat()]
         return [day for day in days if self.batch_ids(day=day)]
+
+    def damaged(self) -> dict[str, str]:
+        """Return the ids of batches that are set aside, with why."""
+        return self._set_aside.all()
+
+    def keep_no_more_aside(self, batch_id: str) -> None:
+        """Let a batch that was set aside take part again."""
+        self._set_aside.remove(batch_id)
+
+    def set_aside(self, batch_id: str, why: str) -> None:
+        """Leave a batch out of all that is made from landing, until it is whole again."""
+        self._set_aside.add(batch_id, why)
 
     def released(self) -> list[str]:
         """Return the ids of batches that a person trusts in spite of what was found."""
-        names = self.storage.names("released")
-        return [name.rpartition("/")[2].removesuffix(".json") for name in names]
+        return self.marked("released")
 
     def release(self, batch_id: str) -> None:
         """Trust a batch: the next merge folds it in, and so does every replay.
@@ -119,8 +163,8 @@ class Landing:
             UnknownBatch: there is none of that id.
         """
         self.manifest(batch_id)
-        self.storage.put(f"released/{batch_id}.json", b"{}")
-        self.storage.put(f"pending/{batch_id}.json", b"{}")
+        self.storage.put(f"released/{batch_id}.json", MARK)
+        self.storage.put(f"pending/{batch_id}.json", MARK)
 
     def body(self, manifest: Manifest) -> Iterator[bytes]:
         """Yield the bytes of a batch in chunks, checked against its sha256 at the end.
@@ -131,20 +175,30 @@ class Landing:
         digest = hashlib.sha256()
         path = self.body_path(manifest)
         try:
-            with path.open("rb") as file:
-                stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-                while chunk := stream.read(_CHUNK_BYTES):
-                    digest.update(chunk)
-                    yield chunk
-        except (OSError, zstandard.ZstdError) as error:
+            for chunk in decompressed(path):
+                digest.update(chunk)
+                yield chunk
+        except (OSError, MemoryError, zstandard.ZstdError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
             raise DamagedBody(
-                f"batch {manifest.batch_id}: its body {path.name} can't be read: {error}"
+                f"batch {manifest.batch_id}: its body can't be read: {why}. Restore {path.name} of "
+                "landing from a copy; `almanac replay` goes on without it."
             ) from error
         if digest.hexdigest() != manifest.sha256:
             raise DamagedBody(
                 f"batch {manifest.batch_id}: its body has the sha256 {digest.hexdigest()}, "
-                f"not {manifest.sha256}; restore {path.name} from a copy"
+                f"not {manifest.sha256}. Restore {path.name} of landing from a copy; "
+                "`almanac replay` goes on without it."
             )
+
+    def check(self, manifest: Manifest) -> None:
+        """Read a body to its end.
+
+        Raises:
+            DamagedBody: it is not the body that was landed.
+        """
+        for _ in self.body(manifest):
+            pass
 
     def pages(self, manifest: Manifest) -> Iterator[tuple[Page, bytes]]:
         """Yield every page with its bytes, in the order they came."""
@@ -161,21 +215,42 @@ class Landing:
 
         Not of what was never landed: whoever is killed before the manifest leaves its marker.
         """
-        return [one for one in self._marked() if self.storage.exists(_manifest_name(one))]
+        aside = self.damaged()
+        return [
+            one
+            for one in self.marked()
+            if one not in aside and self.storage.exists(_manifest_name(one))
+        ]
 
     def never_landed(self, *, older_than_s: float) -> list[Path]:
         """Return the markers of batches whose landing was cut short so long ago."""
         oldest = time() - older_than_s
         found = (
             self.storage.path(f"pending/{one}.json")
-            for one in self._marked()
+            for one in self.marked()
             if not self.storage.exists(_manifest_name(one))
         )
         return [path for path in found if path.exists() and path.stat().st_mtime < oldest]
 
-    def _marked(self) -> list[str]:
-        names = (name.rpartition("/")[2] for name in self.storage.names("pending"))
-        ids = (name.removesuffix(".json") for name in names)
+    def _holds(self, name: str, staged: Path) -> bool:
+        """Whether a body is there already, whole; one that is damaged is replaced."""
+        path = self.storage.path(name)
+        if not path.is_file():
+            return False
+        if filecmp.cmp(path, staged, shallow=False):
+            return True
+        # In other frames perhaps, as another batch had these bytes.
+        digest = hashlib.sha256()
+        with suppress(OSError, MemoryError, zstandard.ZstdError):
+            for chunk in decompressed(path):
+                digest.update(chunk)
+        return digest.hexdigest() == path.stem
+
+    def marked(self, folder: str = "pending") -> list[str]:
+        """Return the ids that have a marker, whether or not their batches are there."""
+        path = self.storage.path(folder)
+        names = sorted(one.name for one in path.iterdir()) if path.is_dir() else []
+        ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
         return [one for one in ids if _BATCH_ID.fullmatch(one)]
 
     def clear_pending(self, batch_id: str) -> None:
@@ -185,70 +260,22 @@ class Landing:
         self, pull: Pull, bodies: Iterator[tuple[Iterator[bytes], datetime | None]], status: int
     ) -> Manifest:
         with self.storage.staging() as staged:
-            marks = _Marks()
-            sha256, pages = _compress(bodies, staged, status, marks)
-            if not self.storage.exists(_body_name(sha256)):
+            marks = Marks()
+            sha256, pages = compress(bodies, staged, status, marks)
+            if not self._holds(_body_name(sha256), staged):
                 self.storage.adopt(staged, _body_name(sha256))
         size = sum(page.length for page in pages)
-        manifest = _manifest(pull, sha256, size, tuple(pages), marks.count)
+        stored = sha256_of(self.storage.path(_body_name(sha256)))
+        manifest = _manifest(pull, sha256, size, tuple(pages), stored, marks.count)
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a batch whose marker is missing would wait for a full look.
-            self.storage.put(f"pending/{manifest.batch_id}.json", b"{}")
-            self.storage.put(_manifest_name(manifest.batch_id), _formatted(manifest))
+            self.storage.put(f"pending/{manifest.batch_id}.json", MARK)
+            self.storage.put(_manifest_name(manifest.batch_id), sealed(formatted(manifest)))
         return self.manifest(manifest.batch_id)
 
 
-def _compress(
-    bodies: Iterator[tuple[Iterator[bytes], datetime | None]],
-    target: Path,
-    status: int,
-    marks: "_Marks",
-) -> tuple[str, list[Page]]:
-    """Write a zstd frame for each body; return the sha256 of all bytes, and the pages."""
-    whole, pages, offset = hashlib.sha256(), list[Page](), 0
-    with target.open("wb") as file:
-        for chunks, received_at in bodies:
-            is_first, length = not pages, 0
-            digest = hashlib.sha256()
-            compressor = zstandard.ZstdCompressor(level=_LEVEL)
-            with compressor.stream_writer(file, closefd=False) as frame:
-                for chunk in chunks:
-                    frame.write(chunk)
-                    whole.update(chunk)
-                    marks.feed(chunk)
-                    if not is_first:
-                        digest.update(chunk)
-                    length += len(chunk)
-            if is_first:  # so far it is all there is, and need not be hashed twice
-                digest = whole.copy()
-            page = Page(
-                offset=offset,
-                length=length,
-                sha256=digest.hexdigest(),
-                status=status,
-                received_at=received_at,
-            )
-            pages.append(page)
-            offset += length
-    return whole.hexdigest(), pages
-
-
-class _Marks:
-    """Counts the places of a body from which the API key was taken out."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._mark = KEY_MARK.encode()
-        self._end = b""
-
-    def feed(self, chunk: bytes) -> None:
-        data = self._end + chunk
-        self.count += data.count(self._mark)
-        self._end = data[-len(self._mark) + 1 :]
-
-
 def _manifest(
-    pull: Pull, sha256: str, size: int, pages: tuple[Page, ...], redacted: int
+    pull: Pull, sha256: str, size: int, pages: tuple[Page, ...], stored: str, redacted: int
 ) -> Manifest:
     batch_id = batch_id_of(
         feed=pull.feed,
@@ -267,6 +294,7 @@ def _manifest(
         pages=pages,
         complete=pull.why_incomplete is None,
         redacted=redacted,
+        stored_sha256=stored,
     )
 
 
@@ -279,7 +307,3 @@ def _manifest_name(batch_id: str) -> str:
     if not _BATCH_ID.fullmatch(batch_id):
         raise UnknownBatch(f"{batch_id!r} is no batch id; `almanac batches list` lists them")
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"
-
-
-def _formatted(manifest: Manifest) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=1)

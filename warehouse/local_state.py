@@ -8,6 +8,8 @@ Belongs here: which files there are, and whether they changed. Does not: their c
 from dataclasses import dataclass
 from pathlib import Path
 
+from warehouse.statements import literal
+
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
@@ -25,8 +27,9 @@ def find_local_state(folder: Path | None) -> LocalState:
         "requests": sorted(folder.glob("requests/*.jsonl")),
         "usage": sorted(folder.glob("usage.jsonl")),
     }
+    found = {name: [path for path in paths if path.is_file()] for name, paths in found.items()}
     stats = [(path, path.stat()) for paths in found.values() for path in paths]
     return LocalState(
-        files={name: [str(path) for path in paths] for name, paths in found.items() if paths},
+        files={name: [literal(path) for path in paths] for name, paths in found.items() if paths},
         mark=" ".join(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in stats),
     )

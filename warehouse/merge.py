@@ -7,15 +7,19 @@ from the checkpoint before. Belongs here: which days, from where. Does not: a da
 
 from collections.abc import Callable, Iterable
 from datetime import date
+from functools import cached_property
 from time import monotonic
 
 from warehouse.batches import Manifest
-from warehouse.change_log import ChangeLog, DayFile, first_break
+from warehouse.change_log import ChangeLog, DayFile, first_break, records_of
 from warehouse.checkpoints import Checkpoints, worth_keeping
 from warehouse.days import DayMerged, DayWriter, Step, key_text
-from warehouse.errors import BatchFailed, LakeDamaged, UnknownBatch
+from warehouse.errors import BatchFailed, DamagedBatch, LakeDamaged, UnknownBatch
 from warehouse.fold import Fold
 from warehouse.home import Home
+from warehouse.lake_files import clear_the_way, is_whole, released_before, remove_surplus
+from warehouse.lake_head import doubtful_from, write_head
+from warehouse.landing_mended import gone, mend_landing, take_back
 from warehouse.looks import first_key
 from warehouse.merge_report import MergeReport
 from warehouse.publish import publish
@@ -37,7 +41,10 @@ def merge(
 
     `refold_from` folds that day and all after it again, from the checkpoint before.
 
+    A batch that is damaged in landing and never took effect is set aside, and told in the report.
+
     Raises:
+        DamagedBatch: one that took effect is to be folded again, and is damaged.
         LakeDamaged: a file of the lake can't be read; nothing was changed.
         WarehouseError: what would be published is wrong; the old warehouse stands.
     """
@@ -49,16 +56,25 @@ def replay(
     *,
     step: Step = lambda _: None,
     clock: Callable[[], float] = monotonic,
+    mending_landing: bool = True,
 ) -> MergeReport:
     """Make lake and warehouse again from landing alone, with no request.
 
-    Every day is replaced as it is made, so readers see the old warehouse until the end.
+    Every day is replaced as it is made, so readers see the old warehouse until the end. Whatever
+    lake and state hold, and in whatever form, they are made again; batches that are damaged in
+    landing are set aside, and told in the report. `mending_landing` also writes again what of
+    landing can be: markers, and bodies whose content is whole.
     """
-    return _locked(home, step, clock, True, date.min)
+    return _locked(home, step, clock, True, date.min, mending_landing)
 
 
 def _locked(
-    home: Home, step: Step, clock: Callable[[], float], publishing: bool, refold_from: date | None
+    home: Home,
+    step: Step,
+    clock: Callable[[], float],
+    publishing: bool,
+    refold_from: date | None,
+    mending_landing: bool = False,
 ) -> MergeReport:
     began = clock()
     with home.merge_lock() as waited:
@@ -66,6 +82,11 @@ def _locked(
         home.lake.remove_unfinished()
         for shared in (Storage(home.root), home.landing.storage):
             shared.remove_unfinished(older_than_s=ABANDONED_S)
+        if refold_from == date.min:
+            clear_the_way(home)
+        if mending_landing:
+            mend_landing(home.landing, released_before(home))
+            take_back(home.landing)
         report = _Merge(home, step, refold_from).run()
         if publishing:
             days = ChangeLog(home.lake, home.state / "change_log.json").days()
@@ -77,6 +98,8 @@ def _locked(
                 full=refold_from == date.min,
                 step=step,
             )
+        if refold_from == date.min:
+            remove_surplus(home)
         report.waited = waited
     report.seconds = clock() - began
     return report
@@ -96,6 +119,9 @@ class _Merge:
         self._released = frozenset(self._landing.released())
         self._failed: dict[str, str] = {}
         self._report = MergeReport()
+        self._before: list[DayFile] = []
+        self._is_doubtful = False
+        """Whether the newest day is not to be gone on from."""
 
     def run(self) -> MergeReport:
         """Merge; where a batch fails, begin again and set it aside: the others go on."""
@@ -108,14 +134,18 @@ class _Merge:
                 self._failed[failure.batch_id] = failure.why
 
     def _run(self) -> MergeReport:
-        pending = self._landing.pending()
         days = self._days()
         by_day = {one.day: one for one in days}
+        self._before = self._before or days
+        if self._everything:
+            self._look_for_lost()
+        pending = self._landing.pending()
         fresh = self._fresh(pending, by_day)
         start = self._start(fresh, days)
         if start is None:
             self._clear(pending)
             return self._report
+        write_head(self._home.lake, days[-1] if days else None, unfinished_from=start)
         connection = self._home.connect()
         try:
             fold = Fold(connection)
@@ -129,20 +159,43 @@ class _Merge:
         return self._report
 
     def _days(self) -> list[DayFile]:
+        """Return the days there are; a replay needs none of them, and goes on with the whole."""
+        return self._log.readable()[0] if self._everything else self._log.days()
+
+    @cached_property
+    def _folded(self) -> set[str]:
+        """The ids of all batches that took effect before this merge."""
+        return {str(record["batch_id"]) for record in records_of(self._before)}
+
+    def _look_for_lost(self) -> None:
+        """Set aside what took effect and is gone."""
+        there = {*self._landing.batch_ids(), *self._landing.damaged()}
+        for batch_id in sorted(self._folded - there):
+            self._landing.set_aside(batch_id, str(gone(batch_id)))
+        self._report.damaged.update(self._landing.damaged())
+
+    def _set_aside(self, batch_id: str, error: DamagedBatch) -> None:
+        """Leave a batch out. One that took effect is left out by a replay alone."""
+        if batch_id in self._folded and not self._everything:
+            raise error
+        self._landing.set_aside(batch_id, str(error))
+        self._report.damaged[batch_id] = str(error)
+
+    def _manifest(self, batch_id: str) -> Manifest | None:
+        """Return a manifest; None where there is none, or none that can be read."""
         try:
-            return self._log.days()
-        except LakeDamaged:
-            if self._everything:
-                return []
-            raise
+            return self._landing.manifest(batch_id)
+        except UnknownBatch:
+            return None
+        except DamagedBatch as error:
+            self._set_aside(batch_id, error)
+            return None
 
     def _fresh(self, pending: list[str], by_day: dict[date, DayFile]) -> list[Manifest]:
         """Return what is marked and has not taken effect; a marker alone is still being landed."""
         found: list[Manifest] = []
         for batch_id in pending:
-            try:
-                manifest = self._landing.manifest(batch_id)
-            except UnknownBatch:
+            if (manifest := self._manifest(batch_id)) is None:
                 continue
             day = by_day.get(manifest.observed_at.date())
             record = None if day is None else day.batches().get(batch_id)
@@ -155,8 +208,14 @@ class _Merge:
         starts = {manifest.observed_at.date() for manifest in fresh}
         if self._refold_from is not None:
             starts.update(self._landing.days(since=self._refold_from)[:1])
+        if self._everything:
+            starts.update(one.day for one in days[:1])
         if (broken := first_break(days)) is not None:
             starts.add(broken)
+        if self._refold_from is None:
+            doubtful = doubtful_from(self._home.lake, days)
+            self._is_doubtful = doubtful is not None
+            starts |= {doubtful} if doubtful else set()
         if days and not self._checkpoints.has(days[-1].head.checkpoint or "-"):
             # Killed while a replay put it in the place of its like; publishing needs it.
             starts.add(days[-1].day)
@@ -172,7 +231,9 @@ class _Merge:
             and self._refold_from is None
             and first_break(days) is None
             and start >= last.day
+            and not self._is_doubtful
             and _follow(last, fresh)
+            and (start > last.day or is_whole(self._home.lake, last))
             and self._load(fold, last)
         ):
             return last, start == last.day
@@ -187,7 +248,7 @@ class _Merge:
         if name is None or not self._checkpoints.has(name):
             return False
         try:
-            self._checkpoints.load(name, fold, one.head.fold_id)
+            self._checkpoints.load(name, fold, one.head.fold_id, one.head.files)
         except LakeDamaged as error:
             self._report.rebuilt.append(str(error))
             fold.reset()
@@ -203,7 +264,9 @@ class _Merge:
         days: list[DayFile],
         fresh: list[Manifest],
     ) -> None:
-        writer = DayWriter(self._home.lake, self._log, self._landing, fold, self._step)
+        writer = DayWriter(
+            self._home.lake, self._log, self._landing, fold, self._step, self._set_aside
+        )
         old = {one.day: one for one in days}
         first = start if appending else (base.day if base else date.min)
         landed = [day for day in self._landing.days(since=first) if appending or day > first]
@@ -212,6 +275,8 @@ class _Merge:
         before = _before(days, start) if appending else base
         for day in landed:
             so_far = old.get(day) if appending and day == start else None
+            if not self._everything and so_far is None and day in old:
+                self._refuse_lost(old[day])
             if so_far is not None:
                 manifests = [one for one in fresh if one.observed_at.date() == day]
             else:
@@ -228,10 +293,20 @@ class _Merge:
         for day in old.keys() - set(landed):
             if day > first:
                 self._log.remove(day)
+        if self._everything:
+            self._log.keep(set(landed))
+        write_head(self._home.lake, before, unfinished_from=None)
         self._prune(keep)
 
+    def _refuse_lost(self, day: DayFile) -> None:
+        """Stop where a day is to be folded again without a batch that was folded into it."""
+        there = {*self._landing.batch_ids(day=day.day), *self._landing.damaged()}
+        for batch_id in sorted(day.batches().keys() - there):
+            raise gone(batch_id)
+
     def _manifests(self, day: date) -> list[Manifest]:
-        return [self._landing.manifest(one) for one in self._landing.batch_ids(day=day)]
+        found = (self._manifest(one) for one in self._landing.batch_ids(day=day))
+        return [one for one in found if one is not None]
 
     def _note(self, merged: DayMerged, *, refolded: bool) -> None:
         report = self._report
@@ -252,10 +327,8 @@ class _Merge:
         """Take away the markers of what has taken effect."""
         folded = {one.day: one for one in self._log.days()}
         for batch_id in pending:
-            try:
-                day = folded.get(self._landing.manifest(batch_id).observed_at.date())
-            except UnknownBatch:
-                continue
+            manifest = self._manifest(batch_id)
+            day = None if manifest is None else folded.get(manifest.observed_at.date())
             if day is not None and batch_id in day.batches():
                 self._landing.clear_pending(batch_id)
         self._step("merge:cleared")

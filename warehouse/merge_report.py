@@ -3,8 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import chain
 
-from warehouse.batch_problems import BatchProblem, problems_of_record
+from warehouse.batch_problems import BatchProblem, problems_of_damaged, problems_of_record
 from warehouse.outcomes import Outcome
 from warehouse.publish import PublishReport
 
@@ -18,6 +19,8 @@ class MergeReport:
     refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
     rebuilt: list[str] = field(default_factory=list)
     """Checkpoints that could not be used, so that more was folded again."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Batches that were set aside since their files in landing are damaged, with why."""
     waited: bool = False
     seconds: float = 0.0
     published: PublishReport | None = None
@@ -40,10 +43,10 @@ class MergeReport:
 
     @property
     def problems(self) -> list[BatchProblem]:
-        """The partial, flagged and quarantined batches, in the order in which they were folded."""
-        return [
-            problem for outcome in self.outcomes for problem in problems_of_record(outcome.record())
-        ]
+        """The partial, flagged and quarantined batches, in the order in which they were folded,
+        and the damaged ones."""
+        folded = (problems_of_record(outcome.record()) for outcome in self.outcomes)
+        return [*chain.from_iterable(folded), *problems_of_damaged(self.damaged)]
 
     @property
     def quarantined(self) -> list[Outcome]:

@@ -78,12 +78,22 @@ def normalise(
     are counted as good, and stand in the view `again`.
 
     Raises:
-        LandingError: the bytes are not those that were landed, or the plan is none we know.
+        DamagedBody: the bytes are not those that were landed.
+        LandingError: the plan is none we know.
     """
     connection.execute("SET TimeZone = 'UTC'")
-    if manifest.feed in ("coins", "categories"):
-        return _lists(connection, landing, manifest)
-    return _events(connection, landing, manifest, recall)
+    try:
+        if manifest.feed in ("coins", "categories"):
+            read = _lists(connection, landing, manifest)
+        else:
+            read = _events(connection, landing, manifest, recall)
+    except Exception:
+        # What no reader can take may be what the disk made of it.
+        landing.check(manifest)
+        raise
+    if read.quarantine is not None:
+        landing.check(manifest)
+    return read
 
 
 def _events(

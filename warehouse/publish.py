@@ -19,11 +19,12 @@ from typing import Final, Literal
 import duckdb
 
 from warehouse import lake_events, publish_delta, publish_full, schema
-from warehouse.errors import WarehouseError
+from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.lake_inputs import DayFile, find_inputs
 from warehouse.local_state import LocalState, find_local_state
 from warehouse.publish_checks import check
 from warehouse.publish_delta import DoesNotFit
+from warehouse.published_hash import note_published
 from warehouse.staged import Staged, put_in_place, staging
 from warehouse.statements import statement
 from warehouse.storage import Storage
@@ -69,14 +70,26 @@ def publish(
             warehouse stands.
     """
     began = monotonic()
+    if warehouse_path.is_dir():
+        raise WarehouseError(
+            f"{warehouse_path} is a folder, and the published file goes there. Nothing was "
+            "published; move it away, or run `almanac replay`."
+        )
     publication = _Publication(
-        lake, warehouse_path, tuple(chain), find_local_state(state_folder), step
+        lake,
+        warehouse_path,
+        tuple(chain),
+        find_local_state(state_folder),
+        step,
+        None if state_folder is None else Storage(state_folder),
     )
     why_full = "it was asked for" if full else None
     if why_full is None:
         try:
             report = publication.bring_up_to_date()
-        except (DoesNotFit, WarehouseError, duckdb.Error) as reason:
+        except LakeDamaged:
+            raise  # Made anew it would be of the same files.
+        except (DoesNotFit, WarehouseError, duckdb.Error, LookupError) as reason:
             why_full = str(reason)
     if why_full is not None:
         report = publication.make_anew(why_full)
@@ -94,6 +107,8 @@ class _Publication:
     chain: tuple[DayFile, ...]
     local: LocalState
     step: Step
+    notes: Storage | None
+    """The state folder, where the hash of the published file is kept."""
 
     def bring_up_to_date(self) -> PublishReport:
         """Apply what differs to a copy of the published file.
@@ -170,6 +185,7 @@ class _Publication:
             _note(staged, "full_bytes", str(staged.path.stat().st_size))
         staged.close()
         self.step("publish:finished")
+        note_published(self.notes, staged.path, self.warehouse)
         put_in_place(staged.path, self.warehouse)
         self.step("publish:renamed")
         lake_events.settle(self.lake)

@@ -4,10 +4,14 @@ A name that begins a file's name is its subject (`normalise_…`, `fold_…`). V
 by name; nothing is put into the text but identifiers of declared tables.
 """
 
+import re
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 import duckdb
+
+_PATTERN = re.compile(r"([*?\[])")
 
 
 @cache
@@ -18,6 +22,14 @@ def statement(name: str) -> str:
         FileNotFoundError: there is no such statement.
     """
     return resources.files("warehouse").joinpath("sql", f"{name}.sql").read_text("utf-8")
+
+
+def literal(path: Path) -> str:
+    """Return a path as DuckDB's readers are to be given it: of this file, whatever its name.
+
+    They take `*`, `?` and `[` for a pattern; a character in brackets stands for itself.
+    """
+    return _PATTERN.sub(r"[\1]", str(path))
 
 
 @cache

@@ -68,6 +68,8 @@ class Storage:
         target = self.path(name)
         make_folders(target.parent)
         sync(staged)
+        if target.is_dir():  # A hand or a repair of the disk made it: no file would ever go there.
+            self.remove_folder(name)
         staged.replace(target)
         sync(target.parent)
 
@@ -94,7 +96,9 @@ class Storage:
     def remove(self, name: str) -> None:
         """Remove a file; one that is not there is no error."""
         path = self.path(name)
-        if path.exists():
+        if path.is_dir():
+            self.remove_folder(name)
+        elif path.exists():
             path.unlink()
             sync(path.parent)
 

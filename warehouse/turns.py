@@ -7,6 +7,7 @@ turn. A lock is a file that is never removed while it is held; what it says is f
 import fcntl
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ def turn(path: Path, what: str, *, wait_s: float = WAIT_S) -> Iterator[bool]:
         TurnTaken: another process still holds it after `wait_s` seconds; 0 does not wait.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():  # A hand or a repair of the disk made it, and nobody holds that.
+        shutil.rmtree(path)
     with path.open("a+b") as lock:
         waited = _acquire(lock, path, what, wait_s)
         _sign(lock)

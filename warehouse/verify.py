@@ -6,83 +6,67 @@ row of every table. Belongs here: what must agree. Does not: mending (merge, rep
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
-from warehouse import lake_events
+from warehouse import lake_events, verify_files
 from warehouse.attaching import attach_published
 from warehouse.change_log import ChangeLog, DayFile, first_break
 from warehouse.checkpoints import Checkpoints
-from warehouse.errors import DamagedBody, LakeDamaged
+from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.fold import Fold
 from warehouse.home import Home
+from warehouse.landing import MARK
 from warehouse.merge import replay
-from warehouse.statements import statement
+from warehouse.statements import literal, statement
 from warehouse.tables import TABLES
+from warehouse.verify_files import Finding
 
 LOCAL = frozenset({"requests", "usage"})
 """Tables made from this machine's logs, not from landing."""
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at. `wrong` is empty where it holds."""
-
-    check: str
-    looked_at: int
-    wrong: tuple[str, ...] = ()
-
-    @property
-    def holds(self) -> bool:
-        return not self.wrong
-
-
 def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     """Yield what was checked, one after the other, under the merge's lock."""
     with home.merge_lock():
-        days = ChangeLog(home.lake, home.state / "change_log.json").days(by_reading=True)
-        yield _bodies(home)
+        log = ChangeLog(home.lake, home.state / "change_log.json")
+        days, damaged = log.readable(by_reading=True)
+        manifests, found = verify_files.manifests_of(home)
+        yield found
+        yield verify_files.bodies(home, manifests)
+        told = tuple(str(error) for error in damaged)
+        yield Finding("the days of the change log can be read", len(days) + len(told), told)
         yield _batches(home, days)
         yield _chain(days)
+        yield verify_files.head(home, days)
         yield _counts(days)
         if days:
             yield _checkpoint(home, days[-1])
-        if not home.warehouse.exists():
-            wrong = ("there is none; `almanac merge` makes it",) if days else ()
+        if deep:
+            yield verify_files.lake(home, days)
+            yield verify_files.landing(home, manifests)
+            yield verify_files.released(home, days)
+            yield verify_files.stamp(home, manifests)
+            yield verify_files.published(home)
+        if not home.warehouse.is_file():
+            wrong = ("there is none; `almanac replay` makes it",) if days else ()
             yield Finding("the warehouse is there", len(days), wrong)
             return
         yield from _tables(home, days)
         if deep:
-            yield from _replayed(home)
-
-
-def _bodies(home: Home) -> Finding:
-    seen: set[str] = set()
-    wrong: list[str] = []
-    for batch_id in home.landing.batch_ids():
-        manifest = home.landing.manifest(batch_id)
-        if manifest.sha256 in seen:
-            continue
-        seen.add(manifest.sha256)
-        try:
-            for _ in home.landing.body(manifest):
-                pass
-        except DamagedBody as error:
-            wrong.append(str(error))
-    return Finding("landed bodies have the hash they were landed with", len(seen), tuple(wrong))
+            yield from _replayed(home, days)
 
 
 def _batches(home: Home, days: list[DayFile]) -> Finding:
-    landed = set(home.landing.batch_ids())
+    landed = {*home.landing.batch_ids(), *home.landing.damaged()}
     waiting = set(home.landing.pending())
     folded: dict[str, int] = {}
     for day in days:
         for batch_id in day.batches():
             folded[batch_id] = folded.get(batch_id, 0) + 1
-    lost = sorted(landed - folded.keys() - waiting)
+    lost = sorted(landed - folded.keys() - waiting - home.landing.damaged().keys())
     unknown = sorted(folded.keys() - landed)
     twice = sorted(batch_id for batch_id, times in folded.items() if times > 1)
     wrong = (
@@ -114,10 +98,10 @@ def _counts(days: list[DayFile]) -> Finding:
 
 
 def _checkpoint(home: Home, newest: DayFile) -> Finding:
-    name = newest.head.checkpoint or ""
+    name = newest.head.checkpoint or "-"
     connection = home.connect()
     try:
-        Checkpoints(home.lake).load(name, Fold(connection), newest.head.fold_id)
+        Checkpoints(home.lake).load(name, Fold(connection), newest.head.fold_id, newest.head.files)
     except LakeDamaged as error:
         return Finding("the newest checkpoint is whole", 1, (str(error),))
     finally:
@@ -131,13 +115,14 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
     try:
         attach_published(connection, home.warehouse, "published")
         if days:
-            files = [str(day.path) for day in days]
+            yield _history(connection, days)
+            files = [literal(day.path) for day in days]
             yield _compared(
                 connection, "event_versions", "verify_versions", {"files": files}, "the change log"
             )
             folder = Checkpoints(home.lake).path(days[-1].head.checkpoint or "-")
-            if folder.exists():
-                file = {"file": str(folder / "events.parquet")}
+            if (folder / "events.parquet").is_file():
+                file = {"file": literal(folder / "events.parquet")}
                 yield _compared(connection, "events", "verify_events", file, "the checkpoint")
             yield _months(home, connection)
     except duckdb.Error as error:
@@ -149,7 +134,7 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
 def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
     """Compare the events that other engines read in the lake with those published."""
     files = [
-        str(home.lake.path(f"{lake_events.FOLDER}/{folder}/events.parquet"))
+        literal(home.lake.path(f"{lake_events.FOLDER}/{folder}/events.parquet"))
         for folder in home.lake.folders(lake_events.FOLDER)
         if home.lake.exists(f"{lake_events.FOLDER}/{folder}/events.parquet")
     ]
@@ -164,6 +149,16 @@ def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
     return Finding(check, int(rows), (wrong,) if extra or lacking else ())
 
 
+def _history(connection: duckdb.DuckDBPyConnection, days: list[DayFile]) -> Finding:
+    """Compare the days that were published, by their hashes, with those of the lake."""
+    rows = connection.execute(statement("verify_published_days")).fetchall()
+    there = [(one.day, one.sha256) for one in days]
+    check = "the days of the change log are those that were published"
+    other = sorted({day for day, _ in {*rows} ^ {*there}})
+    wrong = (f"they part at {other[0]}; `almanac replay` makes all of it again",) if other else ()
+    return Finding(check, len(rows), wrong)
+
+
 def _compared(
     connection: duckdb.DuckDBPyConnection,
     table: str,
@@ -176,16 +171,26 @@ def _compared(
     return Finding(f"{table} is what {beside} says", int(rows), wrong)
 
 
-def _replayed(home: Home) -> Iterator[Finding]:
-    """Replay landing beside the home, and compare table by table."""
+def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
+    """Replay what of landing took effect beside the home, and compare table by table."""
+    folded = {batch_id: one for day in days for batch_id, one in day.batches().items()}
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
         other = Home(Path(folder))
         # Not the markers of what is pending: the replay would take them away.
-        for part in ("bodies", "batches", "released"):
+        for part in ("bodies", "batches"):
             link = other.root / "landing" / part
             link.parent.mkdir(exist_ok=True)
             link.symlink_to((home.root / "landing" / part).resolve())
-        replay(other)
+        for batch_id, one in folded.items():
+            if one["released"]:
+                other.landing.storage.put(f"released/{batch_id}.json", MARK)
+        for batch_id in {*home.landing.damaged(), *home.landing.pending()} - folded.keys():
+            other.landing.set_aside(batch_id, "it did not take effect yet")
+        try:
+            replay(other, mending_landing=False)
+        except WarehouseError as error:
+            yield Finding("landing can be replayed", 1, (str(error),))
+            return
         connection = home.connect()
         try:
             for alias, path in (("published", home.warehouse), ("replayed", other.warehouse)):
@@ -193,6 +198,8 @@ def _replayed(home: Home) -> Iterator[Finding]:
             for table in TABLES:
                 if table.name not in LOCAL:
                     yield _same(connection, table.name)
+        except duckdb.Error as error:
+            yield Finding("the warehouse can be read", 1, (str(error),))
         finally:
             connection.close()
 

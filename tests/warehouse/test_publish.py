@@ -62,7 +62,7 @@ def test_the_first_publication_makes_everything_and_the_same_again_does_nothing(
     inode = lake.warehouse.stat().st_ino
     assert lake.publish().mode == "none"
     assert lake.warehouse.stat().st_ino == inode
-    assert files(lake.home) == {"lake", "warehouse.duckdb"}
+    assert files(lake.home) == {"lake", "state", "warehouse.duckdb"}
 
 
 def test_a_version_holds_until_the_next_is_known_and_the_claimed_one_until_the_first(
@@ -190,7 +190,7 @@ def test_what_is_wrong_is_not_published_and_the_old_file_stands(
     with pytest.raises(WarehouseError, match=r"old warehouse\s+stands: event_id evt_2.*version 7"):
         lake.publish(full=full)
     assert lake.warehouse.read_bytes() == before
-    assert files(lake.home) == {"lake", "warehouse.duckdb"}
+    assert files(lake.home) == {"lake", "state", "warehouse.duckdb"}
 
 
 def test_a_lake_that_lacks_a_file_is_refused_and_the_old_file_stands(lake: SmallLake) -> None:

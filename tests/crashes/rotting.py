@@ -1,0 +1,149 @@
+"""A small home with a file of every kind, and what a disk or a hand may do to one of them.
+
+Belongs here: the home, the harm. Does not: what must be seen and mended (test_bit_rot.py).
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from random import Random
+
+from tests.history.handmade import DAY, HOUR, SOURCE, STARTS, Content, Glance, land
+from warehouse.batches import Feed, Scope
+from warehouse.home import Home
+from warehouse.landing import Pull
+from warehouse.merge import merge
+
+_PARTS = ("landing", "lake", "state", "home.json", "warehouse.duckdb")
+_CONTENTS = [
+    Content(0, "Launch", 1, False, 6.0, ("bitcoin",)),
+    Content(1, "Halving", 5, True, None, ("bitcoin", "ethereum")),
+    Content(2, " Launch ", 60, False, 1.5, ("ethereum",)),
+]
+_UNREADABLE = {"title": "no id"}
+
+
+def make_home(root: Path) -> Home:
+    """Make a home of two merged days and of a batch that waits: most feeds, rejects, snapshots,
+    cancellations, a backfill, a batch that was set free and one that is quarantined."""
+    home = Home(root)
+    home.claim(SOURCE)
+    everything = tuple(enumerate(_CONTENTS))
+    _look(home, "export", 6, everything)
+    _look(home, "coins", 7)
+    _look(home, "cancellations", 8, everything[:1])
+    freed = _list(home, STARTS + 9 * HOUR, [_UNREADABLE] * 12)
+    merge(home)
+    home.landing.release(freed)
+    merge(home)
+    _look(home, "coins", 31)
+    _look(home, "deliveries", 32, ((1, _CONTENTS[0]),))
+    _list(home, STARTS + 33 * HOUR, [_UNREADABLE])
+    _list(home, STARTS + 34 * HOUR, [_UNREADABLE] * 12)
+    _list(home, STARTS + 35 * HOUR, [], lower=STARTS - 400 * DAY, upper=STARTS - 370 * DAY)
+    merge(home)
+    _look(home, "event", 50, ((2, _CONTENTS[1]),))
+    logs = home.state / "requests"
+    logs.mkdir(parents=True)
+    line = {"at": STARTS.isoformat(), "path": "/v2/events", "status": 200, "attempt": 1}
+    (logs / "2021-03-01.jsonl").write_text(json.dumps(line) + "\n")
+    return home
+
+
+def _look(home: Home, feed: Feed, hour: int, shown: tuple[tuple[int, Content], ...] = ()) -> None:
+    land(Glance(feed, hour, 1, "elite", shown, True, (-30, 90), 200), home.landing, hour)
+
+
+def _list(
+    home: Home,
+    at: datetime,
+    rows: list[dict[str, str]],
+    *,
+    lower: datetime | None = None,
+    upper: datetime | None = None,
+) -> str:
+    """Land a list of rows; return the batch's id."""
+    pull = Pull(
+        feed="events",
+        scope=Scope(lower=lower or at, upper=upper or at + DAY),
+        plan="elite",
+        source=SOURCE,
+        observed_at=at,
+        content_at=at,
+        landed_at=at,
+        requests=1,
+        why_incomplete=None if lower else "cut short",
+    )
+    body = json.dumps({"data": rows, "meta": {"total": len(rows)}}).encode()
+    return home.landing.land(pull, [(body, None)]).batch_id
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """What was done to a file, and how to undo it."""
+
+    what: str
+    name: str
+    undo: Callable[[], None]
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.name}"
+
+
+def files_of(home: Home) -> list[Path]:
+    """Return the files of a home, but for those of locks and of Dagster."""
+    found = [path for part in _PARTS for path in [home.root / part, *(home.root / part).rglob("*")]]
+    return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
+
+
+def harm(home: Home, random: Random) -> Harm:
+    """Do something to a file of a home, by chance."""
+    files = files_of(home)
+    # A kind of file is as likely as any other, of however many there are.
+    kinds: dict[str, list[Path]] = {}
+    for path in files:
+        parts = path.relative_to(home.root).parts
+        kinds.setdefault("/".join(parts[:2]) + path.suffix, []).append(path)
+    path = random.choice(kinds[random.choice(sorted(kinds))])
+    what = random.choice(("flip", "flip", "cut", "empty", "delete", "swap", "folder"))
+    held = path.read_bytes()
+    others = [one for one in files if one.read_bytes() != held]
+    other = random.choice(others)
+    other_held = other.read_bytes()
+    if not held and what in ("flip", "cut", "empty"):
+        what = "delete"
+    match what:
+        case "flip":
+            place = random.randrange(len(held))
+            flipped = held[place] ^ (1 << random.randrange(8))
+            path.write_bytes(held[:place] + bytes([flipped]) + held[place + 1 :])
+            what = f"flip at {place}"
+        case "cut":
+            path.write_bytes(held[: random.randrange(len(held))])
+        case "empty":
+            path.write_bytes(b"")
+        case "swap":
+            path.write_bytes(other_held)
+            other.write_bytes(held)
+            what = f"swap with {other.relative_to(home.root)}"
+        case _:
+            path.unlink()
+            if what == "folder":
+                path.mkdir()
+
+    def undo() -> None:
+        _put_back(path, held)
+        if what.startswith("swap"):
+            _put_back(other, other_held)
+
+    return Harm(what, str(path.relative_to(home.root)), undo)
+
+
+def _put_back(path: Path, held: bytes) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(held)

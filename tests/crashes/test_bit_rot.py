@@ -1,0 +1,201 @@
+"""Each file of a home flipped, cut, emptied, deleted, swapped: seen by verify, mended by replay."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.crashes.rotting import Harm, harm, make_home
+from tests.crashes.tables import Told, by_month, published
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.merge import merge, replay
+from warehouse.verify import verify
+
+CHUNKS, IN_A_CHUNK, MENDED_IN_A_CHUNK = 6, 10, 1
+CHUNKS_LONG, IN_A_CHUNK_LONG = 20, 100
+_LAST_BEFORE_REPLAY = "the events by month are those of the warehouse"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
+    """Give a home that is well, and what it says once all of it was merged."""
+    root = tmp_path_factory.mktemp("rot") / "sound"
+    home = make_home(root)
+    assert complaints(home) == ([], []), "waiting batches are no damage"
+    other = copied(root, root.with_name("replayed"))
+    replay(other)
+    assert complaints(other) == ([], [])
+    return root, told(other)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_damage_to_any_file_is_seen_and_all_that_landing_can_is_mended(
+    chunk: int, sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    for number in range(IN_A_CHUNK):
+        mends = number < MENDED_IN_A_CHUNK
+        hold(sound, tmp_path, seed=chunk * IN_A_CHUNK + number, mends=mends)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("chunk", range(CHUNKS_LONG))
+def test_damage_to_any_file_is_seen_and_mended_at_length(
+    chunk: int, sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    for number in range(IN_A_CHUNK_LONG):
+        hold(sound, tmp_path, seed=10_000 + chunk * IN_A_CHUNK_LONG + number, at_length=True)
+
+
+def test_one_flipped_bit_of_a_snapshot_is_seen_though_every_reader_takes_it(
+    sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    home = copied(sound[0], tmp_path / "home")
+    path = next(home.lake.path("coin_snapshots").rglob("coins.parquet"))
+    _flip(path, place=20)
+    wrong, _ = complaints(home, with_replay=False)
+    assert [line for line in wrong if path.parent.name in line and "`almanac replay`" in line]
+
+
+def test_a_deleted_file_of_rejects_is_seen_and_written_again(
+    sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    home = copied(sound[0], tmp_path / "home")
+    path = next(home.lake.path("rejects").rglob("*.parquet"))
+    path.unlink()
+    assert [line for line in complaints(home, with_replay=False)[0] if path.name in line]
+    replay(home)
+    assert path.is_file()
+    assert complaints(home, with_replay=False) == ([], [])
+
+
+def test_replay_names_each_damaged_batch_and_goes_on_without_it_until_it_is_restored(
+    sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    root, expected = sound
+    home = copied(root, tmp_path / "home")
+    landing = home.landing
+    ids = {batch_id.split("-")[1]: batch_id for batch_id in landing.batch_ids()}
+    body = landing.body_path(landing.manifest(ids["export"]))
+    held = {path: path.read_bytes() for path in (body, *_manifests(home, ids["coins"]))}
+    for path in held:
+        _flip(path, place=len(held[path]) // 2)
+    report = replay(home)
+    assert report.damaged.keys() == {ids["export"], ids["coins"]} == landing.damaged().keys()
+    assert published(home.warehouse)["batches"][0] == expected["batches"][0] - 2
+    wrong, _ = complaints(home)
+    assert {*wrong} == {*report.damaged.values()}, "what is left is whole"
+    for path, data in held.items():
+        path.write_bytes(data)
+    assert replay(home).damaged == {}
+    assert told(home) == expected
+
+
+def test_a_merge_sets_a_damaged_batch_aside_that_never_took_effect(
+    sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    home = copied(sound[0], tmp_path / "home")
+    (waiting,) = home.landing.pending()
+    _flip(home.landing.body_path(home.landing.manifest(waiting)), place=9)
+    assert merge(home).damaged.keys() == {waiting}
+    assert merge(home).damaged == {}
+    assert complaints(home, with_replay=False)[0] == [home.landing.damaged()[waiting]]
+
+
+def test_a_flipped_bit_of_the_newest_checkpoint_is_not_built_upon(
+    sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    root, expected = sound
+    home = copied(root, tmp_path / "home")
+    for path in home.lake.path("checkpoints").rglob("coins.parquet"):
+        _flip(path, place=20)
+    assert merge(home).rebuilt
+    assert told(home) == expected
+
+
+def _flip(path: Path, *, place: int) -> None:
+    """Flip a bit of a file, and let its size and times be as they were."""
+    stat, held = path.stat(), bytearray(path.read_bytes())
+    held[place] ^= 1
+    path.write_bytes(held)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def _manifests(home: Home, batch_id: str) -> list[Path]:
+    return list(home.root.joinpath("landing", "batches").rglob(f"{batch_id}.json"))
+
+
+def hold(
+    sound: tuple[Path, Told],
+    tmp_path: Path,
+    *,
+    seed: int,
+    mends: bool = True,
+    at_length: bool = False,
+) -> None:
+    """Damage a copy of a home and hold what is seen and mended to what must be."""
+    root, expected = sound
+    home = copied(root, tmp_path / "home")
+    done = harm(home, Random(seed))
+    case = f"seed {seed}: {done}"
+    wrong, notes = complaints(home, with_replay=False)
+    if not wrong and not notes:
+        assert done.name.startswith("state/"), f"{case} was not seen"
+        merge(home)
+    if not mends:
+        return
+    home.mend_stamp()
+    damaged = replay(home).damaged
+    wrong, notes = complaints(home, with_replay=at_length)
+    if damaged or notes:
+        told_of = " ".join([*damaged.values(), *notes])
+        assert any(part in told_of for part in names_in(done, home, root)), f"{case}: {told_of}"
+        assert {why for why in wrong if why not in damaged.values()} == set(), case
+        done.undo()
+        home.mend_stamp()
+        assert replay(home).damaged == {}, case
+        wrong, notes = complaints(home, with_replay=at_length)
+    assert (wrong, notes) == ([], []), case
+    assert told(home) == expected, case
+
+
+def names_in(done: Harm, home: Home, root: Path) -> Iterator[str]:
+    """Yield how a message may name what was harmed."""
+    for name in (done.name, done.what.removeprefix("swap with ")):
+        yield Path(name).stem
+        for manifest in (root / "landing" / "batches").rglob("*.json"):
+            if Path(name).stem in manifest.read_text():
+                yield manifest.stem
+
+
+def complaints(home: Home, *, with_replay: bool = True) -> tuple[list[str], list[str]]:
+    """Return what verify finds wrong, and what else it notes; an error in plain words is wrong.
+
+    Without the replay that it does at the end, which takes ten times as long as all the rest.
+    """
+    wrong: list[str] = []
+    notes: list[str] = []
+    try:
+        for finding in verify(home, deep=True):
+            wrong += finding.wrong
+            notes += finding.notes
+            if finding.check == _LAST_BEFORE_REPLAY and not with_replay:
+                break
+    except WarehouseError as error:
+        wrong.append(str(error))
+    return wrong, notes
+
+
+def told(home: Home) -> Told:
+    return {**published(home.warehouse), **by_month(home)}
+
+
+def copied(root: Path, target: Path) -> Home:
+    if target.exists():
+        shutil.rmtree(target)
+    shutil.copytree(root, target)
+    return Home(target)
