@@ -101,11 +101,11 @@ def test_killed_commands_run_again_and_the_warehouse_is_as_if_none_had_been(
     service: Service, tmp_path: Path
 ) -> None:
     killer = kill_all(service, tmp_path, KILLS, seed=11)
-    assert killer.kills > sum(KILLS.values()) / 2
+    assert killer.kills >= sum(KILLS.values()) / 4
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("chunk", range(LONG_CHUNKS))
 def test_a_thousand_killed_commands(service: Service, tmp_path: Path, chunk: int) -> None:
     killer = kill_all(service, tmp_path, LONG_KILLS, seed=1000 + chunk)
-    assert killer.kills > sum(LONG_KILLS.values()) / 2
+    assert killer.kills >= sum(LONG_KILLS.values()) / 2
