@@ -28,6 +28,8 @@ def _each(form: str) -> str:
     return "".join(form.format(ord(one)) for one in KEY)
 
 
+HOOK: Final = "hook-5d20-canary"
+"""A token in the address of alerts, which is in no answer, and must be nowhere either."""
 SPELLINGS: Final = {
     "exact": KEY,
     "lower": KEY.lower(),
@@ -46,7 +48,12 @@ PAGE: Final = 20
 TRACES: Final = tuple(
     part.lower().encode()
     for part in (
-        *("cnry/5f1c+9e", "7b2a=zq", *(SPELLINGS[one][2:-2] for one in ("url", "html", "hex"))),
+        *(
+            HOOK,
+            "cnry/5f1c+9e",
+            "7b2a=zq",
+            *(SPELLINGS[one][2:-2] for one in ("url", "html", "hex")),
+        ),
         *(SPELLINGS["url, every character"][3:-3], SPELLINGS["json, every character"][6:-6]),
         *(SPELLINGS[one][4:-4].strip("=") for one in SPELLINGS if "base64" in one),
     )

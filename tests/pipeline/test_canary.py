@@ -20,7 +20,14 @@ import zstandard
 
 from catalog.sandbox.service import Sandbox
 from tests.pipeline.daemon import ui, wait_for
-from tests.pipeline.repeating_service import KEY, SPELLINGS, TELLINGS, RepeatingService, traces_in
+from tests.pipeline.repeating_service import (
+    HOOK,
+    KEY,
+    SPELLINGS,
+    TELLINGS,
+    RepeatingService,
+    traces_in,
+)
 from tests.test_cli import ALMANAC, environment
 
 QUICK_RUNS: tuple[dict[str, str], ...] = (
@@ -36,7 +43,7 @@ QUICK_RUNS: tuple[dict[str, str], ...] = (
 FEEDS = ("usage", "coins", "events", "export")
 """What is answered badly in the long run, one after the other."""
 QUICK_LOOKS = (
-    *(("status",), ("status", "--json"), ("doctor",), ("batches", "list")),
+    *(("status", "--alert"), ("status", "--json"), ("doctor",), ("batches", "list")),
     *(("sql", "SELECT * FROM batches"), ("prune", "--dry-run")),
 )
 LONG_LOOKS = (
@@ -55,12 +62,15 @@ class Owner:
         self.temporary.mkdir()
         key_file = folder / "key" / "file"
         key_file.parent.mkdir()
-        key_file.write_text(KEY)
-        key_file.chmod(0o600)
+        hook_file = folder / "key" / "hook"
+        for file, secret in ((key_file, KEY), (hook_file, f"http://127.0.0.1:9/{HOOK}")):
+            file.write_text(secret)
+            file.chmod(0o600)
         self.env = {
             **environment(self.home),
             "ALMANAC_BASE_URL": service.base_url,
             "ALMANAC_API_KEY_FILE": str(key_file),
+            "ALMANAC_ALERT_URL_FILE": str(hook_file),
             "ALMANAC_PLAN": "enterprise",
             "ALMANAC_COINS": "bitcoin",
             "TMPDIR": str(self.temporary),

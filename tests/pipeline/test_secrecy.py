@@ -11,9 +11,13 @@ from pydantic import SecretStr
 from catalog.sandbox.service import Sandbox
 from pipeline.build import build_definitions, build_resources
 from pipeline.dagster_home import instance_of
+from pipeline.health import health_of
 from resources.retries import utc_now
 from tests.pipeline.playing import NOW, address_of, play_days, run_assets, settings_of
+from tests.pipeline.small_home import NOW as THEN
+from tests.pipeline.small_home import SmallHome
 from warehouse.home import Home
+from warehouse.merge import merge
 
 HOOK = "canary-hook-5d20"
 
@@ -62,3 +66,14 @@ def test_a_key_that_is_refused_is_not_told_by_the_failure(
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or canary.encode() not in path.read_bytes(), path
     assert isinstance(result, dg.ExecuteInProcessResult)
+
+
+def test_status_warns_of_a_key_that_the_service_repeated(tmp_path: Path) -> None:
+    small = SmallHome(tmp_path)
+    (waiting,) = small.land("coins", body=b'{"data": [{"slug": "a", "name": "[API key removed]"}]}')
+    for _ in ("waiting", "merged"):
+        health = health_of(small.settings, small.home, THEN)
+        (warned,) = [one for one in health.warnings if one.kind == "key"]
+        assert "1 batch" in warned.text
+        assert warned.since == waiting.observed_at
+        merge(small.home)
