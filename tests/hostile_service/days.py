@@ -1,0 +1,257 @@
+"""Days with a hostile service: pulled, polled, merged and published, and then a good day.
+
+    python -m tests.hostile_service.days --help      # lists every kind of tampering
+
+A life is a home that goes through some hostile days, one run each, and a good one at the end.
+It is a process of its own, so that its memory can be measured. Belongs here: what a day does,
+and what is false. Does not: tampering (kinds_of_*.py).
+"""
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from pydantic import SecretStr
+
+from assets.preview import of_batch
+from catalog.contract.plans import ENTERPRISE
+from resources.allowance import Pace
+from resources.calls import Timeouts
+from resources.client import CatalogClient
+from resources.daily_pulls import pull
+from resources.errors import CatalogError
+from resources.limiter import Unlimited
+from resources.polls import Poll, poll
+from resources.request_log import RequestLog
+from resources.retries import Ambient, RetryPolicy
+from resources.service import Service
+from resources.service_clock import ServiceClock
+from tests.hostile_service.answers import Kind
+from tests.hostile_service.kinds_of_bytes import BODIES, EXPORT, HEADS, STATUSES, WIRES
+from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
+from tests.hostile_service.upstream import Upstream, serving
+from warehouse import queries
+from warehouse.batches import Feed
+from warehouse.home import Home
+from warehouse.merge import merge
+from warehouse.storage import Storage
+
+KINDS: Final[dict[str, Kind]] = {
+    kind.name: kind for kind in (*ROWS, *LISTS, *USAGE, *EXPORT, *BODIES, *HEADS, *STATUSES, *WIRES)
+}
+KNOWN_OPEN: Final[frozenset[str]] = frozenset()
+"""Kinds with a finding that is not mended yet: they are left out of what is drawn."""
+LIFE_DAYS: Final = 10
+FIRST: Final = datetime(2026, 2, 23, 6, tzinfo=UTC)
+DAY: Final = timedelta(days=1)
+COIN: Final = "ondo-finance"
+SOURCE: Final = "hostile"
+FEEDS: Final[tuple[Feed, ...]] = ("coins", "categories", "export", "events", "cancellations")
+DISK_BYTES: Final = 256 << 20
+_TIMEOUTS: Final = Timeouts(connect=2.0, read=0.4, write=2.0, total=0.8, export_total=0.8)
+_POLICY: Final = RetryPolicy(attempts=2)
+_SHARES: Final = (1.0, 0.5, 0.2)
+
+
+@dataclass
+class Account:
+    """What some lives came to; `false` has what must never be, in words."""
+
+    runs: int = 0
+    false: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    quarantined: int = 0
+    slowest_s: float = 0.0
+    disk_bytes: int = 0
+    peak_bytes: int = 0
+
+
+class Life:
+    """A home, the service it is given, and its days."""
+
+    def __init__(self, number: int, upstream: Upstream, home: Home, account: Account) -> None:
+        self.number = number
+        self.upstream = upstream
+        self.home = home
+        self.account = account
+        self.said: set[str] = set()
+        self.day = 0
+        self.kinds: list[str] = []
+
+    def now(self) -> datetime:
+        return self.upstream.now
+
+    def live(self) -> None:
+        with self._service() as service:
+            self._set(())
+            self._work(service)
+            for number in range(LIFE_DAYS):
+                chance = Random(self.number * LIFE_DAYS + number)
+                drawn = [name for name in KINDS if name not in KNOWN_OPEN]
+                names = chance.sample(drawn, chance.choice((1, 1, 2, 3)))
+                self._run(service, names, chance)
+            self._set(())
+            self._work(service)
+            self._check(self._true_events(), self._true_cancelled())
+
+    def _run(self, service: Service, names: list[str], chance: Random) -> None:
+        self.kinds = names
+        self._set(tuple(KINDS[name] for name in names))
+        self.upstream.share, self.upstream.chance = chance.choice(_SHARES), chance
+        self.upstream.another_day = chance.random() < 0.1
+        began = time.monotonic()
+        self._work(service)
+        self.account.slowest_s = max(self.account.slowest_s, time.monotonic() - began)
+        self.account.runs += 1
+        self.account.kinds.update(names)
+
+    def _set(self, kinds: tuple[Kind, ...]) -> None:
+        self.day += 1
+        self.upstream.now = FIRST + self.day * DAY
+        self.upstream.kinds = kinds
+        self.upstream.says = self.said
+
+    def _work(self, service: Service) -> None:
+        """Pull what a day does, poll, and merge. Only errors of the tree may come of asking."""
+        self._asked(service.ask_usage)
+        for feed in FEEDS:
+            self._asked(lambda feed=feed: pull(feed, service))
+        today = self.now().date()
+        known = self._known()
+        what = Poll(
+            windows=((today, today + timedelta(days=20)),),
+            cancellations=True,
+            since=self.now() - DAY,
+            event_ids=known[:2],
+        )
+        self._asked(lambda: list(poll(service, what)))
+        report = merge(self.home)
+        self.account.quarantined += len(report.quarantined)
+        for outcome in report.outcomes:
+            of_batch(self.home.landing, outcome.manifest)
+        if self.home.landing.pending():
+            self._note("batches are left unmerged")
+        size = sum(path.stat().st_size for path in self.home.root.rglob("*") if path.is_file())
+        self.account.disk_bytes = max(self.account.disk_bytes, size)
+
+    def _asked(self, ask: Callable[[], object]) -> None:
+        try:
+            ask()
+        except CatalogError as error:
+            str(error).encode()
+            self.account.errors[type(error).__name__] += 1
+
+    def _known(self) -> tuple[str, ...]:
+        if not self.home.warehouse.exists():
+            return ()
+        found = self._ask("SELECT event_id FROM events ORDER BY hash(event_id) LIMIT 2")
+        return tuple(event_id for (event_id,) in found if event_id not in (".", ".."))
+
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+        with queries.connected(self.home.warehouse) as connection:
+            return connection.execute(query).fetchall()
+
+    def _true_events(self) -> dict[str, str]:
+        rows = self.upstream.rows("/v2/events/export", coins=COIN)
+        return {row["id"]: row["title"] for row in rows}
+
+    def _true_cancelled(self) -> set[str]:
+        rows = self.upstream.rows("/v2/events/cancellations")
+        return {row["id"] for row in rows}
+
+    def _check(self, events: dict[str, str], cancelled: set[str]) -> None:
+        """Note what is false after a good day, whatever was said before it."""
+        known = {row[0]: row[1:] for row in self._ask("SELECT event_id, title, status FROM events")}
+        for event_id, title in events.items():
+            if known.get(event_id) != (title, "scheduled"):
+                self._note(f"{event_id} is {known.get(event_id)}, and is {title!r} in truth")
+        for event_id in cancelled & known.keys():
+            if known[event_id][1] != "cancelled":
+                self._note(f"{event_id} is {known[event_id]}, and is cancelled in truth")
+        if "content" not in self.said:
+            for event_id in known.keys() - events.keys() - cancelled:
+                self._note(f"{event_id} is {known[event_id]}, and nobody said it")
+        if not self.said:
+            kinds = self._ask("SELECT DISTINCT unnest(change_kinds) FROM event_versions")
+            for kind in {"withdrawn", "restored"} & {kind for (kind,) in kinds}:
+                self._note(f"an event was {kind}, and nobody said so")
+        if not self.said & {"gone", "content"}:
+            gone = self._ask("SELECT event_id FROM event_versions WHERE status = 'cancelled'")
+            for event_id in {event_id for (event_id,) in gone} - cancelled:
+                self._note(f"{event_id} was cancelled, and nobody said so")
+
+    def _note(self, words: str) -> None:
+        self.account.false.append(f"life {self.number}, {self.said}: {words}")
+
+    @contextmanager
+    def _service(self) -> Iterator[Service]:
+        key = SecretStr("canary-5f1c9e7b2a-hostile")
+        log = RequestLog(self.home.state, self.now, key=key)
+        with CatalogClient(
+            self.upstream.base_url,
+            key,
+            limiter=Unlimited(),
+            ambient=Ambient(clock=self.now, sleep=lambda seconds: None, random=lambda: 0.0),
+            policy=_POLICY,
+            timeouts=_TIMEOUTS,
+            observer=log,
+            service_clock=ServiceClock(self.now, state=Storage(self.home.state)),
+        ) as client:
+            yield Service(
+                client=client,
+                plan=ENTERPRISE,
+                source=SOURCE,
+                landing=self.home.landing,
+                clock=self.now,
+                log=log,
+                pace=Pace(100.0, 100),
+                coins=(COIN,),
+            )
+
+
+def lives(first: int, last: int, *, true_url: str, key: str) -> Account:
+    """Go through some lives; each is told by its number alone."""
+    account = Account()
+    with serving(Upstream(true_url, key)) as upstream:
+        for number in range(first, last):
+            with tempfile.TemporaryDirectory(prefix="almanac-hostile-") as folder:
+                life = Life(number, upstream, Home(Path(folder)), account)
+                try:
+                    life.live()
+                except Exception as error:
+                    error.add_note(f"life {number}, day {life.day}, kinds {life.kinds}")
+                    raise
+    account.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return account
+
+
+def main() -> None:
+    told = "\n".join(f"  {kind.stage:7} {name}" for name, kind in KINDS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.hostile_service.days",
+        description=f"{len(KINDS)} kinds of tampering:\n{told}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("first", type=int, help="the first life")
+    parser.add_argument("last", type=int, help="the life before which to end")
+    parser.add_argument("--true-url", required=True, help="the sandbox to tamper with")
+    parser.add_argument("--key", required=True, help="its key")
+    given = parser.parse_args()
+    account = lives(given.first, given.last, true_url=given.true_url, key=given.key)
+    sys.stdout.write(json.dumps(vars(account)))
+
+
+if __name__ == "__main__":
+    main()

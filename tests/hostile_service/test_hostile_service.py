@@ -1,0 +1,123 @@
+"""Whatever a service answers: no traceback, no hang, bounded memory and disk, nothing false, and a
+good day afterwards repairs everything."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from catalog.sandbox.service import Sandbox
+from tests.hostile_service.days import DISK_BYTES, KINDS, LIFE_DAYS
+from tests.hostile_service.kinds_of_bytes import EXPORT
+from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
+from tests.hostile_service.upstream import Upstream, serving
+
+ROOT = Path(__file__).parent.parent.parent
+LIVES = 3
+LONG_LIVES = 1_000
+LIVES_A_PART = 20
+COMMANDS = 1
+LONG_COMMANDS = 20
+MEMORY_BYTES = 1 << 30
+SLOWEST_S = 120.0
+"""Of a day of some 60 requests, each of which may take as long as its timeout: a bound on hangs."""
+PART_S = 3_600
+
+
+@pytest.fixture(scope="session")
+def key(almanac_sandbox: Sandbox) -> str:
+    return almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+
+
+def lived(first: int, last: int, sandbox: Sandbox, key: str) -> dict[str, Any]:
+    """Go through some lives in a process of their own; return their account."""
+    address = ("--true-url", sandbox.base_url, "--key", key)
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.hostile_service.days", str(first), str(last), *address],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PART_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-4_000:]
+    account: dict[str, Any] = json.loads(ended.stdout)
+    return account
+
+
+def check(account: dict[str, Any], lives: int) -> None:
+    assert account["false"] == []
+    assert account["runs"] == lives * LIFE_DAYS
+    assert account["peak_bytes"] < MEMORY_BYTES
+    assert account["disk_bytes"] < DISK_BYTES
+    assert account["slowest_s"] < SLOWEST_S
+
+
+def test_days_with_a_hostile_service_leave_nothing_false(
+    almanac_sandbox: Sandbox, key: str
+) -> None:
+    check(lived(0, LIVES, almanac_sandbox, key), LIVES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(LIVES, LIVES + LONG_LIVES, LIVES_A_PART))
+def test_thousands_of_days_with_a_hostile_service(
+    first: int, almanac_sandbox: Sandbox, key: str
+) -> None:
+    check(lived(first, first + LIVES_A_PART, almanac_sandbox, key), LIVES_A_PART)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *range(COMMANDS),
+        *(pytest.param(n, marks=pytest.mark.long) for n in range(COMMANDS, LONG_COMMANDS)),
+    ],
+)
+def test_the_command_ends_in_words_and_never_in_a_traceback(
+    number: int, almanac_sandbox: Sandbox, key: str, tmp_path: Path
+) -> None:
+    chance = Random(number)
+    upstream = Upstream(almanac_sandbox.base_url, key, dated_now=True, share=0.7)
+    upstream.now = almanac_sandbox.clock.now()
+    drawn = [kind.name for kind in (*ROWS, *LISTS, *USAGE, *EXPORT)]
+    upstream.kinds = [KINDS[name] for name in chance.sample(drawn, 4)]
+    upstream.chance = chance
+    with serving(upstream):
+        settings = {
+            "ALMANAC_BASE_URL": upstream.base_url,
+            "ALMANAC_API_KEY": key,
+            "ALMANAC_PLAN": "elite",
+            "ALMANAC_HOME": str(tmp_path / "home"),
+            "ALMANAC_STATE": str(tmp_path / "state"),
+            "ALMANAC_COINS": "ondo-finance",
+        }
+        ended = subprocess.run(
+            [sys.executable, "-m", "pipeline", "run"],
+            cwd=ROOT,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+    assert ended.returncode in (0, 1), ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert ended.stdout.strip()
+
+
+def test_there_are_many_kinds_and_the_help_lists_them_all() -> None:
+    assert len(KINDS) > 200
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.hostile_service.days", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert all(name in told for name in KINDS)

@@ -1,0 +1,146 @@
+"""A service on loopback that asks the true one, tampers with what it says, and sends it raw.
+
+Belongs here: sockets, and what is true. Does not: kinds of tampering (kinds_of_*.py).
+"""
+
+import csv
+import io
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from random import Random
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+
+from tests.hostile_service.answers import RESET, STAGES, Answer, Kind
+
+Query = tuple[tuple[str, str], ...]
+_OWN = ("connection", "content-length", "transfer-encoding", "server")
+_SENDING_S = 5.0
+COINS_NAMED = "ether"
+"""The catalog is that of a few coins: the coins asked for are those with this in their name."""
+CANCELLED_SINCE = datetime(2026, 2, 20, tzinfo=UTC)
+
+
+@dataclass
+class Upstream:
+    """`now` is what the true service is asked for; `kinds` tamper with a share of the answers."""
+
+    true_url: str
+    key: str
+    now: datetime = CANCELLED_SINCE
+    kinds: Sequence[Kind] = ()
+    share: float = 1.0
+    chance: Random = field(default_factory=lambda: Random(0))
+    another_day: bool = False
+    dated_now: bool = False
+    """Whether answers have the Date of the machine, for a process that goes by it."""
+    base_url: str = ""
+    requests: int = 0
+    says: set[str] = field(default_factory=set)
+    """What was said that is not true."""
+    true: dict[tuple[datetime, str, Query], tuple[int, list[tuple[str, str]], bytes]] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        self._http = httpx.Client(
+            base_url=self.true_url, headers={"x-api-key": self.key, "Accept-Encoding": "identity"}
+        )
+        self._lock = threading.Lock()
+
+    def tampered(self, target: str) -> Answer:
+        """Return the answer to a request, tampered with."""
+        parts = urlsplit(target)
+        status, headers, body = self._true(parts.path, tuple(parse_qsl(parts.query)))
+        feed = parts.path.rpartition("/")[2]
+        answer = Answer(feed, self.requests, status, list(headers), body)
+        self.requests += 1
+        for stage in STAGES:
+            for kind in self.kinds:
+                if kind.stage == stage and self.chance.random() < self.share:
+                    kind.tamper(answer, self.chance)
+                    self.says |= {kind.says} if kind.says else set()
+        return answer
+
+    def rows(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """Return the true rows of a list or the export, untouched."""
+        _, _, body = self._true(path, tuple(query.items()))
+        if path.endswith("export"):
+            return list(csv.DictReader(io.StringIO(body.decode(), newline="")))
+        found: list[dict[str, Any]] = json.loads(body)["data"]
+        return found
+
+    def _true(self, path: str, query: Query) -> tuple[int, list[tuple[str, str]], bytes]:
+        now = self.now
+        if self.another_day and path.endswith("export") and self.kinds:
+            now -= timedelta(days=1)
+        query = _narrowed(path, query)
+        known = self.true.get((now, path, query))
+        if known is None:
+            at = {"Sandbox-Now": f"{now:%Y-%m-%dT%H:%M:%SZ}"}
+            answer = self._http.get(path, params=query, headers=at)
+            kept = [pair for pair in answer.headers.multi_items() if pair[0] not in _OWN]
+            known = self.true[now, path, query] = answer.status_code, kept, answer.content
+        if self.dated_now:
+            status, headers, body = known
+            kept = [pair for pair in headers if pair[0].lower() != "date"]
+            return status, [*kept, ("Date", format_datetime(datetime.now(UTC), True))], body
+        return known
+
+    def serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError), self._lock:
+                connection.settimeout(_SENDING_S)
+                self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            received = connection.recv(65_536)
+            if not received:
+                return
+            head += received
+        answer = self.tampered(head.split(b" ", 2)[1].decode("latin-1"))
+        parts = answer.wire if answer.wire is not None else [answer.head(), answer.body]
+        for part in parts:
+            if isinstance(part, bytes):
+                connection.sendall(part)
+            elif isinstance(part, float):
+                time.sleep(part)
+            elif part is RESET:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                return
+        connection.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def serving(upstream: Upstream) -> Iterator[Upstream]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        upstream.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        threading.Thread(target=upstream.serve, args=(listener,), daemon=True).start()
+        yield upstream
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def _narrowed(path: str, query: Query) -> Query:
+    """Return what the true service is asked: for a catalog that is small on every path."""
+    if path.endswith("/coins"):
+        return (*query, ("q", COINS_NAMED))
+    if path.endswith("/cancellations"):
+        kept = [pair for pair in query if pair[0] != "since"]
+        return (*kept, ("since", f"{CANCELLED_SINCE:%Y-%m-%dT%H:%M:%SZ}"))
+    return query
