@@ -25,7 +25,9 @@ from tests.hostile_service.answers import RESET, STAGES, Answer, Kind
 
 Query = tuple[tuple[str, str], ...]
 _OWN = ("connection", "content-length", "transfer-encoding", "server")
-_SENDING_S = 5.0
+_SENDING_S = 30.0
+_TRUE_S = 300.0
+"""The machine may be busy with other tests."""
 COINS_NAMED = "ether"
 """The catalog is that of a few coins: the coins asked for are those with this in their name."""
 CANCELLED_SINCE = datetime(2026, 2, 20, tzinfo=UTC)
@@ -54,7 +56,9 @@ class Upstream:
 
     def __post_init__(self) -> None:
         self._http = httpx.Client(
-            base_url=self.true_url, headers={"x-api-key": self.key, "Accept-Encoding": "identity"}
+            base_url=self.true_url,
+            headers={"x-api-key": self.key, "Accept-Encoding": "identity"},
+            timeout=_TRUE_S,
         )
         self._lock = threading.Lock()
 

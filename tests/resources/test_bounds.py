@@ -129,6 +129,7 @@ def test_pages_without_an_end_are_left_off_whatever_the_total(
 
     def another(_: httpx.Request) -> httpx.Response:
         number = next(numbers)
+        assert number < 50, "it would go on for ever"
         rows = [{"id": f"{number}-{n}"} for n in range(10)]
         body = json.dumps({"data": rows, "meta": {"total": "?", "cursor": f"c{number}"}})
         return httpx.Response(200, text=body.replace('"?"', json.dumps(total)))
@@ -138,7 +139,6 @@ def test_pages_without_an_end_are_left_off_whatever_the_total(
         pytest.raises(RunawayPaging, match="rows in"),
     ):
         list(client.coins_pages())
-    assert next(numbers) < 30
 
 
 def test_no_cookie_is_kept_or_sent_back() -> None:
