@@ -24,7 +24,7 @@ from warehouse.fields import BIT, NAMES
 from warehouse.json_rows import EventRows, shows
 from warehouse.recall import Recall
 from warehouse.sink import Sink
-from warehouse.statements import statement
+from warehouse.statements import literal, statement
 from warehouse.tally import Tally
 
 _TEXTS_BESIDE: Final = ("observed_text", "content_text", "cancelled_text")
@@ -58,7 +58,7 @@ def _rows(source: Source, reading: Reading) -> tuple[str, dict[str, Any]]:
     """Return the end of a SELECT that reads a file with DuckDB, and its parameters."""
     places = range(len(reading.columns.names))
     values = {
-        "path": str(source.path),
+        "path": literal(source.path),
         "compression": source.compression,
         "columns": {f"c{place}": "VARCHAR" for place in places},
         "reading": reading.mark,

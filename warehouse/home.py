@@ -6,6 +6,7 @@ Belongs here: where things lie, the stamp, the one lock. Does not: what is in th
 """
 
 import os
+import re
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
@@ -22,6 +23,7 @@ FORMAT = 1
 _STAMP = "home.json"
 _UI_WAIT_S = 1.0
 """For one that is just ending."""
+_MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
 _MEMORY = "1600MB"
 
 
@@ -59,8 +61,10 @@ class Home:
         """Return the stamp, None where there is no home yet.
 
         Raises:
-            HomeRefused: it can't be read, a newer Almanac wrote it, or a file has its place.
+            HomeRefused: it can't be read, a newer Almanac wrote it, a file has its place, or its
+                path is one that DuckDB or Dagster takes for another.
         """
+        self._refuse_path()
         if self.root.exists() and not self.root.is_dir():
             raise HomeRefused(
                 f"{self.root} is a file, and a home is a folder. Nothing was changed; name another "
@@ -88,6 +92,15 @@ class Home:
                 f"{FORMAT}. Nothing was changed; upgrade Almanac, or name another ALMANAC_HOME."
             )
         return found
+
+    def _refuse_path(self) -> None:
+        odd = _MISREAD.search(str(self.root.resolve()))
+        if odd is not None:
+            raise HomeRefused(
+                f"the path {self.root.resolve()} holds {odd[0]!r}, with which DuckDB or Dagster "
+                "would open another file. Nothing was changed; name a home without '?', a "
+                "backslash, and '%' before two hexadecimal digits with ALMANAC_HOME."
+            )
 
     def check(self, source: str) -> None:
         """Check that the home may be used for a source. Writes nothing.

@@ -4,4 +4,6 @@ SELECT l.day::DATE AS day, l.sha256, m.num_rows AS versions
 FROM (
     SELECT unnest($days) AS day, unnest($hashes) AS sha256, unnest($changes) AS file
 ) AS l
-JOIN parquet_file_metadata($changes) AS m ON m.file_name = l.file
+-- A path is bound as a pattern of itself (statements.py), and told as it is.
+JOIN parquet_file_metadata($changes) AS m
+    ON m.file_name = regexp_replace(l.file, '\[([*?\[])\]', '\1', 'g')
