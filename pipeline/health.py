@@ -40,6 +40,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     Raises:
         WarehouseError: the stamp, a manifest or a file of the change log can't be read.
     """
+    home.refuse_lost_stamp()
     stamp = home.stamp()
     if stamp is None:
         return Health(source=None)

@@ -18,11 +18,7 @@ def home_there() -> Home:
         HomeRefused: there is no home; a mistyped address must not look like an empty one.
     """
     home = home_of(read_settings())
-    if home.stamp() is None and home.holds_anything():
-        raise HomeRefused(
-            f"{home.root} has batches and no home.json. Nothing was changed. `almanac doctor "
-            "--fix` makes it again from what is landed; `almanac replay` then makes the rest."
-        )
+    home.refuse_lost_stamp()
     if home.stamp() is None:
         raise HomeRefused(
             f"there is no home at {home.root} (it has no home.json). Nothing was changed. "

@@ -93,6 +93,18 @@ class Home:
             )
         return found
 
+    def refuse_lost_stamp(self) -> None:
+        """Check that a home that holds batches is stamped.
+
+        Raises:
+            HomeRefused: its home.json is gone.
+        """
+        if self.stamp() is None and self.holds_anything():
+            raise HomeRefused(
+                f"{self.root} has batches and no home.json. Nothing was changed. `almanac doctor "
+                "--fix` makes it again from what is landed."
+            )
+
     def _refuse_path(self) -> None:
         odd = _MISREAD.search(str(self.root.resolve()))
         if odd is not None:

@@ -9,6 +9,7 @@ cursor. Belongs here: keeping and reading back. Does not: whether to go on (reso
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
@@ -17,6 +18,7 @@ import zstandard
 from warehouse import bounds
 from warehouse.batches import Feed, Scope
 from warehouse.errors import LandingError
+from warehouse.hashes import formatted, is_sealed, sealed
 from warehouse.storage import Storage
 
 RESUMED_WITHIN = timedelta(minutes=15)
@@ -84,7 +86,7 @@ class OpenPull:
                 f"expected {self._count + 1}. What is in the journal stands."
             )
         page = msgspec.json.encode(note) + b"\n" + body
-        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(page)
+        packed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(page)
         self._storage.put(f"{self._folder}/{note.number:06}.page", packed)
         self._count = note.number
 
@@ -94,8 +96,20 @@ class OpenPull:
             try:
                 head, _, body = _unpacked(self._storage.read(name)).partition(b"\n")
                 yield msgspec.json.decode(head, type=PageNote), body
-            except (msgspec.MsgspecError, zstandard.ZstdError) as error:
+            except (OSError, ValueError, zstandard.ZstdError) as error:
                 raise LandingError(f"the journal page {name} can't be read: {error}") from error
+
+    def drop_damaged(self) -> None:
+        """Remove the first page that is damaged or gone, and all after it: they are asked again."""
+        whole = 0
+        with suppress(LandingError):
+            for note, _ in self.pages():
+                if note.number != whole + 1:
+                    break
+                whole += 1
+        for name in self._page_names()[whole:]:
+            self._storage.remove(name)
+        self._count = whole
 
     def last_note(self) -> PageNote | None:
         notes = [note for note, _ in self.pages()]
@@ -124,20 +138,28 @@ class Journal:
     def begin(self, intent: Intent) -> OpenPull:
         """Note what is about to be pulled, before the first request is paid for."""
         name = f"journal/{intent.pull_id}/pull.json"
-        self._storage.put(name, msgspec.json.encode(intent))
+        self._storage.put(name, sealed(formatted(intent)))
         return OpenPull(self._storage, intent)
 
     def open_pulls(self) -> list[OpenPull]:
-        """Return the pulls that were begun and not landed, oldest first."""
+        """Return the pulls that were begun and not landed, oldest first.
+
+        Of what is damaged nothing was landed yet: it is dropped, and asked for again.
+        """
         found: list[OpenPull] = []
         for folder in self._storage.folders("journal"):
             name = f"journal/{folder}/pull.json"
-            if not self._storage.exists(name):
-                # Killed while the folder was made or removed: nothing in it was needed.
+            try:
+                data = self._storage.read(name)
+                is_sealed(data)
+                intent = msgspec.json.decode(data, type=Intent)
+            except (OSError, ValueError):
+                # Or killed while the folder was made or removed: nothing in it was needed.
                 self._storage.remove_folder(f"journal/{folder}")
                 continue
-            intent = msgspec.json.decode(self._storage.read(name), type=Intent)
-            found.append(OpenPull(self._storage, intent))
+            pull = OpenPull(self._storage, intent)
+            pull.drop_damaged()
+            found.append(pull)
         return found
 
 

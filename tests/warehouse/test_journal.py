@@ -14,8 +14,9 @@ import pytest
 
 from warehouse.batches import Scope
 from warehouse.errors import LandingError
-from warehouse.journal import Intent, PageNote
+from warehouse.journal import Intent, Journal, OpenPull, PageNote
 from warehouse.landing import Landing
+from warehouse.storage import Storage
 
 AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
 ROOT = Path(__file__).parent.parent.parent
@@ -91,6 +92,7 @@ import sys
 from pathlib import Path
 from tests.warehouse.test_journal import INTENT, note
 from warehouse.landing import Landing
+from warehouse.storage import Storage
 
 journal = Landing(Path(sys.argv[1])).journal
 pulls = journal.open_pulls()
@@ -148,3 +150,37 @@ def test_a_damaged_page_of_the_journal_is_an_error_of_landing(
     path.write_bytes(harm(path.read_bytes()))
     with pytest.raises(LandingError, match="can't be read"):
         list(pull.pages())
+
+
+class TestDamaged:
+    def pull(self, storage: Storage) -> OpenPull:
+        """Begin a pull and keep three pages of it."""
+        pull = Journal(storage).begin(INTENT)
+        for number in (1, 2, 3):
+            pull.add(note(number), b"page %d" % number)
+        return pull
+
+    @pytest.mark.parametrize("harm", ["flip", "empty", "delete"])
+    def test_pages_are_kept_up_to_the_first_that_is_damaged_and_the_rest_is_asked_again(
+        self, harm: str, tmp_path: Path
+    ) -> None:
+        storage = Storage(tmp_path)
+        pull = self.pull(storage)
+        path = next(tmp_path.rglob("000002.page"))
+        held = bytearray(path.read_bytes())
+        held[-6] ^= 1
+        path.write_bytes(held if harm == "flip" else b"")
+        if harm == "delete":
+            path.unlink()
+        (found,) = Journal(storage).open_pulls()
+        assert found.intent == pull.intent
+        assert [body for _, body in found.pages()] == [b"page 1"]
+        found.add(note(2), b"again")
+        assert [body for _, body in found.pages()] == [b"page 1", b"again"]
+
+    def test_a_pull_whose_intent_was_changed_is_dropped(self, tmp_path: Path) -> None:
+        storage = Storage(tmp_path)
+        self.pull(storage)
+        path = next(tmp_path.rglob("pull.json"))
+        path.write_bytes(path.read_bytes().replace(b'"pro"', b'"prp"', 1))
+        assert Journal(storage).open_pulls() == []
