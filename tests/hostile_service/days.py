@@ -113,7 +113,8 @@ class Life:
         self.upstream.share, self.upstream.chance = chance.choice(_SHARES), chance
         self.upstream.another_day = chance.random() < 0.1
         began = time.monotonic()
-        self._work(_HASTY if any("drips" in name for name in names) else _PATIENT)
+        batch_ids = self._work(_HASTY if any("drips" in name for name in names) else _PATIENT)
+        self._check_day(batch_ids)
         self.account.slowest_s = max(self.account.slowest_s, time.monotonic() - began)
         self.account.runs += 1
         self.account.kinds.update(names)
@@ -122,10 +123,10 @@ class Life:
         self.day += 1
         self.upstream.now = FIRST + self.day * DAY
         self.upstream.kinds = kinds
-        self.upstream.says = self.said
+        self.upstream.says = set()
 
-    def _work(self, timeouts: Timeouts) -> None:
-        """Do what a day does: pull, poll and merge."""
+    def _work(self, timeouts: Timeouts) -> list[str]:
+        """Do what a day does: pull, poll and merge. Return the batches that were merged."""
         with self._service(timeouts) as service:
             self._pull(service)
         report = merge(self.home)
@@ -136,6 +137,8 @@ class Life:
             self._note("batches are left unmerged")
         size = sum(path.stat().st_size for path in self.home.root.rglob("*") if path.is_file())
         self.account.disk_bytes = max(self.account.disk_bytes, size)
+        self.said |= self.upstream.says
+        return [outcome.manifest.batch_id for outcome in report.outcomes]
 
     def _pull(self, service: Service) -> None:
         """Ask for all that a day asks for. Only errors of the tree may come of it."""
@@ -176,6 +179,21 @@ class Life:
     def _true_cancelled(self) -> set[str]:
         rows = self.upstream.rows("/v2/events/cancellations")
         return {row["id"] for row in rows}
+
+    def _check_day(self, batch_ids: list[str]) -> None:
+        """Note what the day says of true events and nobody said, truly or not."""
+        says, names = self.upstream.says, ", ".join(f"'{one}'" for one in batch_ids)
+        query = "SELECT event_id, title, status FROM event_versions WHERE batch_id IN "
+        versions = self._ask(f"{query} ({names})") if names else []
+        cancelled = self._true_cancelled()
+        for event_id, title, status in versions:
+            true = self.upstream.titles.get(event_id, set())
+            if "content" in says or not true:
+                continue
+            if status == "scheduled" and title not in true:
+                self._note(f"on {self.kinds} {event_id} became {title!r}; true are {true}")
+            if status == "cancelled" and "gone" not in says and event_id not in cancelled:
+                self._note(f"on {self.kinds} {event_id} was cancelled, and nobody said so")
 
     def _check(self, events: dict[str, str], cancelled: set[str]) -> None:
         """Note what is false after a good day, whatever was said before it."""

@@ -50,6 +50,8 @@ class Upstream:
     requests: int = 0
     says: set[str] = field(default_factory=set)
     """What was said that is not true."""
+    titles: dict[str, set[str]] = field(default_factory=dict)
+    """Of each event, the titles that it truly had."""
     true: dict[tuple[datetime, str, Query], tuple[int, list[tuple[str, str]], bytes]] = field(
         default_factory=dict
     )
@@ -95,11 +97,23 @@ class Upstream:
             answer = self._http.get(path, params=query, headers=at)
             kept = [pair for pair in answer.headers.multi_items() if pair[0] not in _OWN]
             known = self.true[now, path, query] = answer.status_code, kept, answer.content
+            self._learn(path, answer)
         if self.dated_now:
             status, headers, body = known
             kept = [pair for pair in headers if pair[0].lower() != "date"]
             return status, [*kept, ("Date", format_datetime(datetime.now(UTC), True))], body
         return known
+
+    def _learn(self, path: str, answer: httpx.Response) -> None:
+        if answer.status_code != 200 or "/events" not in path:
+            return
+        if path.endswith("export"):
+            rows: list[Any] = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+        else:
+            rows = answer.json().get("data") or [answer.json()]
+        for row in rows:
+            if "title" in row:
+                self.titles.setdefault(row["id"], set()).add(row["title"])
 
     def serve(self, listener: socket.socket) -> None:
         while True:
