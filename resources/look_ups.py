@@ -10,11 +10,13 @@ from resources.calls import Answer
 from resources.errors import NotData, VersionRetired
 from resources.pages import decoded_json
 from resources.verdicts import BodyShape, read_error_body
+from warehouse.cells import storable_text
 
 EventStatus = Literal["found", "gone", "not_found"]
 EVENT_STATUSES: Final = frozenset({200, 404, 410})
 _COUNT_MAX: Final = 10**12
 """More requests than any month has: larger numbers are read as this, so that no sum overflows."""
+_PLAN_CHARS: Final = 200
 _PERIOD_MAX: Final = timedelta(days=366)
 _YEARS: Final = range(1900, 2201)
 _NAMES: Final = ("plan", "period", "used", "limit", "remaining", "resetAt", "rate", "burst")
@@ -142,7 +144,7 @@ def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
     span = period if isinstance(period, dict) else {}
     plan = content.get("plan")
     return UsageAnswer(
-        plan=plan.lower() if isinstance(plan, str) else None,
+        plan=storable_text(plan[:_PLAN_CHARS].lower()) if isinstance(plan, str) else None,
         used=_integer(content.get("used")),
         limit=_integer(content.get("limit")),
         remaining=_integer(content.get("remaining")),

@@ -22,6 +22,7 @@ from resources.transport import SentRequest, checked_key
 
 _DIGITS: Final = 12
 _FAILED: Final = 400
+_TOLD_CHARS: Final = 500
 
 
 def fingerprint_of(key: SecretStr | str) -> str:
@@ -73,7 +74,7 @@ class RequestLog:
             "reset_at": None if answer.reset_at is None else answer.reset_at.isoformat(),
         }
         if deprecation is not None or sunset is not None:
-            line |= {"deprecation": deprecation, "sunset": sunset}
+            line |= {"deprecation": _short(deprecation), "sunset": _short(sunset)}
         with self._lock:
             _append(self._folder / "usage.jsonl", line)
 
@@ -113,6 +114,10 @@ def last_usage(folder: Path) -> ToldUsage | None:
         except msgspec.MsgspecError:
             continue
     return None
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else text[:_TOLD_CHARS]
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:

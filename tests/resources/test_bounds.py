@@ -10,13 +10,15 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from catalog.contract.plans import ENTERPRISE
 from resources.calls import Bounds
 from resources.errors import ContractBroken, RunawayPaging, TooLarge
 from resources.pages import CURSOR_CHARS, ROWS_LEAST
 from resources.puller import Puller
-from tests.resources.fakes import mocked
+from resources.request_log import RequestLog, last_usage
+from tests.resources.fakes import KEY, mocked
 from warehouse.bounds import ELEMENTS, RATIO
 from warehouse.landing import Landing
 
@@ -165,3 +167,24 @@ def test_one_odd_value_costs_no_page(odd: bytes, tmp_path: Path) -> None:
     with mocked(lambda _: httpx.Response(200, content=body)) as client:
         puller = Puller(client, landing, plan=ENTERPRISE, source="s", clock=lambda: AT)
         assert puller.coins().rows == 1
+
+
+@pytest.mark.parametrize("plan", ["\ud800lite", "caf\udce9", "p" * 5_000_000])
+def test_a_plan_of_any_name_can_be_noted_and_takes_no_room(plan: str, tmp_path: Path) -> None:
+    body = json.dumps({"plan": plan, "used": 1, "limit": 2})
+    headers = {"Deprecation": "x" * 90_000, "Sunset": "y" * 90_000}
+    with mocked(lambda _: httpx.Response(200, content=body.encode(), headers=headers)) as client:
+        log = RequestLog(tmp_path, lambda: AT, key=SecretStr(KEY))
+        answer = client.usage()
+        log.usage(answer, deprecation=client.deprecation, sunset=client.sunset)
+    told = last_usage(tmp_path)
+    assert told is not None
+    assert (told.used, told.quota) == (1, 2)
+    assert (tmp_path / "usage.jsonl").stat().st_size < 5_000
+
+
+def test_a_page_half_in_latin_1_costs_no_usage(tmp_path: Path) -> None:
+    body = '{"plan":"\xe9lite","used":1,"limit":2}'.encode("latin-1")
+    with mocked(lambda _: httpx.Response(200, content=body)) as client:
+        RequestLog(tmp_path, lambda: AT, key=SecretStr(KEY)).usage(client.usage())
+    assert last_usage(tmp_path) is not None
