@@ -1,7 +1,8 @@
 """Judges the test suite: does it notice a fault planted in the code?
 
 Each patch of a folder is applied to a copy of the working tree, and the tests run there until
-the first failure. A patch under which they all pass has SURVIVED, and a test is missing.
+the first failure. A patch under which they all pass has SURVIVED, and a test is missing. A patch
+may name the tests that should notice it; the others are judged by those of `--tests`.
 
     python tests/mutants/run.py
     python tests/mutants/run.py --only 07 --tests tests/server -k cursor
@@ -33,6 +34,7 @@ DEFAULT_TIMEOUT_S = 900.0
 
 _PYTEST = ("-m", "pytest", "-q", "-x", "-rfE", "--color=no", "-p", "no:cacheprovider")
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_TESTS = re.compile(r"^# Tests: (.+)$", re.MULTILINE)
 _TESTS_FAILED, _INTERRUPTED = 1, 2
 """Pytest's exit codes; with -x, a module that can't be collected interrupts the run."""
 _TAIL_LINES = 25
@@ -125,7 +127,7 @@ class Workshop:
         try:
             shutil.copytree(self.pristine, tree)
             self._apply(patch, tree)
-            failure = self.first_failure(tree)
+            failure = self.first_failure(tree, tests_for(patch) or None)
             if failure is not None and "::" in failure:
                 # A test that fails by chance has caught nothing.
                 control = shutil.copytree(self.pristine, tree.with_name(tree.name + ".control"))
@@ -166,13 +168,23 @@ def chosen_patches(folder: Path, only: Sequence[str]) -> list[Path]:
     return patches
 
 
+def tests_for(patch: Path) -> list[str]:
+    """Return the tests that a patch names in a line `# Tests: tests/a.py tests/b.py`, else none."""
+    found = _TESTS.search(patch.read_text("utf-8"))
+    return [] if found is None else found[1].split()
+
+
 def judge_all(workshop: Workshop, patches: Sequence[Path], *, jobs: int) -> list[Outcome]:
     """Check that the suite passes by itself, then judge each patch, saying so as it goes."""
     workshop.copy_working_tree()
     say("without a patch ...")
     began = time.perf_counter()
     shutil.copytree(workshop.pristine, workshop.folder / "unpatched")
-    failure = workshop.first_failure(workshop.folder / "unpatched")
+    named = [tests_for(patch) for patch in patches]
+    tests = sorted({test for own in named for test in own})
+    if not all(named):
+        tests = [*workshop.tests, *tests]
+    failure = workshop.first_failure(workshop.folder / "unpatched", tests)
     if failure is not None:
         raise NoVerdict(f"the suite must pass without a patch, and fails in {failure}")
     say(f"without a patch: passed, {time.perf_counter() - began:.1f} s")
