@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from catalog.sandbox.service import Sandbox
+from tests.crashes.looks import SOURCE
 from tests.crashes.tables import Told, published
 from tests.hostile.cases import Case
 from tests.hostile.good_days import Good, at_case, good_days, partial, pull_of
@@ -53,6 +54,8 @@ def good(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> 
 def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     root: Path = tmp_path_factory.mktemp("hostile")
     home, proper = Home(root / "home"), Home(root / "proper")
+    home.claim(SOURCE)
+    proper.claim(SOURCE)
     cases = {name: make(good, number) for number, (name, make) in enumerate(ALL.items())}
     ids: dict[str, str] = {}
     for one in (home, proper):

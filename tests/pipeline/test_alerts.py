@@ -158,7 +158,7 @@ class TestPosting:
         whole = stamp.read_text()
         stamp.write_text("{")
         assert post_changes(small.settings, small.home, LATER).kinds == ("+damaged",)
-        assert "(HomeRefused)" in receiver.bodies[-1]["text"]
+        assert "(DamagedStamp)" in receiver.bodies[-1]["text"]
         stamp.write_text(whole)
         assert post_changes(small.settings, small.home, LATER).kinds == ("-damaged",)
 

@@ -28,7 +28,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
 
 @pytest.fixture
 def connection(lake: SmallLake) -> Any:
-    opened = connect(lake.warehouse)
+    # Open, so that the session may have another zone.
+    opened = connect(lake.warehouse, own_files=True)
     yield opened
     opened.close()
 
