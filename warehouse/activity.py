@@ -8,7 +8,10 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import duckdb
+
 from catalog.contract import decisions
+from warehouse.errors import WarehouseError
 from warehouse.queries import connected
 from warehouse.statements import statement
 
@@ -42,10 +45,20 @@ def activity_of(warehouse: Path, now: datetime) -> Activity:
     """Return what a warehouse tells; NO_ACTIVITY where there is none yet.
 
     Raises:
-        WarehouseError: it can't be opened.
+        WarehouseError: it can't be read.
     """
     if not warehouse.exists():
         return NO_ACTIVITY
+    try:
+        return _read(warehouse, now)
+    except duckdb.Error as error:
+        raise WarehouseError(
+            f"{warehouse} can't be read: {str(error).splitlines()[0]} If it is damaged, "
+            "`almanac replay` makes it again."
+        ) from error
+
+
+def _read(warehouse: Path, now: datetime) -> Activity:
     with connected(warehouse) as connection:
         counts = connection.execute(statement("activity_counts"), {"since": now - _LISTED})
         ((coins, cancellations, first_look),) = counts.fetchall()

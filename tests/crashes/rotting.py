@@ -40,7 +40,7 @@ def make_home(root: Path) -> Home:
     home.landing.release(freed)
     merge(home)
     _look(home, "coins", 31)
-    _look(home, "deliveries", 32, ((1, _CONTENTS[0]),))
+    _look(home, "deliveries", 32, ((1, Content(3, "Halved", 6, False, 2.0, ("bitcoin",))),))
     _list(home, STARTS + 33 * HOUR, [_UNREADABLE])
     _list(home, STARTS + 34 * HOUR, [_UNREADABLE] * 12)
     _list(home, STARTS + 35 * HOUR, [], lower=STARTS - 400 * DAY, upper=STARTS - 370 * DAY)

@@ -1,18 +1,24 @@
 """Each file of a home flipped, cut, emptied, deleted, swapped: seen by verify, mended by replay."""
 
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import duckdb
 import pytest
 
 from tests.crashes.rotting import Harm, harm, make_home
 from tests.crashes.tables import Told, by_month, published
+from tests.history.handmade import SOURCE
+from warehouse.change_log import ChangeLog
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.merge import merge, replay
+from warehouse.publish import publish
 from warehouse.verify import verify
 
 CHUNKS, IN_A_CHUNK, MENDED_IN_A_CHUNK = 6, 10, 1
@@ -115,6 +121,70 @@ def test_a_flipped_bit_of_the_newest_checkpoint_is_not_built_upon(
         _flip(path, place=20)
     assert merge(home).rebuilt
     assert told(home) == expected
+
+
+def test_a_flipped_bit_of_the_newest_day_is_folded_again_by_the_next_merge(
+    sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    root, expected = sound
+    home = copied(root, tmp_path / "home")
+    path = max(home.lake.path("event_changes").rglob("changes.parquet"))
+    _flip(path, place=20)
+    path.touch()
+    merge(home)
+    assert told(home) == expected
+    assert complaints(home) == ([], [])
+
+
+def test_a_home_of_an_older_version_opens_verifies_and_is_recorded_by_a_replay(
+    sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    root, expected = sound
+    home = copied(root, tmp_path / "home")
+    as_older(home)
+    wrong, notes = complaints(home)
+    assert wrong == []
+    assert [note for note in notes if "not recorded" in note]
+    merge(home)
+    assert told(home) == expected
+    assert complaints(home)[0] == []
+    replay(home)
+    assert complaints(home) == ([], [])
+
+
+def as_older(home: Home) -> None:
+    """Make of a home what the version before wrote: no hash anywhere but in the chain of days."""
+    for name in ("lake/head.json", "lake/events/_sha256.json", "state/published.json"):
+        (home.root / name).unlink()
+    (home.root / "home.json").write_text(json.dumps({"source": SOURCE, "format": 1}, indent=1))
+    for path in home.root.joinpath("landing", "batches").rglob("*.json"):
+        held = json.loads(path.read_text())
+        for name in ("sha256_of_the_rest", "stored_sha256"):
+            del held[name]
+        path.write_text(json.dumps({**held, "format": 1}))
+    previous = None
+    with duckdb.connect() as connection:
+        for path in sorted(home.lake.path("event_changes").rglob("changes.parquet")):
+            said = "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE key = 'almanac'"
+            ((text,),) = connection.execute(said, {"file": str(path)}).fetchall()
+            meta = {**json.loads(text), "previous": previous}
+            del meta["files"]
+            other = path.with_suffix(".other")
+            connection.execute(
+                "COPY (FROM read_parquet($file, hive_partitioning = false)) "
+                "TO $other (FORMAT parquet, KV_METADATA {almanac: $meta})",
+                {"file": str(path), "other": str(other), "meta": json.dumps(meta)},
+            )
+            other.replace(path)
+            previous = hashlib.sha256(path.read_bytes()).hexdigest()
+    publish(
+        home.lake,
+        home.warehouse,
+        chain=ChangeLog(home.lake, home.state / "change_log.json").days(),
+        state_folder=home.state,
+    )
+    for name in ("lake/events/_sha256.json", "state/published.json"):
+        (home.root / name).unlink(missing_ok=True)
 
 
 def _flip(path: Path, *, place: int) -> None:
