@@ -9,7 +9,6 @@ and what is false. Does not: tampering (kinds_of_*.py).
 
 import argparse
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -42,6 +41,7 @@ from tests.hostile_service.answers import Kind
 from tests.hostile_service.kinds_of_bytes import BODIES, EXPORT, HEADS, STATUSES, WIRES
 from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
 from tests.hostile_service.upstream import Upstream, serving
+from tests.memory import peak_bytes
 from warehouse import queries
 from warehouse.batches import Feed
 from warehouse.home import Home
@@ -257,7 +257,7 @@ def lives(first: int, last: int, *, true_url: str, key: str) -> Account:
                 except Exception as error:
                     error.add_note(f"life {number}, day {life.day}, kinds {life.kinds}")
                     raise
-    account.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    account.peak_bytes = peak_bytes()
     return account
 
 

@@ -11,6 +11,7 @@ import resource
 import sys
 from pathlib import Path
 
+from tests.memory import peak_bytes
 from warehouse.queries import QueryRefused, connected, run_sql
 from warehouse.query_limits import QueryLimits
 
@@ -35,7 +36,7 @@ def run(warehouse: Path, sql: str) -> str:
 
 
 def say(ended: str) -> None:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     os.write(1, (json.dumps({"ended": ended, "bytes": peak}) + "\n").encode())
 
 

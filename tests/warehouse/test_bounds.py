@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -125,7 +124,9 @@ import sys
 from pathlib import Path
 from warehouse.home import Home
 from warehouse.merge import merge
+from tests.memory import peak_bytes
 merge(Home(Path(sys.argv[1])))
+print(peak_bytes())
 """
 
 
@@ -139,12 +140,15 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Merged:
     for name, (fields, _) in WIDE.items():
         rows = listed(event(id=f"bad {name}", **fields), event(id=f"good {name}"))
         batches[name] = land(home, "events", rows, minute=len(batches))
-    subprocess.run(
-        [sys.executable, "-c", _MERGE, str(home.root)], cwd=ROOT, check=True, timeout=300
+    done = subprocess.run(
+        [sys.executable, "-c", _MERGE, str(home.root)],
+        cwd=ROOT,
+        check=True,
+        timeout=300,
+        capture_output=True,
+        text=True,
     )
-    # Of the child that took most, which is this one: the others of a test run are short.
-    peak_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    return Merged(home, batches, peak_bytes)
+    return Merged(home, batches, peak_bytes=int(done.stdout))
 
 
 @pytest.mark.parametrize("name", BOMBS)
