@@ -18,6 +18,7 @@ test-long: $(STAMP)
 	$(BIN)/python -m pytest -q -m "long"
 	$(BIN)/python tests/mutants/run.py
 	$(BIN)/python tests/mutants/run.py tests/mutants/history --tests tests/history tests/warehouse
+	$(BIN)/python tests/mutants/run.py tests/mutants/safety
 
 check: $(STAMP)
 	$(BIN)/ruff check .
