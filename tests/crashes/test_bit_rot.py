@@ -21,7 +21,7 @@ from warehouse.merge import merge, replay
 from warehouse.publish import publish
 from warehouse.verify import verify
 
-CHUNKS, IN_A_CHUNK, MENDED_IN_A_CHUNK = 6, 10, 1
+CHUNKS, IN_A_CHUNK, MENDED_EACH = 6, 10, 20
 CHUNKS_LONG, IN_A_CHUNK_LONG = 20, 100
 _LAST_BEFORE_REPLAY = "the events by month are those of the warehouse"
 
@@ -43,8 +43,8 @@ def test_damage_to_any_file_is_seen_and_all_that_landing_can_is_mended(
     chunk: int, sound: tuple[Path, Told], tmp_path: Path
 ) -> None:
     for number in range(IN_A_CHUNK):
-        mends = number < MENDED_IN_A_CHUNK
-        hold(sound, tmp_path, seed=chunk * IN_A_CHUNK + number, mends=mends)
+        seed = chunk * IN_A_CHUNK + number
+        hold(sound, tmp_path, seed=seed, mends=seed % MENDED_EACH == 0)
 
 
 @pytest.mark.long
@@ -93,7 +93,7 @@ def test_replay_names_each_damaged_batch_and_goes_on_without_it_until_it_is_rest
     report = replay(home)
     assert report.damaged.keys() == {ids["export"], ids["coins"]} == landing.damaged().keys()
     assert published(home.warehouse)["batches"][0] == expected["batches"][0] - 2
-    wrong, _ = complaints(home)
+    wrong, _ = complaints(home, with_replay=False)
     assert {*wrong} == {*report.damaged.values()}, "what is left is whole"
     for path, data in held.items():
         path.write_bytes(data)
@@ -133,7 +133,7 @@ def test_a_flipped_bit_of_the_newest_day_is_folded_again_by_the_next_merge(
     path.touch()
     merge(home)
     assert told(home) == expected
-    assert complaints(home) == ([], [])
+    assert complaints(home, with_replay=False) == ([], [])
 
 
 def test_a_home_of_an_older_version_opens_verifies_and_is_recorded_by_a_replay(
@@ -147,9 +147,8 @@ def test_a_home_of_an_older_version_opens_verifies_and_is_recorded_by_a_replay(
     assert [note for note in notes if "not recorded" in note]
     merge(home)
     assert told(home) == expected
-    assert complaints(home)[0] == []
     replay(home)
-    assert complaints(home) == ([], [])
+    assert complaints(home, with_replay=False) == ([], [])
 
 
 def as_older(home: Home) -> None:
