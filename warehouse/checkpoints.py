@@ -8,6 +8,7 @@ the newest seven days and the last of each month. All of it can be made again fr
 
 from collections.abc import Mapping
 from datetime import date
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def worth_keeping(days: list[date]) -> set[date]:
     newest = set(days[-NEWEST_KEPT:])
     return newest | {
         day
-        for day, following in zip(days, [*days[1:], None], strict=True)
+        for day, following in zip_longest(days, days[1:])
         if following is None or (following.year, following.month) != (day.year, day.month)
     }
 

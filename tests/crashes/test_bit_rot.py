@@ -101,6 +101,17 @@ def test_replay_names_each_damaged_batch_and_goes_on_without_it_until_it_is_rest
     assert told(home) == expected
 
 
+def test_a_home_whose_change_log_is_gone_is_verified_and_made_again(
+    sound: tuple[Path, Told], tmp_path: Path
+) -> None:
+    root, expected = sound
+    home = copied(root, tmp_path / "home")
+    shutil.rmtree(home.lake.path("event_changes"))
+    assert complaints(home, with_replay=False)[0]
+    replay(home)
+    assert told(home) == expected
+
+
 def test_a_merge_sets_a_damaged_batch_aside_that_never_took_effect(
     sound: tuple[Path, Told], tmp_path: Path
 ) -> None:
