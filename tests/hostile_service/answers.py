@@ -79,7 +79,7 @@ def rows_kind(name: str, change: Callable[[dict[str, Any], Random], Any]) -> Kin
         if isinstance(document, dict) and isinstance(document.get("data"), list):
             rows = document["data"]
             for place, row in enumerate(rows):
-                if chance.random() < 0.5:
+                if isinstance(row, dict) and chance.random() < 0.5:
                     changed = change(dict(row), chance)
                     rows[place] = changed
             answer.write(document)

@@ -133,6 +133,8 @@ class Life:
         self.account.quarantined += len(report.quarantined)
         for outcome in report.outcomes:
             of_batch(self.home.landing, outcome.manifest)
+        if self.upstream.failure is not None:
+            raise self.upstream.failure
         if self.home.landing.pending():
             self._note("batches are left unmerged")
         size = sum(path.stat().st_size for path in self.home.root.rglob("*") if path.is_file())

@@ -108,7 +108,7 @@ def test_the_command_ends_in_words_and_never_in_a_traceback(
         )
     assert ended.returncode in (0, 1), ended.stderr
     assert "Traceback" not in ended.stdout + ended.stderr
-    assert ended.stdout.strip()
+    assert (ended.stdout + ended.stderr).strip()
 
 
 def test_there_are_many_kinds_and_the_help_lists_them_all() -> None:

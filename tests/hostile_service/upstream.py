@@ -48,6 +48,8 @@ class Upstream:
     """Whether answers have the Date of the machine, for a process that goes by it."""
     base_url: str = ""
     requests: int = 0
+    failure: Exception | None = None
+    """What went wrong here, and not in what is tested."""
     says: set[str] = field(default_factory=set)
     """What was said that is not true."""
     titles: dict[str, set[str]] = field(default_factory=dict)
@@ -123,7 +125,12 @@ class Upstream:
                 return
             with connection, suppress(OSError), self._lock:
                 connection.settimeout(_SENDING_S)
-                self._answer(connection)
+                try:
+                    self._answer(connection)
+                except OSError:
+                    raise
+                except Exception as error:
+                    self.failure = error
 
     def _answer(self, connection: socket.socket) -> None:
         head = b""
