@@ -67,6 +67,15 @@ def _duplicated_keys(answer: Answer, chance: Random) -> None:
     answer.body = answer.body.replace(b'"title":', b'"title":"another","title":')
 
 
+def _many_coins(answer: Answer, chance: Random) -> None:
+    document = answer.document()
+    rows = document.get("data") if isinstance(document, dict) else None
+    if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+        # One event alone: this process holds what it sends beside what it reads.
+        rows[0]["coins"] = [{"slug": f"c{n}"} for n in range(100_000)]
+        answer.write(document)
+
+
 def _renamed(answer: Answer, chance: Random) -> None:
     document = answer.document()
     if isinstance(document, dict) and isinstance(document.get("data"), list):
@@ -119,7 +128,7 @@ ROWS = (
     put("rank of 2^63", "rank", 2**63),
     put("coins a number", "coins", 7),
     put("coins nested", "coins", [[["bitcoin"]]]),
-    put("100,000 coins", "coins", [{"slug": f"c{n}"} for n in range(100_000)]),
+    Kind("100,000 coins", "rows", _many_coins, "content"),
     put("categories an object", "categories", {"a": 1}),
     put("an unknown field, deep", "odd", nested(400)),
     put("an unknown field, deeper", "odd", nested(800)),

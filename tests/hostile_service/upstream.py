@@ -129,7 +129,7 @@ class Upstream:
                     self._answer(connection)
                 except OSError:
                     raise
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - told when the day is over
                     self.failure = error
 
     def _answer(self, connection: socket.socket) -> None:
