@@ -19,6 +19,7 @@ from resources.pull_scopes import left_over, parts_of
 from resources.sweep_trace import SweepTrace
 from warehouse.batches import Feed, Scope
 from warehouse.bodies import Unreadable, decoded, rows_of
+from warehouse.errors import LandingError
 from warehouse.journal import OpenPull, PageNote
 
 _DAY_CHARS: Final = len("2026-03-01")
@@ -104,8 +105,20 @@ class JournaledPages:
         self.refused = Refused(note, str(error))
 
     def bodies(self) -> Iterator[bytes]:
-        """Yield the bodies that are lists."""
-        return (body for _, body in islice(self._open_pull.pages(), self.trace.pages))
+        """Yield the bodies that are lists.
+
+        Raises:
+            LandingError: a page that was kept is gone; nothing may claim to have it.
+        """
+        came = 0
+        for _, body in islice(self._open_pull.pages(), self.trace.pages):
+            came += 1
+            yield body
+        if came != self.trace.pages:
+            raise LandingError(
+                f"{self.trace.pages} pages were journaled and {came} are there. Nothing of this "
+                "pull was landed; run it again, it asks for what is missing."
+            )
 
     def refused_body(self) -> bytes:
         return next(islice(self._open_pull.pages(), self.trace.pages, None))[1]

@@ -34,9 +34,9 @@ class LandingRoom:
         return self.landing.journal.begin(intent)
 
     @contextmanager
-    def holding(self, intent: Intent) -> Iterator[bool]:
+    def holding(self, pull_id: str) -> Iterator[bool]:
         """Hold a pull against other processes and threads; yields whether it could be had."""
-        path = self._storage.path(f"journal/{intent.pull_id}.lock")
+        path = self._storage.path(f"journal/{pull_id}.lock")
         make_folders(path.parent)
         with path.open("a") as lock:
             try:

@@ -83,7 +83,7 @@ class PullContext:
                 # Two pulls of the same moment must not share a journal.
                 started_at=started_at + timedelta(microseconds=tries),
             )
-            with self.room.holding(intent) as mine:
+            with self.room.holding(intent.pull_id) as mine:
                 if mine and not self.room.is_open(intent):
                     yield self.room.begin(intent)
                     return

@@ -141,9 +141,11 @@ class Puller:
         lives are left alone.
         """
         landed: list[Landed] = []
-        for found in self._landing.journal.open_pulls():
-            with self.context.room.holding(found.intent) as mine:
-                if mine and found.intent.feed in PAGED and self.context.room.is_open(found.intent):
+        journal = self._landing.journal
+        for pull_id in journal.ids():
+            with self.context.room.holding(pull_id) as mine:
+                found = journal.recovered(pull_id) if mine else None
+                if found is not None and found.intent.feed in PAGED:
                     landed += self._resume(found)
         return landed
 

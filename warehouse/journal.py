@@ -92,7 +92,10 @@ class OpenPull:
 
     def pages(self) -> Iterator[tuple[PageNote, bytes]]:
         """Yield the pages kept so far, in order."""
-        for name in self._page_names():
+        return self._read(self._page_names())
+
+    def _read(self, names: list[str]) -> Iterator[tuple[PageNote, bytes]]:
+        for name in names:
             try:
                 head, _, body = _unpacked(self._storage.read(name)).partition(b"\n")
                 yield msgspec.json.decode(head, type=PageNote), body
@@ -100,14 +103,18 @@ class OpenPull:
                 raise LandingError(f"the journal page {name} can't be read: {error}") from error
 
     def drop_damaged(self) -> None:
-        """Remove the first page that is damaged or gone, and all after it: they are asked again."""
+        """Remove the first page that is damaged or gone, and all after it: they are asked again.
+
+        Only by who holds the pull: a page that another process adds meanwhile would go as well.
+        """
+        names = self._page_names()
         whole = 0
         with suppress(LandingError):
-            for note, _ in self.pages():
+            for note, _ in self._read(names):
                 if note.number != whole + 1:
                     break
                 whole += 1
-        for name in self._page_names()[whole:]:
+        for name in names[whole:]:
             self._storage.remove(name)
         self._count = whole
 
@@ -141,26 +148,41 @@ class Journal:
         self._storage.put(name, sealed(formatted(intent)))
         return OpenPull(self._storage, intent)
 
-    def open_pulls(self) -> list[OpenPull]:
-        """Return the pulls that were begun and not landed, oldest first.
+    def ids(self) -> list[str]:
+        """Return the ids of the pulls that were begun and not landed, oldest first."""
+        return self._storage.folders("journal")
 
-        Of what is damaged nothing was landed yet: it is dropped, and asked for again.
+    def recovered(self, pull_id: str) -> OpenPull | None:
+        """Return a pull that an earlier process left, None where nothing of it is of use.
+
+        Of what is damaged nothing was landed yet: it is dropped, and asked for again. Only by
+        who holds the pull: of one that is just begun or landed by another process, a part is there.
+
+        Raises:
+            OSError: it can't be read now, and may be later: what is there stands.
         """
+        try:
+            intent = self._intent(pull_id)
+        except (FileNotFoundError, ValueError):
+            # Or killed while the folder was made or removed: nothing in it was needed.
+            self._storage.remove_folder(f"journal/{pull_id}")
+            return None
+        pull = OpenPull(self._storage, intent)
+        pull.drop_damaged()
+        return pull
+
+    def open_pulls(self) -> list[OpenPull]:
+        """Return the pulls under way as they are, oldest first; nothing is changed."""
         found: list[OpenPull] = []
-        for folder in self._storage.folders("journal"):
-            name = f"journal/{folder}/pull.json"
-            try:
-                data = self._storage.read(name)
-                is_sealed(data)
-                intent = msgspec.json.decode(data, type=Intent)
-            except (OSError, ValueError):
-                # Or killed while the folder was made or removed: nothing in it was needed.
-                self._storage.remove_folder(f"journal/{folder}")
-                continue
-            pull = OpenPull(self._storage, intent)
-            pull.drop_damaged()
-            found.append(pull)
+        for pull_id in self.ids():
+            with suppress(OSError, ValueError):
+                found.append(OpenPull(self._storage, self._intent(pull_id)))
         return found
+
+    def _intent(self, pull_id: str) -> Intent:
+        data = self._storage.read(f"journal/{pull_id}/pull.json")
+        is_sealed(data)
+        return msgspec.json.decode(data, type=Intent)
 
 
 def _unpacked(page: bytes) -> bytes:

@@ -23,6 +23,7 @@ from tests.resources.killed_pulls import Killing, pull_of
 from tests.resources.pulls import AT, MACHINE_AT, SOURCE, all_manifests, puller_of, rows_of
 from tests.resources.test_puller import MARCH_SCOPE
 from warehouse.batches import Manifest, Scope
+from warehouse.errors import LandingError
 from warehouse.journal import Intent, PageNote
 from warehouse.landing import Landing
 
@@ -191,6 +192,39 @@ class TestKilled:
         assert puller_of(door(), root).resume_open() == []
         assert landing.journal.open_pulls() == []
         assert all_manifests(root) == []
+
+
+class TestUnderWay:
+    def test_a_pull_of_another_that_lives_is_left_as_it_is(self, door: Door, root: Path) -> None:
+        other, seen = puller_of(door(), root), []
+
+        def look(feed: str, rows: int, total: int | None) -> None:
+            (journal,) = Landing(root).journal.open_pulls()
+            before = len(list(journal.pages()))
+            newest = max((root / "journal").rglob("*.page"))
+            whole = newest.read_bytes()
+            newest.write_bytes(b"")  # As half of a write may look.
+            assert other.resume_open() == []
+            newest.write_bytes(whole)
+            seen.append(before == len(list(journal.pages())))
+
+        landed = puller_of(door(), root, on_page=look).coins()
+        assert landed.manifest.complete
+        assert len(seen) > 1
+        assert all(seen)
+
+    def test_a_page_that_is_gone_under_way_lands_nothing_that_claims_to_have_it(
+        self, door: Door, root: Path
+    ) -> None:
+        def lose(feed: str, rows: int, total: int | None) -> None:
+            if len(pages := sorted((root / "journal").rglob("*.page"))) == 2:
+                pages[0].unlink()
+
+        with pytest.raises(LandingError, match="are there"):
+            puller_of(door(), root, on_page=lose).coins()
+        assert all_manifests(root) == []
+        assert puller_of(door(), root).resume_open() == []
+        assert puller_of(door(), root).coins().manifest.complete
 
 
 def intent(feed: Any, scope: Scope) -> Intent:

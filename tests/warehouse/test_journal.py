@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -83,8 +84,29 @@ def test_a_discarded_pull_is_gone_and_others_stay(tmp_path: Path) -> None:
 
 def test_a_folder_without_its_beginning_is_swept_away(tmp_path: Path) -> None:
     (tmp_path / "journal" / "half").mkdir(parents=True)
-    assert Landing(tmp_path).journal.open_pulls() == []
+    journal = Landing(tmp_path).journal
+    assert journal.open_pulls() == []
+    assert (tmp_path / "journal" / "half").exists()
+    assert journal.recovered("half") is None
     assert not (tmp_path / "journal" / "half").exists()
+
+
+def test_looking_at_a_pull_under_way_takes_nothing_from_it(tmp_path: Path) -> None:
+    pull = Landing(tmp_path).journal.begin(INTENT)
+    pages, done = 200, threading.Event()
+
+    def look() -> None:
+        other = Landing(tmp_path).journal
+        while not done.is_set():
+            other.open_pulls()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for number in range(1, pages + 1):
+        pull.add(note(number), b"x" * 2_000)
+    done.set()
+    looking.join()
+    assert [one.number for one, _ in pull.pages()] == list(range(1, pages + 1))
 
 
 WRITER = """
@@ -172,7 +194,8 @@ class TestDamaged:
         path.write_bytes(held if harm == "flip" else b"")
         if harm == "delete":
             path.unlink()
-        (found,) = Journal(storage).open_pulls()
+        found = Journal(storage).recovered(pull.intent.pull_id)
+        assert found is not None
         assert found.intent == pull.intent
         assert [body for _, body in found.pages()] == [b"page 1"]
         found.add(note(2), b"again")
@@ -180,7 +203,8 @@ class TestDamaged:
 
     def test_a_pull_whose_intent_was_changed_is_dropped(self, tmp_path: Path) -> None:
         storage = Storage(tmp_path)
-        self.pull(storage)
+        pull = self.pull(storage)
         path = next(tmp_path.rglob("pull.json"))
         path.write_bytes(path.read_bytes().replace(b'"pro"', b'"prp"', 1))
-        assert Journal(storage).open_pulls() == []
+        assert Journal(storage).recovered(pull.intent.pull_id) is None
+        assert Journal(storage).ids() == []
