@@ -300,7 +300,19 @@ def _failing(manifest: Manifest) -> Iterator[None]:
         yield
     except (WarehouseError, *_OF_THE_MACHINE):
         raise
+    except (MemoryError, duckdb.OutOfMemoryException) as error:
+        # What a body may hold is bounded: it is the machine that has too little, as where the
+        # disk is full and nothing can be spilled to it. The batch is as good as it was.
+        raise WarehouseError(
+            f"there was not enough memory, or disk to spill to, for batch {manifest.batch_id}: "
+            f"{_first_line(error)}. What was merged before stands, and the batch waits. Free "
+            "memory or disk, then run the same command again."
+        ) from error
     except Exception as error:
-        words = (str(error).strip().splitlines() or [""])[0]
-        why = storable_text(f"reading it failed: {type(error).__name__}: {words}")[:_WHY_CHARS]
+        why = storable_text(f"reading it failed: {type(error).__name__}: {_first_line(error)}")
+        why = why[:_WHY_CHARS]
         raise BatchFailed(manifest.batch_id, why) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or ["it does not say more"])[0]

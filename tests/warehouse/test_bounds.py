@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.warehouse.catalog_bodies import PLAIN, csv_body, json_event, plain
 from warehouse import fold, queries
 from warehouse.batches import Feed, Manifest, Scope
 from warehouse.bounds import COINS, DEPTH, ELEMENTS, KEYS, PAGE_BYTES, PAGE_ROWS, RECORD_CHARS
+from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.imports import import_export
 from warehouse.landing import Pull
@@ -122,6 +124,7 @@ class Merged:
 _MERGE = """
 import sys
 from pathlib import Path
+from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.merge import merge
 from tests.memory import peak_bytes
@@ -212,7 +215,7 @@ def test_a_column_whose_name_is_not_utf_8_ends_no_merge(home: Home) -> None:
     assert home.landing.pending() == []
 
 
-FAILURES = [duckdb.ConversionException("nobody foresaw this"), MemoryError()]
+FAILURES = [duckdb.ConversionException("nobody foresaw this"), KeyError("nor this")]
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda error: type(error).__name__)
@@ -252,6 +255,41 @@ def test_a_full_disk_is_no_fault_of_the_batch_at_hand(
     with monkeypatch.context() as patched:
         patched.setattr(fold, "normalise", lambda *given: (_ for _ in ()).throw(failure))
         with pytest.raises(type(failure)):
+            merge(home)
+    merge(home)
+    assert became(home, batch) == ("merged", "")
+
+
+@pytest.mark.parametrize("command", [merge, replay], ids=["merge", "replay"])
+def test_too_little_memory_or_disk_ends_a_merge_and_sets_no_good_batch_aside(
+    command: Callable[[Home], object], home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [plain(id=f"evt-{n}", description="word " * 2_000) for n in range(3_000)]
+    batch = land(home, "export", csv_body(rows))
+    usual = Home.connect
+
+    def confined(self: Home) -> Any:
+        connection = usual(self)
+        connection.execute("SET memory_limit = '20MB'")
+        connection.execute("SET max_temp_directory_size = '1MB'")
+        return connection
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Home, "connect", confined)
+        with pytest.raises(WarehouseError, match="not enough memory, or disk"):
+            command(home)
+    merge(home)
+    assert became(home, batch) == ("merged", "")
+    assert ask(home, "SELECT count(*) FROM events") == [(3_000,)]
+
+
+def test_a_process_without_memory_sets_no_good_batch_aside(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = land(home, "events", FULL)
+    with monkeypatch.context() as patched:
+        patched.setattr(fold, "normalise", lambda *given: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(WarehouseError, match=batch.batch_id):
             merge(home)
     merge(home)
     assert became(home, batch) == ("merged", "")
