@@ -16,10 +16,14 @@ TAKEN = (
     *("rank=1", "a:b", "$HOME", "{x,y}"),
 )
 ALL_IN_ONE = "*[a]50% %d#'\"ü;=\n$"
+HIVE = "observed_date=2020-01-01"
+"""As a partition of other engines is named: DuckDB would add a column of that name."""
 REFUSED = ("a?b", "%20", "back\\slash")
 
 
-@pytest.mark.parametrize("name", [ALL_IN_ONE, *(pytest.param(one, marks=LONG) for one in TAKEN)])
+@pytest.mark.parametrize(
+    "name", [ALL_IN_ONE, HIVE, *(pytest.param(one, marks=LONG) for one in TAKEN)]
+)
 def test_every_command_works_in_a_home_of_an_odd_name(
     name: str, tmp_path: Path, almanac: Almanac
 ) -> None:

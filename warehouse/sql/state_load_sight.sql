@@ -3,4 +3,4 @@ INSERT INTO sight BY NAME
 SELECT
     event_id, known, last_verified_at, updated_at, extra, content_at, last_seen_at,
     missing_since, absent_export_at, content_md5, row_md5
-FROM read_parquet($file);
+FROM read_parquet($file, hive_partitioning = false);

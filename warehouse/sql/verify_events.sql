@@ -7,7 +7,7 @@ WITH
             date_type, is_estimated, categories, coins, impact, impact_band,
             impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra,
             first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
-        FROM read_parquet($file)
+        FROM read_parquet($file, hive_partitioning = false)
     ),
     told AS (
         SELECT
