@@ -92,17 +92,25 @@ def make_stores(home: Home) -> None:
         OSError: its folder can't be written.
         TurnTaken: another process is at it for too long.
     """
-    if all((home.dagster / name).exists() for name in STORES):
+    if _all_made(home) and not _left_by_the_killed(home):
         return
     with turn(home.dagster / "stores.lock", "to make Dagster's databases", wait_s=_MAKING_S):
-        for left in home.dagster.glob(f"{_MAKING}*"):
+        for left in _left_by_the_killed(home):
             shutil.rmtree(left)
-        if all((home.dagster / name).exists() for name in STORES):
+        if _all_made(home):
             return
         with TemporaryDirectory(dir=home.dagster, prefix=_MAKING) as made:
             _make_in(home, Path(made))
             for name in STORES:
                 _adopt(Path(made) / name, home.dagster / name)
+
+
+def _all_made(home: Home) -> bool:
+    return all((home.dagster / name).exists() for name in STORES)
+
+
+def _left_by_the_killed(home: Home) -> list[Path]:
+    return list(home.dagster.glob(f"{_MAKING}*"))
 
 
 def _make_in(home: Home, folder: Path) -> None:

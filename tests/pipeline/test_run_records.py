@@ -85,6 +85,15 @@ class TestMaking:
             check(home)
             assert [path.name for path in home.dagster.glob(".making-*")] == []
 
+    def test_what_a_killed_process_left_beside_finished_records_is_removed(
+        self, home: Home
+    ) -> None:
+        left = home.dagster / ".making-left"
+        left.mkdir()
+        (left / "runs.db").write_bytes(b"unfinished")
+        make_stores(home)
+        assert not left.exists()
+
     def test_the_journal_of_a_database_that_is_gone_is_not_played_into_the_new_one(
         self, home: Home
     ) -> None:
