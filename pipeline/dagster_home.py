@@ -19,7 +19,8 @@ import yaml
 from sqlalchemy.exc import DatabaseError
 
 from pipeline.run_store import BESIDE, STORES, Damage, check, damages
-from warehouse.errors import RunRecordsDamaged
+from pipeline.store_faults import busy, fault_of, out_of_reach
+from warehouse.errors import RunRecordsUnusable
 from warehouse.home import Home
 from warehouse.storage import Storage, make_folders, sync
 from warehouse.turns import turn
@@ -143,26 +144,47 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
 
     Raises:
         OSError: its folder can't be written, which SQLite would tell in a page of its own.
-        RunRecordsDamaged: a database of it can't be used, also where that shows later.
+        RunRecordsUnusable: a database of it can't be used, also where that shows later.
     """
     write_config(home)
     _write(home, FILE_HERE, {**config_of(home), "compute_logs": _UNCAPTURED})
     folder = str(home.dagster.resolve())
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
-    make_stores(home)
-    check(home)
-    try:
+    with plain_faults(home):
+        make_stores(home)
+        check(home)
         with dg.DagsterInstance.from_config(folder, FILE_HERE) as instance:
             yield instance
+
+
+@contextmanager
+def plain_faults(home: Home) -> Iterator[None]:
+    """Raise what is wrong with a database of Dagster's as an error that says what to do.
+
+    Raises:
+        RunRecordsUnusable: of the kind that the fault is.
+    """
+    try:
+        yield
     except (DatabaseError, sqlite3.DatabaseError) as error:
-        raise RunRecordsDamaged(_damage_said(home, error)) from error
+        raise _unusable(home, error) from error
 
 
-def _damage_said(home: Home, error: Exception) -> str:
-    """Return which database it was, and what to do; the error itself names no file."""
-    found = damages(home, thorough=True)
-    if found:
-        return str(found[0])
-    said = str(getattr(error, "orig", error))
-    return str(Damage(home.dagster, f"a database of Dagster's can't be used ({said})"))
+def _unusable(home: Home, error: Exception) -> RunRecordsUnusable:
+    """Return the error to raise; SQLite's own names no file."""
+    fault = fault_of(error)
+    if fault.kind == "busy":
+        return busy(home, home.dagster)
+    if fault.kind == "machine":
+        return out_of_reach(home.dagster, fault.text)
+    for damage in damages(home, thorough=True):
+        return damage.error(home)
+    if fault.kind == "damaged":
+        return Damage(home.dagster, f"a database of Dagster's can't be used ({fault.text})").error(
+            home
+        )
+    return RunRecordsUnusable(
+        f"{home.dagster}: Dagster could not use a database ({fault.text}). None is damaged, and "
+        "what was finished before stands. Run the command again; if it recurs, report it."
+    )

@@ -39,7 +39,7 @@ def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
     except (WarehouseError, OSError) as error:
         mended = [f"not mended: {error}"]
     found = damages(home, thorough=True)
-    said = "; ".join(str(damage) for damage in found) or "sound"
+    said = "; ".join(str(damage.error(home)) for damage in found) or "sound"
     yield RunsChecked("run records", not found, "; ".join([*mended, said]))
     if not found:
         yield _dead(home)
@@ -49,7 +49,7 @@ def run_troubles(home: Home, now: datetime) -> Iterator[Warned]:
     """Yield what `status` warns of: `records` for a damaged database, `runs` for dead runs."""
     found = damages(home)
     if found:
-        yield Warned("records", str(found[0]))
+        yield Warned("records", str(found[0].error(home)))
         return
     try:
         dead = dead_runs(home, now)
@@ -83,7 +83,8 @@ def _mend(home: Home) -> list[str]:
         return done
     with _alone(home):
         for damage in damages(home, thorough=True):
-            done.append(_mended(damage))
+            if damage.kind == "damaged" or damage.is_unreadable:
+                done.append(_mended(damage))
         # Here, since importing Dagster takes longer than all the rest.
         from pipeline.dagster_home import instance_of
 
@@ -108,7 +109,7 @@ def _alone(home: Home) -> Iterator[None]:
 def _mended(damage: Damage) -> str:
     """Let the user have what only lacked that; set aside what can't be kept."""
     with suppress(OSError):
-        if damage.path.is_file() and damage.unreadable:
+        if damage.path.is_file() and damage.is_unreadable:
             damage.path.chmod(damage.path.stat().st_mode | stat.S_IRUSR | stat.S_IWUSR)
             return f"{damage.path} can be read and written again"
     aside = set_aside(damage, utc_now())

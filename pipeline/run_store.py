@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from warehouse.errors import RunRecordsDamaged
+from pipeline.store_faults import Kind, busy, fault_of, out_of_reach
+from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
 from warehouse.home import Home
 
 RUNS: Final = "history/runs.db"
@@ -33,7 +34,7 @@ STORES: Final[dict[str, frozenset[str]]] = {
 """The databases, and tables without which one was never finished."""
 BESIDE: Final = ("-wal", "-shm")
 _NOT_OURS: Final = "it can't be read and written by this user"
-_BUSY_S: Final = 30.0
+_BUSY_S: Final = 10.0
 _WAY_OUT: Final = (
     "It holds the history of runs and nothing of the warehouse. `almanac doctor --fix` sets it "
     "aside and makes a new one"
@@ -42,15 +43,30 @@ _WAY_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A database that can't be used, and what is wrong with it."""
+    """A database that can't be used, and what is wrong with it.
+
+    Only one of the kind "damaged" is; others have a "busy" one, or the "machine" is in the way.
+    """
 
     path: Path
     what: str
-    unreadable: bool = False
-    """Whether it may be sound, and this user only must not read or write it."""
+    kind: Kind = "damaged"
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it may be sound, and this user only must not read or write it."""
+        return self.what == _NOT_OURS
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}. {_WAY_OUT}"
+
+    def error(self, home: Home) -> RunRecordsUnusable:
+        """Return what to raise."""
+        if self.kind == "busy":
+            return busy(home, self.path)
+        if self.kind == "machine" and not self.is_unreadable:
+            return out_of_reach(self.path, self.what)
+        return RunRecordsDamaged(str(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +89,18 @@ def damages(home: Home, *, thorough: bool = False) -> list[Damage]:
         paths += [
             path for path in sorted((home.dagster / INDEX).parent.glob("*.db")) if path not in paths
         ]
-    found = ((path, _wrong(path, _tables_of(home, path), thorough)) for path in paths)
-    return [Damage(path, what, what == _NOT_OURS) for path, what in found if what]
+    found = (_wrong(path, _tables_of(home, path), thorough) for path in paths)
+    return [damage for damage in found if damage is not None]
 
 
 def check(home: Home) -> None:
     """Check the databases as a start needs them.
 
     Raises:
-        RunRecordsDamaged: one can't be used.
+        RunRecordsUnusable: one can't be used.
     """
     for damage in damages(home):
-        raise RunRecordsDamaged(str(damage))
+        raise damage.error(home)
 
 
 def set_aside(damage: Damage, now: datetime) -> Path:
@@ -104,7 +120,7 @@ def runs_under_way(home: Home) -> list[RunUnderWay]:
     """Return the runs that began and have not ended; none where there are no records yet.
 
     Raises:
-        RunRecordsDamaged: the records can't be read.
+        RunRecordsUnusable: the records can't be read.
     """
     path = home.dagster / RUNS
     if not path.exists():
@@ -113,7 +129,7 @@ def runs_under_way(home: Home) -> list[RunUnderWay]:
         with _opened(path) as store:
             rows = _rows(store, "runs_under_way")
     except (sqlite3.Error, OSError) as error:
-        raise RunRecordsDamaged(str(Damage(path, str(error)))) from error
+        raise _damage_of(path, error).error(home) from error
     return [RunUnderWay(run_id, job, status, _instant(at)) for run_id, job, status, at in rows]
 
 
@@ -125,24 +141,29 @@ def _tables_of(home: Home, path: Path) -> frozenset[str]:
     return STORES.get(path.relative_to(home.dagster).as_posix(), frozenset({"event_logs"}))
 
 
-def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> str:
-    """Return what is wrong with a database, in words; empty where nothing is."""
+def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:
+    """Return what is wrong with a database; None where nothing is."""
     if not path.exists() and not path.is_symlink():
-        return ""
+        return None
     if not path.is_file():
-        return "it is no file"
+        return Damage(path, "it is no file")
     if not os.access(path, os.R_OK | os.W_OK):
-        return _NOT_OURS
+        return Damage(path, _NOT_OURS, "machine")
     if not path.stat().st_size:
-        return "it is empty"
+        return Damage(path, "it is empty")
     try:
         with _opened(path) as store:
-            return _wrong_within(store, tables, thorough)
-    except sqlite3.OperationalError as error:
-        # Who writes it has it: it is sound enough for that.
-        return "" if "locked" in str(error) else str(error)
-    except sqlite3.Error as error:
-        return str(error)
+            what = _wrong_within(store, tables, thorough)
+    except (sqlite3.Error, OSError) as error:
+        return _damage_of(path, error)
+    return Damage(path, what) if what else None
+
+
+def _damage_of(path: Path, error: Exception) -> Damage:
+    """Return what an error says of a database that was only read."""
+    fault = fault_of(error)
+    # Without a code for its cause: the schema is not the one that was asked of.
+    return Damage(path, fault.text, "damaged" if fault.kind == "unknown" else fault.kind)
 
 
 def _wrong_within(store: sqlite3.Connection, tables: frozenset[str], thorough: bool) -> str:

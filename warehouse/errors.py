@@ -9,7 +9,10 @@ WarehouseError
 ├── UnknownBatch      no batch has this id
 ├── HomeRefused       the folder is another source's, or a newer Almanac's
 │   └── DamagedStamp  home.json is not what was written
-├── RunRecordsDamaged a database of Dagster's can't be used; nothing of the warehouse is in it
+├── RunRecordsUnusable  a database of Dagster's can't be used; nothing of the warehouse is in it
+│   ├── RunRecordsDamaged     it is not what was written: `almanac doctor --fix`
+│   ├── RunRecordsBusy        another program has it: the same again, later
+│   └── RunRecordsOutOfReach  the disk is full, or this user may not use it
 ├── TurnTaken         another process is at work on the home, and has been for long
 └── LakeDamaged       a file of the lake can't be read; `almanac replay` makes it again
 """
@@ -56,8 +59,20 @@ class DamagedStamp(HomeRefused):
     """The stamp of a home is not what was written; what is landed says the source."""
 
 
-class RunRecordsDamaged(WarehouseError):
+class RunRecordsUnusable(WarehouseError):
     """A database in which Dagster keeps the history of runs can't be used."""
+
+
+class RunRecordsDamaged(RunRecordsUnusable):
+    """What is in it is not what was written."""
+
+
+class RunRecordsBusy(RunRecordsUnusable):
+    """Another program has it, for longer than is waited for; the same again may work."""
+
+
+class RunRecordsOutOfReach(RunRecordsUnusable):
+    """The machine does not let it be used: the disk, or permissions."""
 
 
 class TurnTaken(WarehouseError):

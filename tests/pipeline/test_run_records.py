@@ -7,13 +7,16 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from time import sleep
 
 import dagster as dg
 import pytest
+from sqlalchemy import create_engine, text
 
+from pipeline import run_store
 from pipeline.dagster_home import instance_of, make_stores
 from pipeline.dead_runs import MAY_START_WITHIN, dead_runs, fail_dead_runs
 from pipeline.run_checks import checked_runs, run_troubles
@@ -31,7 +34,7 @@ from tests.pipeline.run_records import (
     status_of,
 )
 from tests.test_cli import ALMANAC, environment
-from warehouse.errors import RunRecordsDamaged
+from warehouse.errors import RunRecordsBusy, RunRecordsDamaged, RunRecordsOutOfReach
 from warehouse.home import Home
 from warehouse.turns import holder
 
@@ -208,6 +211,97 @@ def test_a_database_that_may_not_be_written_is_kept_and_opened_up(
     assert records.holds
     assert "can be read and written again" in records.found
     opened(home)
+
+
+def full(path: Path) -> None:
+    with sqlite3.connect(path) as store:
+        store.execute("PRAGMA max_page_count = 1")
+        store.execute("CREATE TABLE more AS SELECT * FROM runs")
+
+
+def read_only(path: Path) -> None:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as store:
+        store.execute("DROP TABLE runs")
+
+
+def in_no_folder(path: Path) -> None:
+    sqlite3.connect(path / "none" / "runs.db")
+
+
+class TestSoundDatabases:
+    """What goes wrong with a database that is in use, or that the machine keeps from us."""
+
+    @pytest.fixture
+    def locked(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+        """A database that another program has for itself alone."""
+        monkeypatch.setattr(run_store, "_BUSY_S", 0.05)
+        path = home.dagster / RUNS
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA locking_mode = EXCLUSIVE")
+            other.execute("UPDATE kvs SET value = value")
+            other.commit()
+            yield path
+
+    def test_one_that_is_locked_is_in_use_and_doctor_keeps_it(
+        self, home: Home, almanac: Almanac, locked: Path
+    ) -> None:
+        for words in (("run",), ("prune",)):
+            done = almanac(*words, code=1)
+            assert "is in use by another program" in done.stderr
+            assert "doctor --fix" not in done.stderr
+            assert done.stderr.count("\n") == 1
+        inode = locked.stat().st_ino
+        (records,) = checked_runs(home, fix=True)
+        assert not records.holds
+        assert "in use" in records.found
+        assert locked.stat().st_ino == inode
+        assert list(locked.parent.glob("*.damaged-*")) == []
+
+    @pytest.mark.parametrize("through_sqlalchemy", [False, True])
+    def test_a_lock_in_the_middle_of_a_run_is_told_as_one_and_names_who_is_at_work(
+        self, home: Home, through_sqlalchemy: bool
+    ) -> None:
+        path = home.dagster / RUNS
+
+        def work() -> None:
+            with home.ui_lock():
+                signal.pause()
+
+        child = forked(work)
+        while holder(home.state / "ui.lock") is None:
+            sleep(0.01)
+        engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 0})
+        try:
+            with (
+                closing(sqlite3.connect(path, isolation_level=None)) as other,
+                pytest.raises(RunRecordsBusy, match=rf"in use by .*pid {child}, "),
+                instance_of(home),
+            ):
+                other.execute("BEGIN IMMEDIATE")
+                if through_sqlalchemy:
+                    with engine.begin() as store:
+                        store.execute(text("UPDATE kvs SET value = value"))
+                else:
+                    with closing(sqlite3.connect(path, timeout=0)) as store:
+                        store.execute("BEGIN IMMEDIATE")
+        finally:
+            killed_after(child, 0)
+        opened(home)
+
+    @pytest.mark.parametrize(
+        ("harm", "said"),
+        [
+            (full, "database or disk is full"),
+            (read_only, "attempt to write a readonly database"),
+            (in_no_folder, "unable to open database file"),
+        ],
+    )
+    def test_what_the_machine_refuses_is_told_and_is_no_damage(
+        self, home: Home, harm: Callable[[Path], None], said: str
+    ) -> None:
+        with pytest.raises(RunRecordsOutOfReach, match=said) as caught, instance_of(home):
+            harm(home.dagster / RUNS)
+        assert "doctor" not in str(caught.value)
 
 
 class TestTheDead:
