@@ -1,51 +1,77 @@
 """Runs whose process is gone, which Dagster's records still have as under way.
 
 Such a run would hold its place in a pool for ever: what executes a run holds a lock (run_presence),
-and a run whose lock is free is dead. Belongs here: finding them, marking them failed. Finding asks
+and a run whose lock is free is dead. A run that no process ever announced may still be starting;
+only who watches for long can tell. Belongs here: finding them, marking them failed. Finding asks
 nothing of Dagster, which takes seconds to import; marking takes an open instance.
 """
 
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from pipeline.run_presence import forget, presence
 from pipeline.run_store import RunUnderWay, runs_under_way
-from resources.retries import utc_now
 from warehouse.home import Home
 
 if TYPE_CHECKING:
     import dagster as dg
 
-MAY_START_WITHIN: Final = timedelta(seconds=180)
-"""A run may be under way in the records so long before its process says that it has it."""
+MAY_START_WITHIN_S: Final = 300.0
+"""A run may be under way in the records so long, watched, before a process announces it."""
+LONGEST_GAP_S: Final = 15.0
+"""More than this between two sightings is time in which the machine or the watcher stood still."""
 
 
-def dead_runs(home: Home, now: datetime) -> list[RunUnderWay]:
-    """Return the runs that have no process any more.
+class StartWatch:
+    """How long runs have been seen without a process, by a watcher that lives and looks often.
+
+    No clock of the day counts: that one can be set, and goes on while the machine sleeps.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._looked_at = clock()
+        self._seen_s: dict[RunUnderWay, float] = {}
+
+    def overdue(self, runs: Iterable[RunUnderWay]) -> list[RunUnderWay]:
+        """Note a sighting of the runs that nobody announced; returns those that never will be.
+
+        A run whose record has changed since has a process: for it the time begins anew.
+        """
+        now = self._clock()
+        passed = min(now - self._looked_at, LONGEST_GAP_S)
+        self._looked_at = now
+        known = self._seen_s
+        self._seen_s = {run: known[run] + passed if run in known else 0.0 for run in runs}
+        return [run for run, seen_s in self._seen_s.items() if seen_s >= MAY_START_WITHIN_S]
+
+
+def dead_runs(home: Home, watch: StartWatch | None = None) -> list[RunUnderWay]:
+    """Return the runs that have no process any more; unannounced ones only with a watch.
 
     Raises:
-        RunRecordsDamaged: the records can't be read.
+        RunRecordsUnusable: the records can't be read.
     """
     # The records first: a run that ends in between is not under way, and one that begins is young.
     under_way = runs_under_way(home)
-    if not under_way:
-        return []
     seen = presence(home)
-    return [
-        run
-        for run in under_way
-        if run.run_id not in seen.alive
-        and (run.run_id in seen.dead or now - run.changed_at > MAY_START_WITHIN)
-    ]
+    dead = [run for run in under_way if run.run_id in seen.dead - seen.alive]
+    if watch is None:
+        return dead
+    announced = seen.dead | seen.alive
+    return dead + watch.overdue(run for run in under_way if run.run_id not in announced)
 
 
-def fail_dead_runs(home: Home, instance: "dg.DagsterInstance") -> list[RunUnderWay]:
+def fail_dead_runs(
+    home: Home, instance: "dg.DagsterInstance", watch: StartWatch | None = None
+) -> list[RunUnderWay]:
     """Mark the runs failed that have no process any more, and free what they hold; returns them.
 
     Raises:
-        RunRecordsDamaged: the records can't be read.
+        RunRecordsUnusable: the records can't be read.
     """
-    dead = dead_runs(home, utc_now())
+    dead = dead_runs(home, watch)
     for run in dead:
         record = instance.get_run_by_id(run.run_id)
         if record is not None and not record.is_finished:

@@ -80,7 +80,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         deprecated=_deprecated(told),
         put_off=put_off(home, now),
         coverage=coverage(seen, now),
-        run_troubles=list(run_troubles(home, now)),
+        run_troubles=list(run_troubles(home)),
     )
     with suppress(FileNotFoundError):
         published = home.warehouse.stat().st_mtime

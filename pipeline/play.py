@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from time import monotonic
 from typing import Any, Final, Literal
+from uuid import uuid4
 
 import dagster as dg
 
@@ -18,6 +19,7 @@ from pipeline.build import build_definitions
 from pipeline.console import QUERY_INTERRUPTED
 from pipeline.homes import home_of
 from pipeline.jobs import DAILY
+from pipeline.run_presence import announce
 from pipeline.service import OpenService
 from pipeline.settings import Settings
 from resources.daily_pulls import pull
@@ -123,7 +125,7 @@ def play(
             if number:
                 service.ask_usage()
             try:
-                _run_day(job, service.today(), instance, played)
+                run_day(home, job, service.today(), instance, played)
             except PlayFailed as error:
                 # From landing alone: it may be the change log that can't be read.
                 error.problems = problems_since(home, known, records=())
@@ -155,9 +157,15 @@ def _poll(service: OpenService, home: Home, played: Played) -> None:
     merge(home, publishing=False)
 
 
-def _run_day(
-    job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, played: Played
+def run_day(
+    home: Home, job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, played: Played
 ) -> None:
+    """Run the job of one day in this process, and add to `played` what came of it.
+
+    Raises:
+        PlayFailed: a step failed, or no run can be of that day.
+        KeyboardInterrupt: Ctrl-C.
+    """
     began = monotonic()
     if not OBSERVED_DAYS.has_partition_key(day.isoformat()):
         raise PlayFailed(
@@ -165,8 +173,12 @@ def _run_day(
             "asked for. Set the machine's clock right; data of a later time needs a machine of "
             "that time."
         )
+    run_id = str(uuid4())
+    # Before there is a record of it: a run that is killed at any later moment is known to be dead.
+    announce(home, run_id)
     try:
         result = job.execute_in_process(
+            run_id=run_id,
             instance=instance,
             partition_key=day.isoformat(),
             raise_on_error=False,

@@ -8,7 +8,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from pipeline.dead_runs import dead_runs, fail_dead_runs, told
@@ -45,14 +44,14 @@ def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
         yield _dead(home)
 
 
-def run_troubles(home: Home, now: datetime) -> Iterator[Warned]:
+def run_troubles(home: Home) -> Iterator[Warned]:
     """Yield what `status` warns of: `records` for a damaged database, `runs` for dead runs."""
     found = damages(home)
     if found:
         yield Warned("records", str(found[0].error(home)))
         return
     try:
-        dead = dead_runs(home, now)
+        dead = dead_runs(home)
     except WarehouseError as error:
         yield Warned("records", str(error))
         return
@@ -63,7 +62,7 @@ def run_troubles(home: Home, now: datetime) -> Iterator[Warned]:
 def _dead(home: Home) -> RunsChecked:
     what = "runs under way"
     try:
-        dead = dead_runs(home, utc_now())
+        dead = dead_runs(home)
     except WarehouseError as error:
         return RunsChecked(what, False, str(error))
     if not dead:
@@ -79,7 +78,7 @@ def _mend(home: Home) -> list[str]:
         OSError: the folder can't be written to.
     """
     done: list[str] = []
-    if not damages(home, thorough=True) and not dead_runs(home, utc_now()):
+    if not damages(home, thorough=True) and not dead_runs(home):
         return done
     with _alone(home):
         for damage in damages(home, thorough=True):

@@ -4,7 +4,7 @@ Exit codes: 0 when it was asked to stop (Ctrl-C, SIGTERM, SIGHUP), 1 when someth
 """
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from time import monotonic
 from typing import Annotated, Final
 
@@ -23,6 +23,7 @@ from pipeline.ui_programs import (
     fail_if_ended,
     wait_until_answering,
 )
+from warehouse.errors import RunRecordsBusy
 from warehouse.storage import Storage
 
 DEFAULT_PORT: Final = 3000
@@ -54,13 +55,14 @@ def ui(
     stop = threading.Event()
     # Two daemons on one home would each launch the same runs.
     with home.ui_lock(), ExitStack() as stack:
-        from pipeline.dagster_home import instance_of
-        from pipeline.dead_runs import fail_dead_runs
+        from pipeline.dagster_home import instance_of, plain_faults
+        from pipeline.dead_runs import StartWatch, fail_dead_runs
 
         end_orphans(home)
         # Both programs would make its databases at once, and one of them fail.
         instance = stack.enter_context(instance_of(home))
-        fail_dead_runs(home, instance)
+        watch = StartWatch()
+        fail_dead_runs(home, instance, watch)
         Storage(home.dagster).put("workspace.yaml", yaml.safe_dump(_WORKSPACE).encode())
         stop_by_signals(stop.set)
         address = f"http://{host}:{port}"
@@ -81,7 +83,9 @@ def ui(
         while not stop.wait(0.5):
             fail_if_ended(programs)
             if monotonic() - looked_at > _DEAD_RUNS_EVERY_S:
-                fail_dead_runs(home, instance)
+                # The daemon may be at a long write: the next look comes soon.
+                with suppress(RunRecordsBusy), plain_faults(home):
+                    fail_dead_runs(home, instance, watch)
                 looked_at = monotonic()
     if not as_json:
         people.print("Stopped.")

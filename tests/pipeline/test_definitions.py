@@ -88,6 +88,8 @@ def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> 
     with instance_of(home) as instance:
         assert not instance.telemetry_enabled
         assert instance.run_monitoring_enabled
+        # By the clock of the day: a machine that slept would fail each run that just starts.
+        assert instance.run_monitoring_start_timeout_seconds > 86_400
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
     assert not write_config(home)
 

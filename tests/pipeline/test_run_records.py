@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import sleep
 
@@ -16,12 +16,14 @@ import dagster as dg
 import pytest
 from sqlalchemy import create_engine, text
 
+from assets.days import OBSERVED_DAYS
 from pipeline import run_store
 from pipeline.dagster_home import instance_of, make_stores
-from pipeline.dead_runs import MAY_START_WITHIN, dead_runs, fail_dead_runs
+from pipeline.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, fail_dead_runs
+from pipeline.play import Played, run_day
 from pipeline.run_checks import checked_runs, run_troubles
 from pipeline.run_presence import announce
-from pipeline.run_store import INDEX, RUNS, STORES, check, damages
+from pipeline.run_store import INDEX, RUNS, STORES, RunUnderWay, check, damages
 from resources.retries import utc_now
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.run_records import (
@@ -42,6 +44,7 @@ AT_ONCE = 4
 ROUNDS = 2
 KILLS = 6
 MAKING_S = 0.5
+LOOK_EVERY_S = 5.0
 LONG = pytest.mark.long
 
 
@@ -304,17 +307,27 @@ class TestSoundDatabases:
         assert "doctor" not in str(caught.value)
 
 
+@dataclass
+class Time:
+    """A clock that goes on as a test says, in seconds."""
+
+    s: float = 0.0
+
+    def now(self) -> float:
+        return self.s
+
+
 class TestTheDead:
     def test_a_run_whose_process_was_killed_is_dead_at_once_and_marked_failed(
         self, home: Home
     ) -> None:
         run_id = run_of(home)
         dies_with(home, run_id)
-        assert [run.run_id for run in dead_runs(home, utc_now())] == [run_id]
+        assert [run.run_id for run in dead_runs(home)] == [run_id]
         with instance_of(home) as instance:
             fail_dead_runs(home, instance)
         assert status_of(home, run_id) == "FAILURE"
-        assert dead_runs(home, utc_now()) == []
+        assert dead_runs(home) == []
         assert list((home.dagster / "running").iterdir()) == []
 
     def test_a_run_whose_process_lives_is_left_alone_however_long_it_takes(
@@ -324,16 +337,76 @@ class TestTheDead:
         announce(home, run_id)
         with instance_of(home) as instance:
             assert fail_dead_runs(home, instance) == []
-        assert dead_runs(home, utc_now() + timedelta(days=9)) == []
+        time = Time()
+        watch = StartWatch(time.now)
+        for _ in range(int(MAY_START_WITHIN_S / LOOK_EVERY_S) + 2):
+            time.s += LOOK_EVERY_S
+            assert dead_runs(home, watch) == []
         assert status_of(home, run_id) == "STARTED"
 
     def test_a_run_that_nobody_announced_is_dead_when_it_has_had_time_to_start(
         self, home: Home
     ) -> None:
         run_id = run_of(home)
-        assert dead_runs(home, utc_now()) == []
-        later = utc_now() + MAY_START_WITHIN + timedelta(seconds=5)
-        assert [run.run_id for run in dead_runs(home, later)] == [run_id]
+        assert dead_runs(home) == []
+        time = Time()
+        watch = StartWatch(time.now)
+        assert dead_runs(home, watch) == []
+        for _ in range(int(MAY_START_WITHIN_S / LOOK_EVERY_S) - 1):
+            time.s += LOOK_EVERY_S
+            assert dead_runs(home, watch) == []
+        time.s += LOOK_EVERY_S
+        assert [run.run_id for run in dead_runs(home, watch)] == [run_id]
+
+    def test_time_in_which_the_machine_slept_is_no_time_to_start(self, home: Home) -> None:
+        run_of(home)
+        time = Time()
+        watch = StartWatch(time.now)
+        for slept_s in (0.0, 3600.0, 86_400.0, 0.0):
+            time.s += slept_s
+            assert dead_runs(home, watch) == []
+
+    def test_a_run_whose_record_changed_has_the_whole_time_again(self) -> None:
+        time = Time()
+        watch = StartWatch(time.now)
+        starting = RunUnderWay("a", "daily", "STARTING", utc_now())
+        looks = int(MAY_START_WITHIN_S / LOOK_EVERY_S)
+        for run in (starting, replace(starting, changed_at=utc_now())):
+            for _ in range(looks):
+                assert watch.overdue([run]) == []
+                time.s += LOOK_EVERY_S
+        assert [one.run_id for one in watch.overdue([run])] == ["a"]
+
+    def test_a_command_that_looks_once_leaves_a_run_alone_that_may_be_starting(
+        self, home: Home, almanac: Almanac
+    ) -> None:
+        run_id = run_of(home)
+        with sqlite3.connect(home.dagster / RUNS) as store:
+            store.execute("UPDATE runs SET update_timestamp = '2001-01-01 00:00:00'")
+        assert "runs" not in {warned.kind for warned in run_troubles(home)}
+        assert all(one.holds for one in checked_runs(home, fix=True))
+        assert status_of(home, run_id) == "STARTED"
+
+    def test_a_day_that_is_killed_when_its_run_is_just_recorded_is_known_to_be_dead(
+        self, home: Home
+    ) -> None:
+        @dg.op
+        def step() -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        @dg.job(partitions_def=OBSERVED_DAYS)
+        def job() -> None:
+            step()
+
+        def work() -> None:
+            with instance_of(home) as instance:
+                run_day(home, job, utc_now().date(), instance, Played())
+
+        assert exit_code(forked(work)) == -signal.SIGKILL
+        (run,) = dead_runs(home)
+        with instance_of(home) as instance:
+            fail_dead_runs(home, instance)
+        assert status_of(home, run.run_id) == "FAILURE"
 
     def test_status_and_doctor_name_it_and_doctor_fix_frees_what_it_holds(
         self, home: Home, almanac: Almanac
@@ -344,7 +417,7 @@ class TestTheDead:
             storage.set_concurrency_slots("catalog", 1)
             assert storage.claim_concurrency_slot("catalog", run_id, "step").is_claimed
         dies_with(home, run_id)
-        (warned,) = run_troubles(home, utc_now())
+        (warned,) = run_troubles(home)
         assert warned.kind == "runs"
         assert run_id[:8] in warned.text
         assert run_id[:8] in almanac("status").output
