@@ -19,7 +19,7 @@ from pipeline.health_record import ClockHealth, Deprecated, Health, Problems
 from pipeline.health_warnings import RECENT, warnings_of
 from pipeline.put_off import put_off
 from pipeline.run_checks import run_troubles
-from pipeline.secrecy import cautions_of
+from pipeline.secrecy import cautions_of, open_home
 from pipeline.seen_batches import Seen, SeenBatches, seen_since
 from pipeline.settings import Settings
 from resources.headers import read_deprecation, read_http_date
@@ -66,7 +66,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         flagged_lately=_not_made_good(seen, now, _why_flagged),
         partial_lately=_not_made_good(seen, now, _why_partial),
         key_repeated=Problems(batches=[one.batch_id for one in repeated], since=_first(repeated)),
-        cautions=cautions_of(settings),
+        cautions=[caution for caution in (*cautions_of(settings), open_home(settings)) if caution],
         rejected=sum(one.rejected for one in seen.batches),
         rejected_lately=Problems(
             batches=[one.batch_id for one in lately],

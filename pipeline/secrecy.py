@@ -51,6 +51,16 @@ def short_key(settings: Settings) -> str:
     )
 
 
+def open_home(settings: Settings) -> str:
+    """Return what to say of a home whose folder others can enter; empty where it is closed.
+
+    One look at one folder, for what is asked often: `files_open_to_others` reads all below it.
+    """
+    if not readable_by_others(settings.home, group_reads=settings.group_reads):
+        return ""
+    return "other users can read this home: `almanac doctor --fix` closes it"
+
+
 def files_open_to_others(settings: Settings) -> str:
     """Return which files of home and state others can read, empty for none."""
     found = _open_files(settings)

@@ -1,6 +1,7 @@
 """The command line in this process, in a folder of its own and without any setting."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,14 @@ from pipeline.settings import described
 
 Almanac = Callable[..., Any]
 """Runs a command: its words, the exit code that is due, settings by their short names."""
+
+
+@pytest.fixture(scope="package", autouse=True)
+def private_files() -> Iterator[None]:
+    """Make homes as a command does, so that only what a test opens is warned of as open."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture

@@ -1,11 +1,15 @@
 """The settings: read in one place, told plainly, never shown."""
 
+import grp
 import json
+import pwd
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from pipeline.secrecy import cautions_of, short_key
+from pipeline.secrecy import cautions_of, open_home, short_key
 from pipeline.settings import Settings, SettingsError, described, read_settings
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.playing import address_of, settings_of
@@ -189,6 +193,37 @@ def test_a_env_file_that_others_may_write_to_is_refused(
         read_settings()
     Path(".env").write_text("OTHER=1\n")
     assert read_settings().service_address() is None
+
+
+@pytest.mark.parametrize(
+    ("group", "members", "is_refused"),
+    [("me", [], False), ("me", ["me", "somebody"], True), ("staff", [], True)],
+)
+def test_a_env_file_that_a_group_of_others_may_write_to_is_refused(
+    group: str,
+    members: list[str],
+    is_refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    place(monkeypatch, tmp_path, in_file=(URL, GIVEN), outside=())
+    Path(".env").chmod(0o660)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="me"))
+    monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name=group, gr_mem=members))
+    with pytest.raises(SettingsError, match="others than you") if is_refused else nullcontext():
+        read_settings()
+
+
+def test_a_home_that_others_can_enter_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ALMANAC_HOME", str(tmp_path))
+    tmp_path.chmod(0o755)
+    assert "doctor --fix" in open_home(read_settings())
+    tmp_path.chmod(0o750)
+    assert open_home(read_settings())
+    monkeypatch.setenv("ALMANAC_SHARED", "group")
+    assert open_home(read_settings()) == ""
 
 
 @pytest.mark.parametrize(
