@@ -12,22 +12,29 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
+from warehouse.errors import TurnTaken
 from warehouse.turns import turn
 
 ATTACHED: Final = "pipeline.attached"
 WEBSERVER: Final = "dagster-webserver"
 _END_WITHIN_S: Final = 5.0
+_TURN_WITHIN_S: Final = 1.0
 
 
 def main() -> None:
     _, lock, name, *words = sys.argv
-    with turn(Path(lock), f"to be {name}", wait_s=0):
+    with ExitStack() as held:
+        try:
+            held.enter_context(turn(Path(lock), f"to be {name}", wait_s=_TURN_WITHIN_S))
+        except TurnTaken as error:
+            sys.exit(str(error))
         threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()
         sys.argv = [name, *words]
         sys.exit(_program(name)())

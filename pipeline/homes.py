@@ -7,7 +7,7 @@ from warehouse.home import Home
 
 def home_of(settings: Settings) -> Home:
     """Return the home of the settings, which waits for its turns as long as they say."""
-    return Home(settings.home, wait_s=settings.wait_s)
+    return Home(settings.home, wait_s=settings.wait_s, wait_setting="ALMANAC_WAIT_S")
 
 
 def home_there() -> Home:

@@ -19,6 +19,9 @@ from warehouse.home import Home
 
 _FIX: Final = "`almanac doctor --fix` marks it failed; so does the next `almanac run`"
 
+_WAIT_S: Final = 1.0
+"""For a command that is just ending."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunsChecked:
@@ -99,7 +102,7 @@ def _alone(home: Home) -> Iterator[None]:
     with ExitStack() as held:
         try:
             held.enter_context(home.ui_lock())
-            held.enter_context(Home(home.root, wait_s=0).run_lock())
+            held.enter_context(Home(home.root, wait_s=_WAIT_S).run_lock())
         except TurnTaken as error:
             raise TurnTaken(f"{error} Stop it first.") from error
         yield

@@ -19,6 +19,7 @@ from pipeline.settings import read_settings
 from pipeline.ui_programs import (
     DAEMON,
     Program,
+    address_of,
     end_orphans,
     fail_if_ended,
     wait_until_answering,
@@ -49,6 +50,7 @@ def ui(
     ] = False,
 ) -> None:
     """Start Dagster on the home: its pages, its schedules and sensors."""
+    host = host.strip("[]")
     settings = read_settings()
     home = home_of(settings)
     home.check(settings.source)
@@ -65,7 +67,7 @@ def ui(
         fail_dead_runs(home, instance, watch)
         Storage(home.dagster).put("workspace.yaml", yaml.safe_dump(_WORKSPACE).encode())
         stop_by_signals(stop.set)
-        address = f"http://{host}:{port}"
+        address = address_of(host, port)
         names = [word for name in known_as or () for word in ("--known-as", name)]
         programs = [
             Program(WEBSERVER, home, "-h", host, "-p", str(port), *names),

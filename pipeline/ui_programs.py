@@ -18,8 +18,9 @@ import httpx
 
 from pipeline.attached import ATTACHED, WEBSERVER
 from pipeline.console import fail, warnings
+from warehouse.errors import TurnTaken
 from warehouse.home import Home
-from warehouse.turns import holder, is_held
+from warehouse.turns import holder, holder_text, is_held
 
 DAEMON: Final = "dagster-daemon"
 _START_S: Final = 90.0
@@ -77,20 +78,36 @@ def lock_of(home: Home, name: str) -> Path:
     return home.dagster.resolve() / f"{name}.lock"
 
 
+def address_of(host: str, port: int) -> str:
+    """Return the address of the pages; that of an IPv6 host has it in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def end_orphans(home: Home) -> None:
     """Wait for the programs of a killed `almanac ui` to end; those that do not are killed.
 
     To be called by who holds the lock of `almanac ui`: then what lives is an orphan.
+
+    Raises:
+        TurnTaken: one lives that is not surely an orphan of this machine, or can't be killed.
     """
     for name in (WEBSERVER, DAEMON):
         lock = lock_of(home, name)
-        left = holder(lock)
-        if _free_within(_ORPHANS_S, lock) or left is None:
+        if _free_within(_ORPHANS_S, lock):
             continue
-        warnings.print(f"Ending {name} (pid {left.pid}), which an earlier almanac ui left.")
-        with suppress(ProcessLookupError):
-            os.kill(left.pid, signal.SIGKILL)
-        _free_within(_ORPHANS_S, lock)
+        left = holder(lock)
+        if left is not None and left.is_the_process_here:
+            warnings.print(f"Ending {name} (pid {left.pid}), which an earlier almanac ui left.")
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(left.pid, signal.SIGKILL)
+            if _free_within(_ORPHANS_S, lock):
+                continue
+        raise TurnTaken(
+            f"{name} of another `almanac ui` still runs on this home: {holder_text(lock)} holds "
+            f"{lock}. It can't be ended from here: it runs on another host or in another "
+            "container, or is somebody else's. Nothing was started. Stop it there, then start "
+            "this one again."
+        )
 
 
 def wait_until_answering(

@@ -37,10 +37,12 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 class Home:
     """The places of a home. Nothing is made until something is put there."""
 
-    def __init__(self, root: Path, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, root: Path, *, wait_s: float = WAIT_S, wait_setting: str = "") -> None:
         self.root = root
         self.wait_s = wait_s
         """How long a turn is waited for, in seconds."""
+        self.wait_setting = wait_setting
+        """The setting that this comes from, for messages; empty where it is fixed."""
         self.lake = Storage(root / "lake")
         self.state = root / "state"
         self.dagster = root / "dagster"
@@ -194,7 +196,7 @@ class Home:
         Raises:
             TurnTaken: another process holds it, and still does after the home's `wait_s`.
         """
-        return turn(self.state / "merge.lock", "to merge", wait_s=self.wait_s)
+        return self._turn("merge.lock", "to merge")
 
     def run_lock(self) -> AbstractContextManager[bool]:
         """Hold the lock of `almanac run`: two at once would land the same days twice.
@@ -202,7 +204,7 @@ class Home:
         Raises:
             TurnTaken: as `merge_lock`.
         """
-        return turn(self.state / "run.lock", "to run", wait_s=self.wait_s)
+        return self._turn("run.lock", "to run")
 
     def ui_lock(self) -> AbstractContextManager[bool]:
         """Hold the lock of `almanac ui`, of which a home has one. Not waited for.
@@ -211,6 +213,9 @@ class Home:
             TurnTaken: another process holds it.
         """
         return turn(self.state / "ui.lock", "to serve Dagster", wait_s=_UI_WAIT_S)
+
+    def _turn(self, name: str, what: str) -> AbstractContextManager[bool]:
+        return turn(self.state / name, what, wait_s=self.wait_s, wait_setting=self.wait_setting)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a database in memory that spills into the home, on UTC."""

@@ -19,9 +19,12 @@ from typing import IO, Final
 import msgspec
 
 from warehouse.errors import TurnTaken
+from warehouse.processes import host, machine, start_of
 
 WAIT_S: Final = 1800.0
 _POLL_S: Final = 0.05
+_LOOKED_AT_S: Final = 0.25
+"""Who looks whether a lock is held has it for a moment; so long it is waited for in any case."""
 _SILENT_S: Final = 1.0
 """Most turns are over by then: a shorter wait is not worth a line."""
 
@@ -34,39 +37,54 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     program: str
     pid: int
     since: datetime
+    host: str = ""
+    machine: str = ""
+    started: str = ""
+    """When the process began, by which it is told from a later one of the same id."""
 
     def __str__(self) -> str:
-        return f"`{self.program}` (pid {self.pid}, since {self.since:%Y-%m-%d %H:%M:%S} UTC)"
+        where = f" on {self.host}" if self.host not in ("", host()) else ""
+        since = f"{self.since:%Y-%m-%d %H:%M:%S} UTC"
+        return f"`{self.program}` (pid {self.pid}{where}, since {since})"
+
+    @property
+    def is_the_process_here(self) -> bool:
+        """Whether the process of this id, on this machine and in this container, is the holder."""
+        return self.machine == machine() and self.started == start_of(self.pid)
 
 
 @contextmanager
-def turn(path: Path, what: str, *, wait_s: float = WAIT_S) -> Iterator[bool]:
+def turn(
+    path: Path, what: str, *, wait_s: float = WAIT_S, wait_setting: str = ""
+) -> Iterator[bool]:
     """Hold a lock; yields whether it had to be waited for. Any signal ends the wait.
 
     `what` says what the turn is for, as "to merge". A wait of over a second is logged as a warning
-    that names the holder, which a command shows on standard error.
+    that names the holder, which a command shows on standard error. `wait_setting` names the setting
+    that `wait_s` comes from, where there is one.
 
     Raises:
-        TurnTaken: another process still holds it after `wait_s` seconds; 0 does not wait.
+        TurnTaken: another process still holds it after `wait_s` seconds; 0 hardly waits.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():  # A hand or a repair of the disk made it, and nobody holds that.
         shutil.rmtree(path)
     with path.open("a+b") as lock:
-        waited = _acquire(lock, path, what, wait_s)
+        waited = _acquire(lock, path, what, wait_s, wait_setting)
         _sign(lock)
         yield waited
 
 
-def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float) -> bool:
+def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting: str) -> bool:
     began, said, waited = monotonic(), False, False
     while not try_lock(lock):
         waited, so_far = True, monotonic() - began
-        if so_far >= wait_s:
+        if so_far >= max(wait_s, _LOOKED_AT_S):
+            hint = f"; {wait_setting} says how long to wait" if wait_setting else ""
             raise TurnTaken(
                 f"{holder_text(path)} is at work on this home, and its turn {what} was not over "
-                f"after {wait_s:g} s. Nothing was done. Run the command again when it has ended; "
-                "ALMANAC_WAIT_S says how long to wait."
+                f"after {wait_s:g} s. Nothing was done. Run the command again when it has ended"
+                f"{hint}."
             )
         if not said and so_far >= _SILENT_S:
             log.warning("Waiting for its turn %s: %s is at work.", what, holder_text(path))
@@ -99,7 +117,7 @@ def holder(path: Path) -> Holder | None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds a lock."""
+    """Whether a living process holds a lock. To see that, it is taken for a moment."""
     try:
         with path.open("rb") as lock:
             return not try_lock(lock, shared=True)
@@ -112,7 +130,14 @@ def me() -> Holder:
     started = Path(sys.argv[0])
     name = started.parent.name if started.stem == "__main__" else started.stem
     program = " ".join([name or "python", *sys.argv[1:2]])
-    return Holder(program=program, pid=os.getpid(), since=datetime.now(UTC).replace(microsecond=0))
+    return Holder(
+        program=program,
+        pid=os.getpid(),
+        since=datetime.now(UTC).replace(microsecond=0),
+        host=host(),
+        machine=machine(),
+        started=start_of(os.getpid()),
+    )
 
 
 def _sign(lock: IO[bytes]) -> None:

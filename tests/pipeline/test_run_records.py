@@ -473,7 +473,21 @@ class TestWaiting:
         done = almanac(*words, code=1, wait_s="0.3")
         assert f"(pid {holding}, since " in done.stderr
         assert "after 0.3 s" in done.stderr
+        assert "ALMANAC_WAIT_S" in done.stderr
         assert done.stderr.count("\n") == 1
+
+    @pytest.mark.timeout(60)
+    def test_a_wait_that_no_setting_changes_names_none(
+        self, home: Home, almanac: Almanac, holding: int
+    ) -> None:
+        os.truncate(home.dagster / RUNS, 0)
+        (records,) = checked_runs(home, fix=True)
+        assert f"(pid {holding}, since " in records.found
+        with home.ui_lock():
+            done = almanac("ui", code=1)
+        for message in (records.found, done.stderr):
+            assert "is at work on this home" in message
+            assert "ALMANAC_WAIT_S" not in message
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_a_wait_is_told_and_ends_with_a_signal(

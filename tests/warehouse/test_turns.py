@@ -1,0 +1,66 @@
+"""Turns at a home: who looks is in nobody's way, and a holder is no other process."""
+
+import fcntl
+import os
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from warehouse.errors import TurnTaken
+from warehouse.turns import holder, is_held, turn
+
+LOOK_S = 0.05
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    return tmp_path / "a.lock"
+
+
+def test_a_turn_that_is_not_waited_for_is_had_while_somebody_looks(lock: Path) -> None:
+    with turn(lock, "to look"):
+        pass
+    with lock.open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        let_go = threading.Timer(LOOK_S, fcntl.flock, (looking.fileno(), fcntl.LOCK_UN))
+        let_go.start()
+        with turn(lock, "to work", wait_s=0):
+            assert is_held(lock)
+        let_go.join()
+
+
+@pytest.mark.parametrize("setting", ["", "ALMANAC_WAIT_S"])
+def test_a_message_names_the_setting_that_the_wait_comes_from_alone(
+    lock: Path, setting: str
+) -> None:
+    with ExitStack() as held:
+        held.enter_context(turn(lock, "to work"))
+        with pytest.raises(TurnTaken) as taken:
+            held.enter_context(turn(lock, "to work", wait_s=0, wait_setting=setting))
+    assert ("says how long to wait" in str(taken.value)) == bool(setting)
+    assert setting in str(taken.value)
+
+
+def test_a_holder_is_told_from_processes_of_the_same_id(lock: Path) -> None:
+    with turn(lock, "to work"):
+        found = holder(lock)
+        assert found is not None
+        assert found.pid == os.getpid()
+        assert found.is_the_process_here
+        for other in ({"machine": "another container"}, {"started": "1"}, {"machine": ""}):
+            assert not msgspec.structs.replace(found, **other).is_the_process_here
+        assert " on " not in str(found)
+        assert f"(pid {found.pid} on elsewhere, since" in str(
+            msgspec.structs.replace(found, host="elsewhere")
+        )
+
+
+def test_a_lock_that_an_earlier_version_signed_is_read(lock: Path) -> None:
+    lock.write_text('{"program":"almanac ui","pid":7,"since":"2026-01-01T00:00:00Z"}')
+    found = holder(lock)
+    assert found is not None
+    assert str(found) == "`almanac ui` (pid 7, since 2026-01-01 00:00:00 UTC)"
+    assert not found.is_the_process_here
