@@ -22,6 +22,7 @@ from pipeline.health_record import Warned
 from pipeline.settings import Settings
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
+from warehouse.notes import put_note, read_note
 from warehouse.storage import Storage
 
 TOLD_AGAIN: Final = timedelta(hours=24)
@@ -124,11 +125,7 @@ class Alerts:
 
     def before(self) -> Before:
         """Return what was told; a file that can't be read is nothing, and all is told anew."""
-        try:
-            told = (self._state / _FILE).read_bytes()
-            return msgspec.json.decode(told, type=dict[str, Told])
-        except (FileNotFoundError, msgspec.MsgspecError):
-            return {}
+        return read_note(Storage(self._state), _FILE, dict[str, Told]) or {}
 
     def due(self, found: Found, *, now: datetime) -> Changes:
         """Return what there is to tell. Nothing is written."""
@@ -148,7 +145,7 @@ class Alerts:
             if told:
                 post(found.source, told, now)
                 lasting = after(before, told, now=now)
-                Storage(self._state).put(_FILE, msgspec.json.encode(lasting))
+                put_note(Storage(self._state), _FILE, lasting)
         return told
 
     @contextmanager

@@ -13,6 +13,7 @@ import msgspec
 from resources.allowance import Work
 from resources.errors import Defer
 from warehouse.batches import Feed
+from warehouse.notes import put_note, read_notes
 from warehouse.storage import Storage
 
 _FOLDER = "deferred"
@@ -36,11 +37,11 @@ class Deferrals:
 
     def note(self, one: Deferral) -> None:
         """Note a look that was put off. Of the same look the newest note stands."""
-        self._state.put(_name(one.work, one.feed), msgspec.json.encode(one))
+        put_note(self._state, _name(one.work, one.feed), one)
 
     def done(self, work: Work, feed: Feed) -> None:
         """Forget a look that has succeeded."""
-        self._state.path(_name(work, feed)).unlink(missing_ok=True)
+        self._state.remove(_name(work, feed))
 
     def settle(self, work: Work, now: datetime) -> None:
         """Forget the looks of a kind of work whose time has come: it goes on by its own plan."""
@@ -50,12 +51,7 @@ class Deferrals:
 
     def all(self) -> list[Deferral]:
         """Return every look that is put off, the first to go on first; damaged notes are none."""
-        found = []
-        for name in self._state.names(_FOLDER):
-            try:
-                found.append(msgspec.json.decode(self._state.read(name), type=Deferral))
-            except (msgspec.MsgspecError, FileNotFoundError):
-                continue
+        found = read_notes(self._state, _FOLDER, Deferral, _wrong)
         return sorted(found, key=lambda one: one.resume_at)
 
 
@@ -64,6 +60,11 @@ def deferral(work: Work, feed: Feed, error: Defer, now: datetime) -> Deferral:
     return Deferral(
         work=work, feed=feed, noted_at=now, resume_at=error.resume_at, why=error.happened
     )
+
+
+def _wrong(name: str, note: Deferral) -> str:
+    # Under another name it would never be forgotten.
+    return "" if name == _name(note.work, note.feed) else "it is the note of another look"
 
 
 def _name(work: Work, feed: Feed) -> str:

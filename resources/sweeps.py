@@ -19,6 +19,7 @@ from resources.errors import SweepUnderWay
 from resources.pull_scopes import single_requests
 from warehouse.batches import Manifest, Scope
 from warehouse.landing import Landing
+from warehouse.notes import put_note, read_notes
 from warehouse.storage import Storage, make_folders
 
 Source = Literal["list", "export"]
@@ -88,12 +89,7 @@ class Sweeps:
         return [one for one in self._notes() if not one.is_over(now)]
 
     def _notes(self) -> list[SweepNote]:
-        found = []
-        for name in self._state.names(_FOLDER):
-            try:
-                found.append(msgspec.json.decode(self._state.read(name), type=SweepNote))
-            except (msgspec.MsgspecError, FileNotFoundError):
-                continue
+        found = read_notes(self._state, _FOLDER, SweepNote, _wrong)
         return sorted(found, key=lambda one: one.started_at)
 
     def open_for(self, asked: SweepNote) -> SweepNote:
@@ -137,10 +133,10 @@ class Sweeps:
             yield
 
     def put(self, note: SweepNote) -> None:
-        self._state.put(note.name, msgspec.json.encode(note))
+        put_note(self._state, note.name, note)
 
     def end(self, note: SweepNote) -> None:
-        self._state.path(note.name).unlink(missing_ok=True)
+        self._state.remove(note.name)
 
     def landed(self, note: SweepNote) -> list[Manifest]:
         """Return the whole looks at events since a sweep began, each as of its plan and source."""
@@ -151,6 +147,14 @@ class Sweeps:
                 if is_of(one, note):
                     found.append(one)
         return found
+
+
+def _wrong(name: str, note: SweepNote) -> str:
+    lower, upper = note.scope.lower, note.scope.upper
+    if lower is None or upper is None or lower > upper:
+        return "its dates have no bounds"
+    # Under another name it would never be forgotten.
+    return "" if name == note.name else "it is the note of another sweep"
 
 
 def _bounds(scope: Scope) -> tuple[datetime, datetime]:

@@ -41,7 +41,12 @@ def sha256_of(path: Path) -> str:
 
 
 def sealed(document: bytes) -> bytes:
-    """Return a JSON object, as `formatted` gives it, with its own hash as the last member."""
+    """Return a JSON object, as `formatted` gives it, with its own hash as the last member.
+
+    An empty one stays as it is.
+    """
+    if not document.endswith(_END):
+        return document
     seal = hashlib.sha256(document).hexdigest().encode()
     return document.removesuffix(_END) + b',\n "sha256_of_the_rest": "' + seal + b'"\n}'
 
@@ -52,13 +57,22 @@ def is_sealed(data: bytes) -> bool:
     Raises:
         BrokenSeal: it does, and the seal is not that of the document.
     """
+    return opened(data) != data
+
+
+def opened(data: bytes) -> bytes:
+    """Return a document without its seal, as it is where it has none.
+
+    Raises:
+        BrokenSeal: the seal is not that of the document.
+    """
     seal = _SEAL.search(data)
     if seal is None:
-        return False
+        return data
     document = data[: seal.start()] + _END
     if hashlib.sha256(document).hexdigest().encode() != seal[1]:
         raise BrokenSeal("its bytes are not those that were written")
-    return True
+    return document
 
 
 def formatted(value: object) -> bytes:
