@@ -30,8 +30,9 @@ FIRST_MONTH: Final = "2017-01-01"
 MONTHS_AHEAD: Final = 24
 MAX_REQUESTS: Final = 2_000
 
-# The offset makes this month and two years ahead partitions, not only months that have ended.
-EVENT_MONTHS: Final = dg.MonthlyPartitionsDefinition(FIRST_MONTH, end_offset=MONTHS_AHEAD + 1)
+# Dagster counts by the machine's month. The offset makes this month and two years ahead partitions,
+# not only months that have ended, and one month more: the service's day may be in the next one.
+EVENT_MONTHS: Final = dg.MonthlyPartitionsDefinition(FIRST_MONTH, end_offset=MONTHS_AHEAD + 2)
 
 
 class CalendarConfig(dg.Config):

@@ -8,11 +8,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.calendar import EVENT_MONTHS
 from assets.days import OBSERVED_DAYS
 from assets.looks import DayNotLanded, look
 from catalog.sandbox.service import Sandbox
 from pipeline.health import health_of
 from pipeline.jobs import daily_schedule
+from resources.months import month_key
 from resources.service import ServiceDoor
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.playing import settings_of
@@ -56,6 +58,15 @@ def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
     assert found["clock"]["ahead_s"] == pytest.approx(offset.total_seconds(), abs=300)
     again = json.loads(almanac("run", "--json", **given).stdout)
     assert again["days"] == [today.isoformat()]
+
+
+@pytest.mark.parametrize("ahead_h", (*APART, 0))
+def test_the_months_of_the_calendar_reach_two_years_from_the_services_day(ahead_h: int) -> None:
+    for month, day in ((3, 30), (4, 1), (12, 31)):
+        machine = datetime(2026, month, day, 12, tzinfo=UTC)
+        today = machine + ahead_h * HOUR
+        months = EVENT_MONTHS.get_partition_keys(current_time=machine)
+        assert month_key(today.replace(year=today.year + 2)) in months
 
 
 def test_a_service_whose_time_can_not_be_is_read_and_said(
