@@ -6,9 +6,6 @@ files must not send the key of the user elsewhere.
 Belongs here: what can be set, and whether it makes sense. Does not: what is done with it.
 """
 
-import grp
-import os
-import pwd
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -35,13 +32,11 @@ from pipeline.setting_types import CommaList, Hook, Place, PlanName, Unset, chec
 from resources.client import checked_base_url
 from resources.service_clock import MAX_SKEW
 from resources.transport import checked_key
+from warehouse.file_modes import others_may_write
 from warehouse.turns import WAIT_S
 
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
-_WRITABLE_BY_ALL: Final = 0o002
-_WRITABLE_BY_GROUP: Final = 0o020
-_ROOT: Final = 0
 
 
 class SettingsError(Exception):
@@ -329,27 +324,12 @@ def _given_in_file() -> frozenset[str]:
     }
     if not found:
         return frozenset()
-    if _others_may_write(ENV_FILE.stat()):
+    if others_may_write(ENV_FILE.stat()):
         raise SettingsError(
             f"{ENV_FILE.absolute()} gives settings, and others than you may write to it. Nothing "
             "was read from it; make it yours (chown, chmod 600), or start almanac elsewhere."
         )
     return frozenset(found)
-
-
-def _others_may_write(status: os.stat_result) -> bool:
-    if status.st_uid not in (os.getuid(), _ROOT) or status.st_mode & _WRITABLE_BY_ALL:
-        return True
-    return bool(status.st_mode & _WRITABLE_BY_GROUP) and not _is_own_group(status.st_gid)
-
-
-def _is_own_group(gid: int) -> bool:
-    """Whether a group has this user alone: where files are group-writable, systems make one."""
-    try:
-        user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(gid)
-    except KeyError:
-        return False
-    return group.gr_name == user and set(group.gr_mem) <= {user}
 
 
 def _lies_in(path: Path, folder: Path) -> bool:

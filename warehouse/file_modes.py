@@ -4,7 +4,9 @@ Belongs here: the process's mask, and finding and mending what others can read. 
 process makes follows the mask, also what DuckDB and SQLite write by themselves.
 """
 
+import grp
 import os
+import pwd
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,9 @@ from typing import Final
 _OWNER: Final = 0o077
 _GROUP: Final = 0o027
 _WRITE: Final = 0o222
+_WRITABLE_BY_ALL: Final = 0o002
+_WRITABLE_BY_GROUP: Final = 0o020
+_ROOT: Final = 0
 _usual: int | None = None
 
 
@@ -84,3 +89,19 @@ def close_to_others(paths: Iterable[Path], *, group_reads: bool = False) -> int:
 
 def _closed(*, group_reads: bool) -> int:
     return _GROUP if group_reads else _OWNER
+
+
+def others_may_write(status: os.stat_result) -> bool:
+    """Whether anybody but this user and root may write to a file."""
+    if status.st_uid not in (os.getuid(), _ROOT) or status.st_mode & _WRITABLE_BY_ALL:
+        return True
+    return bool(status.st_mode & _WRITABLE_BY_GROUP) and not _is_own_group(status.st_gid)
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether a group has this user alone: where files are group-writable, systems make one."""
+    try:
+        user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return group.gr_name == user and set(group.gr_mem) <= {user}
