@@ -5,7 +5,7 @@ Belongs here: naming and shape, one convention for all assets. No secret ever co
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
@@ -21,6 +21,8 @@ from warehouse.outcomes import Outcome
 from warehouse.plain_text import plain_line
 
 Told = dict[str, Any]
+REFOLD_NOTES: Final = "what folding again did"
+"""The key of the lines that say what became of the history there was."""
 
 
 def told_look(look: Look, landing: Landing, *, quota_left: int | None) -> Told:
@@ -92,6 +94,8 @@ def told_merge(report: MergeReport) -> Told:
     if report.refolded:
         rows = ((day, *counts) for day, counts in sorted(report.refolded.items()))
         told["folded again"] = dg.MetadataValue.md(markdown(("day", "new", "gone"), rows))
+    if report.notes:
+        told[REFOLD_NOTES] = "\n".join(map(plain_line, report.notes))
     return told
 
 

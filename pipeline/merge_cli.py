@@ -23,7 +23,8 @@ def merge(as_json: JsonOption = False) -> None:
     """Fold what is landed into the lake, and publish the warehouse. No request is made.
 
     A quarantined batch is told and is no error: the exit code is 0, and `status --exit-code` ends
-    with 1. Where a batch is damaged in landing, it is left out, and the exit code is 1.
+    with 1. Where a batch is damaged in landing, it is left out, and the exit code is 1; also where
+    a batch that was merged before is quarantined now.
     """
     home = home_there()
     with people.status("Merging ..."):
@@ -36,7 +37,8 @@ def replay(as_json: JsonOption = False) -> None:
 
     Whatever became of them: what is damaged there is replaced. A quarantined batch is told and is
     no error: the exit code is 0, and `status --exit-code` ends with 1. Where a batch is damaged in
-    landing, it is left out, and the exit code is 1.
+    landing, it is left out, and the exit code is 1; also where a batch that was merged before is
+    quarantined now.
     """
     home = home_there()
     folded = 0
@@ -126,13 +128,13 @@ def show_report(home: Home, report: MergeReport, *, as_json: bool) -> None:
     """Print what a merge did.
 
     Raises:
-        typer.Exit: a batch is damaged.
+        typer.Exit: a batch is damaged, or is quarantined and was merged before.
     """
     if as_json:
         print_json(report_record(home, report))
     else:
         _show_report(home, report)
-    if report.damaged:
+    if report.damaged or report.lost:
         raise typer.Exit(EXIT_ERROR)
 
 
@@ -151,6 +153,8 @@ def _show_report(home: Home, report: MergeReport) -> None:
     table.add_row("Warehouse", str(home.warehouse))
     people.print(table)
     show_problems(report.problems)
+    for note in report.notes:
+        people.print(f"Note: {note}", soft_wrap=True)
     _show_refolded(report)
 
 
@@ -182,6 +186,8 @@ def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
         "rejected": report.rejected,
         "quarantined": [one.manifest.batch_id for one in report.quarantined],
         "problems": report.problems,
+        "no_more_merged": report.lost,
+        "notes": report.notes,
         "refolded": {
             day.isoformat(): {"added": added, "removed": removed}
             for day, (added, removed) in report.refolded.items()

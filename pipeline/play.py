@@ -15,6 +15,7 @@ from uuid import uuid4
 import dagster as dg
 
 from assets.days import OBSERVED_DAYS
+from assets.told import REFOLD_NOTES
 from pipeline.build import build_definitions
 from pipeline.console import QUERY_INTERRUPTED
 from pipeline.homes import home_of
@@ -154,7 +155,8 @@ def _poll(service: OpenService, home: Home, played: Played) -> None:
         pulled = pull(feed, service)
         if pulled.nothing_because:
             _note(played, f"{service.now():%Y-%m-%d} {feed}: {pulled.nothing_because}")
-    merge(home, publishing=False)
+    for note in merge(home, publishing=False).notes:
+        _note(played, note)
 
 
 def run_day(
@@ -229,7 +231,11 @@ def _said(day: date, event: dg.DagsterEvent) -> str:
 
 
 def _note_outcome(played: Played, day: date, event: dg.DagsterEvent) -> None:
-    outcome = event.materialization.metadata.get("outcome")
+    metadata = event.materialization.metadata
+    if (refolded := metadata.get(REFOLD_NOTES)) is not None:
+        for note in str(refolded.value).splitlines():
+            _note(played, note)
+    outcome = metadata.get("outcome")
     if outcome is None or outcome.value in ("pulled", "reused from landing", "none came"):
         return
     _note(played, f"{day} {event.step_key}: {outcome.value}")

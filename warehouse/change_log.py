@@ -187,7 +187,18 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
 
 
 def first_break(days: list[DayFile]) -> date | None:
-    """Return the first day to be folded again: of an older fold, or where days part.
+    """Return the first day to be folded again: of another version's fold, or where days part."""
+    first = next(iter(folded_by_others(days)), None)
+    return min((day for day in (parting(days), first) if day is not None), default=None)
+
+
+def folded_by_others(days: Iterable[DayFile]) -> list[date]:
+    """Return the days that were folded by other rules than those of this version, oldest first."""
+    return [one.day for one in days if one.head.normaliser != NORMALISER]
+
+
+def parting(days: list[DayFile]) -> date | None:
+    """Return the first day that is not what the day after it says, None where all are.
 
     Where a day names another hash than the day before it has, it is the day before that changed.
     """
@@ -195,10 +206,13 @@ def first_break(days: list[DayFile]) -> date | None:
     for one in days:
         if one.head.previous != (None if before is None else before.sha256):
             return one.day if before is None else before.day
-        if one.head.normaliser != NORMALISER:
-            return one.day
         before = one
     return None
+
+
+def day_before(days: list[DayFile], day: date) -> DayFile | None:
+    """Return the last day before one, None where it is the first."""
+    return next((one for one in reversed(days) if one.day < day), None)
 
 
 def name_of(day: date) -> str:

@@ -19,7 +19,7 @@ from warehouse.errors import DamagedBatch
 from warehouse.fold import Fold
 from warehouse.hashes import sha256_of
 from warehouse.landing import Landing
-from warehouse.looks import FoldKey, in_fold_order
+from warehouse.looks import FoldKey, first_key, in_fold_order
 from warehouse.outcomes import Outcome
 from warehouse.statements import literal, statement
 from warehouse.storage import Storage
@@ -175,6 +175,17 @@ def rejects_name(day: date, batch_id: str) -> str:
 
 def coins_name(day: date) -> str:
     return f"coin_snapshots/observed_date={day.isoformat()}/coins.parquet"
+
+
+def follow(last: DayFile, fresh: list[Manifest]) -> bool:
+    """Whether all that is fresh sorts after all that was folded, and nothing was released."""
+    folded_to = last.head.folded_to
+    known = last.batches()
+    return all(
+        manifest.batch_id not in known
+        and (folded_to is None or key_text(first_key(manifest)) > tuple(folded_to))
+        for manifest in fresh
+    )
 
 
 def key_text(key: FoldKey) -> tuple[str, str, int, str]:

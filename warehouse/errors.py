@@ -5,7 +5,8 @@ WarehouseError
 │   ├── DamagedBatch  what was landed is not what is there
 │   │   ├── DamagedBody      of the body
 │   │   └── DamagedManifest  of the manifest
-│   └── BatchFailed   folding a batch failed in a way nobody foresaw: it is set aside
+│   └── BatchFailed   folding a batch failed by what is in it, foreseen or not: it is set aside
+├── OwnFault          a fault of Almanac's own; no batch is set aside for it
 ├── UnknownBatch      no batch has this id
 ├── HomeRefused       the folder is another source's, or a newer Almanac's
 │   └── DamagedStamp  home.json is not what was written
@@ -45,6 +46,10 @@ class BatchFailed(LandingError):
         super().__init__(f"batch {batch_id} could not be folded: {why}")
         self.batch_id = batch_id
         self.why = why
+
+
+class OwnFault(WarehouseError):
+    """Almanac failed, whatever the data: nothing was set aside, and nothing is lost."""
 
 
 class UnknownBatch(WarehouseError):

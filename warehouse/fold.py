@@ -5,28 +5,23 @@ it says is a pure function of the looks, in their order. Belongs here: which sta
 runs. Does not: the order of looks (looks.py), files (state.py, change_log.py).
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import duckdb
 
+from warehouse.batch_faults import judged
 from warehouse.batches import Manifest
-from warehouse.cells import storable_text
-from warehouse.errors import BatchFailed, WarehouseError
+from warehouse.errors import BatchFailed
 from warehouse.fields import BIT, plan_named
 from warehouse.landing import Landing
-from warehouse.looks import Look
-from warehouse.normalise import normalise
+from warehouse.looks import Look, first_key
+from warehouse.normalise import Normalised, normalise
 from warehouse.outcomes import Outcome, outcome_of, unread
 from warehouse.reach import Reach, proves_withdrawal, reach_of
 from warehouse.recall import Recall
 from warehouse.statements import statement
 from warehouse.watch import END_OF_TIME, CancellationsSeen, Span, Watch, with_cancellations
 
-_OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
-"""A full disk or Ctrl-C: no fault of the batch at hand."""
-_WHY_CHARS: Final = 200
 LEAST_SHARE = 0.98
 """An export with less than this share of the rows expected makes nothing missing."""
 
@@ -38,8 +33,8 @@ class Fold:
         self.connection = connection
         self.watch = Watch()
         self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
-        self.failed: Mapping[str, str] = {}
-        """Batches that could not be folded before, and why: they are set aside unread."""
+        self.failed: dict[str, str] = {}
+        """Batches that can't be folded, and why: they are set aside unread."""
         self.reset()
 
     def reset(self) -> None:
@@ -54,17 +49,26 @@ class Fold:
         """Fold one look in; return what became of it. `released`: a person trusts it.
 
         Raises:
-            BatchFailed: the state is half changed; begin again without the batch (`failed`).
+            BatchFailed: the state is half changed; go on from an earlier one without the batch
+                (`failed`).
+            OwnFault: it failed, and not by what is in it; the state is half changed.
         """
         manifest = look.manifest
         if (why := self.failed.get(manifest.batch_id)) is not None:
             return unread(manifest, why, released=released)
-        with _failing(manifest):
-            return self._fold(look, landing, released=released)
+        try:
+            with judged(manifest):
+                read = normalise(self.connection, landing, manifest, self._recall)
+        except BatchFailed as failure:
+            if look.key != first_key(manifest):
+                raise  # Deliveries before these are in the state.
+            self.failed[manifest.batch_id] = failure.why
+            return unread(manifest, failure.why, released=released)
+        with judged(manifest):
+            return self._fold(look, read, released=released)
 
-    def _fold(self, look: Look, landing: Landing, *, released: bool) -> Outcome:
+    def _fold(self, look: Look, read: Normalised, *, released: bool) -> Outcome:
         manifest = look.manifest
-        read = normalise(self.connection, landing, manifest, self._recall)
         outcome = outcome_of(manifest, read)
         outcome.released = released
         if read.quarantine is not None and not released:
@@ -291,28 +295,3 @@ class Fold:
     def _count(self, table: str) -> int:
         (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]
         return int(count)
-
-
-@contextmanager
-def _failing(manifest: Manifest) -> Iterator[None]:
-    """Take whatever nobody foresaw for a fault of the batch: it must not end each later merge."""
-    try:
-        yield
-    except (WarehouseError, *_OF_THE_MACHINE):
-        raise
-    except (MemoryError, duckdb.OutOfMemoryException) as error:
-        # What a body may hold is bounded: it is the machine that has too little, as where the
-        # disk is full and nothing can be spilled to it. The batch is as good as it was.
-        raise WarehouseError(
-            f"there was not enough memory, or disk to spill to, for batch {manifest.batch_id}: "
-            f"{_first_line(error)}. What was merged before stands, and the batch waits. Free "
-            "memory or disk, then run the same command again."
-        ) from error
-    except Exception as error:
-        why = storable_text(f"reading it failed: {type(error).__name__}: {_first_line(error)}")
-        why = why[:_WHY_CHARS]
-        raise BatchFailed(manifest.batch_id, why) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or ["it does not say more"])[0]

@@ -9,18 +9,19 @@ from collections.abc import Callable, Iterable
 from datetime import date
 from functools import cached_property
 from time import monotonic
+from typing import Any
 
 from warehouse.batches import Manifest
-from warehouse.change_log import ChangeLog, DayFile, first_break, records_of
+from warehouse.change_log import ChangeLog, DayFile, day_before, first_break, records_of
 from warehouse.checkpoints import Checkpoints, worth_keeping
-from warehouse.days import DayMerged, DayWriter, Step, key_text
+from warehouse.days import DayWriter, Step, follow
 from warehouse.errors import BatchFailed, DamagedBatch, LakeDamaged, UnknownBatch
 from warehouse.fold import Fold
+from warehouse.history_compared import Comparison
 from warehouse.home import Home
 from warehouse.lake_files import clear_the_way, is_whole, released_before, remove_surplus
 from warehouse.lake_head import doubtful_from, write_head
 from warehouse.landing_mended import gone, mend_landing, take_back
-from warehouse.looks import first_key
 from warehouse.merge_report import MergeReport
 from warehouse.publish import publish
 from warehouse.storage import Storage
@@ -120,32 +121,36 @@ class _Merge:
         self._failed: dict[str, str] = {}
         self._report = MergeReport()
         self._before: list[DayFile] = []
+        self._written: dict[date, DayFile] = {}
+        """The days that this merge has written, oldest first: from one of them it goes on where a
+        batch failed."""
+        self._removes_after = date.max
+        """Days after this one that have no batch any more are removed."""
         self._is_doubtful = False
         """Whether the newest day is not to be gone on from."""
+        self._compared = Comparison(home)
 
     def run(self) -> MergeReport:
-        """Merge; where a batch fails, begin again and set it aside: the others go on."""
-        while True:
-            try:
-                return self._run()
-            except BatchFailed as failure:
-                if failure.batch_id in self._failed:
-                    raise
-                self._failed[failure.batch_id] = failure.why
-
-    def _run(self) -> MergeReport:
-        days = self._days()
-        by_day = {one.day: one for one in days}
-        self._before = self._before or days
+        """Merge; where a batch fails, go on without it from the last state that is whole."""
+        days = self._before = self._days()
         if self._everything:
             self._look_for_lost()
         pending = self._landing.pending()
-        fresh = self._fresh(pending, by_day)
+        fresh = self._fresh(pending, {one.day: one for one in days})
         start = self._start(fresh, days)
-        if start is None:
-            self._clear(pending)
-            return self._report
-        write_head(self._home.lake, days[-1] if days else None, unfinished_from=start)
+        if start is not None:
+            self._compared.begin(days)
+            write_head(self._home.lake, days[-1] if days else None, unfinished_from=start)
+            while not self._folds(start, days, fresh):
+                pass
+            report = self._report
+            report.lost = self._compared.lost(report.quarantined)
+            report.upgrade = self._compared.upgrade(self._days, report.refolded)
+        self._clear(pending)
+        return self._report
+
+    def _folds(self, start: date, days: list[DayFile], fresh: list[Manifest]) -> bool:
+        """Fold; return whether all was: else a batch failed, and is to be set aside."""
         connection = self._home.connect()
         try:
             fold = Fold(connection)
@@ -153,25 +158,35 @@ class _Merge:
             base, appending = self._base(fold, start, days, fresh)
             self._step("merge:loaded")
             self._fold_days(fold, start, base, appending, days, fresh)
+        except BatchFailed as failure:
+            if failure.batch_id in self._failed:
+                raise
+            self._failed[failure.batch_id] = failure.why
+            return False
         finally:
             connection.close()
-        self._clear(pending)
-        return self._report
+        return True
 
     def _days(self) -> list[DayFile]:
         """Return the days there are; a replay needs none of them, and goes on with the whole."""
         return self._log.readable()[0] if self._everything else self._log.days()
 
     @cached_property
+    def _records(self) -> list[dict[str, Any]]:
+        """What became of all batches that took effect before this merge."""
+        return records_of(self._before)
+
+    @cached_property
     def _folded(self) -> set[str]:
         """The ids of all batches that took effect before this merge."""
-        return {str(record["batch_id"]) for record in records_of(self._before)}
+        return {str(record["batch_id"]) for record in self._records}
 
     def _look_for_lost(self) -> None:
         """Set aside what took effect and is gone."""
         there = {*self._landing.batch_ids(), *self._landing.damaged()}
         for batch_id in sorted(self._folded - there):
             self._landing.set_aside(batch_id, str(gone(batch_id)))
+        self._compared.note(self._records)
         self._report.damaged.update(self._landing.damaged())
 
     def _set_aside(self, batch_id: str, error: DamagedBatch) -> None:
@@ -225,6 +240,9 @@ class _Merge:
         self, fold: Fold, start: date, days: list[DayFile], fresh: list[Manifest]
     ) -> tuple[DayFile | None, bool]:
         """Load the state to go on from; return its day, and whether `start` is appended to."""
+        for one in reversed(self._written.values()):
+            if self._load(fold, one):
+                return one, False
         last = days[-1] if days else None
         if (
             last is not None
@@ -232,7 +250,7 @@ class _Merge:
             and first_break(days) is None
             and start >= last.day
             and not self._is_doubtful
-            and _follow(last, fresh)
+            and follow(last, fresh)
             and (start > last.day or is_whole(self._home.lake, last))
             and self._load(fold, last)
         ):
@@ -269,10 +287,15 @@ class _Merge:
         )
         old = {one.day: one for one in days}
         first = start if appending else (base.day if base else date.min)
-        landed = [day for day in self._landing.days(since=first) if appending or day > first]
-        kept = [one.day for one in days if one.day < first or (base and one.day == base.day)]
+        # A day whose batches were set aside since it was written is still one.
+        found = sorted({*self._landing.days(since=first), *self._written})
+        landed = [day for day in found if day > first or (appending and day == first)]
+        self._written = {day: one for day, one in self._written.items() if day <= first}
+        self._removes_after = min(first, self._removes_after)
+        stand = {*self._written, *(() if self._everything else old)}
+        kept = {day for day in stand if day < first or (base and day == base.day)}
         keep = worth_keeping(sorted({*kept, *landed}))
-        before = _before(days, start) if appending else base
+        before = day_before(days, start) if appending else base
         for day in landed:
             so_far = old.get(day) if appending and day == start else None
             if not self._everything and so_far is None and day in old:
@@ -289,17 +312,19 @@ class _Merge:
                 released=self._released,
                 keep_checkpoint=day in keep,
             )
-            self._note(merged, refolded=day in old and so_far is None)
-        for day in old.keys() - set(landed):
-            if day > first:
+            self._written[day] = before
+            self._report.note(merged, refolded=day in old and so_far is None)
+        for day in old.keys() - self._written.keys():
+            if day > self._removes_after:
                 self._log.remove(day)
         if self._everything:
-            self._log.keep(set(landed))
+            self._log.keep(set(self._written))
         write_head(self._home.lake, before, unfinished_from=None)
         self._prune(keep)
 
     def _refuse_lost(self, day: DayFile) -> None:
         """Stop where a day is to be folded again without a batch that was folded into it."""
+        self._compared.note(day.batches().values())
         there = {*self._landing.batch_ids(day=day.day), *self._landing.damaged()}
         for batch_id in sorted(day.batches().keys() - there):
             raise gone(batch_id)
@@ -307,17 +332,6 @@ class _Merge:
     def _manifests(self, day: date) -> list[Manifest]:
         found = (self._manifest(one) for one in self._landing.batch_ids(day=day))
         return [one for one in found if one is not None]
-
-    def _note(self, merged: DayMerged, *, refolded: bool) -> None:
-        report = self._report
-        if refolded and merged.day in report.days:
-            # Begun again without a batch that failed: the day is told once.
-            report.outcomes = [one for one in report.outcomes if one.day != merged.day]
-        else:
-            report.days.append(merged.day)
-        report.outcomes.extend(merged.outcomes)
-        if refolded:
-            report.refolded.setdefault(merged.day, (merged.added, merged.removed))
 
     def _prune(self, keep: set[date]) -> None:
         named = {one.head.checkpoint for one in self._log.days() if one.day in keep}
@@ -332,19 +346,3 @@ class _Merge:
             if day is not None and batch_id in day.batches():
                 self._landing.clear_pending(batch_id)
         self._step("merge:cleared")
-
-
-def _follow(last: DayFile, fresh: list[Manifest]) -> bool:
-    """Whether all that is fresh sorts after all that was folded, and nothing was released."""
-    folded_to = last.head.folded_to
-    known = last.batches()
-    return all(
-        manifest.batch_id not in known
-        and (folded_to is None or key_text(first_key(manifest)) > tuple(folded_to))
-        for manifest in fresh
-    )
-
-
-def _before(days: list[DayFile], day: date) -> DayFile | None:
-    earlier = [one for one in days if one.day < day]
-    return earlier[-1] if earlier else None

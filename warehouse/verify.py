@@ -6,13 +6,14 @@ row of every table. Belongs here: what must agree. Does not: mending (merge, rep
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 
 import duckdb
 
 from warehouse import lake_events, verify_files
 from warehouse.attaching import attach_published
-from warehouse.change_log import ChangeLog, DayFile, first_break
+from warehouse.change_log import ChangeLog, DayFile, folded_by_others, parting
 from warehouse.checkpoints import Checkpoints
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.fold import Fold
@@ -78,9 +79,19 @@ def _batches(home: Home, days: list[DayFile]) -> Finding:
 
 
 def _chain(days: list[DayFile]) -> Finding:
-    broken = first_break(days)
+    broken = parting(days)
     wrong = () if broken is None else (f"it breaks at {broken}; `almanac merge` folds it again",)
-    return Finding("the days of the change log follow each other", len(days), wrong)
+    others = folded_by_others(days)
+    notes = (_upgrade(others),) if others else ()
+    return Finding("the days of the change log follow each other", len(days), wrong, notes)
+
+
+def _upgrade(others: list[date]) -> str:
+    days = "1 day was" if len(others) == 1 else f"{len(others):,} days were"
+    return (
+        f"{days} folded by another version of Almanac, the first {others[0]}; the next `almanac "
+        "run` or `almanac merge` folds from there on again, and says what is other then"
+    )
 
 
 def _counts(days: list[DayFile]) -> Finding:
@@ -173,6 +184,11 @@ def _compared(
 
 def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
     """Replay what of landing took effect beside the home, and compare table by table."""
+    if folded_by_others(days):
+        # A replay goes by other rules than they did: what differs says nothing of damage.
+        note = "it is compared with a replay once its days are folded again"
+        yield Finding("the warehouse is what a replay gives", 0, notes=(note,))
+        return
     folded = {batch_id: one for day in days for batch_id, one in day.batches().items()}
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
         other = Home(Path(folder))

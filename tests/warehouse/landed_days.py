@@ -1,0 +1,49 @@
+"""A home with a list of events landed on each of some days: one batch a day, one event each."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.warehouse.catalog_bodies import json_event
+from warehouse import queries
+from warehouse.batches import Manifest, Scope
+from warehouse.home import Home
+from warehouse.landing import Pull
+
+FIRST = datetime(2026, 3, 29, 6, tzinfo=UTC)
+
+
+def land(home: Home, day: int, *, plan: str = "enterprise", **fields: Any) -> Manifest:
+    """Land a list of one event, observed so many days after the first day."""
+    at = FIRST + timedelta(days=day)
+    pull = Pull(
+        feed="events",
+        scope=Scope(),
+        plan=plan,
+        source="s",
+        observed_at=at,
+        content_at=at - timedelta(minutes=1),
+        landed_at=at,
+        requests=1,
+    )
+    event: dict[str, Any] = {**json_event(), "id": f"event-{day}", **fields}
+    body = json.dumps({"data": [event], "meta": {}}).encode()
+    return home.landing.land(pull, [(body, None)])
+
+
+def ask(home: Home, query: str) -> list[tuple[Any, ...]]:
+    with queries.connected(home.warehouse) as connection:
+        return connection.execute(query).fetchall()
+
+
+def became(home: Home, batch: Manifest) -> tuple[str, str]:
+    """Return the status of a batch in the warehouse, and why."""
+    query = f"SELECT status, why FROM batches WHERE batch_id = '{batch.batch_id}'"
+    ((status, why),) = ask(home, query)
+    return status, why or ""
+
+
+def history(home: Home) -> list[list[tuple[Any, ...]]]:
+    """Return all versions, all events and what became of each batch."""
+    tables = ("event_versions", "events", "batches")
+    return [ask(home, f"SELECT * FROM {table} ORDER BY ALL") for table in tables]

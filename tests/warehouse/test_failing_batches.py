@@ -1,0 +1,154 @@
+"""A batch that fails is set aside alone: nothing else is folded twice, lost without a word, or
+blamed for a fault of Almanac's own."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.warehouse.landed_days import FIRST, ask, became, history, land
+from warehouse import fold
+from warehouse.batches import Manifest
+from warehouse.errors import OwnFault
+from warehouse.home import Home
+from warehouse.landing import MARK
+from warehouse.merge import merge, replay
+from warehouse.merge_report import MergeReport
+
+DAYS = 11
+"""Over a month's end, and more than the newest seven days, of which every state is kept."""
+BAD_DAYS = (1, 4, 9)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+def fail_on(
+    patched: pytest.MonkeyPatch, where: str, batches: list[Manifest], error: Exception
+) -> None:
+    """Let a function of the fold fail for some batches."""
+    right = getattr(fold, where)
+
+    def failing(*given: Any) -> Any:
+        if any(batch in given for batch in batches):
+            raise error
+        return right(*given)
+
+    patched.setattr(fold, where, failing)
+
+
+@pytest.mark.parametrize("command", [pytest.param(merge, marks=pytest.mark.long), replay])
+def test_failing_batches_on_several_days_let_no_day_be_folded_again_but_those_since_a_kept_state(
+    command: Callable[..., MergeReport], home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed = [land(home, day) for day in range(DAYS)]
+    bad = [landed[day] for day in BAD_DAYS]
+    # The last state of a month is kept, that of the third day here.
+    for where, again in (("normalise", 0), ("reach_of", 1 + 1 + 0)):
+        written: list[str] = []
+        with monkeypatch.context() as patched:
+            fail_on(patched, where, bad, duckdb.ConversionException("odd"))
+            report = command(home, step=written.append)
+        assert written.count("merge:day_written") == DAYS + again
+        assert len(report.days) == len(report.outcomes) == DAYS
+        assert [one.manifest for one in report.quarantined] == bad
+        if where == "normalise":
+            expected = history(home)
+            if command is merge:
+                shutil.rmtree(home.lake.root)
+                for batch in landed:
+                    home.landing.storage.put(f"pending/{batch.batch_id}.json", MARK)
+    assert history(home) == expected, "as without a day that was folded twice"
+    assert ask(home, "SELECT count(*) FROM events") == [(DAYS - len(BAD_DAYS),)]
+
+
+OWN = [
+    AttributeError("no such thing", obj=fold),
+    NameError("nor this"),
+    duckdb.BinderException("column not found"),
+    duckdb.CatalogException("table not found"),
+    duckdb.InternalException("broken"),
+]
+OF_THE_BATCH = [
+    AttributeError("'str' has no get", obj="a text where an object was expected"),
+    duckdb.OutOfRangeException("too large"),
+    duckdb.InvalidInputException("odd"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd"),
+    TypeError("odd"),
+]
+
+
+def test_a_fault_of_almanacs_own_stops_a_merge_and_sets_no_good_batch_aside(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, batch = land(home, 0), land(home, 1)
+    for error in OWN:
+        with monkeypatch.context() as patched:
+            fail_on(patched, "normalise", [batch], error)
+            with pytest.raises(OwnFault, match=rf"{batch.batch_id}.*{type(error).__name__}"):
+                merge(home)
+        assert home.landing.pending() == [before.batch_id, batch.batch_id]
+    merge(home)
+    assert became(home, batch) == ("merged", "")
+
+
+def test_an_error_that_content_can_bring_about_sets_the_batch_aside(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day, error in enumerate(OF_THE_BATCH):
+        bad = land(home, day)
+        with monkeypatch.context() as patched:
+            fail_on(patched, "normalise", [bad], error)
+            (outcome,) = merge(home, publishing=False).outcomes
+        assert outcome.status == "quarantined"
+        assert type(error).__name__ in (outcome.why or "")
+
+
+def test_a_batch_of_a_plan_that_is_not_known_is_set_aside_and_the_others_go_on(
+    home: Home,
+) -> None:
+    odd, good = land(home, 0, plan="gold"), land(home, 1)
+    report = merge(home)
+    assert [str(one) for one in report.problems if "'gold'" in str(one)]
+    assert became(home, odd)[0] == "quarantined"
+    assert became(home, good) == ("merged", "")
+    assert home.landing.pending() == []
+    home.landing.release(odd.batch_id)
+    merge(home)
+    assert became(home, odd)[0] == "quarantined"
+
+
+def test_a_replay_that_loses_a_batch_that_was_merged_names_it_with_the_reason(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, never = land(home, 0), land(home, 1, plan="gold")
+    assert merge(home).lost == {}
+    with monkeypatch.context() as patched:
+        fail_on(patched, "normalise", [good], duckdb.ConversionException("odd date"))
+        killed_before_publishing(home)
+        report = replay(home)
+        assert [*report.lost] == [good.batch_id], "the other one never took part"
+        assert "odd date" in report.lost[good.batch_id]
+        assert [note for note in report.notes if good.batch_id in note and "odd date" in note]
+        assert replay(home).lost == {}
+    assert replay(home).lost == {}
+    assert [became(home, one)[0] for one in (good, never)] == ["merged", "quarantined"]
+    with monkeypatch.context() as patched:
+        fail_on(patched, "normalise", [good], duckdb.ConversionException("odd date"))
+        assert [*merge(home, refold_from=FIRST.date()).lost] == [good.batch_id]
+
+
+def killed_before_publishing(home: Home) -> None:
+    """Replay, and end once the lake was made again: nothing of it is published."""
+
+    def end(name: str) -> None:
+        if name == "merge:cleared":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(home, step=end)
