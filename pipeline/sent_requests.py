@@ -38,7 +38,7 @@ def sent_lately(state: Path, now: datetime) -> Sent:
     An answer 429 is not counted by the service. A line that can't be read is passed over.
     """
     since = now - PACE_OVER
-    files = sorted((state / "requests").glob("*.jsonl"))
+    files = sorted(path for path in (state / "requests").glob("*.jsonl") if path.is_file())
     lately = [file for file in files if file.stem >= since.date().isoformat()]
     at = tuple(one.at for file in lately for one in _lines(file) if since < one.at <= now)
     over = PACE_OVER if len(lately) < len(files) else now - min(at, default=since)
@@ -52,7 +52,7 @@ def _lines(file: Path) -> list[_Line]:
         for line in lines:
             try:
                 one = decoder.decode(line)
-            except msgspec.MsgspecError:
+            except (ValueError, RecursionError):
                 continue
             if one.status != _RATE_LIMITED:
                 found.append(one)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from threading import Lock, local
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from pydantic import SecretStr
@@ -90,28 +90,31 @@ class RequestLog:
         return number
 
 
+_Aware = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
 class ToldUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What the service said of its month, as it was noted."""
 
-    at: datetime
+    at: _Aware
     plan: str | None = None
     used: int | None = None
     quota: int | None = None
     is_unlimited: bool = False
     remaining: int | None = None
-    reset_at: datetime | None = None
+    reset_at: _Aware | None = None
     deprecation: str | None = None
     sunset: str | None = None
 
 
 def last_usage(folder: Path) -> ToldUsage | None:
-    """Return the last read-out in a state folder; a line cut off by a crash is passed over."""
+    """Return the last read-out in a state folder; lines that are none are passed over."""
     path = folder / "usage.jsonl"
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    lines = path.read_bytes().splitlines() if path.is_file() else []
     for line in reversed(lines):
         try:
             return msgspec.json.decode(line, type=ToldUsage)
-        except msgspec.MsgspecError:
+        except (ValueError, RecursionError):
             continue
     return None
 

@@ -217,6 +217,6 @@ def read_kept(state: Storage) -> Kept:
         aware = [found.heard_at, None if found.doubted is None else found.doubted.first_at]
         if any(at is not None and at.tzinfo is None for at in aware):
             return Kept()
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError, RecursionError):
         return Kept()
     return found if (found.ahead_s is None) == (found.heard_at is None) else Kept()

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +14,10 @@ from dagster import build_sensor_context
 from pipeline.alerts import Alerts, Told
 from pipeline.build import build_definitions
 from pipeline.health import health_of
+from pipeline.sent_requests import sent_lately
 from resources.deferrals import Deferral, Deferrals
+from resources.request_log import last_usage
+from resources.service_clock import FILE, Kept, read_kept
 from resources.sweeps import SweepNote, Sweeps
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.batches import Scope
@@ -196,4 +198,41 @@ def test_status_and_the_sensor_go_on_without_damaged_notes(
                 skipped = sensor(build_sensor_context(instance=instance, definitions=definitions))
                 assert isinstance(skipped, dg.SkipReason)
                 assert skipped.skip_message == "Nothing is put off."
-    shutil.rmtree(small.home.state)
+
+
+LINES: Final = (
+    b"mine",
+    b"null",
+    b"[7]",
+    b"\x00" * 20,
+    b'{"at": "2026-03-02T11:59:00", "status": 200}',
+    b'{"at": 7, "status": 200}',
+    b'{"at": "2026-03-02T11:59:00Z", "status": "\xff", "plan": "\xff"}',
+    b'{"at": "2026-03-02T11:59:00Z", "status": 1.5, "used": 1e400}',
+    b'{"status": ' + b"[" * 100_000,
+    b'{"at": "2026-03-02T11:59:00Z", "reset_at": "2026-04-01T00:00:00", "status": "x"}',
+    b'{"at": "2026-03-02T11:5',
+)
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_lines_of_logs_that_are_none_are_passed_over(small: SmallHome, line: bytes) -> None:
+    state = small.home.state
+    (state / "requests").mkdir(parents=True)
+    sound = b'{"at": "2026-03-02T11:00:00Z", "status": 200, "used": 5}'
+    for name in ("usage.jsonl", "requests/2026-03-02.jsonl"):
+        (state / name).write_bytes(b"\n".join((sound, line)))
+    usage = last_usage(state)
+    assert usage is not None
+    assert usage.used == 5
+    assert len(sent_lately(state, NOW).at) == 1
+    (state / FILE).write_bytes(line)
+    assert read_kept(small.home.state_storage) == Kept()
+
+
+def test_folders_in_place_of_logs_are_no_logs(small: SmallHome) -> None:
+    for name in ("usage.jsonl", "requests/2026-03-02.jsonl", FILE):
+        (small.home.state / name).mkdir(parents=True)
+    assert last_usage(small.home.state) is None
+    assert sent_lately(small.home.state, NOW).at == ()
+    assert read_kept(small.home.state_storage) == Kept()
