@@ -26,6 +26,7 @@ from resources.price import Price
 from resources.sweeps import Sweeps
 from warehouse.home import Home
 from warehouse.storage import Storage
+from warehouse.temporary import own_folder
 
 
 def budget(
@@ -62,7 +63,7 @@ def budget(
 def _tell_prices_alone(settings: Settings, begin: str, end: str | None, *, as_json: bool) -> None:
     """Before anything was looked at: from the service alone, and no home is made of it."""
     home = Home(settings.home)
-    with TemporaryDirectory(prefix="almanac-budget-") as folder:
+    with TemporaryDirectory(prefix="budget-", dir=own_folder()) as folder:
         plan, prices = _prices(settings, home, begin, end, looking_only=Path(folder))
     if as_json:
         told = [one.told() for one in prices]

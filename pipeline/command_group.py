@@ -8,7 +8,14 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from pipeline.console import EXIT_INTERRUPTED, EXIT_USAGE, fail, interruptible, warnings
+from pipeline.console import (
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    INTERRUPTED,
+    fail,
+    interruptible,
+    warnings,
+)
 from pipeline.secrecy import cautions_of
 from pipeline.settings import SettingsError, read_settings
 from warehouse.errors import WarehouseError
@@ -33,10 +40,7 @@ class PlainGroup(TyperGroup):
         except OSError as error:
             fail(file_trouble(error))
         except KeyboardInterrupt:
-            fail(
-                "interrupted. What was finished before stands; the same command goes on.",
-                code=EXIT_INTERRUPTED,
-            )
+            fail(INTERRUPTED, code=EXIT_INTERRUPTED)
 
 
 def warn_of_secrets() -> None:

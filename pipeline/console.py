@@ -26,6 +26,7 @@ EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 QUERY_INTERRUPTED = "Query interrupted"
+INTERRUPTED = "interrupted. What was finished before stands; the same command goes on."
 
 
 class PlainConsole(Console):

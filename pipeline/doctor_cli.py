@@ -26,6 +26,7 @@ from warehouse.attaching import set_aside_foreign_wal
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.queries import connected
+from warehouse.temporary import own_folder
 
 PACKAGES = ("dagster", "duckdb", "httpx", "granian")
 
@@ -94,7 +95,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     if stands.holds:
         for one in checked_runs(home, fix=fix and writable.holds):
             yield Checked(one.what, one.holds, one.found)
-    with TemporaryDirectory(prefix="almanac-doctor-") as spare:
+    with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
         is_ours = stands.holds and writable.holds and home.stamp() is not None
         yield from _service(settings, home.state if is_ours else Path(spare))
 

@@ -1,7 +1,8 @@
 """How signals end a command: as Ctrl-C does, whichever of them it is.
 
 Ctrl-C, SIGTERM (a supervisor, `kill`) and SIGHUP (a closed terminal) all raise KeyboardInterrupt
-where the program is, so that what is held is let go and what was interrupted is said.
+where the program is, so that what is held is let go and what was interrupted is said. That takes
+Python: while other code runs, as DuckDB's, a signal is held back and heard by another thread.
 """
 
 import logging
@@ -9,7 +10,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -32,6 +34,44 @@ def interrupt_by_signals() -> None:
 def stop_by_signals(stop: Callable[[], None]) -> None:
     """Have them call a function, for a command that serves until it is asked to stop."""
     _on_ending(lambda number, frame: stop())
+
+
+@contextmanager
+def signals_held() -> Iterator[Callable[[], bool]]:
+    """Hold back the signals that end a program, for code in which no handler of Python runs.
+
+    Lends what says at once, to any thread, whether one came. For one that did KeyboardInterrupt
+    is raised at the end, where all handlers are what they were. To be used by the main thread.
+    """
+    came = threading.Event()
+    reader, writer = os.pipe()
+    for end in (reader, writer):
+        os.set_blocking(end, False)
+
+    def has_come() -> bool:
+        with suppress(BlockingIOError):
+            if not came.is_set() and set(ENDING).intersection(os.read(reader, 4096)):
+                came.set()
+        return came.is_set()
+
+    # The number of a signal is written there when it comes, whatever runs.
+    woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    handlers = {
+        number: signal.signal(number, lambda *_: came.set())
+        for number in ENDING
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield has_come
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(woken_before)
+        is_interrupted = has_come()
+        for end in (reader, writer):
+            os.close(end)
+        if is_interrupted:
+            raise KeyboardInterrupt
 
 
 def _on_ending(handler: Callable[[int, FrameType | None], None]) -> None:

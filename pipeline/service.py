@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from pydantic import SecretStr
@@ -28,6 +29,7 @@ from resources.service_clock import ServiceClock
 from resources.shared_limiter import SharedLimiter
 from warehouse.home import Home
 from warehouse.storage import Storage
+from warehouse.temporary import own_folder
 
 SANDBOX_PLAN: Final = PLANS["elite"]
 _TOLD_FOR: Final = timedelta(hours=26)
@@ -132,7 +134,13 @@ def _address(
     if found is not None:
         base_url, key = found
         return _Address(base_url, key, source=base_url)
-    sandbox = Sandbox(seed=settings.sandbox_seed, clock=SandboxClock(now), telling=telling)
+    folder = stack.enter_context(TemporaryDirectory(prefix="sandbox-", dir=own_folder()))
+    sandbox = Sandbox(
+        seed=settings.sandbox_seed,
+        clock=SandboxClock(now),
+        telling=telling,
+        state_dir=Path(folder),
+    )
     stack.enter_context(sandbox)
     plan = settings.plan or SANDBOX_PLAN.name
     return _Address(

@@ -9,13 +9,24 @@ from typing import Annotated
 
 import typer
 
-from pipeline.console import EXIT_ERROR, EXIT_USAGE, Table, fail, people, warnings
+from pipeline.console import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    INTERRUPTED,
+    Table,
+    fail,
+    people,
+    warnings,
+)
 from pipeline.homes import home_there
+from pipeline.interrupts import signals_held
 from pipeline.settings import Settings, read_settings
 from warehouse import queries
 from warehouse.file_modes import usual_modes
 from warehouse.plain_text import plain_line
-from warehouse.query_limits import QueryLimits
+from warehouse.query_limits import Program, QueryLimits
+from warehouse.temporary import remove_own_folders
 
 _WIDEST = 60
 _PROGRAM_BYTES = 1_000_000_000
@@ -61,30 +72,27 @@ def sql(
     warehouse = home_there().warehouse
     limits = _limits(read_settings())
     _bound_memory(limits)
+    program = Program(hold_signals=signals_held, on_stuck=_end_stuck)
     if form is Form.TABLE:
         with queries.connected(warehouse, limits=limits) as connection:
             answer = queries.run_sql(
-                connection, text, rows_max=limit, limits=limits, on_stuck=_end_stuck
+                connection, text, rows_max=limit, limits=limits, program=program
             )
         _show(answer, limit)
         return
-    file_form = _FORMS[form]
-    if output is None or _is_stdout(output):
-        queries.stream_answer(
-            *(warehouse, text, sys.stdout.buffer, file_form),
-            formulas=raw,
-            limits=limits,
-            on_stuck=_end_stuck,
-        )
-        return
-    with usual_modes():
-        rows = queries.write_answer(
-            *(warehouse, text, output, file_form),
-            formulas=raw,
-            limits=limits,
-            on_stuck=_end_stuck,
-        )
-    people.print(f"{rows:,} rows in {output}", soft_wrap=True)
+    target = sys.stdout.buffer if output is None or _is_stdout(output) else output
+    try:
+        with usual_modes():
+            rows = queries.write_answer(
+                *(warehouse, text, target, _FORMS[form]),
+                formulas=raw,
+                limits=limits,
+                program=program,
+            )
+    except queries.NoFolder as error:
+        fail(str(error), code=EXIT_USAGE)
+    if isinstance(target, Path):
+        people.print(f"{rows:,} rows in {output}", soft_wrap=True)
 
 
 def _limits(settings: Settings) -> QueryLimits:
@@ -110,10 +118,12 @@ def _lower(bound: int, hard: int) -> int:
     return bound if hard == resource.RLIM_INFINITY else min(bound, hard)
 
 
-def _end_stuck(why: str) -> None:
+def _end_stuck(why: str | None) -> None:
     """End the program for a query that does not end: some functions never see the interrupt."""
-    warnings.print(f"almanac: the query was stopped: {why}", soft_wrap=True)
-    os._exit(EXIT_ERROR)
+    remove_own_folders()
+    said = INTERRUPTED if why is None else f"the query was stopped: {why}"
+    warnings.print(f"almanac: {said}", soft_wrap=True)
+    os._exit(EXIT_INTERRUPTED if why is None else EXIT_ERROR)
 
 
 def _is_stdout(output: Path) -> bool:

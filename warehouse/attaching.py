@@ -66,10 +66,19 @@ def set_aside_foreign_wal(warehouse: Path) -> Path | None:
 
 def sweep_links(folder: Path) -> None:
     """Remove the links that killed readers left."""
-    for left in folder.glob(f"{_LINKS}*"):
+    for left in left_links(folder):
         with suppress(FileNotFoundError):
-            if time() - left.stat().st_mtime >= _LEFT_AFTER_S:
-                shutil.rmtree(left)
+            shutil.rmtree(left)
+
+
+def left_links(folder: Path) -> list[Path]:
+    """Return the links that killed readers left."""
+    left: list[Path] = []
+    for path in folder.glob(f"{_LINKS}*"):
+        with suppress(FileNotFoundError):
+            if time() - path.stat().st_mtime >= _LEFT_AFTER_S:
+                left.append(path)
+    return left
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from warehouse.json_rows import EventRows
 from warehouse.landing import Landing
 from warehouse.recall import Recall
 from warehouse.tally import Tally
+from warehouse.temporary import own_folder
 
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 4_096
@@ -75,7 +76,7 @@ def _source(landing: Landing, manifest: Manifest) -> Iterator[Source]:
     if not _head(landing.body(manifest)).startswith(GZIP_MAGIC):
         yield Source(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
         return
-    with tempfile.NamedTemporaryFile(prefix="almanac-", suffix=".csv") as file:
+    with tempfile.NamedTemporaryFile(suffix=".csv", dir=own_folder()) as file:
         for chunk in gunzip(landing.body(manifest), max_bytes=bounds.BODY_BYTES):
             file.write(chunk)
         file.flush()

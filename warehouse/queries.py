@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,10 +23,11 @@ from warehouse.attaching import attach_published
 from warehouse.csv_formulas import without_formulas
 from warehouse.errors import WarehouseError
 from warehouse.opening_words import begins_as_reading, writes_inside
-from warehouse.query_limits import QueryLimits, Watch, restrict
+from warehouse.query_limits import Program, QueryLimits, Watch, restrict
 from warehouse.statements import statement
 from warehouse.storage import Storage
 from warehouse.strict_json import without_bare_numbers
+from warehouse.temporary import own_folder
 
 FileForm = Literal["csv", "json", "parquet"]
 _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
@@ -38,13 +40,16 @@ _LOGGING: Final = "enable_logging"
 _SQL_CHARACTERS_MAX: Final = 1_000_000
 _FETCHED: Final = 1000
 _LIMITS: Final = QueryLimits()
-OnStuck = Callable[[str], None]
-"""Hears why a query was stopped that does not end; it may end the process."""
+_PROGRAM: Final = Program()
 _numbers = count(1)
 
 
 class QueryRefused(WarehouseError):
     """What was asked is not one statement that reads, or it fails. Nothing was changed."""
+
+
+class NoFolder(QueryRefused):
+    """An answer has a folder that is not there. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ def run_sql(
     *,
     rows_max: int | None = None,
     limits: QueryLimits = _LIMITS,
-    on_stuck: OnStuck | None = None,
+    program: Program = _PROGRAM,
 ) -> Answer:
     """Run one statement that reads; keep all of its rows, or the first `rows_max`.
 
@@ -103,7 +108,7 @@ def run_sql(
         QueryRefused: it is not one statement, would write, takes too long, or fails; the message
             says how.
     """
-    with _explained(Watch(connection, limits, on_stuck=on_stuck)):
+    with _explained(Watch(connection, limits, program)):
         relation = _relation(connection, sql)
         columns, types = tuple(relation.columns), tuple(str(one) for one in relation.types)
         running = connection.execute(sql)
@@ -118,67 +123,45 @@ def run_sql(
 def write_answer(
     warehouse: Path,
     sql: str,
-    target: Path,
+    target: Path | BinaryIO,
     form: FileForm,
     *,
     formulas: bool = True,
     limits: QueryLimits = _LIMITS,
-    on_stuck: OnStuck | None = None,
+    program: Program = _PROGRAM,
 ) -> int:
-    """Write the rows of one reading statement to a file; return how many.
+    """Write the rows of one reading statement to a file or an open stream; return how many.
 
-    The file appears whole or not at all; a link stays, and what it leads to is replaced. A device
-    or a pipe gets the bytes. JSON is an array of objects, strictly: NaN and infinities are null.
-    CSV has a header; without `formulas`, text that a spreadsheet would run has a mark before it.
-    The statement runs on a connection of its own, which can write nothing but
-    this answer.
+    A file appears whole or not at all; a link stays, and what it leads to is replaced. A stream, a
+    device or a pipe gets the bytes once the statement ran to its end. JSON is an array of objects,
+    strictly: NaN and infinities are null. CSV has a header; without `formulas`, text that a
+    spreadsheet would run has a mark before it. The statement runs on a connection of its own,
+    which can write nothing but this answer.
 
     Raises:
         WarehouseError: as `connect`.
+        NoFolder: there is no folder for the file.
         QueryRefused: as `run_sql`, or the disk has no room for it.
-        OSError: the file can't be written.
+        OSError: the file can't be written, or nobody reads the stream any more.
     """
+    write = partial(
+        _write, warehouse, sql, form=form, formulas=formulas, limits=limits, program=program
+    )
+    if not isinstance(target, Path):
+        return _stream(write, target, form)
     if _names_a_stream(target):
         # Never by a rename: whatever else is written there would lose it. Appended, since what
         # a shell redirected may hold something already.
         with target.open("ab") as stream:
-            return stream_answer(
-                *(warehouse, sql, stream, form),
-                formulas=formulas,
-                limits=limits,
-                on_stuck=on_stuck,
-            )
-    target = target.resolve()
-    with Storage(target.parent).writing(target.name) as staged:
-        return _written(warehouse, sql, staged, form, formulas, limits, on_stuck)
-
-
-def stream_answer(
-    warehouse: Path,
-    sql: str,
-    stream: BinaryIO,
-    form: FileForm,
-    *,
-    formulas: bool = True,
-    limits: QueryLimits = _LIMITS,
-    on_stuck: OnStuck | None = None,
-) -> int:
-    """Write the rows of one reading statement to an open stream; return how many.
-
-    Nothing is written unless the statement runs to its end. Forms are those of `write_answer`.
-
-    Raises:
-        WarehouseError: as `connect`.
-        QueryRefused: as `write_answer`.
-        OSError: the stream can't be written, or nobody reads it any more.
-    """
-    with TemporaryDirectory(prefix="almanac-answer-") as folder:
-        answer = Path(folder).resolve() / form
-        rows = _written(warehouse, sql, answer, form, formulas, limits, on_stuck)
-        with answer.open("rb") as file:
-            shutil.copyfileobj(file, stream)
-        stream.flush()
-        return rows
+            return _stream(write, stream, form)
+    file = target.resolve()
+    if not file.parent.is_dir():
+        raise NoFolder(
+            f"{target} can't be written: there is no folder {file.parent}. Nothing was written; "
+            "make the folder, or name a file in one that is there."
+        )
+    with Storage(file.parent).writing(file.name) as staged:
+        return write(staged)
 
 
 def _open(
@@ -218,19 +201,30 @@ def _names_a_stream(target: Path) -> bool:
     return step.exists() and not step.is_file()
 
 
-def _written(
+def _stream(write: Callable[[Path], int], stream: BinaryIO, form: FileForm) -> int:
+    with TemporaryDirectory(prefix="answer-", dir=own_folder()) as folder:
+        answer = Path(folder) / form
+        rows = write(answer)
+        with answer.open("rb") as file:
+            shutil.copyfileobj(file, stream)
+        stream.flush()
+        return rows
+
+
+def _write(
     warehouse: Path,
     sql: str,
     target: Path,
+    *,
     form: FileForm,
     formulas: bool,
     limits: QueryLimits,
-    on_stuck: OnStuck | None,
+    program: Program,
 ) -> int:
     """Write to a file of our own, which may be left half there by an error."""
     connection = _open(warehouse, [target], limits)
     try:
-        with _explained(Watch(connection, limits, answer=target, on_stuck=on_stuck)):
+        with _explained(Watch(connection, limits, program, answer=target)):
             asked = _relation(connection, sql)
             harmless = form == "csv" and not formulas
             connection.register("asked", without_formulas(asked) if harmless else asked)

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -16,6 +17,8 @@ from types import TracebackType
 from typing import Any, Final
 
 import duckdb
+
+from warehouse.temporary import own_folder
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
 """What answers and spilled rows leave free on a disk."""
@@ -38,6 +41,23 @@ class QueryLimits:
     grace_s: float = 5.0
 
 
+def _hold_none() -> AbstractContextManager[Callable[[], bool]]:
+    return nullcontext(lambda: False)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What the program that asks has to do with a query while it runs, where no Python does.
+
+    `hold_signals` holds back the signals that end the program: it lends what says, to any thread,
+    whether one came, and raises KeyboardInterrupt for it at its end. `on_stuck` ends the process
+    when a query that was stopped does not end; it hears why, None where a signal came.
+    """
+
+    hold_signals: Callable[[], AbstractContextManager[Callable[[], bool]]] = _hold_none
+    on_stuck: Callable[[str | None], None] | None = None
+
+
 def restrict(
     connection: duckdb.DuckDBPyConnection, limits: QueryLimits, writable: Sequence[Path] = ()
 ) -> None:
@@ -45,12 +65,13 @@ def restrict(
 
     What is attached stays readable. It can't be undone, as no setting can be changed any more.
     """
-    folder = Path(tempfile.gettempdir()).resolve() / f"almanac-spill-{uuid.uuid4().hex}"
-    free = shutil.disk_usage(folder.parent).free - LEFT_FREE_BYTES
+    free = shutil.disk_usage(tempfile.gettempdir()).free - LEFT_FREE_BYTES
     spill_bytes = max(0, min(2 * limits.memory_bytes, free))
+    # DuckDB makes it for the first rows that it spills, and removes it.
+    spill = str(own_folder() / f"spill-{uuid.uuid4().hex}") if spill_bytes else ""
     settings: list[tuple[str, Any]] = [
         ("SET memory_limit = $value", f"{limits.memory_bytes}B"),
-        ("SET temp_directory = $value", str(folder) if spill_bytes else ""),
+        ("SET temp_directory = $value", spill),
         ("SET autoload_known_extensions = $value", False),
         ("SET autoinstall_known_extensions = $value", False),
         ("SET allow_community_extensions = $value", False),
@@ -69,30 +90,36 @@ def restrict(
 
 
 class Watch:
-    """Stops what a connection runs when its time is over, or its answer has no more room.
+    """Stops what a connection runs when its time is over, its answer has no more room, or a
+    signal came.
 
     Used as a context around it; `stopped` says why, None where it was not. A query that does not
-    end even then goes on, unless `on_stuck` ends the process.
+    end even then goes on, unless the program's `on_stuck` ends the process.
     """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         limits: QueryLimits,
+        program: Program,
         *,
         answer: Path | None = None,
-        on_stuck: Callable[[str], None] | None = None,
     ) -> None:
         self.stopped: str | None = None
         self._connection = connection
         self._limits = limits
+        self._program = program
         self._answer = answer
-        self._on_stuck = on_stuck
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="query-watch", daemon=True)
+        self._undo = ExitStack()
 
     def __enter__(self) -> "Watch":
-        self._thread.start()
+        with ExitStack() as undo:
+            self._has_signal = undo.enter_context(self._program.hold_signals())
+            self._thread.start()
+            undo.callback(self._end)
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(
@@ -101,6 +128,9 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._undo.__exit__(kind, error, trace)
+
+    def _end(self) -> None:
         self._done.set()
         self._thread.join()
 
@@ -108,6 +138,9 @@ class Watch:
         began = monotonic()
         room = self._room()
         while not self._done.wait(_TICK_S):
+            if self._has_signal():
+                self._stop(None)
+                return
             if monotonic() - began >= self._limits.timeout_s:
                 timeout = f"{self._limits.timeout_s:g} s"
                 self._stop(f"it took over {timeout} (ALMANAC_SQL_TIMEOUT_S)")
@@ -116,18 +149,18 @@ class Watch:
                 self._stop(f"its answer left less than {LEFT_FREE_BYTES:,} bytes free on the disk")
                 return
 
-    def _stop(self, why: str) -> None:
-        self.stopped = why
+    def _stop(self, why: str | None) -> None:
+        self.stopped = why or "it was interrupted"
         give_up_at = monotonic() + self._limits.grace_s
         # More than once: an interrupt between two statements is lost.
         while True:
             self._connection.interrupt()
             if self._done.wait(_TICK_S):
                 return
-            if self._on_stuck is not None and monotonic() >= give_up_at:
+            if self._program.on_stuck is not None and monotonic() >= give_up_at:
                 if self._answer is not None:
                     self._answer.unlink(missing_ok=True)
-                self._on_stuck(why)
+                self._program.on_stuck(None if self._has_signal() else why)
                 return
 
     def _room(self) -> int:

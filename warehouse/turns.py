@@ -93,8 +93,8 @@ def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting
     return waited
 
 
-def try_lock(lock: IO[bytes], *, shared: bool = False) -> bool:
-    """Lock an open file, without waiting; returns whether it could be had."""
+def try_lock(lock: IO[bytes] | int, *, shared: bool = False) -> bool:
+    """Lock an open file or folder, without waiting; returns whether it could be had."""
     try:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

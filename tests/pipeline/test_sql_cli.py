@@ -2,14 +2,26 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.pipeline.conftest import Almanac
 from tests.test_cli import ALMANAC, environment
 from tests.warehouse.small_lake import Op, Plan, SmallLake
 from warehouse.home import Home
 
+WITH_LITTLE_GRACE = [
+    sys.executable,
+    "-c",
+    "from dataclasses import replace\n"
+    "from pipeline import cli, sql_cli\n"
+    "limits = sql_cli._limits\n"
+    "sql_cli._limits = lambda settings: replace(limits(settings), grace_s=0.1)\n"
+    "cli.main()\n",
+]
+"""The command, which gives a query that does not look only a moment to end."""
 MANY = "SELECT range AS a, repeat('x', 100) AS b FROM range(20000)"
 
 
@@ -94,7 +106,7 @@ def test_what_reads_files_writes_or_exhausts_ends_in_one_line(
 ) -> None:
     limits = {"ALMANAC_SQL_TIMEOUT_S": "0.5", "ALMANAC_SQL_MEMORY": "200MB"}
     done = subprocess.run(
-        [*ALMANAC, "sql", sql],
+        [*WITH_LITTLE_GRACE, "sql", sql],
         cwd=tmp_path,
         env={**environment(home), **limits},
         capture_output=True,
@@ -106,3 +118,18 @@ def test_what_reads_files_writes_or_exhausts_ends_in_one_line(
     assert why in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("named", ["some/missing/answer.parquet", "link"])
+def test_an_answer_in_a_folder_that_is_missing_is_refused_and_no_folder_is_made(
+    almanac: Almanac, home: Path, tmp_path: Path, named: str
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "some" / "missing" / "answer.parquet")
+    words = ("sql", "SELECT 1 AS a", "-f", "parquet", "-o", named)
+    done = almanac(*words, code=2, home=str(home))
+    folder = tmp_path / "some" / "missing"
+    assert done.stderr == (
+        f"almanac: {named} can't be written: there is no folder {folder}. Nothing was written; "
+        "make the folder, or name a file in one that is there.\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tests.memory import peak_bytes
 from warehouse.queries import QueryRefused, connected, run_sql
-from warehouse.query_limits import QueryLimits
+from warehouse.query_limits import Program, QueryLimits
+from warehouse.temporary import remove_own_folders
 
 LIMITS = QueryLimits(memory_bytes=100_000_000, threads=1, timeout_s=0.1, grace_s=0.2)
 DATA_BYTES_MAX = 1_500_000_000
@@ -23,13 +24,14 @@ DATA_BYTES_MAX = 1_500_000_000
 def run(warehouse: Path, sql: str) -> str:
     """Return how a statement ended, or leave the process where it was stuck."""
 
-    def end(_: str) -> None:
+    def end(_: str | None) -> None:
+        remove_own_folders()
         say("stuck")
         os._exit(0)
 
     with connected(warehouse, limits=LIMITS) as connection:
         try:
-            run_sql(connection, sql, rows_max=10, limits=LIMITS, on_stuck=end)
+            run_sql(connection, sql, rows_max=10, limits=LIMITS, program=Program(on_stuck=end))
         except QueryRefused:
             return "refused"
     return "answered"
@@ -46,6 +48,7 @@ def main() -> None:
         if child == 0:
             resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_MAX, DATA_BYTES_MAX))
             say(run(Path(sys.argv[1]), json.loads(line)))
+            remove_own_folders()
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if status:

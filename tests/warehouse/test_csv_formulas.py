@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.pipeline.hostile_texts import HOSTILE
 from tests.warehouse.small_lake import Op, Plan, SmallLake
 from warehouse.csv_formulas import without_formulas
-from warehouse.queries import stream_answer, write_answer
+from warehouse.queries import write_answer
 
 RUNS = "=+-@\t\r\n＝＋－＠"
 TEXTS = st.text(max_size=20) | st.sampled_from(sorted(HOSTILE.values()))
@@ -48,7 +48,7 @@ def test_text_that_would_be_run_has_a_mark_and_nothing_else_has(
     assert write_answer(warehouse, MIXED, target, "csv", formulas=False) == 1
     assert rows_of(target.read_text()) == HARMLESS
     streamed = io.BytesIO()
-    stream_answer(warehouse, MIXED, streamed, "csv", formulas=False)
+    write_answer(warehouse, MIXED, streamed, "csv", formulas=False)
     assert streamed.getvalue() == target.read_bytes()
     write_answer(warehouse, MIXED, target, "csv")
     assert rows_of(target.read_text())[1][:3] == ["=1+1", "2", "-3"]

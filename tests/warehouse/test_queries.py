@@ -18,7 +18,6 @@ from warehouse.queries import (
     connect,
     connected,
     run_sql,
-    stream_answer,
     write_answer,
 )
 
@@ -175,9 +174,9 @@ def test_an_answer_that_fails_writes_nothing_to_a_stream(
 ) -> None:
     stream = io.BytesIO()
     with pytest.raises(QueryRefused):
-        stream_answer(warehouse, "SELECT error('half way') FROM events", stream, "csv")
+        write_answer(warehouse, "SELECT error('half way') FROM events", stream, "csv")
     assert stream.getvalue() == b""
-    assert stream_answer(warehouse, "SELECT 1 AS a", stream, "json") == 1
+    assert write_answer(warehouse, "SELECT 1 AS a", stream, "json") == 1
     assert json.loads(stream.getvalue()) == [{"a": 1}]
 
 

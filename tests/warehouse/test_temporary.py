@@ -1,0 +1,111 @@
+"""The folder of a process among the temporary files: its own, and gone with it or after it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from warehouse.temporary import leftovers, own_folder, remove_own_folders
+
+ROOT = Path(__file__).parents[2]
+WRITE = """
+import sys
+from warehouse.temporary import own_folder
+(own_folder() / "answer").write_text("secret")
+print(own_folder(), flush=True)
+"""
+WAIT = "sys.stdin.read()\n"
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+@contextmanager
+def process(temporary: Path, program: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
+    """Lend a process and its folder; it is killed at the end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        assert started.stdout is not None
+        yield started, Path(started.stdout.readline().strip())
+        started.kill()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_and_that_of_a_living_one_stays(
+    temporary: Path,
+) -> None:
+    with process(temporary, WRITE + WAIT) as (_, killed):
+        assert killed.parent == temporary
+        assert killed.stat().st_mode & 0o077 == 0
+    with process(temporary, WRITE + WAIT) as (_, living):
+        assert not killed.exists()
+        assert list(leftovers()) == []
+        mine = own_folder()
+        assert (living / "answer").read_text() == "secret"
+        assert own_folder() == mine
+    assert list(leftovers()) == [living]
+    remove_own_folders()
+    assert not mine.exists()
+    assert own_folder() != mine
+    assert not living.exists()
+
+
+def test_a_process_that_ends_removes_its_own(temporary: Path) -> None:
+    with process(temporary, WRITE) as (ended, folder):
+        assert ended.wait(30) == 0
+        assert not folder.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_fork_has_a_folder_of_its_own_and_leaves_that_of_its_parent(temporary: Path) -> None:
+    program = WRITE + (
+        "import os\n"
+        "if os.fork() == 0:\n"
+        "    print(own_folder(), flush=True)\n"
+        "    sys.exit()\n"
+        "os.wait()\n"
+        "print(own_folder().exists(), flush=True)\n"
+    )
+    with process(temporary, program) as (ended, parents):
+        output, _ = ended.communicate(timeout=30)
+    childs, is_there = output.split()
+    assert is_there == "True"
+    assert Path(childs) != parents
+    assert list(temporary.iterdir()) == []
+
+
+def test_of_other_users_and_other_programs_nothing_is_removed(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("almanac-process-theirs", "almanac-bench-ours", "almanac-process-file", "target"):
+        (temporary / name).mkdir() if "file" not in name else (temporary / name).touch()
+    (temporary / "almanac-process-link").symlink_to(temporary / "target")
+    before = sorted(temporary.iterdir())
+    me = os.getuid()
+    with monkeypatch.context() as patch:
+        patch.setattr("warehouse.temporary.os.getuid", lambda: me + 1)
+        own_folder()
+        assert list(leftovers()) == []
+        remove_own_folders()
+    assert sorted(temporary.iterdir()) == before
+    assert list(leftovers()) == [temporary / "almanac-process-theirs"]
+
+
+def test_one_that_was_removed_by_hand_is_made_again(temporary: Path) -> None:
+    first = own_folder()
+    first.rmdir()
+    second = own_folder()
+    assert second.is_dir()
+    remove_own_folders()
+    assert list(temporary.iterdir()) == []
