@@ -38,7 +38,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     `now` is the machine's: requests and quota are by its clock, all else is by the service's.
 
     Raises:
-        WarehouseError: the stamp, a manifest or a file of the change log can't be read.
+        WarehouseError: the stamp or a file of the change log can't be read.
     """
     home.refuse_lost_stamp()
     stamp = home.stamp()
@@ -61,7 +61,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         pending=seen.pending,
         quarantined=[one.batch_id for one in quarantined],
         quarantined_since=_first(quarantined),
-        damaged=sorted(home.landing.damaged()),
+        damaged=sorted({*home.landing.damaged(), *seen.damaged}),
         flagged=[one.batch_id for one in seen.batches if one.flagged is not None],
         flagged_lately=_not_made_good(seen, now, _why_flagged),
         partial_lately=_not_made_good(seen, now, _why_partial),

@@ -149,9 +149,9 @@ def cancellations_looked_at(home: Home, now: datetime) -> datetime | None:
     for day in reversed(landing.days(since=(now - _LOOKED_BACK).date())):
         for batch_id in reversed(landing.batch_ids(day=day)):
             if "-cancellations-" in batch_id:
-                one = landing.manifest(batch_id)
-                if one.complete:
-                    return one.observed_at
+                found, _ = landing.readable([batch_id])
+                if found and found[0].complete:
+                    return found[0].observed_at
     return None
 
 

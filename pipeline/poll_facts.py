@@ -111,7 +111,9 @@ class PollFacts:
             for day in landing.days(since=(now - _LOOKED_BACK).date())
             for batch_id in landing.batch_ids(day=day)
         ]
-        self._manifests = {one: self._manifests.get(one) or landing.manifest(one) for one in ids}
+        new, _ = landing.readable(one for one in ids if one not in self._manifests)
+        known = self._manifests | {one.batch_id: one for one in new}
+        self._manifests = {one: known[one] for one in ids if one in known}
         return list(self._manifests.values())
 
     def _month(self, plan: Plan, activity: Activity, now: datetime, ahead: timedelta) -> Month:

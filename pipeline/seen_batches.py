@@ -79,6 +79,8 @@ class SeenBatches:
     days: int
     pending: int
     first_day: date | None
+    damaged: frozenset[str] = frozenset()
+    """Batches that wait, and of which nothing can be said."""
 
     def looks(self, *feeds: Feed) -> list[Seen]:
         return [one for one in self.batches if one.feed in feeds and one.is_look]
@@ -94,19 +96,20 @@ def seen_since(home: Home, since: date) -> SeenBatches:
     """Return what was observed from a day on.
 
     Raises:
-        WarehouseError: a file of the change log or a manifest can't be read.
+        LakeDamaged: a file of the change log can't be read.
     """
     log = ChangeLog(home.lake, home.state / "change_log.json")
     days = [one for one in log.days() if one.day >= since]
     merged = [msgspec.convert(record, Seen) for record in records_of(days)]
     pending = home.landing.pending()
-    waiting = _waiting(home, set(pending) - {one.batch_id for one in merged}, since)
+    waiting, damaged = _waiting(home, set(pending) - {one.batch_id for one in merged}, since)
     batches = sorted([*merged, *waiting], key=lambda one: one.observed_at)
     first = min(home.landing.storage.folders("batches"), default=None)
     return SeenBatches(
         batches=tuple(batches),
         days=len(days),
         pending=len(pending),
+        damaged=damaged,
         first_day=None if first is None else max(since, date.fromisoformat(first)),
     )
 
@@ -117,10 +120,14 @@ def bounds_of(day: date) -> tuple[datetime, datetime]:
     return day_start(last), last
 
 
-def _waiting(home: Home, batch_ids: Iterable[str], since: date) -> list[Seen]:
-    found: list[Seen] = []
-    for batch_id in batch_ids:
-        manifest = home.landing.manifest(batch_id)
-        if manifest.observed_at.astimezone(UTC).date() >= since:
-            found.append(msgspec.convert(manifest, Seen, from_attributes=True))
-    return found
+def _waiting(
+    home: Home, batch_ids: Iterable[str], since: date
+) -> tuple[list[Seen], frozenset[str]]:
+    """Return the batches that wait, since a day, and the ids of those that can't be read."""
+    manifests, damaged = home.landing.readable(batch_ids)
+    found = [
+        msgspec.convert(manifest, Seen, from_attributes=True)
+        for manifest in manifests
+        if manifest.observed_at.astimezone(UTC).date() >= since
+    ]
+    return found, frozenset(damaged)

@@ -142,10 +142,9 @@ class Sweeps:
         """Return the whole looks at events since a sweep began, each as of its plan and source."""
         found = []
         for day in self._landing.days(since=note.started_at.date()):
-            for batch_id in self._landing.batch_ids(day=day):
-                one = self._landing.manifest(batch_id)
-                if is_of(one, note):
-                    found.append(one)
+            # One that can't be read counts as not pulled.
+            manifests, _ = self._landing.readable(self._landing.batch_ids(day=day))
+            found += [one for one in manifests if is_of(one, note)]
         return found
 
 

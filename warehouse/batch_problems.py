@@ -113,5 +113,6 @@ def problems_since(
         if record is not None:
             found += problems_of_record(record)
         else:
-            found += problems_of_landed([home.landing.manifest(batch_id)])
+            manifests, damaged = home.landing.readable([batch_id])
+            found += [*problems_of_landed(manifests), *problems_of_damaged(damaged)]
     return found

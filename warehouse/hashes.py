@@ -16,7 +16,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from warehouse.storage import Storage
 
 _SEAL: Final = re.compile(rb',\n "sha256_of_the_rest": "([0-9a-f]{64})"\n\}\Z')
 _END: Final = b"\n}"
+_Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 class BrokenSeal(ValueError):
@@ -73,6 +74,17 @@ def opened(data: bytes) -> bytes:
     if hashlib.sha256(document).hexdigest().encode() != seal[1]:
         raise BrokenSeal("its bytes are not those that were written")
     return document
+
+
+def read_sealed(data: bytes, document: type[_Document]) -> _Document:
+    """Return what was formatted and sealed.
+
+    Raises:
+        ValueError: its bytes are not those that were written, or it is no such document.
+    """
+    if not is_sealed(data):
+        raise BrokenSeal("it has no seal")
+    return msgspec.json.decode(data, type=document)
 
 
 def formatted(value: object) -> bytes:

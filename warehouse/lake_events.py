@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from warehouse.errors import LakeDamaged
-from warehouse.hashes import BrokenSeal, formatted, is_sealed, sealed, sha256_of
+from warehouse.hashes import formatted, read_sealed, sealed, sha256_of
 from warehouse.staged import Staged
 from warehouse.statements import statement
 from warehouse.storage import Storage
@@ -77,10 +77,7 @@ def recorded(lake: Storage) -> dict[str, str] | None:
     if not path.exists():
         return None
     try:
-        data = path.read_bytes()
-        if not is_sealed(data):
-            raise BrokenSeal("it has no seal")
-        return msgspec.json.decode(data, type=_Recorded).months
+        return read_sealed(path.read_bytes(), _Recorded).months
     except (OSError, ValueError) as error:
         raise LakeDamaged(
             f"{HASHES} of the lake can't be read: {error}. `almanac replay` makes it again."

@@ -13,7 +13,7 @@ import msgspec
 
 from warehouse.change_log import DayFile
 from warehouse.errors import LakeDamaged
-from warehouse.hashes import BrokenSeal, formatted, is_sealed, sealed
+from warehouse.hashes import formatted, read_sealed, sealed
 from warehouse.storage import Storage
 
 HEAD: Final = "head.json"
@@ -38,10 +38,7 @@ def read_head(lake: Storage) -> LakeHead | None:
     if not path.exists():
         return None
     try:
-        data = path.read_bytes()
-        if not is_sealed(data):
-            raise BrokenSeal("it has no seal")
-        return msgspec.json.decode(data, type=LakeHead)
+        return read_sealed(path.read_bytes(), LakeHead)
     except (OSError, ValueError) as error:
         raise LakeDamaged(
             f"{HEAD} of the lake can't be read: {error}. `almanac merge` makes it again."

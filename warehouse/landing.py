@@ -123,6 +123,21 @@ class Landing:
             ) from error
         return manifest
 
+    def readable(self, batch_ids: Iterable[str]) -> tuple[list[Manifest], dict[str, str]]:
+        """Return the manifests of some batches that can be read, and why the others can't, by id.
+
+        Raises:
+            UnknownBatch: there is no batch of an id.
+        """
+        found: list[Manifest] = []
+        damaged: dict[str, str] = {}
+        for batch_id in batch_ids:
+            try:
+                found.append(self.manifest(batch_id))
+            except DamagedManifest as error:
+                damaged[batch_id] = str(error)
+        return found, damaged
+
     def batch_ids(self, *, day: date | None = None) -> list[str]:
         """Return the ids of all batches, or of those observed on a day, oldest first.
 

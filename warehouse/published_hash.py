@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from warehouse.hashes import BrokenSeal, formatted, is_sealed, sealed, sha256_of
+from warehouse.hashes import formatted, read_sealed, sealed, sha256_of
 from warehouse.storage import Storage
 
 NOTE: Final = "published.json"
@@ -40,9 +40,6 @@ def published_as(state: Storage) -> tuple[str, ...]:
 
 def _read(state: Storage) -> _Note | None:
     try:
-        data = state.read(NOTE)
-        if not is_sealed(data):
-            raise BrokenSeal("it has no seal")
-        return msgspec.json.decode(data, type=_Note)
+        return read_sealed(state.read(NOTE), _Note)
     except (OSError, ValueError):
         return None

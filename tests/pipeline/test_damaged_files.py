@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from pipeline.cli import app
 from tests.crashes.rotting import make_home
 from tests.pipeline.conftest import Almanac
+from tests.pipeline.small_home import SmallHome
+from warehouse.merge import merge
 
 COMMANDS = (
     *(("status",), ("budget",), ("batches", "list"), ("sql", "FROM events"), ("merge",)),
@@ -60,3 +62,23 @@ def test_no_command_ends_in_a_traceback_over_a_damaged_file(
             assert done.exit_code in (0, 1), done.output
         almanac("replay", code=int("landing/ba" in name or "landing/bo" in name))
         shutil.rmtree(root)
+
+
+def test_status_shows_the_rest_where_a_batch_that_waits_is_damaged(
+    almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = SmallHome(tmp_path / "home")
+    small.land("coins")
+    merge(small.home)
+    (waiting,) = small.land("categories")
+    (path,) = small.home.landing.storage.path("batches").rglob(f"{waiting.batch_id}.json")
+    path.write_bytes(path.read_bytes()[:-9])
+    monkeypatch.setenv("ALMANAC_HOME", str(small.home.root))
+    for when in ("before", "after"):
+        said = " ".join(almanac("status").output.split())
+        assert "Waiting to be merged" in said
+        assert (
+            f"1 batch is damaged in landing and left out; the newest is {waiting.batch_id}" in said
+        )
+        almanac("batches", "list")
+        almanac("merge", code=int(when == "before"))
