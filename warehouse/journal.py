@@ -119,8 +119,8 @@ class OpenPull:
         self._count = whole
 
     def last_note(self) -> PageNote | None:
-        notes = [note for note, _ in self.pages()]
-        return notes[-1] if notes else None
+        """Return the note of the last page, which alone is read; None where there is no page."""
+        return next((note for note, _ in self._read(self._page_names()[-1:])), None)
 
     def may_go_on(self, now: datetime) -> bool:
         """Whether the pull may go on as one look: its last page is not older than 15 minutes."""

@@ -52,6 +52,19 @@ def test_pages_are_read_back_in_order_with_their_bytes_and_cursors(tmp_path: Pat
     assert len(list(pull.pages())) == 5
 
 
+def test_whether_a_pull_may_go_on_is_told_by_its_last_page_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pull = Landing(tmp_path).journal.begin(INTENT)
+    for number in range(1, 6):
+        pull.add(note(number, at=AT + timedelta(minutes=number)), b"page")
+    read: list[str] = []
+    usual = Storage.read
+    monkeypatch.setattr(Storage, "read", lambda self, name: read.append(name) or usual(self, name))
+    assert pull.may_go_on(AT + timedelta(minutes=20))
+    assert [name.rpartition("/")[2] for name in read] == ["000005.page"]
+
+
 def test_a_gap_or_a_page_twice_is_refused_and_what_was_kept_stands(tmp_path: Path) -> None:
     pull = Landing(tmp_path).journal.begin(INTENT)
     pull.add(note(1), b"one")
