@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 
 from warehouse.attaching import attach_published
+from warehouse.batches import Manifest
 from warehouse.change_log import DayFile, folded_by_others
 from warehouse.home import Home
 from warehouse.outcomes import Outcome
@@ -32,11 +33,13 @@ class Counts:
 class Upgrade:
     """Days that an Almanac of other rules folded, and this one again.
 
-    `added` are versions that are new or other, `removed` those that are no more. The counts are
-    None where the files could not be read.
+    Of these, days into which new batches were folded as well are not compared: what differs there
+    need not be of the rules. `added` are versions that are new or other, `removed` those that are
+    no more. The counts are None where the files could not be read.
     """
 
     days: int
+    uncompared: int
     added: int
     removed: int
     before: Counts | None
@@ -46,11 +49,14 @@ class Upgrade:
         """Return one line."""
         days = "1 day" if self.days == 1 else f"{self.days:,} days"
         were = "was" if self.days == 1 else "were"
-        return f"{days} of another Almanac's rules {were} folded again: {self._what}."
+        left_out = f" ({self.uncompared:,} with new batches left out)" if self.uncompared else ""
+        return f"{days} of another Almanac's rules {were} folded again: {self._what}{left_out}."
 
     @property
     def _what(self) -> str:
         before, after = self.before, self.after
+        if self.days == self.uncompared:
+            return "nothing to compare"
         if not self.added and not self.removed:
             return "nothing changed"
         differing = f"{self.added:,} new or other, {self.removed:,} no more"
@@ -72,12 +78,14 @@ class Comparison:
         self._home = home
         self._merged: set[str] = set()
         self._older: set[date] = set()
+        self._with_fresh: set[date] = set()
         self._before: Counts | None = None
 
-    def begin(self, days: Sequence[DayFile]) -> None:
-        """Look at the days there are, before any of them is folded again."""
+    def begin(self, days: Sequence[DayFile], fresh: Iterable[Manifest]) -> None:
+        """Look at the days there are, before any is folded again, and batches before they are."""
         self._older = set(folded_by_others(days))
-        self._before = _counts(self._home, days) if self._older else None
+        self._with_fresh = {manifest.observed_at.date() for manifest in fresh}
+        self._before = self._counts(days) if self._older else None
 
     def note(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Note what became before of batches that may be folded again."""
@@ -105,21 +113,27 @@ class Comparison:
         again = self._older & refolded.keys()
         if not again:
             return None
-        added = sum(counts[0] for counts in refolded.values())
-        removed = sum(counts[1] for counts in refolded.values())
-        return Upgrade(len(again), added, removed, self._before, _counts(self._home, days()))
+        compared = again - self._with_fresh
+        return Upgrade(
+            days=len(again),
+            uncompared=len(again) - len(compared),
+            added=sum(refolded[day][0] for day in compared),
+            removed=sum(refolded[day][1] for day in compared),
+            before=self._before,
+            after=self._counts(days()),
+        )
 
-
-def _counts(home: Home, days: Iterable[DayFile]) -> Counts | None:
-    """Return the counts of the files of some days; None where one can't be read."""
-    files = [literal(one.path) for one in days]
-    if not files:
-        return Counts(0, Counter())
-    with suppress(duckdb.Error), home.connect() as connection:
-        rows = connection.execute(statement("history_counts"), {"files": files}).fetchall()
-        counted = dict(rows)
-        return Counts(counted.pop(None), Counter(counted))
-    return None
+    def _counts(self, days: Iterable[DayFile]) -> Counts | None:
+        """Return the counts of the files that are compared; None where one can't be read."""
+        compared = self._older - self._with_fresh
+        files = [literal(one.path) for one in days if one.day in compared]
+        if not files:
+            return Counts(0, Counter())
+        with suppress(duckdb.Error), self._home.connect() as connection:
+            rows = connection.execute(statement("history_counts"), {"files": files}).fetchall()
+            counted = dict(rows)
+            return Counts(counted.pop(None), Counter(counted))
+        return None
 
 
 def _published(home: Home) -> set[str]:

@@ -139,7 +139,7 @@ class _Merge:
         fresh = self._fresh(pending, {one.day: one for one in days})
         start = self._start(fresh, days)
         if start is not None:
-            self._compared.begin(days)
+            self._compared.begin(days, fresh)
             write_head(self._home.lake, days[-1] if days else None, unfinished_from=start)
             while not self._folds(start, days, fresh):
                 pass

@@ -72,8 +72,16 @@ def test_days_of_an_older_almanac_are_told_with_what_became_of_them(
     is_other: bool, told: str, home: Home, almanac: Almanac
 ) -> None:
     merge_as_older(home, blind_to_titles=is_other)
+    land(home, 2, id="new")
     assert told in almanac("merge").output.replace("\n", " ")
     assert json.loads(almanac("merge", "--json").stdout)["notes"] == []
+
+
+def test_what_new_batches_brought_is_not_taken_for_the_work_of_other_rules(home: Home) -> None:
+    merge_as_older(home, blind_to_titles=False)
+    land(home, 1, id="new")
+    (note,) = merge(home).notes
+    assert note.endswith("folded again: nothing changed (1 with new batches left out).")
 
 
 def test_replay_ends_with_1_where_a_batch_that_was_merged_is_set_aside(
