@@ -22,7 +22,7 @@ from warehouse import schema
 from warehouse.attaching import attach_published
 from warehouse.csv_formulas import without_formulas
 from warehouse.errors import WarehouseError
-from warehouse.opening_words import begins_as_reading, writes_inside
+from warehouse.opening_words import begins_as_reading, changes_what_is_locked, writes_inside
 from warehouse.query_limits import Program, QueryLimits, Watch, restrict
 from warehouse.statements import statement
 from warehouse.storage import Storage
@@ -35,8 +35,6 @@ _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
 _OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
 """Where names stand for what a process has open."""
 _LINKS_MAX: Final = 40
-_LOGGING: Final = "enable_logging"
-"""A function that DuckDB before 2.0 lets change a locked configuration."""
 _SQL_CHARACTERS_MAX: Final = 1_000_000
 _FETCHED: Final = 1000
 _LIMITS: Final = QueryLimits()
@@ -255,7 +253,7 @@ def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBP
     else:
         kind = _kind(statements[0])
     reads = kind == "SELECT" or (kind in _READING and begins_as_reading(sql))
-    if not reads or writes_inside(sql) or _LOGGING in sql.lower():
+    if not reads or writes_inside(sql) or changes_what_is_locked(sql):
         raise QueryRefused(
             f"this would do more than read ({kind}), and a warehouse is only read: it is made "
             "anew from the lake. Copy it to a file of your own to write there."

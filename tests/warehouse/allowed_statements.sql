@@ -26,3 +26,7 @@ SELECT json_extract('{"a": 1}', '$.a')
 SELECT title FROM events WHERE regexp_matches(title, '[A-Z]')
 SELECT * FROM events ORDER BY random() LIMIT 1
 SELECT count(*) OVER () FROM events
+SELECT 'enable_logging', 'enable_logging(' AS b
+SELECT a AS enable_logging, (a) AS query FROM (SELECT 1 AS a) -- enable_logging()
+SELECT query FROM (SELECT 'FROM query(1)' AS query)
+SELECT name, value FROM duckdb_settings() WHERE name = 'enable_logging'
