@@ -12,9 +12,6 @@ import httpx
 import pytest
 import uvicorn
 from dagster import DagsterInstance
-from dagster._core.test_utils import instance_for_test
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster_webserver.app import create_app_from_workspace_process_context
 from websockets.sync.client import connect
 
 from pipeline.webserver import guarded
@@ -29,6 +26,10 @@ class Pages:
     """The real application behind the guard, on a port of its own."""
 
     def __init__(self, instance: DagsterInstance, host: str, stack: ExitStack) -> None:
+        # Of the workers that collect these tests one runs them, and GraphQL takes a second.
+        from dagster._core.workspace.context import WorkspaceProcessContext
+        from dagster_webserver.app import create_app_from_workspace_process_context
+
         self.instance = instance
         workspace = stack.enter_context(WorkspaceProcessContext(instance, None, version="tested"))
         app = guarded(create_app_from_workspace_process_context(workspace), host, [NAME])
@@ -58,6 +59,8 @@ class Pages:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    from dagster._core.test_utils import instance_for_test
+
     folder = tmp_path_factory.mktemp("dagster")
     with ExitStack() as stack:
         instance = stack.enter_context(
