@@ -1,5 +1,7 @@
 import os
+import shutil
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -15,13 +17,36 @@ os.environ.setdefault("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-TOGETHER: Final = ("tests/crashes/", "tests/hostile/")
-"""Folders whose tests share homes that take long to make: each is one worker's."""
+MEMORY: Final = Path("/dev/shm")
+"""Where files are never waited for; a kill leaves of them what it leaves on a disk."""
+MEMORY_BYTES: Final = 4 << 30
+"""What has to be free there: a run takes a quarter of it."""
+
+TOGETHER: Final = {
+    "tests/crashes/test_kills.py": "prepared",
+    "tests/crashes/test_damage.py": "prepared",
+    "tests/crashes/test_two_at_once.py": "prepared",
+    "tests/hostile/": "hostile",
+}
+"""Tests that share homes that take long to make: those of a name are one worker's."""
+
+
+def pytest_configure() -> None:
+    # Not where somebody says where: SQLite alone syncs a thousand times for each run of a job.
+    if "TMPDIR" not in os.environ and _serves(MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def _serves(folder: Path) -> bool:
+    """Whether a folder of this machine takes the homes of tests, and runs their programs."""
+    if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return False
+    return shutil.disk_usage(folder).free >= MEMORY_BYTES
 
 
 class _ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
-        found = (folder for folder in TOGETHER if nodeid.startswith(folder))
+        found = (name for start, name in TOGETHER.items() if nodeid.startswith(start))
         return next(found, super()._split_scope(nodeid))
 
 
