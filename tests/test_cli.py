@@ -16,7 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 CALM = ("--json", "--pace", "0")
-"""For a sandbox of whose events nothing is asked: it is there sooner."""
+YOUNG = (*CALM, "--now", "2018-03-01T12:00:00Z")
+"""For a sandbox of whose events nothing is asked: its catalog is small, and it is there sooner."""
 ALMANAC = [sys.executable, "-m", "pipeline"]
 
 
@@ -78,7 +79,7 @@ def test_the_sandbox_says_where_it_is_in_json_serves_and_stops_cleanly(
 
 
 def test_keys_made_and_revoked_beside_a_running_server_take_effect(tmp_path: Path) -> None:
-    with sandbox(tmp_path, *CALM) as (_, output):
+    with sandbox(tmp_path, *YOUNG) as (_, output):
         base = json.loads(output.readline())["base_url"]
         made = json.loads(
             almanac(tmp_path, "keys", "create", "me", "--plan", "pro", "--json").stdout
@@ -145,7 +146,7 @@ def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
 def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
     tmp_path: Path,
 ) -> None:
-    with sandbox(tmp_path, *CALM) as (_, output):
+    with sandbox(tmp_path, *YOUNG) as (_, output):
         base = json.loads(output.readline())["base_url"]
         second = almanac(tmp_path, "sandbox", "--port", "0", code=1)
         assert "another server uses" in second.stderr
@@ -187,7 +188,7 @@ def test_wrong_words_are_one_clear_line_and_no_traceback(
 def test_no_key_or_secret_is_left_in_the_folder_or_in_what_the_server_says(tmp_path: Path) -> None:
     made = json.loads(almanac(tmp_path, "keys", "create", "me", "--plan", "pro", "--json").stdout)
     canary = made["key"]
-    with sandbox(tmp_path, *CALM, "--faults", "error*1") as (process, output):
+    with sandbox(tmp_path, *YOUNG, "--faults", "error*1") as (process, output):
         base = json.loads(output.readline())["base_url"]
         for path in ("/v2/events?limit=1", "/v2/events?limit=0", "/v2/nope", "/v2/usage"):
             for headers in ({"x-api-key": canary}, {"Authorization": f"Bearer {canary}"}):

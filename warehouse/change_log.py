@@ -6,10 +6,10 @@ Each file says which batches were folded into it, and the hash of the file befor
 effect when its day's file is renamed into place, and a chain that was broken is seen.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import date, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,12 +83,14 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 class DayFile:
     """One day of the change log."""
 
-    def __init__(self, day: date, path: Path, noted: Noted) -> None:
+    def __init__(self, day: date, path: Path, noted: Noted, text: str | None = None) -> None:
+        """`text` is what the file says of itself, if it was read just now."""
         self.day = day
         self.path = path
         self.sha256 = noted.sha256
         self.head = noted.head
         self.noted = noted
+        self._text = text
 
     @property
     def name(self) -> str:
@@ -97,8 +99,11 @@ class DayFile:
     @cached_property
     def meta(self) -> dict[str, Any]:
         """All that the file says of itself, with the outcomes of its batches."""
+        if self._text is not None:
+            return msgspec.json.decode(self._text, type=dict[str, Any])
         with duckdb.connect() as connection:
-            return _decoded(connection, self.path)
+            text = _read_account(connection, self.path)
+        return msgspec.json.decode(text, type=dict[str, Any])
 
     def batches(self) -> dict[str, dict[str, Any]]:
         """Return what became of the batches folded in, by id."""
@@ -128,14 +133,12 @@ class ChangeLog:
         known = {} if by_reading else self._read_index()
         found: list[DayFile] = []
         damaged: list[LakeDamaged] = []
-        # One connection for all files: opening one takes longer than reading a footer.
-        with duckdb.connect() as connection:
+        with _reading() as read:
             for folder in self._lake.folders(FOLDER):
                 path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
                 try:
                     if path.exists() and (day := _day_of(folder)) is not None:
-                        noted = _noted(connection, path, known.get(folder))
-                        found.append(DayFile(day, path, noted))
+                        found.append(DayFile(day, path, *_noted(read, path, known.get(folder))))
                 except LakeDamaged as error:
                     damaged.append(error)
         fresh = {f"{_PREFIX}{one.day.isoformat()}": one.noted for one in found}
@@ -157,7 +160,7 @@ class ChangeLog:
             values = {"file": str(staged), "meta": msgspec.json.encode(meta).decode()}
             connection.execute(statement("day_write"), values)
         path = self._lake.path(name_of(day))
-        return DayFile(day, path, _noted(connection, path, None))
+        return DayFile(day, path, *_noted(partial(_read_account, connection), path, None))
 
     def remove(self, day: date) -> None:
         self._lake.remove_folder(name_of(day).rpartition("/")[0])
@@ -182,8 +185,12 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
         LakeDamaged: a file can't be read.
     """
     with duckdb.connect() as connection:
-        metas = [_decoded(connection, one.path) for one in days]
-    return [record for meta in metas for record in meta["batches"]]
+        texts = [_read_account(connection, one.path) for one in days]
+    return [
+        record
+        for text in texts
+        for record in msgspec.json.decode(text, type=dict[str, Any])["batches"]
+    ]
 
 
 def first_break(days: list[DayFile]) -> date | None:
@@ -219,7 +226,10 @@ def name_of(day: date) -> str:
     return f"{FOLDER}/{_PREFIX}{day.isoformat()}/changes.parquet"
 
 
-def _noted(connection: duckdb.DuckDBPyConnection, path: Path, known: Noted | None) -> Noted:
+def _noted(
+    read: Callable[[Path], str], path: Path, known: Noted | None
+) -> tuple[Noted, str | None]:
+    """Return a file as it is, and what it says of itself if it had to be read."""
     try:
         stat = path.stat()
     except OSError as error:
@@ -229,32 +239,50 @@ def _noted(connection: duckdb.DuckDBPyConnection, path: Path, known: Noted | Non
         stat.st_mtime_ns,
         stat.st_ino,
     ):
-        return known
+        return known, None
     try:
         sha256 = sha256_of(path)
-        head = msgspec.convert(_decoded(connection, path), type=Head)
+        text = read(path)
+        head = msgspec.json.decode(text, type=Head)
     except ValueError as error:
         raise _damaged(path, error) from error
     except OSError as error:
         raise _damaged(path, error.strerror) from error
     if f"{_PREFIX}{head.day}" != path.parent.name:
         raise _damaged(path, f"it is the file of {head.day}")
-    return Noted(
+    noted = Noted(
         size=stat.st_size,
         modified_ns=stat.st_mtime_ns,
         inode=stat.st_ino,
         sha256=sha256,
         head=head,
     )
+    return noted, text
 
 
-def _decoded(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
+@contextmanager
+def _reading() -> Iterator[Callable[[Path], str]]:
+    """Lend a reader of accounts: opening a connection takes longer than reading a footer, so one
+    serves all files, and is opened with the first that has to be read."""
+    with ExitStack() as stack:
+        connections: list[duckdb.DuckDBPyConnection] = []
+
+        def read(path: Path) -> str:
+            if not connections:
+                connections.append(stack.enter_context(duckdb.connect()))
+            return _read_account(connections[0], path)
+
+        yield read
+
+
+def _read_account(connection: duckdb.DuckDBPyConnection, path: Path) -> str:
+    """Return what a file says of itself, held to its form."""
     try:
         text = _read_meta(connection, path)
         msgspec.json.decode(text, type=_Account)
-        return msgspec.json.decode(text, type=dict[str, Any])
     except ValueError as error:
         raise _damaged(path, error) from error
+    return text
 
 
 def _day_of(folder: str) -> date | None:

@@ -97,7 +97,7 @@ def test_a_pipe_that_is_closed_early_ends_it_quietly(home: Path, tmp_path: Path)
         ("SELECT content FROM read_text('/proc/self/environ')", "disabled by configuration"),
         ("WITH x AS (COPY (SELECT 1) TO 'new.csv') SELECT 1", "would do more than read"),
         ("SELECT count(*) FROM range(1000000000000)", "it took over 0.5 s"),
-        ("SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))", "it took over 0.5 s"),
+        ("SELECT levenshtein(repeat('a', 500000), repeat('b', 500000))", "it took over 0.5 s"),
         ("SELECT repeat('x', 1000000000) FROM range(100)", "the query was stopped"),
     ],
 )
