@@ -1,5 +1,6 @@
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,10 @@ os.environ.setdefault("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")
 # The tests start some hundred processes: without bytecode each compiles the whole product anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Under nohup, the commands that tests start would ignore a closed terminal as well.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 MEMORY: Final = Path("/dev/shm")
 """Where files are never waited for; a kill leaves of them what it leaves on a disk."""
