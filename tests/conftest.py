@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 import signal
@@ -40,6 +41,12 @@ def pytest_configure() -> None:
     # Not where somebody says where: SQLite alone syncs a thousand times for each run of a job.
     if "TMPDIR" not in os.environ and _serves(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_unconfigure() -> None:
+    # Hypothesis leaves one, which holds modules past the interpreter's end: DuckDB's binding then
+    # complains of each of its functions and types.
+    gc.callbacks[:] = [one for one in gc.callbacks if "hypothesis" not in one.__module__]
 
 
 def _serves(folder: Path) -> bool:
