@@ -27,14 +27,14 @@ check: $(STAMP)
 	@.ci/audit
 
 bench: $(STAMP)
-	$(BIN)/python -m bench.load
-	$(BIN)/python -m bench.daily
-	$(BIN)/python -m bench.replay
-	$(BIN)/python -m bench.year_five
+	$(BIN)/python -m bench.warehouse.load
+	$(BIN)/python -m bench.warehouse.daily
+	$(BIN)/python -m bench.warehouse.replay
+	$(BIN)/python -m bench.warehouse.year_five
 
 bench-limits: $(STAMP)
 	$(BIN)/python -m bench.limits
-	$(BIN)/python -m bench.sweep
+	$(BIN)/python -m bench.limits.sweep
 	$(BIN)/python -m bench.polling
 
 bench-server: $(STAMP)

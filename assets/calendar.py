@@ -11,20 +11,18 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
-from assets.days import CATALOG_POOL, quiet_about_beta
 from assets.landed import GROUP
-from assets.told import log_problems, told_months
-from resources.backfill import Backfill
+from assets.metadata import log_problems, told_months
+from assets.partitions import CATALOG_POOL, quiet_about_beta
+from resources.backfill.backfill import Backfill, Price
+from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError, Defer
-from resources.months import month_key, next_month
-from resources.price import Price
-from resources.pull_scopes import first_instant
-from resources.service import ServiceDoor
-from resources.sweeps import Sweeps
+from resources.ingest.scopes import first_instant, month_key, next_month
+from resources.session import LazySession
 from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
+from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.storage import Storage
 
 FIRST_MONTH: Final = "2017-01-01"
 MONTHS_AHEAD: Final = 24
@@ -75,7 +73,7 @@ _SPEC: Final = dg.AssetSpec(
 def _sweep(
     context: dg.AssetExecutionContext,
     config: CalendarConfig,
-    catalog_for_backfills: dg.ResourceParam[ServiceDoor],
+    catalog_for_backfills: dg.ResourceParam[LazySession],
     home: dg.ResourceParam[Home],
 ) -> Iterator[dg.MaterializeResult[None]]:
     months = [date.fromisoformat(key) for key in sorted(context.partition_keys)]
@@ -89,7 +87,7 @@ def _sweep(
 def sweep_months(
     context: dg.AssetExecutionContext,
     config: CalendarConfig,
-    door: ServiceDoor,
+    door: LazySession,
     home: Home,
     months: list[date],
 ) -> None:
@@ -99,7 +97,7 @@ def sweep_months(
         CatalogError, WarehouseError: what is recorded before it stands.
         dg.Failure: it would take more requests than `max_requests`.
     """
-    sweeps = Sweeps(Storage(home.state), home.landing)
+    sweeps = BackfillStates(Storage(home.state), home.landing)
     work = Backfill(door.service(), sweeps, *config.span(months), partly=True)
     try:
         price = chosen(work.prices(), config.source)

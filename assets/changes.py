@@ -4,14 +4,14 @@ from datetime import date
 
 import dagster as dg
 
-from assets.days import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
-from assets.told import log_problems, told_merge, told_outcomes
-from resources.service import ServiceDoor
+from assets.metadata import log_problems, told_merge, told_outcomes
+from assets.partitions import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
+from resources.session import LazySession
 from warehouse.errors import WarehouseError
+from warehouse.history.merge import merge
+from warehouse.history.merge_report import MergeReport
+from warehouse.history.outcomes import Outcome
 from warehouse.home import Home
-from warehouse.merge import merge
-from warehouse.merge_report import MergeReport
-from warehouse.outcomes import Outcome
 
 
 @day_asset(
@@ -29,7 +29,7 @@ from warehouse.outcomes import Outcome
 )
 def event_changes(
     context: dg.AssetExecutionContext,
-    catalog: dg.ResourceParam[ServiceDoor],
+    catalog: dg.ResourceParam[LazySession],
     home: dg.ResourceParam[Home],
 ) -> dg.MaterializeResult[None]:
     days = days_of(context)

@@ -11,9 +11,9 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
-from assets.published_file import reading, single, statement
-from resources.service import ServiceDoor
-from warehouse.change_log import ChangeLog
+from assets.metadata import SQL, reading, single
+from resources.session import LazySession
+from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
 
 _REJECTED_MAX: Final = 0.01
@@ -59,7 +59,7 @@ SPECS: Final = [
 @dg.multi_asset_check(name="published_checks", specs=SPECS, can_subset=True)
 def published_checks(
     context: dg.AssetCheckExecutionContext,
-    catalog: dg.ResourceParam[ServiceDoor],
+    catalog: dg.ResourceParam[LazySession],
     home: dg.ResourceParam[Home],
 ) -> Iterator[dg.AssetCheckResult]:
     """Check the file that readers open now."""
@@ -83,7 +83,7 @@ def published_checks(
 def _check(
     key: dg.AssetCheckKey,
     connection: duckdb.DuckDBPyConnection,
-    catalog: ServiceDoor,
+    catalog: LazySession,
     home: Home,
 ) -> Found:
     counted = _NONE_MAY_BE.get((key.asset_key.to_user_string(), key.name))
@@ -103,7 +103,7 @@ def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> Found:
     """Whether the file was made from the days that the lake has, and has all their versions."""
     log = ChangeLog(home.lake, home.state / "change_log.json")
     lake = {one.day: one.sha256 for one in log.days()}
-    rows = connection.execute(statement("check_published_days")).fetchall()
+    rows = connection.execute(SQL["check_published_days"]).fetchall()
     told = sum(versions for _, _, versions in rows)
     (versions,) = single(connection, "count_versions")
     same = {day: sha256 for day, sha256, _ in rows} == lake
@@ -116,7 +116,7 @@ def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> Found:
 
 
 def none_quarantined(connection: duckdb.DuckDBPyConnection) -> Found:
-    rows = connection.execute(statement("check_quarantined")).fetchall()
+    rows = connection.execute(SQL["check_quarantined"]).fetchall()
     told: dict[str, Any] = {"quarantined": len(rows)}
     if rows:
         told["next step"] = f"almanac batches, then almanac batches release {rows[0][0]}"
@@ -130,7 +130,7 @@ def few_rejects(connection: duckdb.DuckDBPyConnection) -> Found:
     return passed, {"day": str(day), "arrived": int(arrived), "rejected": int(rejected)}
 
 
-def recently_looked(connection: duckdb.DuckDBPyConnection, catalog: ServiceDoor) -> Found:
+def recently_looked(connection: duckdb.DuckDBPyConnection, catalog: LazySession) -> Found:
     (looked_at,) = single(connection, "check_freshness")
     if looked_at is None:
         return False, {"looked at": "never"}

@@ -9,26 +9,26 @@ from typing import Final
 
 import dagster as dg
 
-from assets.days import CATALOG_POOL, day_asset, days_of, record_so_far
-from assets.looks import DayNotLanded, Look, look
-from assets.told import Told, log_problems, told_look
-from resources.deferrals import Deferral, Deferrals
+from assets.feed_day import DayNotLanded, FeedDay, look
+from assets.metadata import Told, log_problems, told_look
+from assets.partitions import CATALOG_POOL, day_asset, days_of, record_so_far
+from resources.deferrals import DeferredPull, DeferredPulls
 from resources.errors import CatalogError
-from resources.service import ServiceDoor
+from resources.session import LazySession
 from warehouse.batch_problems import problems_of_landed
-from warehouse.batches import Feed
 from warehouse.errors import WarehouseError
+from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.storage import Storage
+from warehouse.landing.batches import Feed
 
 GROUP: Final = "landing"
 Context = dg.AssetExecutionContext
-Catalog = dg.ResourceParam[ServiceDoor]
+Catalog = dg.ResourceParam[LazySession]
 InHome = dg.ResourceParam[Home]
 Landed = dg.MaterializeResult[None]
 
 
-def _landed(feed: Feed, context: Context, catalog: ServiceDoor, home: Home) -> Landed:
+def _landed(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Landed:
     """Look at a feed on every day of the run; each day has its own account."""
     told: dict[date, Told] = {}
     for day in days_of(context):
@@ -47,12 +47,12 @@ def _landed(feed: Feed, context: Context, catalog: ServiceDoor, home: Home) -> L
     return dg.MaterializeResult()
 
 
-def _note(seen: Look, catalog: ServiceDoor, home: Home) -> None:
+def _note(seen: FeedDay, catalog: LazySession, home: Home) -> None:
     """Keep in mind what was put off, until the same look succeeds."""
-    deferrals = Deferrals(Storage(home.state))
+    deferrals = DeferredPulls(Storage(home.state))
     if seen.resume_at is not None:
         deferrals.note(
-            Deferral(
+            DeferredPull(
                 work="daily",
                 feed=seen.feed,
                 noted_at=catalog.now(),

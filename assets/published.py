@@ -9,15 +9,14 @@ from typing import Any, Final
 
 import dagster as dg
 
-from assets.days import WAREHOUSE_POOL
-from assets.published_file import glance, reading
-from assets.told import log_problems, told_merge
-from warehouse import tables
+from assets.metadata import glance, log_problems, reading, told_merge
+from assets.partitions import WAREHOUSE_POOL
 from warehouse.errors import WarehouseError
+from warehouse.history.merge import merge
+from warehouse.history.merge_report import MergeReport
 from warehouse.home import Home
-from warehouse.merge import merge
-from warehouse.merge_report import MergeReport
-from warehouse.tables import Table
+from warehouse.schema import tables
+from warehouse.schema.tables import Table
 
 GROUP: Final = "warehouse"
 _LOCAL: Final = (tables.REQUESTS, tables.USAGE)

@@ -15,23 +15,21 @@ from assets.changes import event_changes
 from assets.checks import published_checks
 from assets.landed import LANDED
 from assets.published import published_tables
-from pipeline.alert_sensor import alert_sensors
-from pipeline.homes import home_of
-from pipeline.jobs import calendar_job, daily_job, daily_schedule, merge_job
-from pipeline.later_sensor import cancellations, quota
-from pipeline.poll_facts import PollFacts
-from pipeline.poll_job import poll_job
-from pipeline.poll_sensor import polls
-from pipeline.run_presence import announce
-from pipeline.sensors import unmerged_batches
-from pipeline.service import open_service
+from pipeline.automation.alerts import alert_sensors
+from pipeline.automation.jobs import calendar_job, daily_job, daily_schedule, merge_job
+from pipeline.automation.polls import poll_job, polls
+from pipeline.automation.resume import cancellations, quota
+from pipeline.automation.unmerged import unmerged_batches
+from pipeline.polling.inputs import PollFacts
+from pipeline.runs.presence import announce
+from pipeline.session import home_of, open_service
 from pipeline.settings import Settings
-from resources.allowance import Work
-from resources.retries import utc_now
-from resources.service import NEAR_DAYS, ServiceDoor
+from resources.http.retries import utc_now
+from resources.limits.allowance import Work
 from resources.service_clock import MAX_SKEW, ServiceClock, service_time
+from resources.session import NEAR_DAYS, LazySession
+from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.storage import Storage
 
 
 def build_definitions(
@@ -90,12 +88,12 @@ def _home(settings: Settings) -> Callable[..., Iterator[Any]]:
 def _door(
     settings: Settings, clock: Callable[[], datetime], work: Work
 ) -> Callable[..., Iterator[Any]]:
-    def catalog(context: dg.InitResourceContext) -> Iterator[ServiceDoor]:
+    def catalog(context: dg.InitResourceContext) -> Iterator[LazySession]:
         heard = ServiceClock(clock, state=Storage(settings.home / "state"))
         # Where nothing was heard yet, the service's day may be any that its Date may tell.
         is_known = heard.offset is not None or settings.base_url is None
         near_days = NEAR_DAYS if is_known else MAX_SKEW.days
-        with ServiceDoor(
+        with LazySession(
             lambda: open_service(settings, work=work), clock=heard.now, near_days=near_days
         ) as door:
             yield door

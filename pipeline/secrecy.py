@@ -14,9 +14,9 @@ from typing import Final
 import httpx
 
 from pipeline.settings import Settings, SettingsError, read_settings
-from resources.redaction import LEAST_CHARS
+from resources.http.redaction import LEAST_CHARS
 from warehouse.errors import HomeRefused
-from warehouse.file_modes import (
+from warehouse.files.file_modes import (
     close_to_others,
     keep_private,
     open_to_others,

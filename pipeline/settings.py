@@ -1,11 +1,12 @@
 """The settings: the one module that reads the environment (and `.env`, and secret files).
 
 A base address is only used with a key from the same place: a `.env` that came with somebody's
-files must not send the key of the user elsewhere.
-
-Belongs here: what can be set, and whether it makes sense. Does not: what is done with it.
+files must not send the key of the user elsewhere. `python -m pipeline.settings` prints
+docs/settings.md. Belongs here: what can be set, and whether it makes sense. Does not: what is done
+with it.
 """
 
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -29,11 +30,11 @@ from pydantic_settings import (
 from catalog.contract import decisions
 from catalog.contract.plans import PLANS
 from pipeline.setting_types import CommaList, Hook, Place, PlanName, Unset, checked_hook
-from resources.client import checked_base_url
+from resources.http.client import checked_base_url
+from resources.http.transport import checked_key
 from resources.service_clock import MAX_SKEW
-from resources.transport import checked_key
-from warehouse.file_modes import others_may_write
-from warehouse.turns import WAIT_S
+from warehouse.files.file_modes import others_may_write
+from warehouse.files.turns import WAIT_S
 
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
@@ -344,3 +345,33 @@ def described() -> list[tuple[str, str, str]]:
         shown = "" if field.default_factory or default in (None, ()) else f"`{default}`"
         rows.append((PREFIX + name.upper(), shown, field.description or ""))
     return rows
+
+
+_HEAD = """# Settings
+
+Generated from `pipeline/settings.py`; change that, then run
+`python -m pipeline.settings > docs/settings.md`.
+
+Each is an environment variable, or a line of the file `.env` where `almanac` is started.
+
+Base address and key come from the same place: both from the environment, or both from `.env`,
+which may then name a key file in its own folder alone. Else a `.env` that came with somebody's
+files could send your key elsewhere. A `.env` that others may write to is refused.
+
+What Almanac makes in home and state is its owner's alone, or its group's as well
+(`ALMANAC_SHARED`); `almanac doctor` tells of files that others can read, and `almanac doctor --fix`
+closes them. What a command writes where you name it (`--output`) has your own umask.
+
+| Setting | Default | Meaning |
+|---|---|---|
+"""
+
+
+def markdown() -> str:
+    """Return the page."""
+    rows = [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in described()]
+    return _HEAD + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

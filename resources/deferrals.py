@@ -10,16 +10,16 @@ from datetime import datetime
 
 import msgspec
 
-from resources.allowance import Work
 from resources.errors import Defer
-from warehouse.batches import Feed
-from warehouse.notes import put_note, read_notes
-from warehouse.storage import Storage
+from resources.limits.allowance import Work
+from warehouse.files.notes import put_note, read_notes
+from warehouse.files.storage import Storage
+from warehouse.landing.batches import Feed
 
 _FOLDER = "deferred"
 
 
-class Deferral(msgspec.Struct, frozen=True, kw_only=True):
+class DeferredPull(msgspec.Struct, frozen=True, kw_only=True):
     """One look that was put off. Instants are aware UTC."""
 
     work: Work
@@ -29,13 +29,13 @@ class Deferral(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Deferrals:
+class DeferredPulls:
     """The notes of a home; `state` is its state folder."""
 
     def __init__(self, state: Storage) -> None:
         self._state = state
 
-    def note(self, one: Deferral) -> None:
+    def note(self, one: DeferredPull) -> None:
         """Note a look that was put off. Of the same look the newest note stands."""
         put_note(self._state, _name(one.work, one.feed), one)
 
@@ -49,20 +49,20 @@ class Deferrals:
             if one.work == work and one.resume_at <= now:
                 self.done(work, one.feed)
 
-    def all(self) -> list[Deferral]:
+    def all(self) -> list[DeferredPull]:
         """Return every look that is put off, the first to go on first; damaged notes are none."""
-        found = read_notes(self._state, _FOLDER, Deferral, _wrong)
+        found = read_notes(self._state, _FOLDER, DeferredPull, _wrong)
         return sorted(found, key=lambda one: one.resume_at)
 
 
-def deferral(work: Work, feed: Feed, error: Defer, now: datetime) -> Deferral:
+def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:
     """Return the note of a look that an error put off."""
-    return Deferral(
+    return DeferredPull(
         work=work, feed=feed, noted_at=now, resume_at=error.resume_at, why=error.happened
     )
 
 
-def _wrong(name: str, note: Deferral) -> str:
+def _wrong(name: str, note: DeferredPull) -> str:
     # Under another name it would never be forgotten.
     return "" if name == _name(note.work, note.feed) else "it is the note of another look"
 

@@ -165,7 +165,7 @@ class PlanLacksAccess(AccessDenied):
     next_step = "Leave it out, or use a key of a higher plan"
 
 
-class VersionRetired(Stop):
+class VersionGone(Stop):
     """This version of the interface is gone."""
 
     next_step = "Update Almanac, and check the base address"

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from pydantic import SecretStr
 
-from resources.look_ups import UsageAnswer
-from resources.transport import SentRequest, checked_key
+from resources.http.lookups import UsageAnswer
+from resources.http.transport import SentRequest, checked_key
 
 _DIGITS: Final = 12
 _FAILED: Final = 400

@@ -1,9 +1,14 @@
-"""The layout: which package may import which, and what a file may be."""
+"""The layout: which room may import which, how large rooms and modules are, where SQL stands."""
 
 import ast
+import re
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from warehouse.sql import statements_in
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
@@ -21,15 +26,77 @@ ALLOWED = {
         *("warehouse", "resources", "assets"),
     },
 }
+# The floors of a part, the ground first: modules and rooms, as import goes from an entry to an
+# earlier one alone. What stands on one floor imports nothing of it.
+FLOORS = {
+    "catalog.contract": (
+        "decisions errors openapi records",
+        "csv_format plans signature",
+        "windows",
+        "parameters",
+    ),
+    "catalog.server": (
+        "accounts cursors docs_page hosting request_guard store",
+        "exchange gating memory",
+        "export gateway routes webhooks",
+        "app state_dir",
+    ),
+    "catalog.sandbox": (
+        "clock tampering world",
+        "faults store world_process",
+        "control",
+        "sandbox",
+        "pytest_plugin",
+    ),
+    "warehouse": (
+        "bounds errors plain_text sql",
+        "files schema",
+        "attaching landing query_limits",
+        "home normalise publish queries",
+        "activity batch_problems",
+        "history",
+    ),
+    "resources": (
+        "errors service_clock",
+        "limits",
+        "deferrals http",
+        "ingest request_log",
+        "session",
+        "backfill feeds",
+    ),
+    "assets": (
+        "feed_day partitions",
+        "metadata",
+        "changes checks landed published",
+        "calendar",
+    ),
+    "pipeline": (
+        "console runs setting_types",
+        "instance settings ui",
+        "secrecy session",
+        "health polling",
+        "automation",
+        "build",
+        "daily_run definitions",
+        "cli",
+        "__main__",
+    ),
+}
 WITHOUT_DAGSTER = ("catalog.contract", "catalog.server", "catalog.sandbox", "warehouse")
-WORLD = ("truth", "life", "edits", "announcements", "coins", "known_coins", "dates", "records")
-LINES_MAX = 350
+ROOMS_OF = ("bench", "tests")
+"""Packages whose folders are bounded in size too, but not from below."""
+MODULES = range(3, 13)
+LINES_MAX = 400
+CRUMB_LINES = 60
+CRUMBS_MAX = 0.1
+"""At most this share of the modules is shorter than a crumb."""
 
 
-def sources() -> list[Path]:
+@cache
+def sources() -> tuple[Path, ...]:
     found = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
     assert found
-    return found
+    return tuple(found)
 
 
 def module_of(path: Path) -> str:
@@ -40,7 +107,8 @@ def part_of(module: str) -> str | None:
     return next((part for part in ALLOWED if f"{module}.".startswith(f"{part}.")), None)
 
 
-def imports_of(path: Path) -> set[str]:
+@cache
+def imports_of(path: Path) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -48,10 +116,10 @@ def imports_of(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: module_of(path))
+@pytest.mark.parametrize("path", sources(), ids=module_of)
 def test_imports_point_one_way(path: Path) -> None:
     part = part_of(module_of(path))
     for name in imports_of(path):
@@ -63,16 +131,33 @@ def test_imports_point_one_way(path: Path) -> None:
             assert not name.startswith("dagster"), f"{part} must not import Dagster"
 
 
-@pytest.mark.parametrize("name", WORLD)
-def test_the_world_imports_nothing_but_the_sandbox(name: str) -> None:
+@pytest.mark.parametrize("part", FLOORS)
+def test_imports_go_down_the_floors_of_a_part(part: str) -> None:
+    floor_of = {room: n for n, rooms in enumerate(FLOORS[part]) for room in rooms.split()}
+    rooms = {room_in(part, module_of(path)) for path in sources()} - {None}
+    assert rooms == set(floor_of), "each module and room of a part has its floor"
+    for path in sources():
+        room = room_in(part, module_of(path))
+        if room is None:
+            continue
+        for name in imports_of(path):
+            other = room_in(part, name)
+            if other in floor_of and other != room:
+                assert floor_of[other] < floor_of[room], f"{module_of(path)} imports {name}"
+
+
+def room_in(part: str, module: str) -> str | None:
+    """Return the module or room below a part that a module is, or lies in."""
+    below = module.removeprefix(f"{part}.")
+    return None if below == module else below.partition(".")[0]
+
+
+def test_the_world_imports_nothing_of_ours() -> None:
     """So that the truth is an oracle of its own, and not the server's reading of it."""
-    ours = {one for one in imports_of(ROOT / "catalog/sandbox" / f"{name}.py") if part_of(one)}
-    allowed = {
-        f"catalog.sandbox.{module}"
-        for module in (*WORLD, "categories", "collector", "phrases", "titles")
-    }
-    strange = {one for one in ours if not {one, one.rpartition(".")[0]} & allowed}
-    assert strange == set()
+    for path in (ROOT / "catalog/sandbox/world").glob("*.py"):
+        ours = {name for name in imports_of(path) if part_of(name)}
+        strange = {name for name in ours if not name.startswith("catalog.sandbox.world.")}
+        assert strange == set(), path
 
 
 def test_only_the_settings_read_the_environment() -> None:
@@ -87,15 +172,57 @@ def test_only_the_settings_read_the_environment() -> None:
 
 
 def test_the_gateway_shares_no_code_with_a_client() -> None:
-    for name in ("gateway", "bucket", "usage"):
+    for name in ("gateway", "accounts/usage"):
         names = imports_of(ROOT / "catalog/server" / f"{name}.py")
-        assert not [one for one in names if one.startswith("resources")]
+        assert not [imported for imported in names if imported.startswith("resources")]
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: module_of(path))
+@pytest.mark.parametrize("path", sources(), ids=module_of)
 def test_a_file_fits_in_the_head_and_says_what_it_is(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= LINES_MAX
     if path.name != "__main__.py":
         assert ast.get_docstring(ast.parse(text)), "a module begins with what belongs in it"
     assert path.stem != "utils"
+
+
+def test_a_folder_has_as_many_modules_as_one_can_keep_in_mind() -> None:
+    for folder in {path.parent for path in sources()} - {ROOT / "catalog"}:
+        assert len(modules_in(folder)) in MODULES, folder
+    others = {path.parent for name in ROOMS_OF for path in (ROOT / name).rglob("*.py")}
+    for folder in others:
+        assert len(modules_in(folder)) <= max(MODULES), folder
+
+
+def modules_in(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*.py") if not path.name.startswith("__")]
+
+
+def test_few_modules_are_crumbs() -> None:
+    modules = [path for path in sources() if not path.name.startswith("__")]
+    crumbs = [path for path in modules if path.read_text().count("\n") < CRUMB_LINES]
+    assert len(crumbs) <= CRUMBS_MAX * len(modules), sorted(map(module_of, crumbs))
+
+
+def test_names_of_public_classes_are_unique() -> None:
+    classes = Counter(
+        node.name
+        for path in sources()
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_each_statement_is_used_by_the_room_it_stands_in() -> None:
+    """By its name, or by one that is put together from the beginning of its name."""
+    files = [path for name in PACKAGES for path in (ROOT / name).rglob("*.sql")]
+    assert files
+    for file in files:
+        room = file.parent.parent if file.parent.name in ("sql", "views") else file.parent
+        code = "".join(path.read_text() for path in room.glob("*.py"))
+        begun = re.findall(r'f"(\w+_)\{', code) + re.findall(r'"(\w+_)" \+', code)
+        found = statements_in(file.read_text())
+        assert found, f"{file} has no statement that is named"
+        for name, _ in found:
+            assert f'"{name}"' in code or name.startswith(tuple(begun)), f"{file}: {name}"

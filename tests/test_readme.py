@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.cli import app
-from pipeline.settings_page import markdown
+from pipeline.cli.main import app
+from pipeline.settings import markdown
 from tests.test_cli import ROOT, environment
 
 README = (ROOT / "README.md").read_text()

@@ -13,7 +13,9 @@ import duckdb
 from catalog.contract import decisions
 from warehouse.errors import WarehouseError
 from warehouse.queries import connected
-from warehouse.statements import statement
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
 
 WATCHED_FOR: Final = timedelta(days=28)
 """How far back changes are counted: long enough to be many, short enough to be of now."""
@@ -60,15 +62,15 @@ def activity_of(warehouse: Path, now: datetime) -> Activity:
 
 def _read(warehouse: Path, now: datetime) -> Activity:
     with connected(warehouse) as connection:
-        counts = connection.execute(statement("activity_counts"), {"since": now - _LISTED})
+        counts = connection.execute(_SQL["count_feeds"], {"since": now - _LISTED})
         ((coins, cancellations, first_look),) = counts.fetchall()
         if first_look is None:
             return Activity(coins=coins, cancellations=cancellations)
         since = max(first_look, now - WATCHED_FOR)
-        spans = connection.execute(statement("activity_spans"), {"since": (now - _PAST).date()})
+        spans = connection.execute(_SQL["count_spans"], {"since": (now - _PAST).date()})
         found = spans.fetchall()
-        changes = connection.execute(statement("activity_changes"), {"since": since}).fetchall()
-        vanished = connection.execute(statement("activity_vanished"), {"now": now}).fetchall()
+        changes = connection.execute(_SQL["count_changes"], {"since": since}).fetchall()
+        vanished = connection.execute(_SQL["list_vanished"], {"now": now}).fetchall()
     return Activity(
         spans=tuple(found),
         changes=tuple(changes),

@@ -20,7 +20,7 @@ from typing import Final
 
 import duckdb
 
-from warehouse import schema
+from warehouse.schema import ddl
 
 _LINKS: Final = ".reading-"
 _LEFT_AFTER_S: Final = 60.0
@@ -36,7 +36,7 @@ def attach_published(connection: duckdb.DuckDBPyConnection, warehouse: Path, ali
     """
     set_aside_foreign_wal(warehouse)
     with _linked(warehouse) as path:
-        connection.execute(schema.attach(path, alias, read_only=True))
+        connection.execute(ddl.attach(path, alias, read_only=True))
 
 
 def set_aside_foreign_wal(warehouse: Path) -> Path | None:

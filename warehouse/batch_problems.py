@@ -2,15 +2,15 @@
 repeated the API key, had no Date that could be believed, or was damaged since.
 
 Belongs here: which batches have a problem, why, and the line that says so. Does not: what is
-warned of later (pipeline/health_warnings.py).
+warned of later (pipeline/health/report.py).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from warehouse.batches import Feed, Manifest, feed_of
 from warehouse.home import Home
+from warehouse.landing.batches import Feed, Manifest, feed_of
 
 Kind = Literal["partial", "flagged", "quarantined", "key", "undated", "damaged"]
 _REPEATED: Final = (

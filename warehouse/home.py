@@ -14,10 +14,10 @@ import duckdb
 import msgspec
 
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
-from warehouse.hashes import BrokenSeal, formatted, is_sealed, sealed
-from warehouse.landing import Landing
-from warehouse.storage import Storage
-from warehouse.turns import WAIT_S, turn
+from warehouse.files.hashes import BrokenSeal, formatted, is_sealed, sealed
+from warehouse.files.storage import Storage
+from warehouse.files.turns import WAIT_S, turn
+from warehouse.landing.landing import Landing
 
 FORMAT = 1
 _STAMP = "home.json"

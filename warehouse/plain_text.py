@@ -1,10 +1,13 @@
-"""Text of others, made fit for a terminal, a log and a page: nothing in it acts, or hides.
+"""Text of others, made fit for a terminal, a log, a page and a spreadsheet: nothing in it acts.
 
-Belongs here: what is done to characters. Does not: where it is shown.
+Belongs here: what is done to characters and to cells that a spreadsheet would run as a formula.
+Does not: where it is shown, writing the file.
 """
 
 import re
 from typing import Final
+
+import duckdb
 
 _UNSEEN: Final = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff]")
 """Without a width: two texts that look alike would not be the same."""
@@ -49,3 +52,40 @@ def _escaped(match: re.Match[str]) -> str:
 def _json_escaped(match: re.Match[str]) -> str:
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+_RUN: Final = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""How a cell begins that spreadsheets take for a formula, or find one in after the first blank."""
+_MARK: Final = "'"
+"""Before a text spreadsheets read it as text, and most don't show it."""
+_TEXTS: Final = ("VARCHAR", "ENUM", "BLOB", "UNION", "VARIANT")
+_TEXT: Final = duckdb.type("VARCHAR")
+
+
+def without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Return the same rows, with a mark before each text and column name that would be run.
+
+    Numbers, dates and lists stay as they are.
+    """
+    columns = [
+        (_cell(number) if str(kind).startswith(_TEXTS) else _column(number)).alias(_name(name))
+        for number, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True), 1)
+    ]
+    return rows.select(*columns)
+
+
+def _column(number: int) -> duckdb.Expression:
+    # By its place: two columns may have one name, and the first would stand for both.
+    return duckdb.SQLExpression(f"#{number}")
+
+
+def _cell(number: int) -> duckdb.Expression:
+    text = _column(number).cast(_TEXT)
+    first = duckdb.FunctionExpression("left", text, duckdb.ConstantExpression(1))
+    is_run = first.isin(*map(duckdb.ConstantExpression, _RUN))
+    marked = duckdb.FunctionExpression("concat", duckdb.ConstantExpression(_MARK), text)
+    return duckdb.CaseExpression(is_run, marked).otherwise(text)
+
+
+def _name(name: str) -> str:
+    return _MARK + name if name[:1] in tuple(_RUN) else name

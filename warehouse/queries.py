@@ -1,11 +1,13 @@
-"""Questions to a published warehouse: rows, or files in a form for programs.
+"""Queries on a published warehouse: rows, or files in a form for programs.
 
 A connection is in memory and attaches the file read-only: it keeps the file it opened, never
-blocks a publication, and a new one sees what is published now. It reaches nothing else. Belongs
-here: connecting, running one reading statement, writing its answer. Does not: how a table looks
-on a terminal.
+blocks a publication, and a new one sees what is published now. It reaches nothing else. Statements
+that do not read are refused: `EXPLAIN ANALYZE` runs what it explains, a PIVOT inside a COPY is a
+PIVOT to DuckDB, and a SELECT may have a COPY or an INSERT in its WITH. Belongs here: connecting,
+running one reading statement, writing its answer. Does not: how a table looks on a terminal.
 """
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,16 +20,127 @@ from typing import Any, BinaryIO, Final, Literal
 
 import duckdb
 
-from warehouse import schema
 from warehouse.attaching import attach_published
-from warehouse.csv_formulas import without_formulas
 from warehouse.errors import WarehouseError
-from warehouse.opening_words import begins_as_reading, changes_what_is_locked, writes_inside
-from warehouse.query_limits import Program, QueryLimits, Watch, restrict
-from warehouse.statements import statement
-from warehouse.storage import Storage
-from warehouse.strict_json import without_bare_numbers
-from warehouse.temporary import own_folder
+from warehouse.files.storage import Storage
+from warehouse.files.temporary import own_folder
+from warehouse.plain_text import without_formulas
+from warehouse.query_limits import QueryHooks, QueryLimits, QueryWatch, restrict
+from warehouse.schema import ddl
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
+
+_EXPLAINING: Final = frozenset({"explain", "analyze", "verbose"})
+_OPENING_WORDS: Final = frozenset(
+    {
+        *("select", "from", "with", "values", "table"),
+        *("pivot", "pivot_wider", "pivot_longer", "unpivot"),
+        *("describe", "desc", "show", "summarize"),
+        # After a SELECT in brackets.
+        *("union", "except", "intersect", "order", "limit", "offset"),
+    }
+)
+_WRITING: Final = frozenset({"copy", "insert", "update", "delete", "merge", "truncate"})
+_BEFORE_A_BODY: Final = frozenset({"as", "materialized"})
+_PAST_A_LOCK: Final = frozenset(
+    {
+        *("enable_logging", "disable_logging", "enable_profiling", "disable_profiling"),
+        "json_execute_serialized_sql",  # Whatever its text says.
+    }
+)
+"""Functions through which DuckDB before 2.0 changes a locked configuration. Later it refuses."""
+_LOCK_HOLDS: Final = int(duckdb.__version__.partition(".")[0]) >= 2
+_ENDS_WORD: Final = re.compile(r"\s|/\*|--")
+"""To DuckDB before 2.0, a comment belongs to the word before it."""
+_TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
+
+
+def begins_as_reading(sql: str) -> bool:
+    """Whether the first word, after EXPLAIN and outside brackets, is one that reads."""
+    for word in _words(sql):
+        if word not in _EXPLAINING:
+            return word in _OPENING_WORDS
+    # All of it is in brackets, where nothing but a SELECT may stand.
+    return True
+
+
+def writes_inside(sql: str) -> bool:
+    """Whether the body of a WITH begins with a word that writes."""
+    before = ("", "")
+    for word, _ in _words_and_depths(sql):
+        if word in _WRITING and before[1] == "(" and before[0] in _BEFORE_A_BODY:
+            return True
+        before = (before[1], word)
+    return False
+
+
+def changes_what_is_locked(sql: str) -> bool:
+    """Whether a function is called that changes a locked configuration; a name alone is none."""
+    if _LOCK_HOLDS:
+        return False
+    tokens = [*_tokens(sql), "", ""]
+    for name, bracket, text, end in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        called = _first_word(name).strip('"') if bracket[:1] == "(" else ""
+        if called in _PAST_A_LOCK:
+            return True
+        if called == "query":
+            asked = _TEXT.fullmatch(text)
+            # A text that is put together could hold anything.
+            if end != ")" or asked is None or changes_what_is_locked(asked[1].replace("''", "'")):
+                return True
+    return False
+
+
+def _words(sql: str) -> Iterator[str]:
+    """Yield the words outside brackets, in small letters."""
+    return (word for word, depth in _words_and_depths(sql) if depth == 0 and word not in "()")
+
+
+def _words_and_depths(sql: str) -> Iterator[tuple[str, int]]:
+    """Yield words and brackets, in small letters, with how many brackets they stand in."""
+    depth = 0
+    for token in _tokens(sql):
+        if token[:1] == ")":
+            depth -= 1
+        yield _first_word(token), depth
+        if token[:1] == "(":
+            depth += 1
+
+
+def _first_word(token: str) -> str:
+    return _ENDS_WORD.split(token, 1)[0].lower()
+
+
+def _tokens(sql: str) -> Iterator[str]:
+    text = sql.encode()
+    tokens = duckdb.tokenize(sql)
+    ends = [start for start, _ in tokens[1:]] + [len(text)]
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        token = text[start:end].strip()
+        if kind != duckdb.token_type.comment and token:
+            yield token.decode("utf-8", "replace")
+
+
+_SUSPECT: Final = re.compile(rb"NaN|Infinity", re.IGNORECASE)
+_TEXT_OR_BARE: Final = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)', re.IGNORECASE)
+
+
+def without_bare_numbers(path: Path) -> None:
+    """Write a file again in which no number is bare text. DuckDB gives each row a line."""
+    mended = path.with_name(path.name + ".strict")
+    try:
+        with path.open("rb") as given, mended.open("wb") as strict:
+            for line in given:
+                strict.write(_strict(line) if _SUSPECT.search(line) else line)
+        mended.replace(path)
+    finally:
+        mended.unlink(missing_ok=True)
+
+
+def _strict(line: bytes) -> bytes:
+    return _TEXT_OR_BARE.sub(lambda found: found[1] or b"null", line)
+
 
 FileForm = Literal["csv", "json", "parquet"]
 _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
@@ -38,7 +151,7 @@ _LINKS_MAX: Final = 40
 _SQL_CHARACTERS_MAX: Final = 1_000_000
 _FETCHED: Final = 1000
 _LIMITS: Final = QueryLimits()
-_PROGRAM: Final = Program()
+_PROGRAM: Final = QueryHooks()
 _numbers = count(1)
 
 
@@ -51,7 +164,7 @@ class NoFolder(QueryRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryAnswer:
     """Rows as Python values, with the names and DuckDB types of their columns.
 
     `count` is how many rows there were, which may be more than were kept.
@@ -98,15 +211,15 @@ def run_sql(
     *,
     rows_max: int | None = None,
     limits: QueryLimits = _LIMITS,
-    program: Program = _PROGRAM,
-) -> Answer:
+    program: QueryHooks = _PROGRAM,
+) -> QueryAnswer:
     """Run one statement that reads; keep all of its rows, or the first `rows_max`.
 
     Raises:
         QueryRefused: it is not one statement, would write, takes too long, or fails; the message
             says how.
     """
-    with _explained(Watch(connection, limits, program)):
+    with _explained(QueryWatch(connection, limits, program)):
         relation = _relation(connection, sql)
         columns, types = tuple(relation.columns), tuple(str(one) for one in relation.types)
         running = connection.execute(sql)
@@ -115,7 +228,7 @@ def run_sql(
         while fetched := running.fetchmany(_FETCHED):
             number += len(fetched)
             rows += fetched if rows_max is None else fetched[: max(0, rows_max - len(rows))]
-        return Answer(columns, types, rows, number)
+        return QueryAnswer(columns, types, rows, number)
 
 
 def write_answer(
@@ -126,7 +239,7 @@ def write_answer(
     *,
     formulas: bool = True,
     limits: QueryLimits = _LIMITS,
-    program: Program = _PROGRAM,
+    program: QueryHooks = _PROGRAM,
 ) -> int:
     """Write the rows of one reading statement to a file or an open stream; return how many.
 
@@ -175,7 +288,7 @@ def _open(
     try:
         connection.execute("SET TimeZone = 'UTC'")
         attach_published(connection, warehouse, alias)
-        connection.execute(schema.use(alias))
+        connection.execute(ddl.use(alias))
         if writable is not None:
             restrict(connection, limits, writable)
     except duckdb.Error as error:
@@ -217,17 +330,17 @@ def _write(
     form: FileForm,
     formulas: bool,
     limits: QueryLimits,
-    program: Program,
+    program: QueryHooks,
 ) -> int:
     """Write to a file of our own, which may be left half there by an error."""
     connection = _open(warehouse, [target], limits)
     try:
-        with _explained(Watch(connection, limits, program, answer=target)):
+        with _explained(QueryWatch(connection, limits, program, answer=target)):
             asked = _relation(connection, sql)
             harmless = form == "csv" and not formulas
             connection.register("asked", without_formulas(asked) if harmless else asked)
             values = {"file": str(target)}
-            rows = connection.execute(statement(f"query_copy_{form}"), values).fetchall()
+            rows = connection.execute(_SQL[f"copy_{form}"], values).fetchall()
             connection.unregister("asked")
             types = [str(one) for one in asked.types]
     finally:
@@ -269,7 +382,7 @@ def _kind(one: duckdb.Statement) -> str:
 
 
 @contextmanager
-def _explained(watch: Watch) -> Iterator[None]:
+def _explained(watch: QueryWatch) -> Iterator[None]:
     """Turn what goes wrong in a query into a refusal that says what to do."""
     try:
         with watch:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import duckdb
 
-from warehouse.temporary import own_folder
+from warehouse.files.temporary import own_folder
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
 """What answers and spilled rows leave free on a disk."""
@@ -46,7 +46,7 @@ def _hold_none() -> AbstractContextManager[Callable[[], bool]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class QueryHooks:
     """What the program that asks has to do with a query while it runs, where no Python does.
 
     `hold_signals` holds back the signals that end the program: it lends what says, to any thread,
@@ -89,7 +89,7 @@ def restrict(
     connection.execute("SET lock_configuration = true")
 
 
-class Watch:
+class QueryWatch:
     """Stops what a connection runs when its time is over, its answer has no more room, or a
     signal came.
 
@@ -101,7 +101,7 @@ class Watch:
         self,
         connection: duckdb.DuckDBPyConnection,
         limits: QueryLimits,
-        program: Program,
+        program: QueryHooks,
         *,
         answer: Path | None = None,
     ) -> None:
@@ -114,7 +114,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="query-watch", daemon=True)
         self._undo = ExitStack()
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "QueryWatch":
         with ExitStack() as undo:
             self._has_signal = undo.enter_context(self._program.hold_signals())
             self._thread.start()

@@ -15,16 +15,16 @@ import msgspec
 from rich.console import Console
 
 from bench.server.asked import pages_of, workloads
-from bench.server.bare_peer import BarePeer
-from bench.server.datasette_peer import DatasettePeer, make_datasette_folder
 from bench.server.export import exports
-from bench.server.our_peer import OurPeer
-from bench.server.peer import Peer
+from bench.server.peers.bare_peer import BarePeer
+from bench.server.peers.datasette_peer import DatasettePeer, make_datasette_folder
+from bench.server.peers.our_peer import OurPeer
+from bench.server.peers.peer import Peer
+from bench.server.peers.rows import State
 from bench.server.process import Cores
 from bench.server.race import Pace, ceiling, race
 from bench.server.report import show
 from bench.server.results import Results
-from bench.server.rows import State
 from bench.server.slow import felt, seconds_until_closed
 from bench.server.store_choice import compare_stores
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TypeVar
 
-from bench.server.plain_rows import Key, PlainRows
-from bench.server.rows import Rows
+from bench.server.peers.plain_rows import Key, PlainRows
+from bench.server.peers.rows import Rows
 
 PAGE_LIMIT = 50
 _DRAW_SEED = 7

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.server.peer import get
+from bench.server.peers.peer import get
 from bench.server.process import Running, own_server
 
 _MIB = 2**20

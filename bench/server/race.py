@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.server.asked import Asked, Workload, pages_of
 from bench.server.load import LoadError, closed_loop, fetch, open_loop
-from bench.server.peer import Peer, Shown, get
+from bench.server.peers.peer import Peer, Shown, get
 from bench.server.process import Running, own_server
 
 OPEN_RATE_PER_S = 500.0

@@ -15,18 +15,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from bench.server.bare_peer import Encoder, bare_app
-from bench.server.rows import NOW, SEED, Rows, State
+from bench.server.peers.bare_peer import Encoder, bare_app
+from bench.server.peers.rows import NOW, SEED, Rows, State
 from catalog.contract.plans import ENTERPRISE
-from catalog.sandbox.service import Sandbox
+from catalog.sandbox.sandbox import Sandbox
+from catalog.server.accounts.keys import KeyRing
+from catalog.server.accounts.usage import UsageBook
 from catalog.server.app import ServerParts, build_app
 from catalog.server.cursors import CursorSigner
 from catalog.server.hosting import HostedApp
-from catalog.server.key_book import KeyRing
-from catalog.server.memory import MemoryView
-from catalog.server.service_dir import ServiceDir
+from catalog.server.memory.view import MemoryView
+from catalog.server.state_dir import ServiceDir
 from catalog.server.store import CatalogChange, CatalogStore, EventQuery, StoredEvent
-from catalog.server.usage import UsageBook
 
 _UNBOUND_PER_S = 1e6
 _UNBOUND_BURST = 1_000_000

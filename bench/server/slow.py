@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from bench.server.asked import Workload
 from bench.server.load import Times, open_loop
-from bench.server.our_peer import OurPeer
-from bench.server.peer import get
+from bench.server.peers.our_peer import OurPeer
+from bench.server.peers.peer import get
 from bench.server.process import Running
 
 COUNT = 500

@@ -15,10 +15,10 @@ import duckdb
 import msgspec
 
 from bench.server.asked import PageAsked, SearchAsked, Workload
-from bench.server.plain_rows import end_of
-from bench.server.rows import LONGEST_EVENT, Rows
+from bench.server.peers.plain_rows import end_of
+from bench.server.peers.rows import LONGEST_EVENT, Rows
 from catalog.contract.windows import Window, day_end
-from catalog.server.memory import MemoryView
+from catalog.server.memory.view import MemoryView
 from catalog.server.store import CoinQuery, EventQuery
 
 AskedT = TypeVar("AskedT")

@@ -1,26 +1,61 @@
-"""The sandbox's own layer: headers that set time and faults, the log, and the control path.
+"""The sandbox's own layer: headers that set time and faults, the request log, the control path.
 
 Outermost. `/sandbox/…` is for programs on this machine: it answers loopback alone, under a
-loopback name, so that a web page can't reach it by a name of its own.
+loopback name, so that a web page can't reach it by a name of its own. The log is for tests that
+count requests.
 """
 
 import asyncio
 import ipaddress
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
 from catalog.sandbox.clock import SandboxClock, checked
-from catalog.sandbox.fault_layer import attach_faults
-from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults
-from catalog.sandbox.requests_seen import RequestsSeen, SeenRequest
-from catalog.server.answers import dated, error_answer
-from catalog.server.exchange import Exchange, attach, exchange_of
+from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, attach_faults, parse_faults
+from catalog.server.exchange import Exchange, attach, dated, error_answer, exchange_of
 from catalog.server.request_guard import RequestRules
+
+_KEPT = 200_000
+
+
+class SeenRequest(NamedTuple):
+    """One request and its answer. The key is not kept, only its plan."""
+
+    at: datetime
+    method: str
+    path: str
+    query: str
+    plan: str | None
+    status: int
+    faults: tuple[str, ...] = ()
+
+
+class RequestsSeen:
+    """The newest requests, oldest first. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._seen: deque[SeenRequest] = deque(maxlen=_KEPT)
+
+    def add(self, request: SeenRequest) -> None:
+        with self._lock:
+            self._seen.append(request)
+
+    def all(self) -> list[SeenRequest]:
+        with self._lock:
+            return list(self._seen)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._seen.clear()
+
 
 CONTROL_PATH = "/sandbox/"
 NOW_HEADER = b"sandbox-now"

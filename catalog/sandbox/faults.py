@@ -1,18 +1,26 @@
-"""The faults that can be switched on, and how they are written.
+"""The faults that can be switched on, how they are written, and the layer that applies them.
 
     name[=value][*times][@probability][~part of the path], several joined by commas
 
 `storm=5*20` answers the next 20 requests with 429 and `Retry-After: 5`;
 `drop=0.3@0.1~export` breaks one export in ten after 30 % of its bytes. In the header
-`Sandbox-Faults` of a single request, the number of times says nothing.
+`Sandbox-Faults` of a single request, the number of times has no effect.
 """
 
+import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from threading import Lock
 from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from catalog.contract import errors
+from catalog.sandbox import tampering
+from catalog.server.accounts.usage import quota_period
+from catalog.server.exchange import error_answer, exchange_of
 
 FAULTS: Final[dict[str, str]] = {
     "storm": "429, not counted; value: Retry-After in seconds, `none` for no header (1)",
@@ -164,3 +172,110 @@ class FaultBoard:
         if fault.path_part not in path:
             return False
         return fault.probability >= 1 or self._random() < fault.probability
+
+
+_SCOPE_KEY = "almanac.sandbox.faults"
+_HTML = b"<!doctype html><html><body><h1>We will be right back</h1></body></html>"
+_IN_BODY = frozenset(tampering.TAMPERINGS) | {"drop", "truncate"}
+
+
+def attach_faults(scope: Scope, faults: tuple[Fault, ...]) -> None:
+    scope[_SCOPE_KEY] = {fault.name: fault for fault in faults}
+
+
+class BrokenOff(ConnectionError):
+    """The fault `drop`: raised inside the body so that the connection closes."""
+
+
+class FaultLayer:
+    """ASGI layer around the whole server, for paths of the interface alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._memory = tampering.PageMemory()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        faults: dict[str, Fault] = scope.get(_SCOPE_KEY, {})
+        if not faults:
+            await self._app(scope, receive, send)
+            return
+        if "slow" in faults:
+            await asyncio.sleep(faults["slow"].number)
+        instead = await self._instead(scope, faults)
+        if instead is not None:
+            status, headers, body = instead
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+        elif faults.keys() & _IN_BODY:
+            await self._inside(scope, receive, send, faults)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _instead(
+        self, scope: Scope, faults: dict[str, Fault]
+    ) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
+        if "storm" in faults:
+            value = faults["storm"].value
+            wait = {} if value == "none" else {"Retry-After": value}
+            return _error(errors.RateLimited(headers=wait))
+        if "quota" in faults:
+            now = exchange_of(scope).now
+            wait_s = int((quota_period(now).end - now).total_seconds()) + 1
+            return _error(errors.QuotaExceeded(headers={"Retry-After": str(wait_s)}))
+        if "error" in faults:
+            await asyncio.sleep(faults["error"].number)
+            return _error(
+                errors.RequestTimeout() if faults["error"].number else errors.InternalError()
+            )
+        if "unavailable" in faults:
+            return int(faults["unavailable"].value), [_type(b"text/plain")], b"upstream unavailable"
+        if "html" in faults:
+            return 200, [_type(b"text/html")], _HTML
+        if "empty" in faults:
+            return 200, [_type(b"application/json")], b""
+        return None
+
+    async def _inside(
+        self, scope: Scope, receive: Receive, send: Send, faults: dict[str, Fault]
+    ) -> None:
+        start, body = await self._answer(scope, receive)
+        if start["status"] == 200:
+            for name in tampering.TAMPERINGS:
+                if name in faults:
+                    body = self._memory.tamper(name, faults[name].value, scope, body)
+        headers = [
+            (k, v) for k, v in start["headers"] if k.lower() not in (b"content-length", b"etag")
+        ]
+        cut = len(body)
+        for name in ("drop", "truncate"):
+            if name in faults:
+                cut = int(len(body) * faults[name].number)
+        if "drop" in faults:
+            headers.append((b"content-length", str(len(body)).encode()))
+        await send({**start, "headers": headers})
+        await send({"type": "http.response.body", "body": body[:cut], "more_body": True})
+        if "drop" in faults:
+            # Without a pause the bytes sent may be lost with the connection.
+            await asyncio.sleep(0.01)
+            raise BrokenOff("broken off on purpose")
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
+        """Run the server and hold its whole answer, uncompressed."""
+        plain = [(k, v) for k, v in scope["headers"] if k != b"accept-encoding"]
+        messages: list[Message] = []
+
+        async def hold(message: Message) -> None:
+            messages.append(message)
+
+        await self._app({**scope, "headers": plain}, receive, hold)
+        return messages[0], b"".join(message.get("body", b"") for message in messages[1:])
+
+
+def _error(error: errors.ApiError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    answer = error_answer(error)
+    return error.status, list(answer.raw_headers), bytes(answer.body)
+
+
+def _type(media_type: bytes) -> tuple[bytes, bytes]:
+    return b"content-type", media_type

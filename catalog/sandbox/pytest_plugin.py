@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from catalog.sandbox.service import Sandbox
+from catalog.sandbox.sandbox import Sandbox
 
 STANDS_AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 

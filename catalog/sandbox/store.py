@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from catalog.sandbox.collector import collector_paused
-from catalog.sandbox.records import Change, TrueEvent
-from catalog.sandbox.truth import World
-from catalog.server.coin_book import CoinBook
-from catalog.server.event_index import EventIndex
-from catalog.server.memory import MemoryView
+from catalog.sandbox.world.gc_pause import collector_paused
+from catalog.sandbox.world.records import Change, TrueEvent
+from catalog.sandbox.world.world import World
+from catalog.server.memory.coin_index import CoinBook
+from catalog.server.memory.event_index import EventIndex
+from catalog.server.memory.view import MemoryView
 from catalog.server.store import CatalogChange, ChangeKind, StoredCategory, StoredCoin, StoredEvent
 
 _VIEWS_KEPT = 12

@@ -1,4 +1,4 @@
-"""The ASGI application: layers from the outside in, then the routes.
+"""The ASGI application: layers from the outside in, then the routes, and the server's metrics.
 
 entry (time and headers of every answer) → metrics → CORS → gateway → gzip → routes
 """
@@ -9,24 +9,147 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import decisions
-from catalog.server.answers import dated
+from catalog.server.accounts.keys import KeyRing
+from catalog.server.accounts.usage import UsageBook
 from catalog.server.cursors import CursorSigner
-from catalog.server.dispatch import Dispatcher, GzipWhereAsked
-from catalog.server.exchange import Exchange, attach
+from catalog.server.exchange import Exchange, attach, dated, exchange_of
 from catalog.server.export import ExportRoute
 from catalog.server.gateway import Gateway
-from catalog.server.key_book import KeyRing
-from catalog.server.metrics import Metrics, MetricsLayer
 from catalog.server.routes import CatalogRoutes
 from catalog.server.store import CatalogStore
-from catalog.server.usage import UsageBook
+
+_GZIP_LEVEL = 5
+_GZIP_FROM_BYTES = 1_000
+
+
+class Dispatcher:
+    """Looks the path of a GET up in two dicts; the router sees to all else.
+
+    The router tries one pattern after the other, which costs as much as a small answer.
+    """
+
+    def __init__(self, router: Router, routes: Sequence[Route]) -> None:
+        self._router = router
+        self._exact = {route.path: route.endpoint for route in routes if "{" not in route.path}
+        # `/v2/events/{id}`: by what stands before the last slash, with the parameter's name.
+        self._below = {
+            route.path.rpartition("/")[0]: (route.endpoint, route.path.rpartition("{")[2][:-1])
+            for route in routes
+            if "{" in route.path
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "GET":
+            path: str = scope["path"]
+            handler = self._exact.get(path)
+            if handler is None:
+                above, _, value = path.rpartition("/")
+                below = self._below.get(above)
+                if below is not None and value:
+                    handler, name = below
+                    scope["path_params"] = {name: value}
+            if handler is not None:
+                response = await handler(Request(scope, receive))
+                await response(scope, receive, send)
+                return
+        # Inside an application the router raises its 404 and 405, which the gateway words.
+        scope.setdefault("app", self._router)
+        await self._router(scope, receive, send)
+
+
+class GzipWhereAsked:
+    """Compresses for requests that say they accept it; the others pass untouched."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain = app
+        self._gzip = GZipMiddleware(app, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["type"] == "http" and any(
+            name == b"accept-encoding" and b"gzip" in value for name, value in scope["headers"]
+        )
+        await (self._gzip if asked else self._plain)(scope, receive, send)
+
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30)
+
+
+class Metrics:
+    """Counters of one server; labels are the route's name, the plan and the status."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "almanac_requests",
+            "Requests answered.",
+            ("route", "plan", "status"),
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "almanac_request_seconds",
+            "Seconds from the request to the end of its answer.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/metrics", self.get_metrics),
+            Route("/healthz", self.get_health),
+        ]
+
+    async def get_metrics(self, request: Request) -> Response:
+        exchange_of(request.scope).route = "metrics"
+        body = generate_latest(self.registry)
+        return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def get_health(self, request: Request) -> Response:
+        exchange_of(request.scope).route = "healthz"
+        return JSONResponse({"status": "ok"})
+
+
+class MetricsLayer:
+    """ASGI layer that counts every answer, also those of the gateway."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._count = lru_cache(maxsize=1_024)(metrics.requests.labels)
+        self._time = lru_cache(maxsize=64)(metrics.seconds.labels)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status = 0
+
+        async def send_noting_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noting_status)
+        finally:
+            exchange = exchange_of(scope)
+            plan = "none" if exchange.grant is None else exchange.grant.plan.name
+            self._count(exchange.route, plan, str(status)).inc()
+            self._time(exchange.route).observe(time.perf_counter() - began)
+
 
 _FLUSH_EVERY_S = 1.0
 
@@ -95,10 +218,10 @@ def build_app(parts: ServerParts) -> ASGIApp:
             expose_headers=("etag", "retry-after", "last-modified", "deprecation", "sunset"),
         )
     app = parts.around(MetricsLayer(app, metrics=parts.metrics))
-    return Entry(app, instant_of=parts.instant_of, headers=parts.options.headers())
+    return EntryLayer(app, instant_of=parts.instant_of, headers=parts.options.headers())
 
 
-class Entry:
+class EntryLayer:
     """Fixes the time of the request, and puts Date and standing headers on every answer."""
 
     def __init__(self, app: ASGIApp, *, instant_of: InstantOf, headers: Mapping[str, str]) -> None:

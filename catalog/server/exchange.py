@@ -1,12 +1,26 @@
-"""One request on its way through the layers: who asks, when, and what the metrics call it."""
+"""One request on its way through the layers, and the form of its answer.
 
+Belongs here: who asks, when, and what the metrics call it; JSON with an ETag; errors in their one
+shape. Does not: what is answered (routes).
+"""
+
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import formatdate
+from functools import lru_cache
 
-from starlette.types import Scope
+import msgspec
+from msgspec import Raw
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message, Scope, Send
 
+from catalog.contract.errors import ApiError
 from catalog.contract.plans import Plan
-from catalog.server.grants import Grant
+from catalog.contract.records import Record
+from catalog.server.accounts.keys import Grant
 
 _SCOPE_KEY = "almanac.exchange"
 
@@ -34,3 +48,67 @@ def attach(scope: Scope, exchange: Exchange) -> None:
 def exchange_of(scope: Scope) -> Exchange:
     exchange: Exchange = scope[_SCOPE_KEY]
     return exchange
+
+
+VARY = "x-api-key, Authorization, Accept-Encoding"
+_encode = msgspec.json.Encoder().encode
+
+
+def http_date(scope: Scope) -> str:
+    """Return the service's time as the Date header has it."""
+    return _http_date(int(exchange_of(scope).now.timestamp()))
+
+
+@lru_cache(maxsize=1_024)
+def _http_date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)
+
+
+def dated(scope: Scope, send: Send, more: Sequence[tuple[bytes, bytes]] = ()) -> Send:
+    """Return a send that puts the service's Date, and other headers, on the answer."""
+    headers = [(b"date", http_date(scope).encode()), *more]
+
+    async def send_dated(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *headers]
+        await send(message)
+
+    return send_dated
+
+
+def json_answer(scope: Scope, body: Record | Raw, *, max_age_s: int | None) -> Response:
+    """Return a 200 with the record, or a 304 when the client has it already.
+
+    `max_age_s` None is for answers that must not be kept.
+    """
+    data = _encode(body)
+    if max_age_s is None:
+        return Response(data, media_type="application/json", headers={"Cache-Control": "no-store"})
+    headers = {
+        # Weak, since gzip changes the bytes and not the meaning.
+        "ETag": f'W/"{hashlib.sha256(data).hexdigest()[:24]}"',
+        "Cache-Control": f"private, max-age={max_age_s}",
+        "Vary": VARY,
+    }
+    if client_has(scope, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type="application/json", headers=headers)
+
+
+def client_has(scope: Scope, etag: str) -> bool:
+    """Whether If-None-Match names this tag, by weak comparison."""
+    for name, _ in scope["headers"]:
+        if name == b"if-none-match":
+            asked = Headers(scope=scope).getlist("if-none-match")
+            tags = {tag.strip().removeprefix("W/") for line in asked for tag in line.split(",")}
+            return "*" in tags or etag.removeprefix("W/") in tags
+    return False
+
+
+def error_answer(error: ApiError) -> Response:
+    return Response(
+        error.body(),
+        status_code=error.status,
+        media_type="application/json",
+        headers={"Cache-Control": "no-store", **error.headers},
+    )

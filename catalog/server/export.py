@@ -11,13 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from catalog.contract import csv_form, decisions, errors
+from catalog.contract import csv_format, decisions, errors
 from catalog.contract.parameters import EventsRequest, read_export_request
 from catalog.contract.plans import ELITE, Plan
 from catalog.contract.records import Event
 from catalog.contract.windows import day_start, plan_window
-from catalog.server.answers import VARY, client_has
-from catalog.server.exchange import exchange_of
+from catalog.server.exchange import VARY, client_has, exchange_of
 from catalog.server.gating import ViewNames, event_query, shown_event
 from catalog.server.store import CatalogStore, EventQuery
 
@@ -87,8 +86,8 @@ def export_query(asked: EventsRequest, plan: Plan, now: datetime) -> EventQuery:
 
 
 async def _chunks(events: Iterator[Event]) -> AsyncIterator[bytes]:
-    yield csv_form.HEADER
-    while rows := csv_form.encode_rows(islice(events, _ROWS_A_CHUNK)):
+    yield csv_format.HEADER
+    while rows := csv_format.encode_rows(islice(events, _ROWS_A_CHUNK)):
         yield rows
         await asyncio.sleep(0)
 

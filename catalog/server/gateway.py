@@ -1,7 +1,7 @@
-"""What stands before the routes: sizes, retired paths, key, quota, rate and burst, time limit.
+"""What a request passes before the routes: sizes, retired paths, key, quota, rate, time limit.
 
-Each request that passes counts once against the quota; one turned away here does not
-(interface 5, 7, 8.1; decisions on keys, limits and what counts).
+Each request that passes counts once against the quota; one that is refused here does not
+(interface 5, 7, 8.1; decisions on keys, limits and what counts). The token bucket is exact.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from math import ceil
 
 from starlette.exceptions import HTTPException
@@ -16,12 +17,42 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import decisions, errors
 from catalog.contract.errors import ApiError
-from catalog.server.answers import error_answer
-from catalog.server.bucket import TokenBucket
-from catalog.server.exchange import Exchange, exchange_of
-from catalog.server.grants import Grant
-from catalog.server.key_book import KeyRing
-from catalog.server.usage import UsageBook, quota_period
+from catalog.server.accounts.keys import Grant, KeyRing
+from catalog.server.accounts.usage import UsageBook, quota_period
+from catalog.server.exchange import Exchange, error_answer, exchange_of
+
+_NS_PER_S = 1_000_000_000
+
+
+class TokenBucket:
+    """Holds up to `burst` tokens and gains `rate_per_s` each second, counted in whole numbers.
+
+    The level is kept in units so small that neither a token nor a nanosecond's gain is ever
+    rounded, so no long run of requests drifts from rate and burst.
+    """
+
+    __slots__ = ("_capacity", "_gain", "_level", "_price", "_seen_ns")
+
+    def __init__(self, *, rate_per_s: float, burst: int, now_ns: int) -> None:
+        if rate_per_s <= 0 or burst < 1:
+            raise ValueError(f"a bucket needs rate > 0 and burst >= 1, got {rate_per_s}, {burst}")
+        rate = Fraction(str(rate_per_s))
+        self._gain = rate.numerator
+        self._price = rate.denominator * _NS_PER_S
+        self._capacity = burst * self._price
+        self._level = self._capacity
+        self._seen_ns = now_ns
+
+    def take(self, now_ns: int) -> bool:
+        """Take one token if there is one."""
+        passed_ns = max(0, now_ns - self._seen_ns)
+        self._seen_ns += passed_ns
+        self._level = min(self._capacity, self._level + passed_ns * self._gain)
+        if self._level < self._price:
+            return False
+        self._level -= self._price
+        return True
+
 
 log = logging.getLogger(__name__)
 

@@ -22,17 +22,17 @@ from catalog.contract.records import (
     PaginationMeta,
 )
 from catalog.contract.windows import upcoming_window
-from catalog.server.answers import json_answer
+from catalog.server.accounts.usage import UsageBook
 from catalog.server.cursors import CursorSigner
 from catalog.server.docs_page import docs_html
-from catalog.server.exchange import Exchange, exchange_of
+from catalog.server.exchange import Exchange, exchange_of, json_answer
 from catalog.server.gating import (
+    RowsOfViews,
     coin_covered,
     coin_query,
     event_query,
     event_visible,
 )
-from catalog.server.rows import RowsOfViews
 from catalog.server.store import (
     CancellationKey,
     CatalogStore,
@@ -44,7 +44,6 @@ from catalog.server.store import (
     date_key,
     impact_key,
 )
-from catalog.server.usage import UsageBook
 
 Row = TypeVar("Row")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.sandbox.service import Sandbox
+from catalog.sandbox.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")

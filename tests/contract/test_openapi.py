@@ -19,7 +19,7 @@ from msgspec import inspect
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
-from catalog.contract import csv_form, decisions, parameters, records
+from catalog.contract import csv_format, decisions, parameters, records
 from catalog.contract.errors import ALL_ERRORS, InvalidParameter
 from catalog.contract.openapi import openapi_document, openapi_json
 from catalog.contract.plans import LEAST_PLAN_FOR_FILTER, PLANS, ImpactView
@@ -373,7 +373,7 @@ def test_example_of_a_record_decodes_and_encodes_to_itself(name: str) -> None:
 
 def test_every_instant_of_a_record_has_the_form_of_the_interface() -> None:
     instants = [(w, s) for w, s in properties() if s.get("format") == "date-time"]
-    text = csv_form.instant_text(datetime(2026, 10, 8, tzinfo=UTC))
+    text = csv_format.instant_text(datetime(2026, 10, 8, tzinfo=UTC))
     assert instants
     for where, schema in instants:
         assert re.search(schema["pattern"], text), where
@@ -644,7 +644,7 @@ def test_example_of_every_parameter_is_read_by_the_code() -> None:
 def test_example_of_the_export_is_the_csv_of_the_example_event() -> None:
     content = OPERATIONS[decisions.EXPORT_PATH]["responses"]["200"]["content"]
     event = msgspec.convert(SCHEMAS["Event"]["example"], records.Event)
-    expected = csv_form.HEADER + csv_form.encode_rows([event])
+    expected = csv_format.HEADER + csv_format.encode_rows([event])
     assert content["text/csv"]["example"].encode() == expected
     assert len(list(csv.reader(io.StringIO(expected.decode(), newline="")))) == 2
 

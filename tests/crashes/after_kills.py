@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from tests.crashes.conftest import Kill, Prepared
 from tests.crashes.tables import Told, an_hour_passes, published, read_every_file, whole
 from warehouse import queries
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing import Landing
-from warehouse.merge import merge
+from warehouse.landing.landing import Landing
 
 PHASES = ("land", "merge", "publish")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from catalog.sandbox.service import Sandbox
+from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.killed_home import Death, Order
 from tests.crashes.looks import land_again, look_for_days
 from tests.crashes.tables import Told, published, whole
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.merge import merge
 
 ROOT = Path(__file__).parent.parent.parent
 Kill = Callable[..., Death]

@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-import warehouse.merge as merging
-import warehouse.publish as publishing_module
+import warehouse.history.merge as merging
+import warehouse.publish.publish as publishing_module
 from tests.crashes.looks import land_again, landing_of
+from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.storage import Storage
 
 Step = Callable[[str], None]
 _POLL_S = 0.000_2

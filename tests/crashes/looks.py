@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx
 
 from catalog.contract.plans import ENTERPRISE
-from catalog.sandbox.service import Sandbox
-from resources.client import CatalogClient
-from resources.limiter import Unlimited
-from resources.puller import Puller
-from warehouse.batches import Manifest, Scope
-from warehouse.landing import Landing, Pull
+from catalog.sandbox.sandbox import Sandbox
+from resources.http.client import CatalogClient
+from resources.ingest.puller import Puller
+from resources.limits.limiter import Unlimited
+from warehouse.landing.batches import Manifest, Scope
+from warehouse.landing.landing import Landing, Pull
 
 SOURCE = "sandbox:1"
 FIRST_DAY = datetime(2026, 2, 25, tzinfo=UTC)

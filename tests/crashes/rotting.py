@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from random import Random
 
-from tests.history.handmade import DAY, HOUR, SOURCE, STARTS, Content, Glance, land
-from warehouse.batches import Feed, Scope
+from tests.history.stories.handmade import DAY, HOUR, SOURCE, STARTS, Content, Glance, land
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing import Pull
-from warehouse.merge import merge
+from warehouse.landing.batches import Feed, Scope
+from warehouse.landing.landing import Pull
 
 _PARTS = ("landing", "lake", "state", "home.json", "warehouse.duckdb")
 _CONTENTS = [

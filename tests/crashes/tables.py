@@ -11,9 +11,9 @@ from pathlib import Path
 import duckdb
 
 from warehouse import queries
+from warehouse.history.verify import verify
 from warehouse.home import Home
-from warehouse.tables import REQUESTS, TABLES, USAGE
-from warehouse.verify import verify
+from warehouse.schema.tables import REQUESTS, TABLES, USAGE
 
 Told = dict[str, tuple[int, str | None]]
 """Rows of each table, and a digest of them all."""

@@ -13,13 +13,13 @@ import pytest
 
 from tests.crashes.rotting import Harm, harm, make_home
 from tests.crashes.tables import Told, by_month, published
-from tests.history.handmade import SOURCE
-from warehouse.change_log import ChangeLog
+from tests.history.stories.handmade import SOURCE
 from warehouse.errors import WarehouseError
+from warehouse.history.change_log import ChangeLog
+from warehouse.history.merge import merge, replay
+from warehouse.history.verify import verify
 from warehouse.home import Home
-from warehouse.merge import merge, replay
-from warehouse.publish import publish
-from warehouse.verify import verify
+from warehouse.publish.publish import publish
 
 CHUNKS, IN_A_CHUNK, MENDED_EACH = 6, 10, 20
 CHUNKS_LONG, IN_A_CHUNK_LONG = 20, 100

@@ -12,12 +12,12 @@ import pytest
 from tests.crashes.after_kills import mended
 from tests.crashes.conftest import Prepared
 from tests.crashes.tables import published, whole
-from warehouse.change_log import ChangeLog, DayFile
 from warehouse.errors import LakeDamaged
+from warehouse.history.change_log import ChangeLog, DayFile
+from warehouse.history.merge import merge, replay
+from warehouse.history.merge_report import MergeReport
+from warehouse.history.verify import verify
 from warehouse.home import Home
-from warehouse.merge import merge, replay
-from warehouse.merge_report import MergeReport
-from warehouse.verify import verify
 
 LONG = pytest.mark.long
 Harm = Callable[[Path], None]

@@ -13,10 +13,9 @@ from typing import Final
 
 import pytest
 
-from tests.crashes.commands import Killer, Service, said_of_events
+from tests.crashes.killed_commands import Killer, Service, kill_ui, said_of_events
 from tests.crashes.looks import land_again
 from tests.crashes.tables import published
-from tests.crashes.ui_kills import kill_ui
 from warehouse.home import Home
 
 KILLS: Final = {"run": 8, "backfill": 4, "replay": 4, "merge": 4, "ui": 0}

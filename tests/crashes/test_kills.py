@@ -1,7 +1,4 @@
-"""`kill -9` while a home is landed, merged, published or replayed: the next run makes it good.
-
-The long run, on a whole catalog, is in test_many_kills.py.
-"""
+"""Merges, publications and landing under SIGKILL: nothing lost, nothing doubled."""
 
 import re
 import sys
@@ -12,7 +9,10 @@ from typing import Any
 import pytest
 
 import warehouse
+from catalog.sandbox.sandbox import Sandbox
+from tests.crashes import looks
 from tests.crashes.after_kills import (
+    PHASES,
     Hits,
     kill_at_points,
     kill_at_random,
@@ -22,10 +22,10 @@ from tests.crashes.after_kills import (
     merged,
     readable,
 )
-from tests.crashes.conftest import Kill, Prepared
+from tests.crashes.conftest import Kill, Prepared, prepare
 from tests.crashes.looks import land_again, landing_of
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.merge import merge
 
 HITS = 20
 """Kills that must fall in each phase."""
@@ -67,7 +67,7 @@ LANDING = [
 def test_every_point_that_the_code_names_is_one_that_it_is_killed_at() -> None:
     named = {
         name
-        for path in Path(warehouse.__file__).parent.glob("*.py")
+        for path in Path(warehouse.__file__).parent.rglob("*.py")
         for name in re.findall(r'step\("([a-z_]+:[a-z_]+)"\)', path.read_text())
     }
     assert named == {point for points in POINTS.values() for point, _ in points}
@@ -165,4 +165,83 @@ def test_at_random_moments_killed_until_it_is_done(
             # Missed: what is left to do is too short to be hit.
             mended(home, prepared)
             home = None
+    sys.stdout.write(hits.told())
+
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
+HITS_EACH = 40
+WORKS = (("append", "merge"), ("rewind", "merge"), ("anew", "merge"), ("done", "replay"))
+CHAIN = 4
+"""Kills one after the other before a merge may end."""
+
+
+@pytest.fixture(scope="module")
+def full(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    root = tmp_path_factory.mktemp("full")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(looks, "UNTIL", None)
+        looks.look_for_days(almanac_sandbox, Home(root / "anew").landing)
+    return prepare(root)
+
+
+@pytest.mark.parametrize("phase", PHASES[1:])
+@pytest.mark.parametrize(("name", "work"), WORKS)
+def test_random_moments_on_a_whole_catalog(
+    name: str, work: str, phase: str, full: Prepared, killer: Kill, tmp_path: Path
+) -> None:
+    root = tmp_path / "home"
+    within_s = killer(full.copy(name, root), work).seconds[phase]
+    hits, seed = Hits(), 0
+    while hits[phase] < HITS_EACH:
+        home = full.copy(name, root)
+        if phase == "publish" and work == "merge":
+            merge(home, publishing=False)
+        for _ in range(CHAIN):
+            seed += 1
+            hit = kill_at_random(home, killer, work, phase, within_s=within_s, seed=seed)
+            readable(home, *full.states(name))
+            hits[phase] += hit
+            if not hit:
+                break
+        mended(home, full)
+    sys.stdout.write(hits.told())
+
+
+def test_random_moments_of_landing_a_whole_catalog(
+    full: Prepared, killer: Kill, tmp_path: Path
+) -> None:
+    source = full.root / "done"
+    all_ids = landing_of(source).batch_ids()
+    whole = killer(Home(tmp_path / "whole"), "land", landing_from=str(source))
+    where: dict[str, Any] = {"within_s": whole.seconds["land"], "landing_from": str(source)}
+    hits, seed = Hits(), 0
+    while hits["land"] < HITS_EACH:
+        home = Home(tmp_path / f"home{seed}")
+        for _ in range(CHAIN):
+            seed += 1
+            hits["land"] += kill_at_random(home, killer, "land", "land", seed=seed, **where)
+            landed = landed_whole(home.landing)
+            assert landed == set(all_ids[: len(landed)])
+        merge(home)
+        land_again(landing_of(source), home.landing, all_ids)
+        mended(home, full)
+    sys.stdout.write(hits.told())
+
+
+@pytest.mark.parametrize(("name", "work"), WORKS)
+def test_a_kill_between_any_two_changes_on_disk(
+    name: str, work: str, prepared: Prepared, killer: Kill, tmp_path: Path
+) -> None:
+    """Renames, removals, new folders and syncs: each kill is on a home of its own."""
+    root = tmp_path / "home"
+    point = "disk:next"
+    changes = killer(prepared.copy(name, root), work).points[point]
+    hits = Hits()
+    for nth in range(1, changes + 1):
+        home = prepared.copy(name, root)
+        death = killer(home, work, point=point, nth=nth)
+        assert (death.killed, death.point) == (True, point)
+        hits[death.phase] += 1
+        readable(home, *prepared.states(name))
+        mended(home, prepared)
     sys.stdout.write(hits.told())

@@ -14,15 +14,15 @@ from tests.crashes.conftest import ROOT, Prepared
 from tests.crashes.looks import land_again
 from tests.crashes.tables import published, whole
 from warehouse import queries
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.merge import merge
 
 LONG = pytest.mark.long
 MERGING = """
 import sys, time
 from pathlib import Path
 from warehouse.home import Home
-from warehouse.merge import merge
+from warehouse.history.merge import merge
 
 root, waits_at, mark = sys.argv[1:]
 

@@ -2,9 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.history.disk import without_syncs
-from tests.history.scenario import DEFAULT, LARGE
-from tests.history.telling import Told, tell
+from tests.history.stories.disk import without_syncs
+from tests.history.stories.merged_story import MergedStory, tell
+from tests.history.stories.scenario import DEFAULT, LARGE
 
 
 @pytest.fixture(autouse=True)
@@ -15,14 +15,14 @@ def disk_that_never_loses() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def told(tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
     """Thirteen days of a small world."""
     with without_syncs():
         return tell(DEFAULT, tmp_path_factory.mktemp("told"))
 
 
 @pytest.fixture(scope="session")
-def told_at_large(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def told_at_large(tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
     """Thirteen days of a larger world, looked at more often."""
     with without_syncs():
         return tell(LARGE, tmp_path_factory.mktemp("told-at-large"))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from catalog.sandbox.service import Sandbox
-from catalog.sandbox.truth import World
-from tests.history.clocks_apart import ClocksApart, hold
-from tests.history.cutting_upstream import CuttingUpstream
-from tests.history.disk import without_syncs
+from catalog.sandbox.sandbox import Sandbox
+from catalog.sandbox.world.world import World
+from tests.history.stories.clocks_apart import ClocksApart, hold
+from tests.history.stories.cutting_upstream import CuttingUpstream
+from tests.history.stories.disk import without_syncs
 
 RUNS, LONG_RUNS = 8, 2_000
 EACH = 4

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.history.by_hand import ByHand, at, coin, event
-from warehouse import publish_delta
-from warehouse.merge import replay
+from tests.history.stories.handmade import ByHand, at, coin, event
+from warehouse.history.merge import replay
+from warehouse.publish import delta
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(told
 def test_a_delta_that_rewrites_the_links_writes_those_of_untouched_events_too(
     told: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish_delta, "ROWS_ALWAYS", 10)
+    monkeypatch.setattr(delta, "ROWS_ALWAYS", 10)
     events = [event(f"e{place:02}") for place in range(60)]
     other = {"coins": [{"slug": "ethereum", "symbol": "ETH", "name": "Ether"}]}
     told.listed("01 10:00", *events)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.history.comparison import (
+from tests.history.model.comparison import (
     EVENT_COLUMNS,
     VERSION_COLUMNS,
     differences,
@@ -17,16 +17,16 @@ from tests.history.comparison import (
     published,
     versions_of,
 )
-from tests.history.glanced import Glanced
-from tests.history.handmade import Glance, glances, land
-from tests.history.lengths import a_few, at_length
-from tests.history.oracle import Oracle
-from tests.history.relanded import bring, home_with_bodies
-from tests.history.telling import Told, merged_in, reading
-from warehouse.batches import Manifest
+from tests.history.model.oracle import Oracle
+from tests.history.stories.handmade import Glance, glances, land
+from tests.history.stories.lengths import a_few, at_length
+from tests.history.stories.merged_story import MergedStory, merged_in, reading
+from tests.history.stories.relanded import bring, home_with_bodies
+from tests.history.stories.snapshots import Glanced
+from warehouse.history.merge import merge, replay
 from warehouse.home import Home
-from warehouse.landing import Landing
-from warehouse.merge import merge, replay
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
 
 Tables = dict[str, list[tuple[object, ...]]]
 OUTSIDE_REPLAY = {"requests", "usage"}
@@ -87,7 +87,7 @@ def test_any_order_split_and_repetition_of_batches_equals_replay_at_length(
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_a_story_landed_in_any_order_gives_the_tables_that_its_replay_gives(
-    told: Told, tmp_path: Path
+    told: MergedStory, tmp_path: Path
 ) -> None:
     ids = [one.batch_id for one in told.story.batches]
     in_order = merged_in(told, tmp_path / "in-order", [ids]).home

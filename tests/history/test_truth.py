@@ -14,7 +14,7 @@ from random import Random
 import duckdb
 import pytest
 
-from tests.history.comparison import (
+from tests.history.model.comparison import (
     EVENT_COLUMNS,
     VERSION_COLUMNS,
     as_of,
@@ -24,17 +24,23 @@ from tests.history.comparison import (
     published_as_of,
     versions_of,
 )
-from tests.history.disk import without_syncs
-from tests.history.oracle import Oracle
-from tests.history.telling import Merged, Told, after_midnight, merged_in, reading
-from tests.history.versions import KINDS, Version
+from tests.history.model.oracle import Oracle
+from tests.history.model.versions import KINDS, Version
+from tests.history.stories.disk import without_syncs
+from tests.history.stories.merged_story import (
+    Merged,
+    MergedStory,
+    after_midnight,
+    merged_in,
+    reading,
+)
 
 OFTEN = 20
 INSTANTS, INSTANTS_AT_LARGE = 150, 1_000
 CLAIMED_EACH = 5
 """At each so many instants it is also asked what was claimed."""
 SECOND = timedelta(seconds=1)
-OF_THE_ORACLE = ("oracle", "looks", "scopes", "versions")
+OF_THE_ORACLE = ("oracle", "observations", "scopes", "versions")
 CIRCUMSTANCES = (
     *("404", "410", "cancellations that waited", "cancelled after withdrawn", "found again"),
     *("first seen though half watched", "flagged exports", "scores unknown by their band"),
@@ -46,12 +52,12 @@ CIRCUMSTANCES = (
 
 
 @pytest.fixture(scope="module")
-def oracle(told: Told) -> Oracle:
+def oracle(told: MergedStory) -> Oracle:
     return told.oracle()
 
 
 @pytest.fixture(scope="module")
-def merged(told: Told, tmp_path_factory: pytest.TempPathFactory) -> Merged:
+def merged(told: MergedStory, tmp_path_factory: pytest.TempPathFactory) -> Merged:
     """The story merged day by day as it was landed, deliveries late among it."""
     parts = after_midnight(told.story.batches)
     with without_syncs():
@@ -63,7 +69,7 @@ class TestStory:
 
     @pytest.mark.parametrize("name", OF_THE_ORACLE)
     def test_the_oracle_imports_nothing_of_ours_but_the_sandbox(self, name: str) -> None:
-        tree = ast.parse((Path(__file__).parent / f"{name}.py").read_text())
+        tree = ast.parse((Path(__file__).parent / "model" / f"{name}.py").read_text())
         modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         modules |= {
             alias.name
@@ -71,7 +77,7 @@ class TestStory:
             if isinstance(node, ast.Import)
             for alias in node.names
         }
-        own = {f"tests.history.{one}" for one in OF_THE_ORACLE}
+        own = {f"tests.history.model.{one}" for one in OF_THE_ORACLE}
         strange = {
             one
             for one in modules - own
@@ -87,34 +93,38 @@ class TestStory:
         later = Counter(kind for one in observed if one.version > 1 for kind in one.kinds)
         assert later["revealed"] >= OFTEN
 
-    def test_several_changes_lie_between_two_looks(self, told: Told, oracle: Oracle) -> None:
+    def test_several_changes_lie_between_two_looks(self, told: MergedStory, oracle: Oracle) -> None:
         assert sum(_changes_since(told, one) > 1 for one in oracle.versions()) >= OFTEN
         assert sum(len(one.kinds) > 1 for one in oracle.versions() if one.version > 1) >= OFTEN
 
     def test_what_is_easily_got_wrong_occurs(self, oracle: Oracle) -> None:
         assert [one for one in CIRCUMSTANCES if not oracle.tally[one]] == []
 
-    def test_looks_are_true_when_their_batches_say(self, told: Told) -> None:
+    def test_looks_are_true_when_their_batches_say(self, told: MergedStory) -> None:
         content_at = {one.batch_id: one.content_at for one in told.story.batches}
         lists = [look for look in told.story.looks if look.kind != "deliveries"]
         assert {look.batch_id: look.content_at for look in lists}.items() <= content_at.items()
 
 
 class TestMergedDayByDay:
-    def test_events_equal_the_truth_after_every_merge(self, told: Told, merged: Merged) -> None:
+    def test_events_equal_the_truth_after_every_merge(
+        self, told: MergedStory, merged: Merged
+    ) -> None:
         assert len(merged.moments) >= 8
         _hold(_differences_on_the_way(told, merged))
 
-    def test_versions_equal_the_truth(self, told: Told, oracle: Oracle, merged: Merged) -> None:
+    def test_versions_equal_the_truth(
+        self, told: MergedStory, oracle: Oracle, merged: Merged
+    ) -> None:
         _hold(_different_versions(told, oracle, merged))
 
     def test_events_as_of_any_instant_equal_the_truth(
-        self, told: Told, oracle: Oracle, merged: Merged
+        self, told: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
         assert _differ_as_of(told, oracle, merged, INSTANTS) == []
 
     def test_what_was_known_before_the_first_look_is_an_error(
-        self, told: Told, oracle: Oracle, merged: Merged
+        self, told: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
         before = min(look.observed_at for look in told.story.looks) - SECOND
         with reading(merged.home) as connection:
@@ -129,7 +139,7 @@ class TestMergedDayByDay:
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_a_larger_world_merged_by_few_batches_equals_the_truth_at_a_thousand_instants(
-    told_at_large: Told, tmp_path: Path
+    told_at_large: MergedStory, tmp_path: Path
 ) -> None:
     told, oracle = told_at_large, told_at_large.oracle()
     ids = [one.batch_id for one in told.story.batches]
@@ -145,7 +155,7 @@ def _hold(differences: str) -> None:
         pytest.fail(differences, pytrace=False)
 
 
-def _differences_on_the_way(told: Told, merged: Merged) -> str:
+def _differences_on_the_way(told: MergedStory, merged: Merged) -> str:
     """Return how the published events differed from the truth at the first moment they did."""
     oracle, looks = Oracle(told.showing), told.story.folded()
     done = 0
@@ -159,7 +169,7 @@ def _differences_on_the_way(told: Told, merged: Merged) -> str:
     return "" if done == len(looks) else "the last merge was not compared"
 
 
-def _different_versions(told: Told, oracle: Oracle, merged: Merged) -> str:
+def _different_versions(told: MergedStory, oracle: Oracle, merged: Merged) -> str:
     with reading(merged.home) as connection:
         found = published(connection, "event_versions", VERSION_COLUMNS)
         events = published(connection, "events", EVENT_COLUMNS)
@@ -170,7 +180,7 @@ def _different_versions(told: Told, oracle: Oracle, merged: Merged) -> str:
 
 
 def _differ_as_of(
-    told: Told, oracle: Oracle, merged: Merged, count: int
+    told: MergedStory, oracle: Oracle, merged: Merged, count: int
 ) -> list[tuple[datetime, bool]]:
     """Return the instants, and whether claims were asked for, at which other versions are given."""
     versions = oracle.versions()
@@ -184,7 +194,7 @@ def _differ_as_of(
         ]
 
 
-def _instants(told: Told, count: int) -> list[datetime]:
+def _instants(told: MergedStory, count: int) -> list[datetime]:
     """Return instants about every look first, then any others between the first and the last."""
     looks = told.story.folded()
     first, last = looks[0].observed_at, looks[-1].observed_at
@@ -196,7 +206,7 @@ def _instants(told: Told, count: int) -> list[datetime]:
     return sorted((random.sample(around, min(count, len(around))) + others)[:count])
 
 
-def _changes_since(told: Told, version: Version) -> int:
+def _changes_since(told: MergedStory, version: Version) -> int:
     """Return how many changes lay between what was known of an event before and a version."""
     if version.after is None:
         return 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tests.hostile.good_days import Good
-from warehouse.batches import Feed, Scope
+from warehouse.landing.batches import Feed, Scope
 
 FIELD_MAX = 16 << 20
 Status = Literal["merged", "quarantined"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from catalog.sandbox.service import Sandbox
+from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.looks import SOURCE
 from tests.crashes.tables import Told, published
 from tests.hostile.cases import Case
@@ -14,10 +14,10 @@ from tests.hostile.good_days import Good, at_case, good_days, partial, pull_of
 from tests.hostile.wrong_answers import WRONG_ANSWERS
 from tests.hostile.wrong_exports import WRONG_EXPORTS
 from warehouse import queries
-from warehouse.change_log import ChangeLog
+from warehouse.history.change_log import ChangeLog
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing import Landing
-from warehouse.merge import merge
+from warehouse.landing.landing import Landing
 
 ALL = {**WRONG_EXPORTS, **WRONG_ANSWERS}
 BESIDE = ("batches", "rejects", "coverage")

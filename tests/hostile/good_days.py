@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-from catalog.contract.csv_form import LIST_SEPARATOR
-from catalog.sandbox.service import Sandbox
+from catalog.contract.csv_format import LIST_SEPARATOR
+from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.looks import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, land_again, pulling
-from warehouse.batches import Feed, Manifest, Scope
-from warehouse.landing import Landing, Pull
+from warehouse.landing.batches import Feed, Manifest, Scope
+from warehouse.landing.landing import Landing, Pull
 
 Row = dict[str, str]
 WRONG_DAY = FIRST_DAY + DAY

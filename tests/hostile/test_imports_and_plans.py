@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from catalog.contract.plans import PLANS
-from catalog.sandbox.service import Sandbox
-from resources.client import CatalogClient
-from resources.limiter import Unlimited
-from resources.puller import Puller
+from catalog.sandbox.sandbox import Sandbox
+from resources.http.client import CatalogClient
+from resources.ingest.puller import Puller
+from resources.limits.limiter import Unlimited
 from tests.crashes.looks import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, AtTime
 from tests.crashes.tables import published, whole
 from tests.hostile.conftest import catalog
 from tests.hostile.good_days import WRONG_DAY, Good, Row, text
 from tests.hostile.test_released import ask
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.imports import import_export
-from warehouse.merge import merge
+from warehouse.landing.archive import import_export
 
 LONG_AGO = FIRST_DAY - 90 * DAY
 COVERS = (FROM, UNTIL)

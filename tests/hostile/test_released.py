@@ -9,12 +9,12 @@ from tests.crashes.tables import published
 from tests.hostile.conftest import BESIDE, Seen, catalog
 from tests.hostile.good_days import Good, at_case, page, partial, pull_of
 from warehouse import queries
-from warehouse.batches import Scope
 from warehouse.errors import UnknownBatch
+from warehouse.history.merge import merge, replay
+from warehouse.history.verify import verify
 from warehouse.home import Home
-from warehouse.landing import Landing
-from warehouse.merge import merge, replay
-from warehouse.verify import verify
+from warehouse.landing.batches import Scope
+from warehouse.landing.landing import Landing
 
 BAD = 12
 

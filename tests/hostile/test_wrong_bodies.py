@@ -6,7 +6,7 @@ import pytest
 
 from tests.hostile.cases import arrived
 from tests.hostile.conftest import ALL, Seen
-from warehouse.verify import verify
+from warehouse.history.verify import verify
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.hostile.cases import Case, Cases, MakeCase
 from tests.hostile.good_days import Good, at_case, page, text
-from warehouse.batches import Feed, Scope
+from warehouse.landing.batches import Feed, Scope
 
 _HTML = b"<html><body>login, please</body></html>"
 _ERROR = b'{"error":{"code":"forbidden","message":"not you"}}'

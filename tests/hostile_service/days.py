@@ -24,29 +24,28 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from assets.preview import of_batch
+from assets.metadata import of_batch
 from catalog.contract.plans import ENTERPRISE
-from resources.allowance import Pace
-from resources.calls import Timeouts
-from resources.client import CatalogClient
-from resources.daily_pulls import pull
 from resources.errors import CatalogError
-from resources.limiter import Unlimited
-from resources.polls import Poll, poll
+from resources.feeds import Poll, poll, pull
+from resources.http.calls import Timeouts
+from resources.http.client import CatalogClient
+from resources.http.retries import Ambient, RetryPolicy
+from resources.limits.allowance import Pace
+from resources.limits.limiter import Unlimited
 from resources.request_log import RequestLog
-from resources.retries import Ambient, RetryPolicy
-from resources.service import Service
 from resources.service_clock import ServiceClock
+from resources.session import CatalogSession
 from tests.hostile_service.answers import Kind
 from tests.hostile_service.kinds_of_bytes import BODIES, EXPORT, HEADS, STATUSES, WIRES
 from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
 from tests.hostile_service.upstream import Upstream, serving
 from tests.memory import peak_bytes
 from warehouse import queries
-from warehouse.batches import Feed
+from warehouse.files.storage import Storage
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.merge import merge
-from warehouse.storage import Storage
+from warehouse.landing.batches import Feed
 
 KINDS: Final[dict[str, Kind]] = {
     kind.name: kind for kind in (*ROWS, *LISTS, *USAGE, *EXPORT, *BODIES, *HEADS, *STATUSES, *WIRES)
@@ -142,7 +141,7 @@ class Life:
         self.said |= self.upstream.says
         return [outcome.manifest.batch_id for outcome in report.outcomes]
 
-    def _pull(self, service: Service) -> None:
+    def _pull(self, service: CatalogSession) -> None:
         """Ask for all that a day asks for. Only errors of the tree may come of it."""
         self._asked(service.ask_usage)
         for feed in FEEDS:
@@ -222,7 +221,7 @@ class Life:
         self.account.false.append(f"life {self.number}, {self.said}: {words}")
 
     @contextmanager
-    def _service(self, timeouts: Timeouts) -> Iterator[Service]:
+    def _service(self, timeouts: Timeouts) -> Iterator[CatalogSession]:
         key = SecretStr("canary-5f1c9e7b2a-hostile")
         log = RequestLog(self.home.state, self.now, key=key)
         with CatalogClient(
@@ -235,7 +234,7 @@ class Life:
             observer=log,
             service_clock=ServiceClock(self.now, state=Storage(self.home.state)),
         ) as client:
-            yield Service(
+            yield CatalogSession(
                 client=client,
                 plan=ENTERPRISE,
                 source=SOURCE,

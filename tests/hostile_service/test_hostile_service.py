@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from catalog.sandbox.service import Sandbox
+from catalog.sandbox.sandbox import Sandbox
 from tests.hostile_service.days import DISK_BYTES, KINDS, LIFE_DAYS
 from tests.hostile_service.kinds_of_bytes import EXPORT
 from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.settings import Settings
-from tests.pipeline.playing import settings_of
-from warehouse.batches import Feed, Manifest, Scope
+from tests.pipeline.homes_in_days import settings_of
 from warehouse.home import Home
-from warehouse.landing import Pull
+from warehouse.landing.batches import Feed, Manifest, Scope
+from warehouse.landing.landing import Pull
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -8,11 +8,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.published_file import reading
-from pipeline.dagster_home import instance_of
-from pipeline.play import Played
+from assets.metadata import reading
+from pipeline.daily_run import RunSummary
+from pipeline.instance import instance_of
 from pipeline.settings import Settings
-from tests.pipeline.playing import (
+from tests.pipeline.homes_in_days import (
     NOW,
     TODAY,
     YESTERDAY,
@@ -30,7 +30,7 @@ from warehouse.home import Home
 class PlayedHome:
     settings: Settings
     instance: dg.DagsterInstance
-    played: Played
+    played: RunSummary
 
     @property
     def home(self) -> Home:

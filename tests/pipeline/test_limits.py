@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from catalog.sandbox.service import Sandbox
-from pipeline.service import OpenService, open_service
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
-from resources.allowance import Pace
 from resources.errors import Defer
-from resources.ledger import Ledger, ledger_name
-from tests.pipeline.playing import NOW, address_of, settings_of
+from resources.limits.allowance import Pace
+from resources.limits.ledger import Ledger, ledger_name
+from tests.pipeline.homes_in_days import NOW, address_of, settings_of
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def ledger_of(settings: Settings) -> Ledger:
     return Ledger(settings.state / "limits" / ledger_name(*address), Pace(1.0, 1))
 
 
-def ask(service: OpenService) -> None:
+def ask(service: OpenedSession) -> None:
     assert list(service.client.categories())
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.sandbox.service import Sandbox
-from pipeline.dagster_home import instance_of
-from tests.pipeline.playing import NOW, TODAY, address_of, play_days, settings_of
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.instance import instance_of
+from tests.pipeline.homes_in_days import NOW, TODAY, address_of, play_days, settings_of
 from warehouse.home import Home
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tests.pipeline.playing import YESTERDAY, metadata_of, run_assets, settings_of
-from warehouse.batches import Feed, Scope
+from tests.pipeline.homes_in_days import YESTERDAY, metadata_of, run_assets, settings_of
 from warehouse.home import Home
-from warehouse.landing import Pull
+from warehouse.landing.batches import Feed, Scope
+from warehouse.landing.landing import Pull
 
 AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
 LONG = b"x" * 200_000

@@ -9,15 +9,15 @@ import dagster as dg
 import pytest
 
 from assets.calendar import EVENT_MONTHS
-from assets.days import OBSERVED_DAYS
-from assets.looks import DayNotLanded, look
-from catalog.sandbox.service import Sandbox
-from pipeline.health import health_of
-from pipeline.jobs import daily_schedule
-from resources.months import month_key
-from resources.service import ServiceDoor
+from assets.feed_day import DayNotLanded, look
+from assets.partitions import OBSERVED_DAYS
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.automation.jobs import daily_schedule
+from pipeline.health.report import health_of
+from resources.ingest.scopes import month_key
+from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.playing import settings_of
+from tests.pipeline.homes_in_days import settings_of
 from warehouse.home import Home
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -100,7 +100,7 @@ def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> 
         raise AssertionError("the service is asked")
 
     now = datetime(2026, 3, 2, 12, tzinfo=UTC)
-    door = ServiceDoor(never, clock=lambda: now)  # type: ignore[arg-type]
+    door = LazySession(never, clock=lambda: now)  # type: ignore[arg-type]
     with pytest.raises(DayNotLanded, match="2026-03-05 has not begun for the service"):
         look("export", (now + 3 * DAY).date(), door, Home(tmp_path).landing)
 

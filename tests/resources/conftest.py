@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from catalog.sandbox.service import Sandbox
-from resources.client import CatalogClient
-from resources.limiter import Unlimited
+from catalog.sandbox.sandbox import Sandbox
+from resources.http.client import CatalogClient
+from resources.limits.limiter import Unlimited
 from tests.resources.fakes import FakeTime
 
 Door = Callable[..., CatalogClient]

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from resources.client import CatalogClient
-from resources.limiter import Unlimited
-from resources.retries import Ambient
+from resources.http.client import CatalogClient
+from resources.http.retries import Ambient
+from resources.limits.limiter import Unlimited
 
 STARTS_AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 KEY = "canary-5f1c9e7b2a"

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from catalog.contract.plans import ENTERPRISE
-from resources.client import CatalogClient
-from resources.puller import Puller
-from warehouse.batches import Manifest
-from warehouse.landing import Landing
+from resources.http.client import CatalogClient
+from resources.ingest.puller import Puller
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 """Where the sandbox stands."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resources.service_clock import DATELESS, DATELESS_NOW, FILE, ServiceClock, service_time
-from warehouse.storage import Storage
+from warehouse.files.storage import Storage
 
 STARTS = datetime(2026, 3, 2, 12, tzinfo=UTC)
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from catalog.sandbox.service import Sandbox
-from catalog.sandbox.truth import Change, TrueEvent, Version, World
+from catalog.sandbox.sandbox import Sandbox
+from catalog.sandbox.world.world import Change, TrueEvent, Version, World
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -116,7 +116,7 @@ def test_other_processes_and_hash_seeds_give_the_same_catalog() -> None:
     script = (
         "import hashlib\n"
         "from datetime import UTC, datetime\n"
-        "from catalog.sandbox.truth import World\n"
+        "from catalog.sandbox.world.world import World\n"
         "world, instant = World(11), datetime(2018, 2, 1, tzinfo=UTC)\n"
         "answers = (world.events_at(instant), world.coins_at(instant),\n"
         "           world.changes(datetime(2017, 1, 1, tzinfo=UTC), instant))\n"

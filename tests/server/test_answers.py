@@ -10,7 +10,7 @@ import pytest
 
 from catalog.contract.records import EVENT_FIELDS
 from catalog.server.app import ServerOptions
-from tests.server.shelf import DAY, NOW, TODAY, Service, ShelfStore, event, serving, view
+from tests.server.small_catalog import DAY, NOW, TODAY, Service, ShelfStore, event, serving, view
 
 SNAPSHOT = datetime(2026, 6, 15, 0, 5, tzinfo=UTC)
 

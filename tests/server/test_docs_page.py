@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 
 from catalog.contract.openapi import openapi_document
 from catalog.contract.plans import PLANS
-from catalog.server import docs_page, markup
+from catalog.server import docs_page
+from catalog.server import docs_page as markup
 from catalog.server.docs_page import docs_html
 
 DOCUMENT = openapi_document()

@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 
 from catalog.contract import decisions
 from catalog.contract.plans import PLANS
+from catalog.server.accounts.json_file import JsonFile, JsonFileError
+from catalog.server.accounts.keys import KeyBook, KeyBookError, KeyRing, key_digest
+from catalog.server.accounts.usage import UsageBook, UsageCounts
 from catalog.server.app import ServerOptions
-from catalog.server.bucket import TokenBucket
 from catalog.server.exchange import Exchange, attach
-from catalog.server.gateway import Gateway
-from catalog.server.grants import key_digest
-from catalog.server.json_file import JsonFile, JsonFileError
-from catalog.server.key_book import KeyBook, KeyBookError, KeyRing
-from catalog.server.memory import MemoryView
-from catalog.server.usage import UsageBook, UsageCounts
-from tests.server.shelf import NOW, HandClock, Service, event, grant, serving, view
+from catalog.server.gateway import Gateway, TokenBucket
+from catalog.server.memory.view import MemoryView
+from tests.server.small_catalog import NOW, HandClock, Service, event, grant, serving, view
 
 SECOND_NS = 1_000_000_000
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from catalog.server.hosting import HEADER_TIMEOUT_S, HostedApp, HostingError
-from tests.server.shelf import Service, event, serving, view
+from tests.server.small_catalog import Service, event, serving, view
 
 REQUEST = b"GET /v2/events HTTP/1.1\r\nHost: localhost\r\nx-api-key: elite\r\n"
 SLACK_S = 4.0

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from catalog.server.cursors import CursorSigner
-from tests.server.shelf import (
+from tests.server.small_catalog import (
     DAY,
     NOW,
     SECOND,

@@ -8,7 +8,17 @@ import pytest
 
 from catalog.contract.plans import PLANS
 from catalog.contract.records import EVENT_FIELDS
-from tests.server.shelf import DAY, NOW, SECOND, TODAY, Service, ShelfStore, event, serving, view
+from tests.server.small_catalog import (
+    DAY,
+    NOW,
+    SECOND,
+    TODAY,
+    Service,
+    ShelfStore,
+    event,
+    serving,
+    view,
+)
 
 TITLE_AND_DATE = {
     *("id", "slug", "title", "displayedDate", "date", "dateEnd", "dateType", "isEstimated"),

@@ -15,7 +15,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from catalog.contract.plans import PLANS
 from tests.server import plain_model
 from tests.server.plain_model import Catalog, PlainBucket
-from tests.server.shelf import DAY, NOW, TODAY, Service, ShelfStore, event, grant, serving, view
+from tests.server.small_catalog import (
+    DAY,
+    NOW,
+    TODAY,
+    Service,
+    ShelfStore,
+    event,
+    grant,
+    serving,
+    view,
+)
 
 IDS = [f"e{n}" for n in range(12)]
 # Instants around the edges of every window: days from today, and a second to either side.

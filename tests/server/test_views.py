@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import httpx
 
 from catalog.contract.windows import Window
-from catalog.sandbox.service import Sandbox
+from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.store import SandboxStore
-from catalog.sandbox.truth import World
-from catalog.server.coin_book import CoinBook
-from catalog.server.memory import MemoryView
+from catalog.sandbox.world.world import World
+from catalog.server.memory.coin_index import CoinBook
+from catalog.server.memory.view import MemoryView
 from catalog.server.store import EventQuery
-from tests.server.shelf import COINS, DAY, NOW, ShelfStore, coin, event, serving, view
+from tests.server.small_catalog import COINS, DAY, NOW, ShelfStore, coin, event, serving, view
 from tests.server.test_hosting import exchange
 
 WHOLE = Window(datetime(2017, 1, 1, tzinfo=UTC), None)

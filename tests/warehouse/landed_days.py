@@ -4,11 +4,11 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.warehouse.catalog_bodies import json_event
+from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse import queries
-from warehouse.batches import Manifest, Scope
 from warehouse.home import Home
-from warehouse.landing import Pull
+from warehouse.landing.batches import Manifest, Scope
+from warehouse.landing.landing import Pull
 
 FIRST = datetime(2026, 3, 29, 6, tzinfo=UTC)
 

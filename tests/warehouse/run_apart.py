@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from tests.memory import peak_bytes
+from warehouse.files.temporary import remove_own_folders
 from warehouse.queries import QueryRefused, connected, run_sql
-from warehouse.query_limits import Program, QueryLimits
-from warehouse.temporary import remove_own_folders
+from warehouse.query_limits import QueryHooks, QueryLimits
 
 LIMITS = QueryLimits(memory_bytes=100_000_000, threads=1, timeout_s=0.1, grace_s=0.2)
 DATA_BYTES_MAX = 1_500_000_000
@@ -31,7 +31,7 @@ def run(warehouse: Path, sql: str) -> str:
 
     with connected(warehouse, limits=LIMITS) as connection:
         try:
-            run_sql(connection, sql, rows_max=10, limits=LIMITS, program=Program(on_stuck=end))
+            run_sql(connection, sql, rows_max=10, limits=LIMITS, program=QueryHooks(on_stuck=end))
         except QueryRefused:
             return "refused"
     return "answered"

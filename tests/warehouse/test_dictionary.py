@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from warehouse.dictionary import markdown
-from warehouse.tables import TABLES
-from warehouse.views import MACROS, VIEWS
+from warehouse.schema.dictionary import markdown
+from warehouse.schema.tables import TABLES
+from warehouse.schema.views import MACROS, VIEWS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "data-dictionary.md"
 
 
 def test_the_document_is_what_the_declarations_give() -> None:
     assert DOCUMENT.read_text() == markdown(), (
-        "run `python -m warehouse.dictionary > docs/data-dictionary.md`"
+        "run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`"
     )
 
 

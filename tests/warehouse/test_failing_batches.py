@@ -10,13 +10,13 @@ import duckdb
 import pytest
 
 from tests.warehouse.landed_days import FIRST, ask, became, history, land
-from warehouse import fold
-from warehouse.batches import Manifest
 from warehouse.errors import OwnFault
+from warehouse.history import fold
+from warehouse.history.merge import merge, replay
+from warehouse.history.merge_report import MergeReport
 from warehouse.home import Home
-from warehouse.landing import MARK
-from warehouse.merge import merge, replay
-from warehouse.merge_report import MergeReport
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import MARK
 
 DAYS = 11
 """Over a month's end, and more than the newest seven days, of which every state is kept."""
@@ -49,7 +49,7 @@ def test_failing_batches_on_several_days_let_no_day_be_folded_again_but_those_si
     landed = [land(home, day) for day in range(DAYS)]
     bad = [landed[day] for day in BAD_DAYS]
     # The last state of a month is kept, that of the third day here.
-    for where, again in (("normalise", 0), ("reach_of", 1 + 1 + 0)):
+    for where, again in (("normalise", 0), ("visible_scope", 1 + 1 + 0)):
         written: list[str] = []
         with monkeypatch.context() as patched:
             fail_on(patched, where, bad, duckdb.ConversionException("odd"))

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from warehouse.batches import Scope
 from warehouse.errors import LandingError
-from warehouse.journal import Intent, Journal, OpenPull, PageNote
-from warehouse.landing import Landing
-from warehouse.storage import Storage
+from warehouse.files.storage import Storage
+from warehouse.landing.batches import Scope
+from warehouse.landing.journal import Intent, Journal, OpenPull, PageNote
+from warehouse.landing.landing import Landing
 
 AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
 ROOT = Path(__file__).parent.parent.parent
@@ -126,8 +126,8 @@ WRITER = """
 import sys
 from pathlib import Path
 from tests.warehouse.test_journal import INTENT, note
-from warehouse.landing import Landing
-from warehouse.storage import Storage
+from warehouse.landing.landing import Landing
+from warehouse.files.storage import Storage
 
 journal = Landing(Path(sys.argv[1])).journal
 pulls = journal.open_pulls()

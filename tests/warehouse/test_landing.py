@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warehouse.batches import RANK, Manifest, Scope
 from warehouse.errors import DamagedBody, LandingError, UnknownBatch
-from warehouse.landing import Landing, Pull
-from warehouse.storage import Storage
+from warehouse.files.storage import Storage
+from warehouse.landing.batches import RANK, Manifest, Scope
+from warehouse.landing.landing import Landing, Pull
 
 AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
 ROOT = Path(__file__).parent.parent.parent
@@ -194,7 +194,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from tests.warehouse.test_landing import AT, pull
-from warehouse.landing import Landing
+from warehouse.landing.landing import Landing
 
 landing = Landing(Path(sys.argv[1]))
 number = int(sys.argv[2])

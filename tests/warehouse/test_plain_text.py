@@ -1,14 +1,20 @@
-"""Text of others only shows itself."""
+"""Text of others only shows itself, on a terminal, on a page and in a spreadsheet."""
 
+import csv
+import io
 import json
 import unicodedata
+from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.hostile_texts import HOSTILE, acting_in
-from warehouse.plain_text import escaped_in_json, plain, plain_line
+from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from warehouse.plain_text import escaped_in_json, plain, plain_line, without_formulas
+from warehouse.queries import write_answer
 
 ANY = st.text(st.characters(codec=None), max_size=60) | st.sampled_from(sorted(HOSTILE.values()))
 
@@ -51,3 +57,57 @@ def test_json_is_of_the_same_value_and_acts_on_nothing(text: str) -> None:
 )
 def test_what_would_act_is_shown(text: str, shown: str) -> None:
     assert plain(text) == shown
+
+
+RUNS = "=+-@\t\r\n＝＋－＠"
+TEXTS = st.text(max_size=20) | st.sampled_from(sorted(HOSTILE.values()))
+TEXTS |= st.tuples(st.sampled_from(RUNS), TEXTS).map("".join)
+MIXED = (
+    "SELECT '=1+1' AS a, 2 AS a, -3 AS n, -1.5 AS f, DATE '2020-01-01' AS d, NULL::VARCHAR AS z, "
+    "'@x'::ENUM('@x') AS e, ['=a'] AS l, 'it''s' AS q, '-1'::JSON AS j, '+' AS \"=named\", "
+    "INTERVAL '-1 day' AS i, TIMESTAMPTZ '2026-03-01 00:00:00Z' AS t"
+)
+HARMLESS = [
+    ["a", "a_1", "n", "f", "d", "z", "e", "l", "q", "j", "'=named", "i", "t"],
+    ["'=1+1", "2", "-3", "-1.5", "2020-01-01", "", "'@x", "['=a']", "it's", "-1", "'+", "-1 day",
+     "2026-03-01 00:00:00+00"],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = SmallLake(tmp_path_factory.mktemp("home"))
+    lake.set_plans([Plan((Op(0, seed=1),))])
+    lake.publish()
+    return lake.warehouse
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def test_text_that_would_be_run_has_a_mark_and_nothing_else_has(
+    warehouse: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "answer.csv"
+    assert write_answer(warehouse, MIXED, target, "csv", formulas=False) == 1
+    assert rows_of(target.read_text()) == HARMLESS
+    streamed = io.BytesIO()
+    write_answer(warehouse, MIXED, streamed, "csv", formulas=False)
+    assert streamed.getvalue() == target.read_bytes()
+    write_answer(warehouse, MIXED, target, "csv")
+    assert rows_of(target.read_text())[1][:3] == ["=1+1", "2", "-3"]
+    write_answer(warehouse, "SELECT '=1' AS a", target, "json", formulas=False)
+    assert "'" not in target.read_text()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(TEXTS.filter(lambda text: "\0" not in text), min_size=1, max_size=50))
+def test_no_cell_is_run_and_each_can_be_read_back(texts: list[str]) -> None:
+    with duckdb.connect() as connection:
+        asked = connection.sql("SELECT unnest($texts) AS text", params={"texts": texts})
+        found = [text for (text,) in without_formulas(asked).fetchall()]
+    assert [text for text in found if text[:1] in tuple(RUNS)] == []
+    for text, shown in zip(texts, found, strict=True):
+        assert shown in (text, "'" + text)
+        assert (shown != text) == (text[:1] in tuple(RUNS))

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.warehouse.small_lake import Op, Plan, SmallLake
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.errors import WarehouseError
 from warehouse.queries import (
     FileForm,

@@ -21,8 +21,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.run_apart import DATA_BYTES_MAX
-from tests.warehouse.small_lake import Op, Plan, SmallLake
 from warehouse import attaching
 from warehouse.queries import (
     FileForm,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from warehouse.temporary import leftovers, own_folder, remove_own_folders
+from warehouse.files.temporary import leftovers, own_folder, remove_own_folders
 
 ROOT = Path(__file__).parents[2]
 WRITE = """
 import sys
-from warehouse.temporary import own_folder
+from warehouse.files.temporary import own_folder
 (own_folder() / "answer").write_text("secret")
 print(own_folder(), flush=True)
 """
@@ -94,7 +94,7 @@ def test_of_other_users_and_other_programs_nothing_is_removed(
     before = sorted(temporary.iterdir())
     me = os.getuid()
     with monkeypatch.context() as patch:
-        patch.setattr("warehouse.temporary.os.getuid", lambda: me + 1)
+        patch.setattr("warehouse.files.temporary.os.getuid", lambda: me + 1)
         own_folder()
         assert list(leftovers()) == []
         remove_own_folders()

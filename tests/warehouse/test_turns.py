@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from warehouse.errors import TurnTaken
-from warehouse.turns import holder, is_held, turn
+from warehouse.files.turns import holder, is_held, turn
 
 LOOK_S = 0.05
 

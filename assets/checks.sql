@@ -1,0 +1,50 @@
+-- What must hold of the published tables: a query for each asset check. Each reads alone.
+
+-- name: check_event_keys
+-- Grain: one row, how many event_id are there more than once. Run twice: the same row.
+SELECT count(*) FROM (SELECT 1 FROM events GROUP BY event_id HAVING count(*) > 1)
+
+-- name: check_version_keys
+-- Grain: one row, how many (event_id, version) are there more than once. Run twice: the same row.
+SELECT count(*)
+FROM (SELECT 1 FROM event_versions GROUP BY event_id, version HAVING count(*) > 1)
+
+-- name: check_current_version
+-- Grain: one row, how many events do not have exactly one current version, equal to their own.
+-- Run twice: the same row.
+SELECT count(*)
+FROM (
+    SELECT e.event_id
+    FROM events AS e
+    LEFT JOIN event_versions AS v ON v.event_id = e.event_id AND v.known_to IS NULL
+    GROUP BY e.event_id, e.version
+    HAVING count(v.version) <> 1 OR max(v.version) IS DISTINCT FROM e.version
+)
+
+-- name: check_known_spans
+-- Grain: one row, how many versions end before they begin. Run twice: the same row.
+SELECT count(*) FROM event_versions WHERE known_to < known_from
+
+-- name: check_published_days
+-- Grain: one row per day of the change log that the file was made from. Run twice: the same rows.
+SELECT day, sha256, versions FROM _almanac_published ORDER BY day
+
+-- name: count_versions
+-- Grain: one row, how many versions there are. Run twice: the same row.
+SELECT count(*) FROM event_versions
+
+-- name: check_quarantined
+-- Grain: one row per batch in quarantine, newest first. Run twice: the same rows.
+SELECT batch_id, why FROM batches WHERE status = 'quarantined' ORDER BY observed_at DESC
+
+-- name: check_rejects
+-- Grain: one row, of the newest day with batches: rows that arrived, and those rejected.
+-- Run twice: the same row.
+SELECT max(observed_date), coalesce(sum(arrived), 0), coalesce(sum(rejected), 0)
+FROM batches
+WHERE observed_date = (SELECT max(observed_date) FROM batches)
+
+-- name: check_freshness
+-- Grain: one row, when a complete look at events was last merged; NULL for never.
+-- Run twice: the same row.
+SELECT max(observed_at) FROM coverage WHERE feed IN ('export', 'events')

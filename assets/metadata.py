@@ -1,0 +1,297 @@
+"""What a materialisation shows on Dagster's pages: metadata, and previews of rows and tables.
+
+Belongs here: naming and shape, one convention for all assets; which columns are worth a preview;
+making the text of others harmless in Markdown, so that no link, picture or HTML of theirs acts.
+No secret is ever put here. Estimated dates are shown as `displayed_date`, never as dates.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import dagster as dg
+import duckdb
+
+from assets.feed_day import FeedDay, feed_day_metadata
+from resources.backfill.backfill import Backfill
+from resources.feeds import Pulled
+from warehouse.attaching import attach_published
+from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
+from warehouse.errors import WarehouseError
+from warehouse.history.merge_report import MergeReport
+from warehouse.history.outcomes import Outcome
+from warehouse.landing.batches import Feed, Manifest
+from warehouse.landing.landing import Landing
+from warehouse.normalise.payloads import decoded, pages
+from warehouse.normalise.values import raw_text
+from warehouse.plain_text import plain_line
+from warehouse.schema.tables import Table
+from warehouse.sql import Statements
+
+SQL: Final = Statements(__package__)
+ROWS: Final = 5
+_HEAD_BYTES: Final = 1 << 16
+_PAGE_BYTES: Final = 4 << 20
+"""A larger page is not read for a glance."""
+_WIDTH: Final = 48
+_READ: Final = 1_000
+_LISTED: Final = 50
+_HARMLESS: Final = re.compile(r"[\w ,.;:'\"%+()/?=…–—’“”$€-]*")
+_LINKED: Final = re.compile(r"://|www\.", re.IGNORECASE)
+"""Many renderers make a link of it without any mark."""
+_WIRE_COLUMNS: Final[Mapping[Feed, tuple[str, ...]]] = {
+    "export": ("id", "title", "displayedDate", "coins"),
+    "events": ("id", "title", "displayedDate", "coins"),
+    "event": ("id", "title", "displayedDate", "coins"),
+    "cancellations": ("id", "cancelledAt"),
+    "coins": ("slug", "name", "symbol", "rank", "upcomingCount"),
+    "categories": ("id", "name"),
+    "deliveries": ("type", "createdAt"),
+}
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a Markdown table; cells are cut to a glance's width."""
+    lines = ["| " + " | ".join(map(_cell, columns)) + " |", "|" + " --- |" * len(columns)]
+    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def bullets(texts: Iterable[str]) -> str:
+    """Return a Markdown list of texts, each on a line of its own."""
+    return "\n".join(f"- {harmless(one)}" for one in texts)
+
+
+def harmless(text: str) -> str:
+    """Return a text as Markdown that shows it and nothing else: in doubt as code."""
+    text = plain_line(text)
+    if _HARMLESS.fullmatch(text) and not _LINKED.search(text):
+        return text
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
+
+
+def of_batch(landing: Landing, manifest: Manifest) -> str:
+    """Return the first rows of a batch, read from its beginning alone.
+
+    Empty where nothing can be shown: a preview is of use, and never a reason to fail.
+    """
+    columns = _WIRE_COLUMNS[manifest.feed]
+    try:
+        if manifest.feed == "export":
+            rows = _first_of_csv(next(landing.body(manifest), b"")[:_HEAD_BYTES])
+        elif manifest.pages and manifest.pages[0].length <= _PAGE_BYTES:
+            rows = _first_of_json(next(pages(landing, manifest))[1])
+        else:
+            rows = []
+    except (WarehouseError, csv.Error):
+        return ""
+    if not any(name in row for row in rows for name in columns):
+        return ""
+    return markdown(columns, ([row.get(name) for name in columns] for row in rows))
+
+
+def _first_of_csv(head: bytes) -> list[dict[str, Any]]:
+    # The head may end within a character or a row, and is shorter than the longest field that
+    # Python's reader takes: what is cut off is no more than the last row.
+    reader = csv.DictReader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""))
+    return list(islice(reader, ROWS))
+
+
+def _first_of_json(page: bytes) -> list[dict[str, Any]]:
+    value = decoded(page)[0]
+    content = value.get("data", value) if isinstance(value, dict) else value
+    rows = content if isinstance(content, list) else [content]
+    return [row for row in rows[:ROWS] if isinstance(row, dict)]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        value = ", ".join(_text(_name(one)) for one in value[:_LISTED])
+    text = plain_line(_text(value)[:_READ])
+    text = text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+    return harmless(text).replace("|", "\\|")
+
+
+def _text(value: Any) -> str:
+    return raw_text(value) if isinstance(value, dict | list) else str(value)
+
+
+def _name(value: Any) -> Any:
+    return value.get("slug") or value.get("name") if isinstance(value, dict) else value
+
+
+Told = dict[str, Any]
+REFOLD_NOTES: Final = "what folding again did"
+"""The key of the lines that say what became of the history there was."""
+
+
+def told_look(look: FeedDay, landing: Landing, *, quota_left: int | None) -> Told:
+    """Return what a landing asset says of one feed on one day."""
+    told: Told = {
+        "outcome": plain_line(look.outcome),
+        "requests": look.requests,
+        "bytes": look.bytes,
+        "batches": _batches(look.manifests),
+    }
+    if look.rows is not None:
+        told["rows"] = look.rows
+    if quota_left is not None:
+        told["quota left"] = quota_left
+    if look.manifests:
+        newest = look.manifests[-1]
+        told["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
+        told["content at"] = dg.MetadataValue.timestamp(newest.content_at)
+        preview = of_batch(landing, newest)
+        if preview:
+            told["preview"] = dg.MetadataValue.md(preview)
+    if look.warnings:
+        told["warnings"] = dg.MetadataValue.md(bullets(look.warnings))
+    told |= _problems(problems_of_landed(look.manifests))
+    if look.resume_at is not None:
+        told["goes on at"] = dg.MetadataValue.timestamp(look.resume_at)
+    return told
+
+
+def told_pull(pulled: Pulled, landing: Landing, *, day: date, quota_left: int | None) -> Told:
+    """Return what a poll says of one feed."""
+    return told_look(feed_day_metadata(pulled, day), landing, quota_left=quota_left)
+
+
+def told_months(backfill: Backfill) -> Told:
+    """Return what is said of each month that has just become whole."""
+    told: Told = {"requests so far": backfill.requests}
+    if not backfill.manifests:
+        return {**told, "batch": "landed before"}
+    newest = backfill.manifests[-1]
+    told["batch"] = newest.batch_id
+    told["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
+    if backfill.notes:
+        told["notes"] = dg.MetadataValue.md(bullets(backfill.notes))
+    return told
+
+
+def told_outcomes(outcomes: Sequence[Outcome]) -> Told:
+    """Return what a merge did with the batches of a day."""
+    changes = changes_of(outcomes)
+    told: Told = {
+        "rows": sum(one.arrived for one in outcomes),
+        "versions": sum(one.versions for one in outcomes),
+        "rejected": sum(one.rejected for one in outcomes),
+        "quarantined": sum(one.status == "quarantined" for one in outcomes),
+        "batches": _merged(outcomes),
+    }
+    told |= _problems(
+        [problem for outcome in outcomes for problem in problems_of_record(outcome.record())]
+    )
+    if changes:
+        told["changes"] = dg.MetadataValue.md(markdown(("kind", "events"), changes.items()))
+    return told
+
+
+def told_merge(report: MergeReport) -> Told:
+    """Return what a merge was as a whole."""
+    told: Told = {"seconds": round(report.seconds, 3), "waited for the lock": report.waited}
+    if report.refolded:
+        rows = ((day, *counts) for day, counts in sorted(report.refolded.items()))
+        told["folded again"] = dg.MetadataValue.md(markdown(("day", "new", "gone"), rows))
+    if report.notes:
+        told[REFOLD_NOTES] = "\n".join(map(plain_line, report.notes))
+    return told
+
+
+def changes_of(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
+    """Return how many events changed, by kind, most first."""
+    found: dict[str, int] = {}
+    for outcome in outcomes:
+        for kind, count in outcome.changes.items():
+            found[kind] = found.get(kind, 0) + count
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def log_problems(log: dg.DagsterLogManager, problems: Iterable[BatchProblem]) -> None:
+    """Write a line in the run's log for each partial, flagged or quarantined batch."""
+    for problem in problems:
+        log.warning("%s", problem)
+
+
+def _problems(problems: Sequence[BatchProblem]) -> Told:
+    if not problems:
+        return {}
+    rows = ((problem.batch_id, problem.kind, problem.why) for problem in problems)
+    return {"problems": dg.MetadataValue.md(markdown(("batch", "problem", "why"), rows))}
+
+
+def _batches(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
+    if not manifests:
+        return dg.MetadataValue.text("none")
+    rows = (
+        (one.batch_id, one.bytes, "yes" if one.complete else one.why_incomplete)
+        for one in manifests
+    )
+    return dg.MetadataValue.md(markdown(("batch", "bytes", "complete"), rows))
+
+
+def _merged(outcomes: Sequence[Outcome]) -> dg.MetadataValue[Any]:
+    if not outcomes:
+        return dg.MetadataValue.text("none")
+    rows = (
+        (one.manifest.batch_id, one.status, one.arrived, one.versions, one.rejected, one.stale)
+        for one in outcomes
+    )
+    columns = ("batch", "status", "rows", "versions", "rejected", "stale")
+    return dg.MetadataValue.md(markdown(columns, rows))
+
+
+_GLANCE: Final[Mapping[str, tuple[str, ...]]] = {
+    "events": ("title", "displayed_date", "coins", "status", "version"),
+    "event_versions": ("event_id", "version", "known_from", "known_basis", "change_kinds"),
+    "coins": ("slug", "symbol", "name", "rank", "upcoming_count"),
+    "coin_snapshots": ("observed_date", "slug", "rank", "upcoming_count"),
+    "cancellations": ("event_id", "cancelled_at", "first_seen_at"),
+    "batches": ("batch_id", "feed", "status", "arrived", "versions"),
+    "coverage": ("feed", "lower", "upper", "observed_at", "rows"),
+}
+"""What is shown of the wider tables. Never `date`: an estimated one is a deadline."""
+_NEWEST_BY: Final[Mapping[str, str]] = {
+    "events": "changed_at",
+    "event_versions": "known_from",
+    "cancellations": "first_seen_at",
+    "batches": "observed_at",
+    "coverage": "observed_at",
+}
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Lend a connection to the file as it is now; a later publication does not change it."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        # Not duckdb.connect(path): that may hand back the file of an earlier publication.
+        attach_published(connection, path, "published")
+        connection.execute("USE published")
+        yield connection
+
+
+def glance(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
+    """Return a few rows of a table as Markdown, the newest where it has an order of news."""
+    columns = _GLANCE.get(table.name, table.names)
+    relation = connection.table(table.name)
+    if table.name in _NEWEST_BY:
+        relation = relation.order(f"{_NEWEST_BY[table.name]} DESC")
+    rows = relation.limit(ROWS).project(", ".join(columns)).fetchall()
+    return markdown(columns, rows) if rows else "none"
+
+
+def single(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[Any, ...]:
+    """Return the one row of a statement."""
+    (row,) = connection.execute(SQL[name]).fetchall()
+    return tuple(row)

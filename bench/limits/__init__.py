@@ -1,0 +1,1 @@
+"""How closely the limits are used, beside nginx."""

@@ -1,0 +1,91 @@
+"""One of several processes that send all that the shared limiter lets through. Run as a child.
+
+    python -m bench.limits.sender '{"base_url": …, "key": …, "ledger": …, "rate_per_s": …, …}'
+
+Each request is held up by the network for a while of its own, behind the limiter. Prints how
+many left, when, and what was answered.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from threading import Lock, Thread
+from typing import Any
+
+import httpx
+
+from bench.children import say
+from resources.errors import CatalogError, Defer
+from resources.http.client import CatalogClient
+from resources.http.retries import RetryPolicy
+from resources.http.transport import DeadlineTransport
+from resources.limits.allowance import Pace, Share
+from resources.limits.ledger import Ledger
+from resources.limits.shared_limiter import SharedLimiter
+
+
+class Held(httpx.BaseTransport):
+    """A network that holds each request up for a random while."""
+
+    def __init__(self, up_to_s: float, random: Random) -> None:
+        self._inner = DeadlineTransport()
+        self._up_to_s = up_to_s
+        self._random = random
+        self.statuses: Counter[int] = Counter()
+        self.left_at: list[float] = []
+        self._lock = Lock()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        with self._lock:
+            self.left_at.append(time.monotonic())
+            wait_s = self._random.uniform(0, self._up_to_s)
+        time.sleep(wait_s)
+        response = self._inner.handle_request(request)
+        with self._lock:
+            self.statuses[response.status_code] += 1
+        return response
+
+
+def main() -> None:
+    asked: dict[str, Any] = json.loads(sys.argv[1])
+    ledger = Ledger(Path(asked["ledger"]), Pace(asked["rate_per_s"], asked["burst"]))
+    share = Share("backfill", floor=asked["floor"])
+    limiter = SharedLimiter(ledger, share, clock=lambda: datetime.now(UTC))
+    network = Held(asked["held_up_s"], Random(asked["seed"]))
+    client = CatalogClient(
+        asked["base_url"],
+        asked["key"],
+        limiter=limiter,
+        transport=network,
+        policy=RetryPolicy(attempts=1),
+    )
+    begins, until = asked["begins"], asked["begins"] + asked["seconds"]
+    time.sleep(max(0.0, begins - time.monotonic()))
+
+    def send() -> None:
+        while time.monotonic() < until:
+            try:
+                client.event("nothing")
+            except Defer:
+                return
+            except CatalogError:
+                continue
+
+    threads = [Thread(target=send) for _ in range(asked["threads"])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    say(
+        left=sum(at <= until for at in network.left_at),
+        after=sum(at > until for at in network.left_at),
+        statuses=dict(network.statuses),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How young changes are seen under a quota, beside other policies."""

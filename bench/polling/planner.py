@@ -1,0 +1,193 @@
+"""Our planner as a policy: the production function, fed with what its own looks showed alone.
+
+A fresh home: the rates begin with the prior. The account of the month, the calendar of known
+events, the last look at each date and the vanished events are kept as a home keeps them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+
+from bench.polling.dates import Dates
+from bench.polling.month import CANCELLATIONS, Look, Told
+from bench.polling.truth import BACK, DAY_S, Span, TrueMonth
+from pipeline.polling.plan import CancellationsPull, EventsPull, Month, PlannerInputs, PollPlan
+from pipeline.polling.planner import plan_polls
+from pipeline.polling.rates import BANDS, ChangeRates, Watched, band_of, rates
+from pipeline.polling.windows import Calendar
+
+LEARN_EVERY_S = 6 * 3600
+COUNT_EVERY_S = 1_800
+"""How often a home counts its events anew: merges are coalesced."""
+
+
+@dataclass
+class _Counts:
+    """What was seen by band of distance, and for how long."""
+
+    announced: list[float] = field(default_factory=lambda: [0.0] * len(BANDS))
+    edited: list[float] = field(default_factory=lambda: [0.0] * len(BANDS))
+    date_days: list[float] = field(default_factory=lambda: [0.0] * len(BANDS))
+    event_days: list[float] = field(default_factory=lambda: [0.0] * len(BANDS))
+    cancelled: float = 0.0
+    days: float = 0.0
+
+    def watched(self) -> Watched:
+        return Watched(
+            tuple(self.announced),
+            tuple(self.edited),
+            tuple(self.date_days),
+            tuple(self.event_days),
+            self.cancelled,
+            self.days,
+        )
+
+
+class Ours:
+    """The planner with its home. `budget` is what its polls may spend in the month."""
+
+    def __init__(
+        self, month: TrueMonth, *, quota: int, reserve: int, cap: int | None, learns: bool = True
+    ) -> None:
+        self.month = month
+        self.quota, self.reserve, self.cap, self.learns = quota, reserve, cap, learns
+        self.ends = month.instant(month.ends_s)
+        self.used, self.polled, self.daily_requests = 0, 0, 0
+        self.spans: dict[str, Span] = {}
+        self.dates = Dates()
+        self.last_looks: dict[date, datetime] = {}
+        self.cancellations_at: datetime | None = None
+        self.vanished: list[str] = []
+        self.looked_up = [0, 0]
+        self.counts = _Counts()
+        self.learned_at = 0.0
+        self._calendar: Calendar | None = None
+        self._stale, self._counted_at = False, 0.0
+        self._rates: ChangeRates = rates(self.counts.watched())
+        self._next_s = 0.0
+
+    def next_s(self) -> float:
+        return self._next_s
+
+    def due(self, at: float) -> Sequence[Look]:
+        plan = self._plan(at)
+        self._next_s = (plan.next_at - self.month.starts).total_seconds()
+        looks: list[Look] = []
+        for pull in plan.due:
+            if isinstance(pull, EventsPull):
+                last = pull.window.last
+                end = self.month.shown(int(at // DAY_S))[1] if last is None else self._day(last)
+                looks.append((self._day(pull.window.first), end))
+            elif isinstance(pull, CancellationsPull):
+                looks.append(CANCELLATIONS)
+            else:
+                looks += pull.event_ids
+        return looks
+
+    def paid(self, at: float, look: Look, requests: int, told: Sequence[Told]) -> None:
+        self.used += requests
+        self.polled += requests
+        if isinstance(look, str):
+            self.vanished = [one for one in self.vanished if one != look]
+            self.looked_up = [int(at // DAY_S), self._looked_up_on(at) + 1]
+        self._hear(at, look, told)
+        if self.used > self.quota - self.reserve:
+            raise AssertionError(f"{self.used} of {self.quota} used, {self.reserve} to be kept")
+
+    def daily(self, at: float, requests: int, told: Sequence[Told]) -> None:
+        if at:
+            self.used += requests
+        self.daily_requests = requests
+        self._hear(at, self.month.shown(int(at // DAY_S)), told)
+        self.cancellations_at = self.month.instant(at)
+        self._learn(at)
+        self._calendar = None
+        self._next_s = at if at < self.month.ends_s else self._next_s
+        if at < self.month.ends_s:
+            plan = self._plan(at)
+            self._next_s = (plan.next_at - self.month.starts).total_seconds()
+
+    def _plan(self, at: float) -> PollPlan:
+        if at - self.learned_at >= LEARN_EVERY_S:
+            self._learn(at)
+        if self._calendar is None or (self._stale and at - self._counted_at >= COUNT_EVERY_S):
+            self._calendar, self._stale, self._counted_at = self._counted(), False, at
+        return plan_polls(
+            PlannerInputs(
+                plan=self.month.plan,
+                now=self.month.instant(at),
+                month=Month(
+                    self.quota,
+                    self.used,
+                    self.ends,
+                    self.reserve,
+                    None if self.cap is None else self.cap - self.polled,
+                    self.daily_requests,
+                ),
+                calendar=self._calendar,
+                last_looks=self.last_looks,
+                cancellations_looked_at=self.cancellations_at,
+                rates=self._rates,
+                vanished=tuple(self.vanished),
+                looked_up_today=self._looked_up_on(at),
+                least_interval=timedelta(0),
+                freshness=timedelta(0),
+            )
+        )
+
+    def _hear(self, at: float, look: Look, told: Sequence[Told]) -> None:
+        now = self.month.instant(at)
+        if look is CANCELLATIONS:
+            self.cancellations_at = now
+        elif isinstance(look, tuple):
+            for day in range(look[0], look[1] + 1):
+                self.last_looks[self.month.date_of(day)] = now
+        today = int(at // DAY_S)
+        for one in told:
+            known = self.spans.pop(one.event_id, None)
+            if known is not None:
+                self.dates.add(known, -1)
+            if one.span is not None:
+                self.spans[one.event_id] = one.span
+                self.dates.add(one.span, 1)
+            self._stale = self._stale or known != one.span
+            self._note(one, known, today)
+
+    def _note(self, one: Told, known: Span | None, today: int) -> None:
+        confirms = self.month.plan.horizon_days is None
+        if one.kind != "missing" and one.event_id in self.vanished:
+            self.vanished.remove(one.event_id)
+        if one.kind == "missing" and confirms and one.event_id not in self.vanished:
+            self.vanished.append(one.event_id)
+        elif one.kind == "cancelled":
+            self.counts.cancelled += 1
+        elif one.kind == "changed" and one.span is not None:
+            counted = self.counts.announced if known is None else self.counts.edited
+            counted[band_of(one.span[0] - today)] += 1
+
+    def _learn(self, at: float) -> None:
+        """Add what was watched since, and estimate anew."""
+        days, today = (at - self.learned_at) / DAY_S, int(at // DAY_S)
+        self.learned_at = at
+        first, last = self.month.shown(today)
+        for day in range(first, last + 1):
+            band = band_of(day - today)
+            self.counts.date_days[band] += days
+            self.counts.event_days[band] += days * self.dates.begins[day + BACK]
+        self.counts.days += days
+        if self.learns:
+            self._rates = rates(self.counts.watched())
+
+    def _counted(self) -> Calendar:
+        def by_date(counts: Sequence[int]) -> dict[date, int]:
+            found = ((at - BACK, count) for at, count in enumerate(counts) if count)
+            return {self.month.date_of(day): count for day, count in found}
+
+        return Calendar(by_date(self.dates.begins), by_date(self.dates.runs_on))
+
+    def _day(self, day: date) -> int:
+        return self.month.day_of(day)
+
+    def _looked_up_on(self, at: float) -> int:
+        day, count = self.looked_up
+        return count if day == int(at // DAY_S) else 0

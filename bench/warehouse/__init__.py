@@ -1,0 +1,1 @@
+"""Merging and publishing beside bare DuckDB and dlt."""

@@ -1,0 +1,159 @@
+"""Bare DuckDB doing by hand what a merge does: one script, typed columns, no checks, no rules.
+
+The same outputs as ours, synced to the disk like ours: change log, checkpoint, events by month,
+warehouse. What it leaves out: the landed body, rejects, staleness, unknown fields, canonical
+text, chain and crash safety. Run as a child: it prints its seconds.
+"""
+
+import argparse
+import shutil
+import time
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from bench.children import say
+from warehouse.files.storage import sync
+
+_TYPED: Final = """
+SELECT
+    id AS event_id, slug, title, description, "displayedDate" AS displayed_date,
+    "date"::TIMESTAMPTZ AS date, "dateEnd"::TIMESTAMPTZ AS date_end, "dateType" AS date_type,
+    "isEstimated"::BOOLEAN AS is_estimated, string_split(categories, ';') AS categories,
+    string_split(coins, ';') AS coins, impact::DOUBLE AS impact,
+    CASE WHEN impact::DOUBLE < 2.5 THEN 'Low' WHEN impact::DOUBLE < 5 THEN 'Mid'
+         WHEN impact::DOUBLE < 7.5 THEN 'High' ELSE 'Critical' END AS impact_band,
+    "impactSummary" AS impact_summary, "sourceUrl" AS source_url, "snapshotUrl" AS snapshot_url,
+    "lastVerifiedAt"::TIMESTAMPTZ AS last_verified_at, "createdAt"::TIMESTAMPTZ AS created_at,
+    "updatedAt"::TIMESTAMPTZ AS updated_at
+FROM read_csv($file, all_varchar = true, header = true, delim = ',', quote = '"', escape = '"')
+"""
+_LOAD: Final = (
+    f"""CREATE TABLE events AS
+    SELECT *, 'scheduled' AS status, now() AS first_seen_at FROM ({_TYPED})""",
+    """CREATE TABLE out.event_versions AS
+    SELECT *, 1 AS version, now() AS known_from, NULL::TIMESTAMPTZ AS known_to FROM events
+    UNION ALL
+    SELECT *, 0, created_at, now() FROM events""",
+    "COPY out.event_versions TO $changes (FORMAT parquet, COMPRESSION zstd)",
+    "COPY events TO $checkpoint (FORMAT parquet, COMPRESSION zstd)",
+    """COPY (SELECT *, strftime(date, '%Y-%m') AS event_month FROM events)
+    TO $months (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (event_month))""",
+    "CREATE TABLE out.events AS SELECT * FROM events",
+    "CREATE TABLE out.event_coins AS SELECT event_id, unnest(coins) AS slug FROM events",
+    """CREATE TABLE out.event_categories AS
+    SELECT event_id, unnest(categories) AS category FROM events""",
+    "CHECKPOINT out",
+    "DETACH out",
+)
+_DIFF: Final = (
+    f"CREATE TABLE before AS {_TYPED.replace('$file', '$before')}",
+    f"CREATE TABLE after AS {_TYPED}",
+    """CREATE TABLE changes AS
+    SELECT coalesce(a.event_id, b.event_id) AS event_id, b, a
+    FROM before AS b FULL JOIN after AS a ON a.event_id = b.event_id
+    WHERE a.event_id IS NULL OR b.event_id IS NULL
+       OR (a.slug, a.title, a.description, a.displayed_date, a.date, a.date_end, a.date_type,
+           a.is_estimated, a.categories, a.coins, a.impact, a.impact_summary, a.source_url,
+           a.snapshot_url, a.created_at)
+       IS DISTINCT FROM
+          (b.slug, b.title, b.description, b.displayed_date, b.date, b.date_end, b.date_type,
+           b.is_estimated, b.categories, b.coins, b.impact, b.impact_summary, b.source_url,
+           b.snapshot_url, b.created_at)""",
+)
+
+
+def load(export: Path, folder: Path) -> float:
+    """Write everything from one export; return the seconds."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    named = {
+        "file": export,
+        "changes": folder / "changes.parquet",
+        "checkpoint": folder / "checkpoint.parquet",
+        "months": folder / "months",
+    }
+    began = time.perf_counter()
+    with _connected() as connection:
+        connection.execute(f"ATTACH '{folder / 'warehouse.duckdb'}' AS out")
+        for statement in _LOAD:
+            values = {name: str(path) for name, path in named.items() if f"${name}" in statement}
+            connection.execute(statement, values)
+    for path in sorted(folder.rglob("*")):
+        sync(path)
+    return time.perf_counter() - began
+
+
+def diff(before: Path, after: Path) -> float:
+    """Read two exports and join them in full; return the seconds."""
+    began = time.perf_counter()
+    with _connected() as connection:
+        for statement in _DIFF:
+            named = {"before": before, "file": after}
+            values = {name: str(path) for name, path in named.items() if f"${name}" in statement}
+            connection.execute(statement, values)
+    return time.perf_counter() - began
+
+
+def diffs(folder: Path) -> float:
+    """Read the exports of a folder one after the other, each joined with the one before."""
+    began = time.perf_counter()
+    with _connected() as connection:
+        before: Path | None = None
+        for path in sorted(folder.glob("*.csv")):
+            statements = _DIFF if before is None else _NEXT
+            for statement in statements:
+                named = {"before": before or path, "file": path}
+                values = {n: str(one) for n, one in named.items() if f"${n}" in statement}
+                connection.execute(statement, values)
+            before = path
+    return time.perf_counter() - began
+
+
+def copy(published: Path, target: Path) -> float:
+    """Copy a published file, write one row to it and sync it; return the seconds."""
+    began = time.perf_counter()
+    shutil.copyfile(published, target)
+    with _connected() as connection:
+        connection.execute(f"ATTACH '{target}' AS out")
+        connection.execute("CREATE TABLE out.one AS SELECT 1 AS one")
+        connection.execute("DETACH out")
+    sync(target)
+    return time.perf_counter() - began
+
+
+_NEXT: Final = (
+    "DROP TABLE changes",
+    "DROP TABLE before",
+    "ALTER TABLE after RENAME TO before",
+    *_DIFF[1:],
+)
+
+
+def _connected() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("load", "diff", "diffs", "copy"))
+    parser.add_argument("paths", nargs="+", type=Path)
+    asked = parser.parse_args()
+    match asked.what:
+        case "load":
+            seconds = load(*asked.paths)
+        case "diff":
+            seconds = diff(*asked.paths)
+        case "copy":
+            seconds = copy(*asked.paths)
+        case _:
+            seconds = diffs(*asked.paths)
+    say(seconds=seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Lakes of any size and age, written straight to Parquet: what a merge would have left behind.
+
+For measuring what comes after the merge. Everything follows from the arguments; the days end on
+`LAST_DAY`. Belongs here: making lakes. Does not: timing anything.
+"""
+
+import hashlib
+import json
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from bench.warehouse import homes_sql
+from warehouse.files.storage import Storage
+from warehouse.schema.columns import ALL
+
+LAST_DAY: Final = date(2026, 3, 1)
+_LOOK_AT: Final = time(6)
+Connection = duckdb.DuckDBPyConnection
+
+
+class Lake:
+    """A synthetic lake under a folder, which can go on after it was made."""
+
+    def __init__(self, root: Path, *, events: int, versions: int, coins: int, days: int) -> None:
+        self.storage = Storage(root)
+        self._coins = coins
+        self._days = days
+        self._deliveries = 0
+        self._hashes: dict[int, str] = {}
+        self._connection = duckdb.connect()
+        self._connection.execute("SET TimeZone = 'UTC'")
+        values = {"events": events, "each": versions // events, "coins": coins, "days": days}
+        self._run(homes_sql.VERSIONS, values | {"start": self._look_at(0), "known": ALL})
+
+    def write(self) -> None:
+        """Write every day, and the state after the last."""
+        checkpoint = self._write_state()
+        for day_number in range(self._days):
+            self._write_snapshot(day_number)
+            self._write_day(day_number, checkpoint)
+
+    def deliver(self) -> None:
+        """Go on by one delivery on the last day, which brings one version."""
+        self._deliveries += 1
+        at = self._look_at(self._days - 1) + timedelta(hours=1, minutes=self._deliveries)
+        self._run(homes_sql.DELIVERED, {"day_number": self._days - 1, "at": at})
+        self._write_day(self._days - 1, self._write_state())
+
+    def _write_day(self, day_number: int, checkpoint: str) -> None:
+        day = self._day(day_number)
+        batch_id = _batch_id(day, "export")
+        ((versions,),) = self._rows(homes_sql.COUNT, {"day_number": day_number})
+        observed_at = self._look_at(day_number).isoformat()
+        meta = {
+            "format": 1,
+            "normaliser": 1,
+            "day": day.isoformat(),
+            "previous": self._hashes.get(day_number - 1),
+            "fold_id": hashlib.sha256(f"{day} {self._deliveries}".encode()).hexdigest(),
+            "folded_to": [observed_at, observed_at, 0, batch_id],
+            "checkpoint": checkpoint,
+            "batches": [
+                _batch(_batch_id(day, feed), feed, observed_at, rows)
+                for feed, rows in (("export", versions), ("coins", self._coins))
+            ],
+        }
+        name = f"event_changes/observed_date={day.isoformat()}/changes.parquet"
+        values = {"day_number": day_number, "batch_id": batch_id, "meta": json.dumps(meta)}
+        with self.storage.writing(name) as file:
+            self._run(homes_sql.CHANGES, values | {"file": str(file)})
+        self._hashes[day_number] = hashlib.sha256(self.storage.read(name)).hexdigest()
+
+    def _write_snapshot(self, day_number: int) -> None:
+        day = self._day(day_number)
+        values = {
+            "day_number": day_number,
+            "coins": self._coins,
+            "observed_at": self._look_at(day_number),
+            "batch_id": _batch_id(day, "coins"),
+        }
+        name = f"coin_snapshots/observed_date={day.isoformat()}/coins.parquet"
+        with self.storage.writing(name) as file:
+            self._run(homes_sql.SNAPSHOT, values | {"file": str(file)})
+
+    def _write_state(self) -> str:
+        name = f"{LAST_DAY.isoformat()}-{self._deliveries:012x}"
+        for table, query in homes_sql.STATE.items():
+            values = {"at": self._look_at(self._days - 1), "coins": self._coins}
+            with self.storage.writing(f"checkpoints/{name}/{table}.parquet") as file:
+                self._run(query, values | {"file": str(file)})
+        return name
+
+    def _run(self, query: str, values: dict[str, Any]) -> None:
+        named = {name: value for name, value in values.items() if f"${name}" in query}
+        self._connection.execute(query, named)
+
+    def _rows(self, query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query, values).fetchall()
+
+    def _day(self, day_number: int) -> date:
+        return LAST_DAY - timedelta(days=self._days - 1 - day_number)
+
+    def _look_at(self, day_number: int) -> datetime:
+        return datetime.combine(self._day(day_number), _LOOK_AT, UTC)
+
+
+def generate_lake(root: Path, events: int, versions: int, coins: int, days: int) -> Lake:
+    """Write a lake of that many events, versions in all, coins looked at daily, and days."""
+    lake = Lake(root, events=events, versions=versions, coins=coins, days=days)
+    lake.write()
+    return lake
+
+
+def _batch_id(day: date, feed: str) -> str:
+    digest = hashlib.sha256(f"{day}{feed}".encode()).hexdigest()[:12]
+    return f"{day:%Y%m%d}T060000Z-{feed}-{digest}"
+
+
+def _batch(batch_id: str, feed: str, observed_at: str, rows: int) -> dict[str, Any]:
+    return {
+        "batch_id": batch_id,
+        "feed": feed,
+        "status": "merged",
+        "why": None,
+        "flagged": None,
+        "released": False,
+        **{"arrived": rows, "good": rows, "rejected": 0, "duplicates": 0, "ignored": 0},
+        **{"stale": 0, "missing": 0, "versions": rows, "changes": {}, "notes": []},
+        **{"observed_at": observed_at, "content_at": observed_at, "landed_at": observed_at},
+        **{"plan": "elite", "complete": True, "why_incomplete": None, "attested": False},
+        **{"requests": 1, "rows_claimed": rows, "bytes": 1000 * rows},
+        "scope": {"lower": None, "upper": None, "since": None, "coins": None, "categories": None},
+    }

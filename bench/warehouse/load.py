@@ -1,0 +1,51 @@
+"""`python -m bench.warehouse.load`: one big export, from its bytes to published tables.
+
+Beside it: bare DuckDB writing the same outputs, and dlt, which loads one table. In one run, one
+after the other, each in a process of its own.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.children import Measured, measure
+from bench.report import asked, show
+from bench.warehouse.exports import write_export
+
+BAR = 2.0
+BAR_MB = 2_000
+
+
+def main() -> None:
+    size = asked(__doc__, events=1_000_000, rounds=2)
+    with TemporaryDirectory(prefix="almanac-load-", dir=size.folder) as temporary:
+        folder = Path(temporary)
+        export = folder / "export.csv"
+        write_export(export, events=size.events)
+        best: dict[str, Measured] = {}
+        for place in range(size.rounds):
+            home = folder / f"home{place}"
+            runs = {
+                "almanac": measure("bench.warehouse.ours", "load", str(home), str(export)),
+                "bare DuckDB": measure(
+                    "bench.warehouse.bare", "load", str(export), str(folder / "bare")
+                ),
+                "dlt": measure(
+                    "bench.warehouse.dlt_load", str(export), str(folder / f"dlt{place}")
+                ),
+            }
+            for name, one in runs.items():
+                if name not in best or one.seconds < best[name].seconds:
+                    best[name] = one
+        wrong = measure("bench.warehouse.ours", "verify", str(home)).said["wrong"]
+        ratio = best["almanac"].seconds / best["bare DuckDB"].seconds
+        bars = {
+            f"at most {BAR} x bare DuckDB": f"{ratio:.2f}",
+            f"at most {BAR_MB} MB": f"{best['almanac'].peak_mb:,.0f}",
+            "the output passes verify": "yes" if not wrong else f"NO: {wrong}",
+        }
+        title = f"load: an export of {size.events:,} rows, {export.stat().st_size / 1e6:,.0f} MB"
+        show(title, best, "almanac", bars, size.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Almanac doing what is measured. Run as a child: it prints its seconds, by phase."""
+
+import argparse
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bench.children import say
+from bench.warehouse.exports import content_at
+from warehouse.history.merge import merge, replay
+from warehouse.history.merge_report import MergeReport
+from warehouse.history.verify import verify
+from warehouse.home import Home
+from warehouse.landing.archive import import_export
+from warehouse.landing.batches import Manifest
+
+SOURCE = "bench"
+COVERS = (date(2016, 1, 1), date(2036, 1, 1))
+
+
+def land(home: Home, export: Path, day: int) -> Manifest:
+    """Land an export as if it had been fetched at six."""
+    home.claim(SOURCE)
+    true_at = content_at(day)
+    return import_export(
+        home.landing,
+        export,
+        content_at=true_at,
+        observed_at=true_at + timedelta(hours=6),
+        plan="elite",
+        source=SOURCE,
+        now=datetime(2036, 1, 1, tzinfo=UTC),
+        covers=COVERS,
+    )
+
+
+def load(home: Home, exports: list[Path]) -> None:
+    """From the bytes of one export to published tables."""
+    began = time.perf_counter()
+    land(home, exports[0], 0)
+    landed = time.perf_counter()
+    report = merge(home)
+    ended = time.perf_counter()
+    say(seconds=ended - began, land=landed - began, **_phases(report))
+
+
+def daily(home: Home, exports: list[Path]) -> None:
+    """Merge the second of two exports; the first was merged before."""
+    land(home, exports[1], 1)
+    began = time.perf_counter()
+    report = merge(home)
+    seconds = time.perf_counter() - began
+    say(seconds=seconds, versions=report.versions, **_phases(report))
+
+
+def replayed(home: Home, exports: list[Path]) -> None:
+    """Replay a landing; whatever was folded before is made again."""
+    began = time.perf_counter()
+    report = replay(home)
+    say(seconds=time.perf_counter() - began, days=len(report.days), **_phases(report))
+
+
+def landed(home: Home, exports: list[Path]) -> None:
+    """Land exports, a day each, without merging."""
+    began = time.perf_counter()
+    for day, export in enumerate(exports):
+        land(home, export, day)
+    say(seconds=time.perf_counter() - began)
+
+
+def verified(home: Home, exports: list[Path]) -> None:
+    """Check what was timed; say what does not hold."""
+    began = time.perf_counter()
+    wrong = [f"{one.check}: {why}" for one in verify(home) for why in one.wrong]
+    say(seconds=time.perf_counter() - began, wrong=wrong)
+
+
+def merged(home: Home, exports: list[Path]) -> None:
+    """Merge whatever waits, and publish."""
+    began = time.perf_counter()
+    report = merge(home)
+    say(seconds=time.perf_counter() - began, versions=report.versions, **_phases(report))
+
+
+WORK: dict[str, Callable[[Home, list[Path]], None]] = {
+    "load": load,
+    "daily": daily,
+    "replay": replayed,
+    "land": landed,
+    "verify": verified,
+    "merge": merged,
+}
+
+
+def _phases(report: MergeReport) -> dict[str, Any]:
+    published = report.published
+    return {
+        "fold": report.seconds - (published.seconds if published else 0.0),
+        "publish": published.seconds if published else 0.0,
+        "mode": published.mode if published else "none",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=tuple(WORK))
+    parser.add_argument("home", type=Path)
+    parser.add_argument("exports", nargs="*", type=Path)
+    asked = parser.parse_args()
+    WORK[asked.what](Home(asked.home), asked.exports)
+
+
+if __name__ == "__main__":
+    main()

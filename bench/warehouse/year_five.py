@@ -1,0 +1,107 @@
+"""`python -m bench.warehouse.year_five`: one delivery merged in a home five years old.
+
+50,000 events, 0.7 million versions, 31 million coin snapshots. Beside it: bare DuckDB copying the
+published file and writing one row to the copy, which any publication by one rename must do.
+"""
+
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import msgspec
+
+from bench.children import Measured, measure
+from bench.report import asked, show
+from bench.warehouse.homes import LAST_DAY, generate_lake
+from bench.warehouse.ours import SOURCE
+from catalog.contract.windows import day_end
+from warehouse.history.change_log import ChangeLog
+from warehouse.history.checkpoints import State
+from warehouse.home import Home
+from warehouse.landing.batches import Scope
+from warehouse.landing.landing import Pull
+
+BAR_S = 5.0
+BAR_GB = 10.0
+
+
+def make_home(home: Home, *, events: int, versions: int, coins: int, days: int) -> None:
+    """Write a lake of that age, as merges would have left it, and publish it."""
+    home.claim(SOURCE)
+    generate_lake(home.root / "lake", events, versions, coins, days)
+    newest = ChangeLog(home.lake, home.state / "change_log.json").days()[-1]
+    name = f"checkpoints/{newest.head.checkpoint}"
+    rows: dict[str, int] = {}
+    with duckdb.connect() as connection:
+        for table in ("events", "coins", "categories", "cancellations", "labels"):
+            file = str(home.lake.path(f"{name}/{table}.parquet"))
+            (rows[table],) = connection.read_parquet(file).aggregate("count(*)").fetchall()[0]
+    state = State(fold_id=newest.head.fold_id, rows=rows, watch=(), cancellations_seen=())
+    home.lake.put(f"{name}/state.json", msgspec.json.encode(state))
+
+
+def deliver(home: Home, number: int) -> None:
+    """Land one delivery of a new event, received the day after the last."""
+    at = day_end(LAST_DAY) + timedelta(hours=12, seconds=number)
+    said = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = {
+        **{"id": f"evt_delivered_{number}", "slug": f"delivered-{number}", "title": "Delivered"},
+        **{"description": None, "displayedDate": "01 Jun 2026", "date": "2026-06-01T00:00:00Z"},
+        **{"dateEnd": None, "dateType": "date", "isEstimated": False, "categories": ["Other"]},
+        **{"coins": [{"slug": "coin-1", "symbol": "c1", "name": "Coin 1"}], "impact": 5.5},
+        **{"impactSummary": None, "sourceUrl": None, "snapshotUrl": None},
+        **{"lastVerifiedAt": None, "createdAt": said, "updatedAt": said},
+    }
+    body = {"id": f"d{number}", "type": "event.created", "createdAt": said, "data": event}
+    pull = Pull(
+        feed="deliveries",
+        scope=Scope(),
+        plan="elite",
+        source=SOURCE,
+        observed_at=at,
+        content_at=at,
+        landed_at=at,
+        requests=0,
+    )
+    home.landing.land(pull, [(json.dumps(body).encode(), at)])
+
+
+def main() -> None:
+    size = asked(__doc__, events=50_000, versions=700_000, coins=17_000, days=1_825, rounds=3)
+    with TemporaryDirectory(prefix="almanac-year-five-", dir=size.folder) as temporary:
+        home = Home(Path(temporary) / "home")
+        make_home(
+            home,
+            events=size.events,
+            versions=size.versions,
+            coins=size.coins,
+            days=size.days,
+        )
+        # The first delivery publishes a home that was never published: everything is built.
+        best: dict[str, Measured] = {}
+        for number in range(size.rounds + 1):
+            deliver(home, number)
+            one = measure("bench.warehouse.ours", "merge", str(home.root))
+            if number == 0:
+                best["first publication"] = one
+            elif "one delivery" not in best or one.seconds < best["one delivery"].seconds:
+                best["one delivery"] = one
+        copy = Path(temporary) / "copy.duckdb"
+        best["bare copy and one row"] = measure(
+            "bench.warehouse.bare", "copy", str(home.warehouse), str(copy)
+        )
+        on_disk = sum(path.stat().st_size for path in home.root.rglob("*") if path.is_file())
+        bars = {
+            f"at most {BAR_S} s": f"{best['one delivery'].seconds:.2f}",
+            f"under {BAR_GB} GB on disk": f"{on_disk / 1e9:.2f}, without landing",
+        }
+        title = f"year five: {size.events:,} events, {size.versions:,} versions, {size.days:,} days"
+        show(title, best, "one delivery", bars, size.json)
+        shutil.rmtree(home.root)
+
+
+if __name__ == "__main__":
+    main()

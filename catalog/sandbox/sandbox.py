@@ -1,0 +1,218 @@
+"""The sandbox as one thing to start: world, clock, faults and server together.
+
+with Sandbox(now=datetime(2026, 3, 1, tzinfo=UTC)) as sandbox:
+    httpx.get(sandbox.base_url + "/v2/events", headers={"x-api-key": sandbox.keys["elite"]})
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from starlette.types import ASGIApp
+
+from catalog.contract.plans import PLANS
+from catalog.sandbox.clock import EARLIEST, SandboxClock
+from catalog.sandbox.control import RequestsSeen, SandboxLayer, SeenRequest, instant_of_request
+from catalog.sandbox.faults import FaultBoard, FaultLayer
+from catalog.sandbox.store import SandboxStore
+from catalog.sandbox.world.world import World
+from catalog.sandbox.world_process import WorldProcess
+from catalog.server.accounts.keys import Account, Grant, KeyRing, StoredKey, grant_of, key_digest
+from catalog.server.accounts.usage import UsageBook
+from catalog.server.app import ServerOptions, ServerParts, build_app
+from catalog.server.cursors import CursorSigner
+from catalog.server.hosting import HostedApp, free_port
+from catalog.server.state_dir import ServiceDir
+from catalog.server.webhooks.outbox import Outbox
+from catalog.server.webhooks.sender import Pusher
+
+FIXED_KEYS: Final[Mapping[str, str]] = MappingProxyType({plan: f"sandbox-{plan}" for plan in PLANS})
+"""The sandbox's fixed key of each plan: the one exception to random keys."""
+DEFAULT_SEED: Final = 1
+
+
+class Sandbox:
+    """A running, conforming server over a synthetic catalog. One world a seed.
+
+    `now` None runs with the wall; an instant stands still until advanced. `state_dir` keeps
+    keys, endpoints, deliveries and usage over restarts; None is a folder that goes at the end.
+    `telling` is of the same seed and pace, and helps to tell a world that is not shared.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = DEFAULT_SEED,
+        pace: float = 1.0,
+        now: datetime | None = None,
+        faults: str = "",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        state_dir: Path | None = None,
+        options: ServerOptions | None = None,
+        clock: SandboxClock | None = None,
+        telling: WorldProcess | None = None,
+    ) -> None:
+        self.seed = seed
+        self.pace = pace
+        self.clock = clock or SandboxClock(now)
+        self.faults = FaultBoard(faults)
+        self.keys: Mapping[str, str] = FIXED_KEYS
+        self._seen = RequestsSeen()
+        self._host = host
+        self._port = port
+        self._state_dir = state_dir
+        self._options = options or ServerOptions()
+        self._telling = telling
+        self._hosted: HostedApp | None = None
+        self._dir: ServiceDir | None = None
+        self._pusher: Pusher | None = None
+        self._undo = ExitStack()
+
+    @property
+    def base_url(self) -> str:
+        return self._running.base_url
+
+    @property
+    def port(self) -> int:
+        return self._running.port
+
+    @property
+    def requests(self) -> list[SeenRequest]:
+        """What the server was asked, oldest first."""
+        return self._seen.all()
+
+    def forget_requests(self) -> None:
+        self._seen.clear()
+
+    def truth(self) -> World:
+        """Return a world of its own that says what is true at any instant."""
+        return World(self.seed, pace=self.pace)
+
+    def set_clock(self, instant: datetime) -> None:
+        """Stand at an instant."""
+        self.clock.set(instant)
+        self._clock_moved()
+
+    def advance(self, by: timedelta) -> datetime:
+        """Move the clock on and return the new time."""
+        moved = self.clock.advance(by)
+        self._clock_moved()
+        return moved
+
+    def new_key(
+        self,
+        plan: str,
+        *,
+        account: str | None = None,
+        rate_per_s: float | None = None,
+        burst: int | None = None,
+        monthly_quota: int | None = None,
+    ) -> str:
+        """Return a fresh key with a bucket and a quota of its own; Enterprise sets its limits."""
+        book = self.service_dir.key_book()
+        name = account or f"test-{len(book.read().accounts) + 1}"
+        key, _ = book.create(
+            name, PLANS[plan], rate_per_s=rate_per_s, burst=burst, monthly_quota=monthly_quota
+        )
+        return key
+
+    @property
+    def service_dir(self) -> ServiceDir:
+        """Where keys, endpoints and deliveries are kept; made at the start."""
+        if self._dir is None:
+            raise RuntimeError("the sandbox is not started; use it as a context manager")
+        return self._dir
+
+    def start(self) -> "Sandbox":
+        """Listen. Raises HostingError when the port is taken."""
+        if self._port:
+            # Before the world is told, which takes seconds.
+            free_port(self._host, self._port)
+        folder = self._state_dir
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="almanac-sandbox-"))
+        with ExitStack() as undo:
+            if self._state_dir is None:
+                undo.callback(shutil.rmtree, folder)
+            self._dir = ServiceDir(folder)
+            undo.enter_context(self._dir.serving())
+            self._dir.belongs_to(f"sandbox seed={self.seed} pace={self.pace:g}")
+            outbox = undo.enter_context(self._dir.outbox())
+            hosted = HostedApp(self._app(self._dir, outbox), host=self._host, port=self._port)
+            self._hosted = hosted.start()
+            undo.callback(self._hosted.stop)
+            self._undo = undo.pop_all()
+        return self
+
+    def stop(self) -> None:
+        """Stop listening; what was not delivered yet is kept in `state_dir` for the next time."""
+        self._undo.close()
+        self._hosted = None
+
+    def __enter__(self) -> "Sandbox":
+        return self.start()
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    @property
+    def _running(self) -> HostedApp:
+        if self._hosted is None:
+            raise RuntimeError("the sandbox is not started; use it as a context manager")
+        return self._hosted
+
+    def _app(self, folder: ServiceDir, outbox: Outbox) -> ASGIApp:
+        store = SandboxStore(self._world())
+        store.at(self.clock.now())
+        self._pusher = Pusher(store, self.clock, folder.endpoint_book(), outbox)
+        parts = ServerParts(
+            store=store,
+            keys=KeyRing(book=folder.key_book(), fixed=_fixed_grants()),
+            usage=UsageBook(folder.usage_file()),
+            # Made from the seed, so that a cursor outlives a restart of the same sandbox.
+            cursors=CursorSigner(hashlib.sha256(f"almanac-sandbox-{self.seed}".encode()).digest()),
+            instant_of=lambda scope: instant_of_request(scope, self.clock),
+            options=self._options,
+            background=(self._pusher.run,),
+            around=FaultLayer,
+        )
+        return SandboxLayer(
+            build_app(parts),
+            clock=self.clock,
+            faults=self.faults,
+            seen=self._seen,
+            on_clock_moved=self._clock_moved,
+        )
+
+    def _world(self) -> World:
+        if self._telling is None:
+            return _shared_world(self.seed, self.pace)
+        return World(self.seed, pace=self.pace, elsewhere=self._telling.take)
+
+    def _clock_moved(self) -> None:
+        """Tell the webhook sender, so that what the new time brings goes out at once."""
+        if self._pusher is not None:
+            self._pusher.wake()
+
+
+def _fixed_grants() -> list[Grant]:
+    grants: list[Grant] = []
+    for plan, key in FIXED_KEYS.items():
+        digest = key_digest(key)
+        stored = StoredKey(id=key, sha256=digest, created_at=EARLIEST)
+        grants.append(grant_of(Account(name="sandbox", plan=plan), stored))
+    return grants
+
+
+@lru_cache(maxsize=2)
+def _shared_world(seed: int, pace: float) -> World:
+    """Return one world for all servers of a process: it is pure, and takes seconds to tell."""
+    return World(seed, pace=pace)

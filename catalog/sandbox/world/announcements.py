@@ -1,0 +1,168 @@
+"""The events announced in a month, as first published.
+
+Belongs here: how many, which coins, which dates, the first content, ids. Does not: what happens to
+them later (life.py). A month is a pure function of the seed and its number.
+"""
+
+from collections.abc import Iterator
+from random import Random
+from typing import TypedDict
+
+from catalog.sandbox.world import wording
+from catalog.sandbox.world.coins import ListedCoin
+from catalog.sandbox.world.dates import (
+    DAY_S,
+    FIRST_EVENT_DAY,
+    Dating,
+    estimated,
+    exact,
+    month_start_s,
+)
+from catalog.sandbox.world.records import WEIGHTED, EditorialCategory
+
+FIRST_RATE_PER_DAY = 2.9
+LAST_RATE_PER_DAY = 28.0
+MONTHS_OF_GROWTH = 118
+HORIZON_DAYS = 729
+"""The last day an event may lie on, from the day of its announcement: two years at most."""
+MULTI_DAY_SHARE = 0.085
+MAX_SPAN_DAYS = 60
+MAX_COINS = 8
+UNSCORED_SHARE = 0.03
+PERIODS = ("date", "date", "month", "month", "month", "quarter", "quarter", "quarter", "year")
+"""Date types of estimated events, each as often as it is used."""
+_HOURS = (6, 8, 9, 10, 12, 12, 13, 14, 14, 15, 16, 17, 18, 20)
+_ID_HALF = 1 << 40
+
+
+class Content(TypedDict, total=False):
+    """The content of an event, or the part of it that changes; instants in seconds since 1970."""
+
+    id: str
+    slug: str
+    title: str
+    description: str | None
+    displayed_date: str
+    date: int
+    date_end: int | None
+    date_type: str
+    is_estimated: bool
+    categories: tuple[str, ...]
+    coins: tuple[str, ...]
+    impact: float | None
+    impact_summary: str | None
+    source_url: str | None
+    snapshot_url: str | None
+    last_verified_at: int | None
+    created_at: int
+    updated_at: int
+
+
+def announced_in(month: int, seed: int, coins: list[ListedCoin]) -> Iterator[Content]:
+    """Give the events announced in a month, in the order of their announcement.
+
+    Args:
+        month: Number of the month (dates.py).
+        seed: Seed of the catalog.
+        coins: The coins tracked throughout the month, the higher ranked first.
+    """
+    r = Random(f"{seed}/{month}/announced").random
+    start, end = month_start_s(month), month_start_s(month + 1)
+    growth = min(month / MONTHS_OF_GROWTH, 1.0)
+    per_day = FIRST_RATE_PER_DAY + (LAST_RATE_PER_DAY - FIRST_RATE_PER_DAY) * growth
+    step = DAY_S / per_day
+    for number in range(int((end - start) / step)):
+        yield _event(r, month, int(start + (number + r()) * step), coins)
+
+
+def month_in_id(event_id: str) -> int:
+    """Return the month an id says it was announced in; any number for an id that is not ours.
+
+    Raises:
+        ValueError: The id is not hexadecimal.
+    """
+    return int(event_id[20:], 16) ^ (int(event_id[:10], 16) & 0xFFFF)
+
+
+def _event_id(r: wording.Draw, month: int) -> str:
+    head, middle = int(r() * _ID_HALF), int(r() * _ID_HALF)
+    return f"{head << 56 | middle << 16 | month ^ (head & 0xFFFF):024x}"
+
+
+def _event(r: wording.Draw, month: int, created_at: int, coins: list[ListedCoin]) -> Content:
+    event_id = _event_id(r, month)
+    category = WEIGHTED[int(r() * len(WEIGHTED))]
+    coin = coin_pick(r, coins)
+    slots = wording.Slots(r, coin)
+    title = wording.title(r, slots, category.id)
+    impact = None if r() < UNSCORED_SHARE else _impact(r, category)
+    return {
+        "id": event_id,
+        "slug": wording.event_slug(title, event_id),
+        "title": title,
+        "description": wording.description(r, slots, title),
+        **_dating(r, category, created_at // DAY_S),
+        "categories": _categories(r, category),
+        "coins": (coin.slug,) if r() < 0.88 else _coins(r, coin, coins),
+        "impact": impact,
+        "impact_summary": None if impact is None else wording.impact_summary(r, slots),
+        "source_url": wording.source_url(r, coin),
+        "snapshot_url": wording.snapshot_url(r, event_id),
+        "last_verified_at": created_at if r() < 0.6 else None,
+        "created_at": created_at,
+        "updated_at": created_at,
+    }
+
+
+def coin_pick(r: wording.Draw, coins: list[ListedCoin]) -> ListedCoin:
+    """Return one of the coins, the first ones more often than the last."""
+    place = r()
+    return coins[int(place * place * place * len(coins))]
+
+
+def time_of_day_s(r: wording.Draw) -> int:
+    """Return a time of day in seconds: midnight for most, else a full or half hour."""
+    if r() < 0.6:
+        return 0
+    return _HOURS[int(r() * len(_HOURS))] * 3600 + (1800 if r() < 0.2 else 0)
+
+
+def span_days(r: wording.Draw) -> int:
+    """Return how many days an event lasts beyond its first: 0 for most."""
+    if r() >= MULTI_DAY_SHARE:
+        return 0
+    length = r()
+    return 1 + int(length * length * length * MAX_SPAN_DAYS)
+
+
+def _dating(r: wording.Draw, category: EditorialCategory, today: int) -> Dating:
+    shortest, longest = category.lead_days
+    ahead = r()
+    day = today + shortest + int(ahead * ahead * (longest - shortest))
+    if day < FIRST_EVENT_DAY:
+        day = FIRST_EVENT_DAY + int(ahead * 60)
+    if r() < category.estimated:
+        return estimated(PERIODS[int(r() * len(PERIODS))], day, today + HORIZON_DAYS)
+    return exact(day * DAY_S + time_of_day_s(r), span_days(r))
+
+
+def _categories(r: wording.Draw, category: EditorialCategory) -> tuple[str, ...]:
+    if r() < 0.85:
+        return (category.id,)
+    other = WEIGHTED[int(r() * len(WEIGHTED))]
+    return (category.id,) if other is category else (category.id, other.id)
+
+
+def _coins(r: wording.Draw, first: ListedCoin, coins: list[ListedCoin]) -> tuple[str, ...]:
+    more = r()
+    count = 2 + int(more * more * (MAX_COINS - 1))
+    linked = {first.slug: None}
+    for _ in range(count - 1):
+        linked[coin_pick(r, coins).slug] = None
+    return tuple(linked)
+
+
+def _impact(r: wording.Draw, category: EditorialCategory) -> float:
+    width = 20 + category.impact * 0.5
+    tenths = category.impact + int((r() + r() + r() - 1.5) * width)
+    return min(max(tenths, 0), 100) / 10

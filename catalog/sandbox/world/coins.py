@@ -1,0 +1,199 @@
+"""The coins of the synthetic catalog: who is listed when, tracked until when, ranked how on a day.
+
+Belongs here: the roster of a seed and its daily sync at 00:00 UTC. Does not: facts about coins that
+exist (known_coins.py), events. Well-known coins lead the ranks; the rest are invented.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+from catalog.sandbox.world.coin_names import KNOWN_COINS
+from catalog.sandbox.world.dates import day_number
+
+COINS = 3_200
+UNRANKED_SHARE = 0.065
+NEVER_TRACKED_SHARE = 0.06
+DROPPED_SHARE = 0.16
+"""Of the coins once tracked, those that stop being so at some day."""
+TICKER_COPIES = 0.09
+"""Of the invented coins, those that bear the ticker of another coin."""
+
+ALWAYS = day_number(2010, 1)
+NEVER = day_number(9999, 1)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_HEADS = _words(
+    "Ae Al Am An Ar As Av Bel Bri Cal Ce Cor Cy Da De Dra El En Eo Fal Fen Fi Ga Gli Ha Hel Il In "
+    "Ka Kel Ko Kry La Lu Lyn Ma Me Mir Na Ne No Ny Ob Om Or Pa Phe Pol Qua Ra Re Ro Sa Sel So Ta "
+    "Te Tor Ul Va Vel Vi Vor Wex Xa Ya Yo Za Ze Zir"
+)
+_TAILS = _words(
+    "bit bora cta dan dex don dra fi fira gen go lia lix lo lon lora lum mara meon mint nary nex "
+    "nia nova phi pia plex pulse qo ra rax ris rium ron ryn sha sys ta tera tha thos tix tra tron "
+    "va vara vex via vio von xel xis xo zen zo zone"
+)
+_FIRST = _words(
+    "Amber Arctic Atlas Azure Beacon Binary Birch Blue Bright Canyon Cedar Cipher Clever Cobalt "
+    "Copper Coral Crimson Crystal Delta Drift Dune Ember Fable Falcon Fern Flint Frost Garnet "
+    "Glass Golden Granite Harbor Hidden Hollow Indigo Iron Ivory Jade Juniper Kite Lantern Lilac "
+    "Lunar Maple Marble Meadow Mellow Midnight Misty Nimble North Oak Opal Orchid Pearl Pine Polar "
+    "Prism Quiet Radiant Raven River Ruby Saffron Scarlet Silent Silver Solar Spruce Stone Summit "
+    "Swift Tidal Timber Topaz Umber Velvet Violet Willow Winter"
+)
+_SECOND = _words(
+    "Arc Bank Bay Bridge Cash Chain Circle Compute Credit Data Dock Dollar Drive Edge Exchange "
+    "Farm Field Forge Gate Gold Grid Guild Harbor Hub Index Key Lab Layer Ledger Link Loop Market "
+    "Mesh Mine Mint Network Node Oracle Pay Peak Play Pool Port Rail Rollup Share Signal Spark "
+    "Stack Storage Swap Token Trade Vault Verse Wallet Wave Works Yield"
+)
+_ANIMALS = _words(
+    "Badger Beaver Bison Cat Corgi Crab Crow Dingo Doge Duck Ferret Fox Frog Gecko Goat Goose "
+    "Hamster Hedgehog Heron Husky Koala Lemur Llama Lynx Mole Moose Otter Owl Panda Pig Pug Puffin "
+    "Quokka Rabbit Raccoon Seal Shrimp Sloth Squid Toad Turtle Walrus Wolf Yak"
+)
+_MEMES = ("Baby {}", "{} Inu", "{} Coin", "{} AI", "Super {}", "{} Wif Scarf", "{}verse")
+_KINDS = _words(
+    "Protocol Finance Network AI DAO Chain Labs Token Games Exchange Cash Coin Swap Pay Money"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCoin:
+    """One coin for all time. Days are numbered from 1970; `base` is None for an unranked coin."""
+
+    slug: str
+    symbol: str
+    name: str
+    base: float | None
+    wander_days: int
+    phase: float
+    listed_on: int
+    untracked_from: int
+
+    def tracked_on(self, day: int) -> bool:
+        """Return whether new events of the coin are announced on a day."""
+        return self.listed_on <= day < self.untracked_from
+
+
+class Roster:
+    """All coins of a seed, the higher ranked first, as they were listed, tracked and ranked."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.coins = tuple(_coins(Random(f"{seed}/coins")))
+        self.by_slug = {coin.slug: coin for coin in self.coins}
+
+    def tracked_throughout(self, first_day: int, last_day: int) -> list[ListedCoin]:
+        """Return the coins tracked from one day to another, the higher ranked first."""
+        return [
+            coin
+            for coin in self.coins
+            if coin.listed_on <= first_day and coin.untracked_from > last_day
+        ]
+
+    def ranking(self, day: int) -> list[tuple[ListedCoin, int | None]]:
+        """Return the coins listed by a day with their rank, unranked ones last and by slug."""
+        r = Random(f"{self.seed}/ranks/{day}").random
+        scored: list[tuple[float, str, ListedCoin]] = []
+        unranked: list[tuple[ListedCoin, int | None]] = []
+        for coin in self.coins:
+            jitter = r()
+            if coin.listed_on > day:
+                continue
+            if coin.base is None:
+                unranked.append((coin, None))
+                continue
+            wave = 4 * abs((day / coin.wander_days + coin.phase) % 1 - 0.5) - 1
+            score = coin.base * (1 + 0.2 * wave) * (0.98 + 0.04 * jitter)
+            scored.append((score, coin.slug, coin))
+        scored.sort()
+        ranked: list[tuple[ListedCoin, int | None]] = [
+            (coin, rank) for rank, (_, _, coin) in enumerate(scored, start=1)
+        ]
+        return ranked + sorted(unranked, key=lambda pair: pair[0].slug)
+
+
+def _coins(rng: Random) -> Iterator[ListedCoin]:
+    r = rng.random
+    slugs: set[str] = set()
+    symbols: list[str] = []
+    base: float | None
+    for place in range(COINS):
+        if place < len(KNOWN_COINS):
+            known = KNOWN_COINS[place]
+            slug, symbol, name, base = known.slug, known.symbol, known.name, place + 1.0
+            listed_on = (
+                ALWAYS if known.since is None else day_number(*known.since, 1 + int(r() * 28))
+            )
+        else:
+            name = _name(r)
+            slug = _slug(name, slugs)
+            symbol = _symbol(name, symbols, r)
+            base = None if r() < UNRANKED_SHARE else place + 1.0
+            listed_on = _listing_day(r)
+        slugs.add(slug)
+        symbols.append(symbol)
+        untracked_from = _untracking_day(listed_on, r) if place >= 60 else NEVER
+        yield ListedCoin(
+            slug, symbol, name, base, 240 + int(r() * 900), r(), listed_on, untracked_from
+        )
+
+
+def _name(r: Callable[[], float]) -> str:
+    form = r()
+    if form < 0.16:
+        return _pick(_MEMES, r).format(_pick(_ANIMALS, r))
+    if form < 0.42:
+        return f"{_pick(_FIRST, r)} {_pick(_SECOND, r)}"
+    stem = _pick(_HEADS, r) + _pick(_TAILS, r)
+    return stem if form < 0.66 else f"{stem} {_pick(_KINDS, r)}"
+
+
+def _slug(name: str, taken: set[str]) -> str:
+    stem = name.lower().replace(" ", "-")
+    slug, number = stem, 2
+    while slug in taken:
+        slug, number = f"{stem}-{number}", number + 1
+    return slug
+
+
+def _symbol(name: str, others: list[str], r: Callable[[], float]) -> str:
+    if r() < TICKER_COPIES:
+        return others[int(r() * len(others))]
+    words = name.split()
+    letters = "".join(words).lower()
+    if len(words) > 1 and r() < 0.4:
+        letters = words[0][:2].lower() + "".join(word[:2] for word in words[1:]).lower()
+    elif r() < 0.5:
+        letters = letters[0] + "".join(letter for letter in letters[1:] if letter not in "aeiou ")
+    symbol = letters[: 3 + int(r() * 3)]
+    return symbol.upper() if r() < 0.25 else symbol
+
+
+def _listing_day(r: Callable[[], float]) -> int:
+    era, within = r(), r()
+    if era < 0.28:
+        return ALWAYS
+    first, last = (day_number(2017, 1), day_number(2026, 9))
+    if era > 0.985:
+        first, last = last, day_number(2030, 1)
+    return first + int(within * (last - first))
+
+
+def _untracking_day(listed_on: int, r: Callable[[], float]) -> int:
+    fate, within = r(), r()
+    if fate < NEVER_TRACKED_SHARE:
+        return ALWAYS
+    if fate > NEVER_TRACKED_SHARE + DROPPED_SHARE:
+        return NEVER
+    first = max(listed_on, day_number(2017, 6)) + 200
+    return first + int(within * max(day_number(2033, 1) - first, 400))
+
+
+def _pick(words: tuple[str, ...], r: Callable[[], float]) -> str:
+    return words[int(r() * len(words))]

@@ -1,0 +1,280 @@
+"""Accounts and their keys: create, list, revoke, rotate; and the ring that a server reads.
+
+A key is random and shown once; the file holds its SHA-256. An account has a plan and at most
+that plan's number of usable keys; team seats change nothing (interface 5; decisions on keys).
+"""
+
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from catalog.contract.plans import ENTERPRISE, PLANS, Plan
+from catalog.server.accounts.json_file import JsonFile, JsonFileError
+
+
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as the file holds it: never the key itself. Limits of its own are Enterprise's."""
+
+    id: str
+    sha256: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    """The end of a rotation's overlap, or the moment of revocation."""
+    metered_as: str | None = None
+    """The key whose bucket and quota this one goes on drawing on, since it succeeds it."""
+    rate_per_s: float | None = None
+    burst: int | None = None
+    monthly_quota: int | None = None
+
+    def usable(self, now: datetime) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the key file."""
+
+    name: str
+    plan: str
+    keys: tuple[StoredKey, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.plan not in PLANS:
+            raise ValueError(f"there is no plan {self.plan!r}; the plans are {', '.join(PLANS)}")
+
+
+class Accounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    format: int = 1
+    accounts: tuple[Account, ...] = ()
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What a presented key may do."""
+
+    meter_id: str
+    """Whose bucket and quota it draws on: its own id, or that of the key it succeeds."""
+    account: str
+    plan: Plan
+    rate_per_s: float
+    burst: int
+    monthly_quota: int | None
+    sha256: str
+    expires_at: datetime | None = None
+
+
+def grant_of(account: Account, key: StoredKey) -> Grant:
+    plan = PLANS[account.plan]
+    own = key if plan is ENTERPRISE else None
+    return Grant(
+        meter_id=key.metered_as or key.id,
+        account=account.name,
+        plan=plan,
+        rate_per_s=(own and own.rate_per_s) or plan.rate_per_s,
+        burst=(own and own.burst) or plan.burst,
+        monthly_quota=plan.monthly_quota if own is None else own.monthly_quota,
+        sha256=key.sha256,
+        expires_at=key.expires_at,
+    )
+
+
+def key_digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+log = logging.getLogger(__name__)
+
+_KEY_PREFIX = "alm2_"
+
+
+class KeyBookError(Exception):
+    """A change of the key file that can't be made; the file is as it was."""
+
+
+def random_key() -> str:
+    return _KEY_PREFIX + secrets.token_urlsafe(30)
+
+
+class KeyRing:
+    """Looks a presented key up: the fixed ones and those of a file, read again when it changes."""
+
+    def __init__(
+        self,
+        *,
+        book: "KeyBook | None" = None,
+        fixed: Iterable[Grant] = (),
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._book = book
+        self._wall = wall
+        self._fixed = {grant.sha256: grant for grant in fixed}
+        self._filed: dict[str, Grant] = {}
+        self._filed_version: object = None
+
+    def find(self, key: str) -> Grant | None:
+        """Return what the key may do; None when unknown, revoked or expired."""
+        digest = key_digest(key)
+        grant = self._fixed.get(digest) or self._from_file(digest)
+        if grant is None or not hmac.compare_digest(grant.sha256, digest):
+            return None
+        if grant.expires_at is not None and self._wall() >= grant.expires_at:
+            return None
+        return grant
+
+    def _from_file(self, digest: str) -> Grant | None:
+        if self._book is None:
+            return None
+        version = self._book.file.version()
+        if version != self._filed_version:
+            self._filed_version = version
+            try:
+                accounts = self._book.read().accounts
+            except JsonFileError:
+                # A running server goes on with the keys it knew; the next change is read again.
+                log.exception("the key file can't be read; the keys known before stay in force")
+                return self._filed.get(digest)
+            grants = [grant_of(account, key) for account in accounts for key in account.keys]
+            self._filed = {grant.sha256: grant for grant in grants}
+        return self._filed.get(digest)
+
+
+class KeyBook:
+    """Creates, lists, revokes and rotates keys in the file."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_key: Callable[[], str] = random_key,
+    ) -> None:
+        self.file = JsonFile(path, Accounts)
+        self._wall = wall
+        self._new_key = new_key
+
+    def read(self) -> Accounts:
+        return self.file.read()
+
+    def create(
+        self,
+        account_name: str,
+        plan: Plan,
+        *,
+        rate_per_s: float | None = None,
+        burst: int | None = None,
+        monthly_quota: int | None = None,
+    ) -> tuple[str, StoredKey]:
+        """Add a key to an account, which is made when new. Returns the key, shown only here.
+
+        Raises:
+            KeyBookError: the account has another plan, or its plan's number of keys already.
+        """
+        if not account_name.strip():
+            raise KeyBookError("an account needs a name; nothing was created")
+        limits = {"rate_per_s": rate_per_s, "burst": burst, "monthly_quota": monthly_quota}
+        if plan is not ENTERPRISE and any(limit is not None for limit in limits.values()):
+            raise KeyBookError(
+                f"rate, burst and quota of {plan.name} are fixed; only Enterprise sets them"
+            )
+        _check_limits(rate_per_s, burst, monthly_quota)
+        key, fresh = self._fresh()
+        stored = msgspec.structs.replace(fresh, **limits)
+        with self.file.editing() as edit:
+            known = {account.name: account for account in edit.value.accounts}
+            account = known.get(account_name) or Account(name=account_name, plan=plan.name)
+            if account.plan != plan.name:
+                raise KeyBookError(
+                    f"account {account_name} is on the plan {account.plan}, not {plan.name}; "
+                    "use that plan, or another account"
+                )
+            self._check_room(account, plan)
+            known[account_name] = msgspec.structs.replace(account, keys=(*account.keys, stored))
+            edit.value = Accounts(accounts=tuple(known.values()))
+        return key, stored
+
+    def revoke(self, key_id: str) -> None:
+        """Make a key unusable from now on.
+
+        Raises:
+            KeyBookError: there is no such key, or it is no longer in use.
+        """
+        self._replace(key_id, lambda key: (self._ended(key, self._wall()),))
+
+    def rotate(self, key_id: str, *, overlap: timedelta) -> tuple[str, StoredKey]:
+        """Return a new key beside an old one, which goes on working for `overlap`.
+
+        The two count as one key of the plan, and draw on one bucket and one quota.
+
+        Raises:
+            KeyBookError: there is no such key, it is no longer in use, or it was rotated already.
+        """
+        fresh, stored = self._fresh()
+        ends_at = self._wall() + overlap
+
+        def succeeded(key: StoredKey) -> tuple[StoredKey, ...]:
+            if key.expires_at is not None and key.usable(self._wall()):
+                raise KeyBookError(f"key {key.id} has a successor already; rotate that one")
+            successor = msgspec.structs.replace(
+                key,
+                id=stored.id,
+                sha256=stored.sha256,
+                created_at=stored.created_at,
+                metered_as=key.metered_as or key.id,
+            )
+            return self._ended(key, ends_at), successor
+
+        self._replace(key_id, succeeded)
+        return fresh, stored
+
+    def _fresh(self) -> tuple[str, StoredKey]:
+        key = self._new_key()
+        digest = key_digest(key)
+        return key, StoredKey(id="key_" + digest[:12], sha256=digest, created_at=self._wall())
+
+    def _ended(self, key: StoredKey, at: datetime) -> StoredKey:
+        if not key.usable(self._wall()):
+            raise KeyBookError(f"key {key.id} is no longer in use since {key.expires_at}")
+        return msgspec.structs.replace(key, expires_at=at)
+
+    def _replace(self, key_id: str, change: Callable[[StoredKey], tuple[StoredKey, ...]]) -> None:
+        with self.file.editing() as edit:
+            ids = {key.id for account in edit.value.accounts for key in account.keys}
+            if key_id not in ids:
+                raise KeyBookError(f"no key has the id {key_id}; `almanac keys list` shows them")
+            edit.value = Accounts(
+                accounts=tuple(
+                    msgspec.structs.replace(
+                        account,
+                        keys=tuple(
+                            kept
+                            for key in account.keys
+                            for kept in (change(key) if key.id == key_id else (key,))
+                        ),
+                    )
+                    for account in edit.value.accounts
+                )
+            )
+
+    def _check_room(self, account: Account, plan: Plan) -> None:
+        # A key on its way out has its successor in the account, which is the one that counts.
+        counted = sum(key.expires_at is None for key in account.keys)
+        if plan.keys_max is not None and counted >= plan.keys_max:
+            raise KeyBookError(
+                f"account {account.name} has {counted} keys, and the plan {plan.name} allows "
+                f"{plan.keys_max}; revoke one first"
+            )
+
+
+def _check_limits(rate_per_s: float | None, burst: int | None, quota: int | None) -> None:
+    if rate_per_s is not None and not 0.001 <= rate_per_s <= 1e6:
+        raise KeyBookError(f"rate must be from 0.001 to 1,000,000 a second, got {rate_per_s}")
+    if burst is not None and not 1 <= burst <= 1_000_000:
+        raise KeyBookError(f"burst must be from 1 to 1,000,000, got {burst}")
+    if quota is not None and not 0 <= quota <= 10**12:
+        raise KeyBookError(f"quota must be from 0 to a million million a month, got {quota}")

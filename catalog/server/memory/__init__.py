@@ -1,0 +1,1 @@
+"""A catalog view held in memory: indexes by date, coin, category and impact."""

@@ -1,2 +1,0 @@
--- No row before the first round.
-SELECT instant FROM watermark

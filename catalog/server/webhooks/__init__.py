@@ -1,0 +1,1 @@
+"""Push: endpoints, the change feed, the outbox, delivery, and the guard of addresses."""

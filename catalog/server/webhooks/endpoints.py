@@ -1,0 +1,222 @@
+"""The book of webhook endpoints: a JSON file that the server reads and the command line writes.
+
+A running server sees a change. Secrets are in the file, which only its owner may read, and
+in no repr. Belongs here: who gets webhooks. Does not: sending them.
+"""
+
+import secrets
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from catalog.contract.plans import PLANS
+from catalog.server.accounts.json_file import JsonFile
+from catalog.server.webhooks.url_guard import check_url
+
+FILE_NAME = "endpoints.json"
+OVERLAP_HOURS = 24.0
+"""How long the old secret signs beside the new one, unless said otherwise."""
+_OVERLAP_HOURS_MAX = 24 * 365
+
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class EndpointError(Exception):
+    """An operation on the book that was refused; the book is as it was."""
+
+
+class UnknownEndpoint(EndpointError):
+    """No endpoint of that id is in the book."""
+
+
+class PlanWithoutWebhooks(EndpointError, ValueError):
+    """The plan is unknown, or does not include webhooks."""
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A signing secret; `expires_at` None is for good. Its value is shown nowhere."""
+
+    value: str
+    created_at: Instant
+    expires_at: Instant | None = None
+
+    def __repr__(self) -> str:
+        return f"Secret(created_at={self.created_at}, expires_at={self.expires_at})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("created_at", self.created_at), ("expires_at", self.expires_at)]
+
+    def valid_at(self, instant: datetime) -> bool:
+        return self.expires_at is None or instant < self.expires_at
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an account wants its webhooks. Instants are wall time, UTC."""
+
+    id: str
+    url: str
+    plan: str
+    account: str
+    secrets: tuple[Secret, ...]
+    created_at: Instant
+    allow_private: bool = False
+    disabled_at: Instant | None = None
+    disabled_reason: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be sent to, also when the file was written by hand."""
+        _check_plan(self.plan)
+        if all(secret.expires_at is not None for secret in self.secrets):
+            raise ValueError(f"endpoint {self.id} needs a secret that does not expire")
+
+    @property
+    def enabled(self) -> bool:
+        return self.disabled_at is None
+
+    def signing_secrets(self, instant: datetime) -> tuple[str, ...]:
+        """Return the values that sign at an instant, the newest first."""
+        return tuple(secret.value for secret in self.secrets if secret.valid_at(instant))
+
+
+class Endpoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    format: Literal[1] = 1
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+class EndpointBook:
+    """The endpoints of one file. A file that is not there is an empty book.
+
+    `token` is given a number of bytes and returns that much randomness as text.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        wall: Callable[[], datetime],
+        token: Callable[[int], str] = secrets.token_hex,
+    ) -> None:
+        self._file = JsonFile(path, Endpoints)
+        self._wall = wall
+        self._token = token
+        self._read: tuple[object, tuple[Endpoint, ...]] = (None, ())
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return all endpoints in the order they were added, reading the file if it changed.
+
+        Raises:
+            JsonFileError: the file is not a book of endpoints.
+        """
+        version = self._file.version()
+        if version != self._read[0]:
+            self._read = (version, self._file.read().endpoints)
+        return self._read[1]
+
+    def get(self, endpoint_id: str) -> Endpoint:
+        """Return one endpoint, or raise UnknownEndpoint."""
+        return _find(self.endpoints(), endpoint_id)
+
+    def add(
+        self, url: str, *, plan: str, account: str, allow_private: bool = False
+    ) -> tuple[Endpoint, str]:
+        """Add an endpoint; return it and its signing secret, which is not shown again.
+
+        Raises:
+            PlanWithoutWebhooks: the plan does not include webhooks (interface section 6).
+            TargetRefused: the URL is not one that webhooks are sent to.
+        """
+        check_url(url, allow_private=allow_private)
+        now = self._wall()
+        secret = self._new_secret(now)
+        endpoint = Endpoint(
+            id=f"ep_{self._token(8)}",
+            url=url,
+            plan=plan,
+            account=account,
+            secrets=(secret,),
+            created_at=now,
+            allow_private=allow_private,
+        )
+        with self._file.editing() as edit:
+            edit.value = Endpoints(endpoints=(*edit.value.endpoints, endpoint))
+        return endpoint, secret.value
+
+    def remove(self, endpoint_id: str) -> None:
+        """Forget an endpoint; what is still to be sent to it is not."""
+        self._change(endpoint_id, lambda _: ())
+
+    def rotate(self, endpoint_id: str, *, overlap_hours: float = OVERLAP_HOURS) -> str:
+        """Give an endpoint a new secret and return it; older ones sign on for the overlap."""
+        if not 0 <= overlap_hours <= _OVERLAP_HOURS_MAX:
+            raise EndpointError(
+                f"the overlap must be 0 to {_OVERLAP_HOURS_MAX} hours, got {overlap_hours:g}"
+            )
+        now = self._wall()
+        end = now + timedelta(hours=overlap_hours)
+        new = self._new_secret(now)
+
+        def rotated(endpoint: Endpoint) -> tuple[Endpoint]:
+            ending = (
+                msgspec.structs.replace(old, expires_at=min(old.expires_at or end, end))
+                for old in endpoint.secrets
+            )
+            kept = tuple(old for old in ending if old.valid_at(now))
+            return (msgspec.structs.replace(endpoint, secrets=(new, *kept)),)
+
+        self._change(endpoint_id, rotated)
+        return new.value
+
+    def enable(self, endpoint_id: str) -> None:
+        """Send to it again, from now on: what happened while it was disabled is not sent."""
+        self._change(
+            endpoint_id,
+            lambda one: (msgspec.structs.replace(one, disabled_at=None, disabled_reason=None),),
+        )
+
+    def disable(self, endpoint_id: str, *, reason: str) -> None:
+        """Send nothing more to it. One that is disabled keeps its first reason."""
+        now = self._wall()
+
+        def disabled(one: Endpoint) -> tuple[Endpoint]:
+            if not one.enabled:
+                return (one,)
+            return (msgspec.structs.replace(one, disabled_at=now, disabled_reason=reason),)
+
+        self._change(endpoint_id, disabled)
+
+    def _new_secret(self, now: datetime) -> Secret:
+        return Secret(value=f"whsec_{self._token(32)}", created_at=now)
+
+    def _change(self, endpoint_id: str, change: Callable[[Endpoint], tuple[Endpoint, ...]]) -> None:
+        """Put what `change` returns in the place of one endpoint."""
+        with self._file.editing() as edit:
+            found = _find(edit.value.endpoints, endpoint_id)
+            edit.value = Endpoints(
+                endpoints=tuple(
+                    kept
+                    for one in edit.value.endpoints
+                    for kept in (change(one) if one is found else (one,))
+                )
+            )
+
+
+def _find(endpoints: tuple[Endpoint, ...], endpoint_id: str) -> Endpoint:
+    for endpoint in endpoints:
+        if endpoint.id == endpoint_id:
+            return endpoint
+    raise UnknownEndpoint(
+        f"there is no endpoint {endpoint_id!r}; `almanac endpoints list` shows those there are"
+    )
+
+
+def _check_plan(name: str) -> None:
+    plan = PLANS.get(name)
+    if plan is None or not plan.webhooks:
+        having = ", ".join(plan.name for plan in PLANS.values() if plan.webhooks)
+        raise PlanWithoutWebhooks(f"the plan {name!r} has no webhooks; those that do: {having}")

@@ -1,0 +1,246 @@
+"""The deliveries still to be made, in SQLite: they outlive a restart, a crash, a power cut.
+
+Every delivery's id is derived from what it tells of, so none is enqueued twice, and the
+watermark moves in the transaction that enqueues. Belongs here: the file. Does not: HTTP, or
+which change goes to whom (sender). The statements are in `outbox_sql/`, one to a file.
+"""
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from threading import RLock
+from typing import Any, Literal, Self
+
+FILE_NAME = "outbox.sqlite"
+LIST_LIMIT = 1_000
+APPLICATION_ID = 1097617250
+VERSION = 1
+_CREATE = (
+    "create_deliveries",
+    "create_deliveries_pending",
+    "create_deliveries_dead",
+    "create_watermark",
+    "create_subscriptions",
+    "set_application_id",
+    "set_version",
+)
+_BUSY_TIMEOUT_S = 10.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FILE = Path(__file__).with_name("outbox.sql")
+_NAMED = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+State = Literal["pending", "delivered", "dead"]
+
+
+class OutboxUnreadable(Exception):
+    """The file is not an outbox, or not of this version; it is left as it is."""
+
+
+class NotDead(Exception):
+    """A delivery that cannot be requeued, for it is no dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxDelivery:
+    """One delivery. `created_at` is when the change happened, on the catalog's clock;
+    `next_attempt_at` is wall time, and None once it is no longer pending."""
+
+    id: str
+    endpoint_id: str
+    kind: str
+    body: bytes = field(repr=False)
+    created_at: datetime
+    next_attempt_at: datetime | None = None
+    attempts: int = 0
+    state: State = "pending"
+    last_status: int | None = None
+    last_error: str | None = None
+
+
+def delivery_id(endpoint_id: str, event_id: str, *, kind: str, at: datetime) -> str:
+    """Return the id of the one delivery that tells an endpoint of a change."""
+    instant = at.astimezone(UTC).isoformat(timespec="microseconds")
+    told = "\n".join((endpoint_id, event_id, instant, kind))
+    return f"dlv_{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+
+
+class Outbox:
+    """One outbox file, made when it is not there. Safe to call from several threads.
+
+    Raises:
+        OutboxUnreadable: the file is something else, or was written by another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = RLock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Made first for its mode. Never opened if it is there: closing it again would drop
+        # the locks that SQLite holds on it elsewhere in this process.
+        with suppress(FileExistsError):
+            path.touch(mode=0o600, exist_ok=False)
+        self._connection = sqlite3.connect(
+            path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._prepare()
+        except (OutboxUnreadable, sqlite3.Error) as error:
+            self._connection.close()
+            if type(error) is sqlite3.DatabaseError:  # what SQLite raises for "not a database"
+                raise OutboxUnreadable(self._unreadable(str(error))) from error
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def watermark(self) -> datetime | None:
+        """Return the catalog's instant up to which changes are enqueued, None at the start."""
+        rows = self._run("get_watermark")
+        return _instant(rows[0][0]) if rows else None
+
+    def subscriptions(self) -> dict[str, datetime]:
+        """Return, by endpoint, the catalog's instant after which changes are sent to it."""
+        return {endpoint: _instant(since) for endpoint, since in self._run("list_subscriptions")}
+
+    def enqueue(
+        self,
+        letters: Iterable[OutboxDelivery],
+        *,
+        due_at: datetime,
+        watermark: datetime,
+        subscriptions: Mapping[str, datetime],
+    ) -> None:
+        """Add the letters that are new, due at a wall time; move the watermark; set some
+        subscriptions. All of it, or nothing."""
+        with self._transaction():
+            for endpoint_id, since in subscriptions.items():
+                self._run("set_subscription", endpoint_id=endpoint_id, since=_micros(since))
+            for letter in letters:
+                self._run(
+                    "enqueue",
+                    id=letter.id,
+                    endpoint_id=letter.endpoint_id,
+                    kind=letter.kind,
+                    body=letter.body,
+                    created_at=_micros(letter.created_at),
+                    next_attempt_at=_micros(due_at),
+                )
+            self._run("set_watermark", instant=_micros(watermark))
+
+    def waiting_endpoints(self) -> tuple[str, ...]:
+        """Return the endpoints that have something pending, due or not."""
+        return tuple(endpoint for (endpoint,) in self._run("list_waiting_endpoints"))
+
+    def due(self, endpoint_id: str, *, now: datetime, limit: int) -> tuple[OutboxDelivery, ...]:
+        """Return what is to be sent to an endpoint at this wall time, the longest due first."""
+        rows = self._run("list_due", endpoint_id=endpoint_id, now=_micros(now), limit=limit)
+        return tuple(map(_delivery, rows))
+
+    def pending(self, *, limit: int = LIST_LIMIT) -> tuple[OutboxDelivery, ...]:
+        return tuple(map(_delivery, self._run("list_pending", limit=limit)))
+
+    def dead(self, *, limit: int = LIST_LIMIT) -> tuple[OutboxDelivery, ...]:
+        return tuple(map(_delivery, self._run("list_dead", limit=limit)))
+
+    def mark_delivered(self, letter_id: str, *, status: int) -> None:
+        self._run("mark_delivered", id=letter_id, status=status)
+
+    def mark_failed(
+        self, letter_id: str, *, status: int | None, error: str | None, retry_at: datetime | None
+    ) -> None:
+        """Count a failed attempt; `retry_at` None makes it a dead letter."""
+        self._run(
+            "mark_failed",
+            id=letter_id,
+            status=status,
+            error=error,
+            next_attempt_at=None if retry_at is None else _micros(retry_at),
+        )
+
+    def bury(self, endpoint_id: str, *, error: str) -> None:
+        """Make dead letters of all that is pending for an endpoint."""
+        self._run("bury", endpoint_id=endpoint_id, error=error)
+
+    def requeue(self, letter_id: str, *, now: datetime) -> None:
+        """Make a dead letter due at once, with the whole schedule before it.
+
+        Raises:
+            NotDead: it is pending, delivered or unknown.
+        """
+        if not self._run("requeue", id=letter_id, now=_micros(now)):
+            raise NotDead(f"{letter_id!r} is not a dead letter; `deliveries --dead` shows them")
+
+    def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._connection.execute(_statements()[statement], values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # SQLite itself ends the transaction on some errors, a full disk among them.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _prepare(self) -> None:
+        with self._transaction():
+            (application_id,) = self._connection.execute("PRAGMA application_id").fetchone()
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if (application_id, version, tables) == (0, 0, 0):
+                for statement in _CREATE:
+                    self._run(statement)
+            elif application_id != APPLICATION_ID:
+                raise OutboxUnreadable(self._unreadable("it belongs to another program"))
+            elif version != VERSION:
+                raise OutboxUnreadable(
+                    self._unreadable(f"it has version {version}, this program reads {VERSION}")
+                )
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+
+    def _unreadable(self, reason: str) -> str:
+        return f"{self._path} is not an outbox: {reason}. It was not changed; move it away"
+
+
+@cache
+def _statements() -> dict[str, str]:
+    """Return the statements of outbox.sql by their names."""
+    _, *parts = _NAMED.split(_FILE.read_text(encoding="utf-8"))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _instant(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND
+
+
+def _delivery(row: tuple[Any, ...]) -> OutboxDelivery:
+    names = ("id", "endpoint_id", "kind", "body", "created_at", "state", "attempts")
+    values = dict(zip((*names, "next_attempt_at", "last_status", "last_error"), row, strict=True))
+    values["created_at"] = _instant(values["created_at"])
+    due = values["next_attempt_at"]
+    values["next_attempt_at"] = None if due is None else _instant(due)
+    return OutboxDelivery(**values)

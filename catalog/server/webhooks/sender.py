@@ -1,0 +1,256 @@
+"""Delivers webhooks from the outbox, which it fills, beside the server (interface section 6).
+
+At least once, and at once: no freshness delay. Two clocks: the catalog's says what changed and
+signs; the wall clock says when to try again. A sender that fails is started again. Belongs here:
+what follows from an outcome. Does not: one attempt (delivery), the file (outbox), who gets what
+(change_feed).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+from catalog.contract.decisions import SIGNATURE_HEADER, WEBHOOK_RETRY_AFTER_S
+from catalog.contract.plans import Plan
+from catalog.contract.records import Event
+from catalog.contract.signature import sign
+from catalog.server.accounts.json_file import JsonFileError
+from catalog.server.gating import ViewNames, shown_change
+from catalog.server.store import CatalogChange, CatalogStore, Clock
+from catalog.server.webhooks.change_feed import Feed, Render
+from catalog.server.webhooks.delivery import AttemptOutcome, Poster
+from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, UnknownEndpoint
+from catalog.server.webhooks.outbox import Outbox, OutboxDelivery
+
+log = logging.getLogger(__name__)
+
+USER_AGENT = "almanac-webhooks/2"
+POLL_S = 1.0
+ATTEMPTS_PER_ENDPOINT = 4
+ATTEMPTS_IN_ALL = 64
+
+
+class WebhookSender:
+    """The one sender of an outbox: two on the same file would both send.
+
+    The store and `render` are called on the event loop's thread, the files on others.
+    """
+
+    def __init__(
+        self,
+        store: CatalogStore,
+        clock: Clock,
+        endpoints: EndpointBook,
+        outbox: Outbox,
+        render: Render,
+        wall: Callable[[], datetime],
+        *,
+        poster: Poster | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        poll_s: float = POLL_S,
+        per_endpoint: int = ATTEMPTS_PER_ENDPOINT,
+        in_all: int = ATTEMPTS_IN_ALL,
+    ) -> None:
+        self._clock = clock
+        self._book = endpoints
+        self._outbox = outbox
+        self._wall = wall
+        self._feed = Feed(store, clock, outbox, render, wall)
+        self._poster = poster or Poster()
+        self._sleep = sleep
+        self._poll_s = poll_s
+        self._per_endpoint = per_endpoint
+        self._slots = asyncio.Semaphore(in_all)
+        self._woken = asyncio.Event()
+        self._enqueuing = asyncio.Lock()
+        self._served: set[str] = set()
+        self._last_read: tuple[Endpoint, ...] | None = None
+        self._book_error = ""
+
+    async def run(self) -> None:
+        """Send until cancelled; an attempt that is cut then is made again later.
+
+        Raises:
+            ExceptionGroup: the store, the outbox or the book failed. Nothing is lost; run again.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._round(tasks)
+                await self._pause()
+
+    async def run_once(self) -> None:
+        """Enqueue what changed, and return when all that is due was tried."""
+        async with asyncio.TaskGroup() as tasks:
+            await self._round(tasks)
+
+    def wake(self) -> None:
+        """Look now rather than at the next poll. Call it on the event loop's thread."""
+        self._woken.set()
+
+    async def _pause(self) -> None:
+        nap = asyncio.ensure_future(self._sleep(self._poll_s))
+        call = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait((nap, call), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            nap.cancel()
+            call.cancel()
+        self._woken.clear()
+
+    async def _round(self, tasks: asyncio.TaskGroup) -> None:
+        async with self._enqueuing:
+            await self._feed.enqueue(self._endpoints())
+        for endpoint_id in await asyncio.to_thread(self._outbox.waiting_endpoints):
+            if endpoint_id not in self._served:
+                self._served.add(endpoint_id)
+                tasks.create_task(self._serve(endpoint_id))
+
+    async def _serve(self, endpoint_id: str) -> None:
+        """Send one endpoint what is due to it, a few at a time, until nothing is."""
+        try:
+            while letters := await self._due(endpoint_id):
+                async with asyncio.TaskGroup() as attempts:
+                    for letter in letters:
+                        attempts.create_task(self._attempt(letter))
+        finally:
+            self._served.discard(endpoint_id)
+
+    async def _due(self, endpoint_id: str) -> tuple[OutboxDelivery, ...]:
+        if self._enabled(endpoint_id) is None:
+            await self._bury(endpoint_id, "the endpoint was disabled or removed")
+            return ()
+        return await asyncio.to_thread(
+            self._outbox.due, endpoint_id, now=self._wall(), limit=self._per_endpoint
+        )
+
+    async def _attempt(self, letter: OutboxDelivery) -> None:
+        async with self._slots:
+            endpoint = self._enabled(letter.endpoint_id)
+            if endpoint is None:
+                return  # the next look at what is due buries it
+            outcome = await self._post(letter, endpoint)
+        if outcome.delivered:
+            await asyncio.to_thread(
+                self._outbox.mark_delivered, letter.id, status=outcome.status or 200
+            )
+            log.debug("webhook delivered: delivery=%s status=%s", letter.id, outcome.status)
+        elif outcome.gone:
+            await self._fail(letter, outcome, retry_at=None)
+            await self._disable(letter.endpoint_id)
+        else:
+            await self._fail(letter, outcome, retry_at=self._next_attempt(letter))
+
+    async def _post(self, letter: OutboxDelivery, endpoint: Endpoint) -> AttemptOutcome:
+        """Sign anew and send: another time, and perhaps other secrets, than the attempt before."""
+        secrets = endpoint.signing_secrets(self._wall())
+        return await self._poster.post(
+            endpoint.url,
+            allow_private=endpoint.allow_private,
+            body=letter.body,
+            headers={
+                "Content-Type": "application/json",
+                "User-Agent": USER_AGENT,
+                SIGNATURE_HEADER: sign(letter.body, secrets=secrets, at=self._clock.now()),
+            },
+        )
+
+    def _next_attempt(self, letter: OutboxDelivery) -> datetime | None:
+        if letter.attempts >= len(WEBHOOK_RETRY_AFTER_S):
+            return None
+        return self._wall() + timedelta(seconds=WEBHOOK_RETRY_AFTER_S[letter.attempts])
+
+    async def _fail(
+        self, letter: OutboxDelivery, outcome: AttemptOutcome, *, retry_at: datetime | None
+    ) -> None:
+        await asyncio.to_thread(
+            self._outbox.mark_failed,
+            letter.id,
+            status=outcome.status,
+            error=outcome.error,
+            retry_at=retry_at,
+        )
+        log.log(
+            logging.WARNING if retry_at is None else logging.INFO,
+            "webhook failed: delivery=%s endpoint=%s attempt=%d status=%s error=%s next=%s",
+            letter.id,
+            letter.endpoint_id,
+            letter.attempts + 1,
+            outcome.status,
+            outcome.error,
+            "never" if retry_at is None else retry_at.isoformat(),
+        )
+
+    async def _disable(self, endpoint_id: str) -> None:
+        """Do as the receiver asked with 410: send nothing more there."""
+        reason = "the receiver answered 410 Gone"
+        try:
+            await asyncio.to_thread(self._book.disable, endpoint_id, reason=reason)
+        except (UnknownEndpoint, JsonFileError) as error:
+            log.warning("webhook endpoint not disabled: endpoint=%s error=%s", endpoint_id, error)
+        await self._bury(endpoint_id, reason)
+
+    async def _bury(self, endpoint_id: str, reason: str) -> None:
+        await asyncio.to_thread(self._outbox.bury, endpoint_id, error=reason)
+        log.warning("webhooks given up: endpoint=%s reason=%s", endpoint_id, reason)
+
+    def _endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the book; the one last read while its file is broken."""
+        try:
+            self._last_read = self._book.endpoints()
+        except JsonFileError as error:
+            if self._last_read is None:
+                raise
+            if str(error) != self._book_error:
+                log.error("the endpoints known before stay in force: %s", error)
+            self._book_error = str(error)
+        return self._last_read
+
+    def _enabled(self, endpoint_id: str) -> Endpoint | None:
+        for endpoint in self._endpoints():
+            if endpoint.id == endpoint_id:
+                return endpoint if endpoint.enabled else None
+        return None
+
+
+_START_AGAIN_S = 5.0
+
+
+class Pusher:
+    """One sender for one outbox; `run` is a background task of the server."""
+
+    def __init__(
+        self,
+        store: CatalogStore,
+        clock: Clock,
+        endpoints: EndpointBook,
+        outbox: Outbox,
+        *,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._sender = WebhookSender(store, clock, endpoints, outbox, self._render, wall)
+        self._names: ViewNames | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await self._sender.run()
+            except Exception:
+                # Nothing is lost: what was not sent is in the outbox, and is sent then.
+                log.exception("the webhook sender failed; it starts again in a few seconds")
+            await asyncio.sleep(_START_AGAIN_S)
+
+    def wake(self) -> None:
+        """Send at once what changed. From any thread."""
+        if self._loop is not None and self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._sender.wake)
+
+    def _render(self, change: CatalogChange, plan: Plan) -> Event:
+        view = self._store.at(self._clock.now())
+        if self._names is None or self._names.view is not view:
+            self._names = ViewNames(view, view.categories())
+        return shown_change(change, plan, self._names)

@@ -1,0 +1,1 @@
+"""Dagster's jobs, schedule and sensors."""

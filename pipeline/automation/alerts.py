@@ -1,0 +1,134 @@
+"""The sensor of warnings, and the job that posts what began and what is over.
+
+The sensor reads local state alone and sends nothing. What was posted is in `state/alerts.json`, so
+that it needs no cursor, and a daemon that was restarted posts nothing twice. The job finds out anew
+what there is to post, so that nothing of it, nor the address, is in its config.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import dagster as dg
+
+from pipeline.automation.runs import LastRuns, doubled, last_runs, under_way
+from pipeline.health.alerts import AlertNotPosted, Alerts, Changes, find, post_changes
+from pipeline.runs.presence import announce
+from pipeline.settings import Settings, SettingsError
+from warehouse.home import Home
+
+ALERT: Final = "alert"
+_RETRIES: Final = 3
+_RETRY_WAIT_S: Final = 20.0
+
+
+def alert_job(
+    settings: Settings,
+    home: Home,
+    clock: Callable[[], datetime],
+    *,
+    retry_wait_s: float = _RETRY_WAIT_S,
+) -> dg.JobDefinition:
+    """Return the job. After its retries it fails, and the sensor asks for another run."""
+
+    @dg.op(
+        description="Posts the warnings that began, or are over, and notes that they were told.",
+        retry_policy=dg.RetryPolicy(
+            max_retries=_RETRIES, delay=retry_wait_s, backoff=dg.Backoff.EXPONENTIAL
+        ),
+    )
+    def post_warnings(context: dg.OpExecutionContext) -> None:
+        announce(home, context.run_id)
+        try:
+            told = post_changes(settings, home, clock())
+        except AlertNotPosted as error:
+            raise dg.Failure(str(error)) from error
+        except SettingsError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+        context.log.info("Told: %s", " ".join(told.kinds) or "nothing, it was told already")
+
+    @dg.job(
+        name=ALERT,
+        description="Posts warnings to the address of the settings. No request of the service.",
+        executor_def=dg.in_process_executor,
+    )
+    def job() -> None:
+        post_warnings()
+
+    return job
+
+
+EVERY_S: Final = 300
+_FIRST_WAIT: Final = timedelta(seconds=EVERY_S)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertDecision:
+    """What to do now. `run_key` None is nothing, and `said` tells why and what comes next."""
+
+    said: str
+    run_key: str | None = None
+
+
+def decide_alert(
+    due: Changes, last: LastRuns, *, now: datetime, running: str | None
+) -> AlertDecision:
+    """Decide whether to ask for a run.
+
+    After a run that failed the wait doubles. The key says what is told, the attempt and the time:
+    Dagster never launches a used one, and the same may begin again another day.
+    """
+    if not due:
+        return AlertDecision(f"Nothing new to tell. Looking again in {EVERY_S // 60} min.")
+    what = " ".join(due.kinds)
+    if running is not None:
+        return AlertDecision(f"{what}: run {running[:8]} is to tell. Looking again after it.")
+    if last.failures and last.newest_at is not None:
+        wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
+        if now < last.newest_at + wait:
+            return AlertDecision(
+                f"{what}: the last {last.failures} runs could not post it. The next one is at "
+                f"{last.newest_at + wait:%H:%M:%S} UTC; the run's page says what is wrong."
+            )
+    digest = hashlib.sha256(what.encode()).hexdigest()[:12]
+    return AlertDecision(
+        f"{what}: asking for a run.", f"{digest}-{last.failures + 1}-{now:%Y%m%dT%H%M%S}"
+    )
+
+
+def alert_sensors(
+    settings: Settings, home: Home, clock: Callable[[], datetime]
+) -> list[dg.SensorDefinition]:
+    """Return the sensor of warnings; none where there is no address to post them to."""
+    return [alerts_sensor(settings, home, clock)] if settings.alerts else []
+
+
+def alerts_sensor(
+    settings: Settings, home: Home, clock: Callable[[], datetime]
+) -> dg.SensorDefinition:
+    """Return the sensor that has new warnings told. It brings its job along."""
+
+    @dg.sensor(
+        name="alerts",
+        job=alert_job(settings, home, clock),
+        minimum_interval_seconds=EVERY_S,
+        description="Asks for a post when a warning of almanac status begins, lasts another day, "
+        "or is over.",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        now = clock()
+        verdict = decide_alert(
+            Alerts(home.state).due(find(settings, home, now), now=now),
+            last_runs(context.instance, ALERT),
+            now=now,
+            running=under_way(context.instance, (ALERT,)),
+        )
+        if verdict.run_key is None:
+            return dg.SkipReason(verdict.said)
+        return dg.RunRequest(run_key=verdict.run_key)
+
+    return sensor

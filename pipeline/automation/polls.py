@@ -1,0 +1,259 @@
+"""The sensor of polls, and the job that pulls what the planner says is due.
+
+What is due follows from what is landed, so that nothing is requested twice, whatever becomes of
+the daemon or of a run; only when it last asked for a run is kept in the cursor. Local state alone
+is read by the sensor.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Final
+
+import dagster as dg
+import msgspec
+from pydantic import Field
+
+from assets.metadata import log_problems, told_pull
+from assets.partitions import CATALOG_POOL
+from pipeline.automation.jobs import DAILY
+from pipeline.automation.runs import LastRuns, doubled, last_runs, under_way
+from pipeline.polling.inputs import PollFacts
+from pipeline.polling.plan import CancellationsPull, EventsPull, PlannerInputs, PollPlan, Pull
+from pipeline.polling.planner import plan_polls
+from resources.deferrals import DeferredPulls, deferred_pull
+from resources.errors import CatalogError, Defer
+from resources.feeds import Poll, Pulled, poll
+from resources.session import LazySession
+from warehouse.batch_problems import problems_of_landed
+from warehouse.errors import WarehouseError
+from warehouse.files.storage import Storage
+from warehouse.home import Home
+from warehouse.landing.batches import Feed
+
+POLL: Final = "poll"
+OP: Final = "look_again"
+_ASSETS: Final[dict[Feed, str]] = {
+    "events": "landed_events",
+    "cancellations": "landed_cancellations",
+}
+"""Single look-ups have no asset of their own; their batches are in landing like all others."""
+
+
+class PollConfig(dg.Config):
+    """What to look at."""
+
+    windows: list[list[str]] = Field(
+        default=[],
+        description="First and last event date of each; a missing last one is the plan's end.",
+    )
+    cancellations: bool = Field(default=False, description="Whether to look at them.")
+    since: str = Field(
+        default="", description="Cancellations since this instant; empty is 90 days ago."
+    )
+    event_ids: list[str] = Field(default=[], description="Events to look up one by one.")
+    as_daily: bool = Field(
+        default=False, description="Whether it is paid for as a daily look, reserve included."
+    )
+
+
+def config_of(due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, object]:
+    """Return the config of a run that does what is due."""
+    windows: list[list[str]] = []
+    event_ids: list[str] = []
+    cancellations, since = False, ""
+    for pull in due:
+        if isinstance(pull, EventsPull):
+            bounds = (pull.window.first, pull.window.last)
+            windows.append([day.isoformat() for day in bounds if day is not None])
+        elif isinstance(pull, CancellationsPull):
+            cancellations, since = True, "" if pull.since is None else pull.since.isoformat()
+        else:
+            event_ids += pull.event_ids
+    config = {
+        "windows": windows,
+        "cancellations": cancellations,
+        "since": since,
+        "event_ids": event_ids,
+        "as_daily": as_daily,
+    }
+    return {"ops": {OP: {"config": config}}}
+
+
+@dg.op(name=OP, pool=CATALOG_POOL, out=dg.Out(dg.Nothing))
+def look_again(
+    context: dg.OpExecutionContext,
+    config: PollConfig,
+    catalog: dg.ResourceParam[LazySession],
+    catalog_for_polls: dg.ResourceParam[LazySession],
+    home: dg.ResourceParam[Home],
+) -> None:
+    """Look at what is asked for, and land it."""
+    deferrals = DeferredPulls(Storage(home.state))
+    door = catalog if config.as_daily else catalog_for_polls
+    try:
+        service = door.service()
+        deferrals.settle("polls", service.now())
+        for pulled in poll(service, _read(config)):
+            _tell(context, pulled, service.today(), home, door.quota_left)
+            if pulled.deferred is None:
+                deferrals.done("polls", pulled.feed)
+            else:
+                deferrals.note(deferred_pull("polls", pulled.feed, pulled.deferred, service.now()))
+    except Defer as error:
+        deferrals.note(deferred_pull("polls", "events", error, door.now()))
+        context.log.warning("Deferred before it began: %s", error)
+    except (CatalogError, WarehouseError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+
+
+@dg.job(
+    name=POLL,
+    executor_def=dg.in_process_executor,
+    description="Look again at what changes within a day: windows of event dates, cancellations, "
+    "vanished events. `almanac budget` shows when and why.",
+)
+def poll_job() -> None:
+    look_again()
+
+
+def _read(config: PollConfig) -> Poll:
+    return Poll(
+        windows=tuple(_window(*window) for window in config.windows),
+        cancellations=config.cancellations,
+        since=datetime.fromisoformat(config.since) if config.since else None,
+        event_ids=tuple(config.event_ids),
+    )
+
+
+def _window(first: str, last: str = "") -> tuple[date, date | None]:
+    return date.fromisoformat(first), date.fromisoformat(last) if last else None
+
+
+def _tell(
+    context: dg.OpExecutionContext,
+    pulled: Pulled,
+    today: date,
+    home: Home,
+    quota_left: int | None,
+) -> None:
+    log_problems(context.log, problems_of_landed(one.manifest for one in pulled.landed))
+    told = told_pull(pulled, home.landing, day=today, quota_left=quota_left)
+    asset = _ASSETS.get(pulled.feed)
+    if asset is None or not pulled.landed:
+        context.log.info(
+            "%s: %s requests, %s", pulled.feed, pulled.requests, pulled.nothing_because or "landed"
+        )
+        return
+    context.log_event(dg.AssetMaterialization(asset, partition=today.isoformat(), metadata=told))
+
+
+EVERY_S: Final = 60
+_FIRST_WAIT: Final = timedelta(minutes=2)
+_LONGEST_WAIT: Final = timedelta(hours=6)
+
+
+class PollCursor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sensor remembers: when it asked last."""
+
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PollDecision:
+    """What to do now: run what is `due`, or nothing, and `said` tells why and what comes next."""
+
+    said: str
+    due: tuple[Pull, ...] = ()
+
+
+def decide_poll(
+    known: PlannerInputs | None,
+    asked: PollCursor,
+    last: LastRuns,
+    *,
+    running: str | None,
+    wait_until: datetime | None = None,
+    ahead: timedelta = timedelta(0),
+) -> PollDecision:
+    """Decide whether to ask for a poll, and of what.
+
+    At most one in the least interval; after a failure the wait doubles. While a poll or the day's
+    look is under way nothing is asked for: what it lands is not due any more. Nor before
+    `wait_until`, where the service or the quota put a poll off. `known` and `wait_until` are by the
+    service's clock, which is `ahead` of the machine's, and so of what was asked and of runs.
+    """
+    if known is None:
+        return PollDecision("Nothing was looked at yet, and the plan is not known: almanac run.")
+    if wait_until is not None and known.now < wait_until:
+        return PollDecision(f"Put off by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
+    if running is not None:
+        return PollDecision(f"Run {running[:8]} is looking. Deciding again after it.")
+    plan = plan_polls(known)
+    if not plan.due:
+        return PollDecision(f"Nothing is due. {_next(plan)}")
+    newest = max((at for at in (asked.at, last.newest_at) if at is not None), default=None)
+    if newest is not None:
+        newest += ahead
+        again_at = newest + known.least_interval
+        if last.failures:
+            wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
+            again_at = max(again_at, newest + wait)
+        if known.now < again_at:
+            why = f"{last.failures} polls failed; " if last.failures else ""
+            return PollDecision(f"{why}the next one is at {again_at:%H:%M:%S} UTC at the earliest.")
+    requests = sum(pull.requests for pull in plan.due)
+    return PollDecision(f"{len(plan.due)} looks are due, {requests} requests.", plan.due)
+
+
+def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinition:
+    """Return the sensor that has the catalog looked at again within the day."""
+
+    @dg.sensor(
+        name="polls",
+        job_name=POLL,
+        minimum_interval_seconds=EVERY_S,
+        description="Asks for a look at what is due by the poll plan (almanac budget): near events "
+        "more often than far ones, cancellations, vanished events.",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        now, asked = clock(), _remembered(context.cursor)
+        try:
+            known = facts.known(now)
+        except WarehouseError as error:
+            return dg.SensorResult(skip_reason=str(error), cursor=context.cursor)
+        verdict = decide_poll(
+            known,
+            asked,
+            last_runs(context.instance, POLL),
+            running=under_way(context.instance, (POLL, DAILY)),
+            wait_until=_put_off(facts.home),
+            ahead=timedelta(0) if known is None else known.now - now,
+        )
+        if not verdict.due:
+            return dg.SensorResult(skip_reason=verdict.said, cursor=context.cursor)
+        request = dg.RunRequest(
+            run_key=f"poll-{now:%Y%m%dT%H%M%S}", run_config=config_of(verdict.due)
+        )
+        return dg.SensorResult(
+            run_requests=[request], cursor=msgspec.json.encode(PollCursor(at=now)).decode()
+        )
+
+    return sensor
+
+
+def _put_off(home: Home) -> datetime | None:
+    polls = (one for one in DeferredPulls(Storage(home.state)).all() if one.work == "polls")
+    return max((one.resume_at for one in polls), default=None)
+
+
+def _remembered(cursor: str | None) -> PollCursor:
+    try:
+        return msgspec.json.decode(cursor or "{}", type=PollCursor)
+    except msgspec.MsgspecError:
+        return PollCursor()
+
+
+def _next(plan: PollPlan) -> str:
+    return f"The next look is due at {plan.next_at:%Y-%m-%d %H:%M:%S} UTC."

@@ -1,0 +1,312 @@
+"""`almanac keys` and `almanac endpoints`: who may ask a server of ours, and who gets webhooks.
+
+Works on the files of a service, whether or not a server runs on them. People get tables, programs
+`--json`; instants are UTC. A secret is printed once, when it is made.
+"""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from catalog.contract.plans import PLANS
+from catalog.server.accounts.json_file import JsonFileError
+from catalog.server.accounts.keys import KeyBook, KeyBookError, StoredKey
+from catalog.server.state_dir import ServiceDir, ServiceDirError
+from catalog.server.webhooks import endpoints
+from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, EndpointError
+from catalog.server.webhooks.outbox import NotDead, Outbox, OutboxDelivery, OutboxUnreadable
+from catalog.server.webhooks.url_guard import TargetRefused
+from pipeline.console import Column, Table, fail, folded, people, print_json, told_plainly
+from pipeline.settings import read_settings
+
+keys_app = typer.Typer(
+    help="Create, list, revoke and rotate keys of the server.", no_args_is_help=True
+)
+
+DirOption = Annotated[
+    Path | None, typer.Option("--dir", help="The server's folder; else under ALMANAC_HOME.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+
+
+def _key_book(folder: Path | None) -> KeyBook:
+    return ServiceDir(folder or read_settings().service_dir).key_book()
+
+
+@keys_app.command()
+def create(
+    account: Annotated[str, typer.Argument(help="The account; made when it is new.")],
+    plan: Annotated[str, typer.Option(help="free, standard, pro, elite or enterprise.")],
+    rate: Annotated[float | None, typer.Option(help="Requests a second; Enterprise only.")] = None,
+    burst: Annotated[int | None, typer.Option(help="Burst; Enterprise only.")] = None,
+    quota: Annotated[int | None, typer.Option(help="Requests a month; Enterprise only.")] = None,
+    folder: DirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a key and show it, this once."""
+    if plan not in PLANS:
+        fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}")
+    with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
+        key, stored = _key_book(folder).create(
+            account, PLANS[plan], rate_per_s=rate, burst=burst, monthly_quota=quota
+        )
+    _show_new(key, stored, as_json=as_json)
+
+
+@keys_app.command(name="list")
+def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
+    """List accounts and keys. Only a key's SHA-256 is kept, so no key can be shown again."""
+    with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
+        accounts = _key_book(folder).read().accounts
+    now = datetime.now(UTC)
+    rows: list[dict[str, Any]] = [
+        {
+            "id": key.id,
+            "account": account.name,
+            "plan": account.plan,
+            "created_at": key.created_at,
+            "expires_at": key.expires_at,
+            "usable": key.usable(now),
+        }
+        for account in accounts
+        for key in account.keys
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("Key", "Account", "Plan", "Created (UTC)", "Ends (UTC)", "Usable")
+    for row in rows:
+        ends = "-" if row["expires_at"] is None else f"{row['expires_at']:%Y-%m-%d %H:%M}"
+        usable = "yes" if row["usable"] else "no"
+        table.add_row(
+            row["id"],
+            row["account"],
+            row["plan"],
+            f"{row['created_at']:%Y-%m-%d %H:%M}",
+            ends,
+            usable,
+        )
+    people.print(table if rows else "No keys yet: almanac keys create NAME --plan elite")
+
+
+@keys_app.command()
+def revoke(key_id: Annotated[str, typer.Argument()], folder: DirOption = None) -> None:
+    """Make a key unusable at once."""
+    with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
+        _key_book(folder).revoke(key_id)
+    people.print(f"{key_id} is revoked.")
+
+
+@keys_app.command()
+def rotate(
+    key_id: Annotated[str, typer.Argument()],
+    overlap_hours: Annotated[
+        float, typer.Option(min=0, max=87_600, help="How long the old one works.")
+    ] = 24,
+    folder: DirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create the successor of a key; the old one works on for the overlap."""
+    with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
+        key, stored = _key_book(folder).rotate(key_id, overlap=timedelta(hours=overlap_hours))
+    _show_new(key, stored, as_json=as_json)
+
+
+def _show_new(key: str, stored: StoredKey, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": stored.id, "key": key})
+        return
+    people.print(f"{stored.id}: {key}", soft_wrap=True)
+    people.print("Keep it now: only its SHA-256 is stored, and it is not shown again.")
+
+
+endpoints_app = typer.Typer(help="Webhook endpoints and their deliveries.", no_args_is_help=True)
+
+EndpointJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
+
+
+@endpoints_app.command("add")
+def add_endpoint(
+    url: Annotated[str, typer.Argument(help="Where deliveries are posted.")],
+    account: Annotated[str, typer.Option(help="The account the endpoint belongs to.")],
+    plan: Annotated[str, typer.Option(help="The account's plan.")] = "elite",
+    allow_private: Annotated[
+        bool, typer.Option("--allow-private", help="Let it be on this host or a private network.")
+    ] = False,
+    directory: DirOption = None,
+    as_json: EndpointJsonOption = False,
+) -> None:
+    """Add an endpoint and print its signing secret, once."""
+    with told_plainly(*_PLAIN):
+        endpoint, secret = _endpoint_book(directory).add(
+            url, plan=plan, account=account, allow_private=allow_private
+        )
+    _show_secret(endpoint.id, secret, as_json=as_json)
+
+
+@endpoints_app.command("list")
+def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = False) -> None:
+    """List the endpoints."""
+    with told_plainly(*_PLAIN):
+        found = _endpoint_book(directory).endpoints()
+    if as_json:
+        print_json([_endpoint_fields(endpoint) for endpoint in found])
+        return
+    if not found:
+        people.print("No endpoints yet: almanac endpoints add URL --account NAME")
+        return
+    table = Table(Column("id", no_wrap=True), "account", "url", "state")
+    for endpoint in found:
+        state = "enabled" if endpoint.enabled else f"disabled: {endpoint.disabled_reason}"
+        if endpoint.allow_private:
+            state += ", private allowed"
+        cells = (endpoint.id, endpoint.account, endpoint.url, state)
+        table.add_row(*map(folded, cells))
+    people.print(table)
+
+
+@endpoints_app.command("remove")
+def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
+    """Remove an endpoint; what is pending for it becomes dead letters."""
+    with told_plainly(*_PLAIN):
+        _endpoint_book(directory).remove(endpoint_id)
+    people.print(f"{endpoint_id} removed", soft_wrap=True)
+
+
+@endpoints_app.command("rotate")
+def rotate_secret(
+    endpoint_id: IdArgument,
+    overlap_hours: Annotated[
+        float, typer.Option(help="How long the old secret signs beside the new one.")
+    ] = endpoints.OVERLAP_HOURS,
+    directory: DirOption = None,
+    as_json: EndpointJsonOption = False,
+) -> None:
+    """Give an endpoint a new signing secret and print it, once."""
+    with told_plainly(*_PLAIN):
+        secret = _endpoint_book(directory).rotate(endpoint_id, overlap_hours=overlap_hours)
+    _show_secret(endpoint_id, secret, as_json=as_json)
+
+
+@endpoints_app.command("enable")
+def enable_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
+    """Send to an endpoint again, from now on."""
+    with told_plainly(*_PLAIN):
+        _endpoint_book(directory).enable(endpoint_id)
+    people.print(f"{endpoint_id} enabled", soft_wrap=True)
+
+
+@endpoints_app.command("disable")
+def disable_endpoint(
+    endpoint_id: IdArgument,
+    reason: Annotated[str, typer.Option(help="Shown in the list.")] = "by the operator",
+    directory: DirOption = None,
+) -> None:
+    """Send nothing more to an endpoint; what is pending for it becomes dead letters."""
+    with told_plainly(*_PLAIN):
+        _endpoint_book(directory).disable(endpoint_id, reason=reason)
+    people.print(f"{endpoint_id} disabled", soft_wrap=True)
+
+
+@endpoints_app.command("deliveries")
+def list_deliveries(
+    dead: Annotated[bool, typer.Option("--dead", help="Only dead letters.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many of each kind.")] = 100,
+    directory: DirOption = None,
+    as_json: EndpointJsonOption = False,
+) -> None:
+    """List the deliveries that are pending, and the dead letters."""
+    with told_plainly(*_PLAIN), _outbox(directory) as box:
+        found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
+    if as_json:
+        print_json([_letter_fields(letter) for letter in found])
+        return
+    if not found:
+        people.print("Nothing is pending, and there are no dead letters.")
+        return
+    table = Table(
+        Column("id", no_wrap=True),
+        "endpoint",
+        "kind",
+        "changed",
+        "state",
+        "attempts",
+        "next",
+        "last",
+    )
+    for letter in found:
+        cells = (
+            letter.id,
+            letter.endpoint_id,
+            letter.kind,
+            _time(letter.created_at),
+            letter.state,
+            letter.attempts,
+            _time(letter.next_attempt_at),
+            letter.last_error or letter.last_status or "",
+        )
+        table.add_row(*map(folded, cells))
+    people.print(table)
+
+
+@endpoints_app.command("requeue")
+def requeue_deliveries(
+    delivery_ids: Annotated[list[str], typer.Argument(help="Ids of dead letters.")],
+    directory: DirOption = None,
+) -> None:
+    """Try dead letters again, now and with the whole schedule of retries."""
+    with told_plainly(*_PLAIN), _outbox(directory) as box:
+        for delivery_id in delivery_ids:
+            box.requeue(delivery_id, now=_now())
+            people.print(f"{delivery_id} requeued", soft_wrap=True)
+
+
+def _service_dir(option: Path | None) -> ServiceDir:
+    return ServiceDir(option or read_settings().service_dir)
+
+
+_PLAIN = (ServiceDirError, EndpointError, TargetRefused, JsonFileError, NotDead, OutboxUnreadable)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _endpoint_book(directory: Path | None) -> EndpointBook:
+    return _service_dir(directory).endpoint_book()
+
+
+def _outbox(directory: Path | None) -> Outbox:
+    return _service_dir(directory).outbox()
+
+
+def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": endpoint_id, "secret": secret})
+        return
+    people.print(f"Endpoint: {endpoint_id}", soft_wrap=True)
+    people.print(f"Signing secret (not shown again): {secret}", soft_wrap=True)
+
+
+def _endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
+    """Return all but the secrets' values."""
+    fields = msgspec.structs.asdict(endpoint)
+    fields["secrets"] = [
+        {"created_at": secret.created_at, "expires_at": secret.expires_at}
+        for secret in endpoint.secrets
+    ]
+    return fields
+
+
+def _letter_fields(letter: OutboxDelivery) -> dict[str, Any]:
+    """Return all but the body."""
+    names = ("id", "endpoint_id", "kind", "created_at", "state", "attempts", "next_attempt_at")
+    return {name: getattr(letter, name) for name in (*names, "last_status", "last_error")}
+
+
+def _time(instant: datetime | None) -> str:
+    return "" if instant is None else instant.strftime("%Y-%m-%d %H:%M:%SZ")

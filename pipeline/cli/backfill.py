@@ -1,0 +1,210 @@
+"""`almanac backfill`: all events of a range of event dates, with the price first.
+
+Exit codes: 0 also when the quota is out before the end (what came is landed, and it goes on by
+itself or with the same command); 1 for an error or a "no"; 2 for what can't be done as typed;
+130 after Ctrl-C.
+"""
+
+import sys
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pipeline.cli.options import JsonOption, date_option
+from pipeline.console import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    Table,
+    fail,
+    people,
+    print_json,
+    progress,
+    show_problems,
+    warnings,
+)
+from pipeline.session import home_of, open_service
+from pipeline.settings import SettingsError, read_settings
+from resources.backfill.backfill import Backfill, Price
+from resources.backfill.state import BackfillStates, Source
+from resources.errors import CatalogError, Defer
+from resources.ingest.scopes import month_key
+from warehouse.batch_problems import BatchProblem
+from warehouse.errors import WarehouseError
+from warehouse.files.storage import Storage
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+
+@dataclass(slots=True)
+class _Came:
+    """What a backfill came to."""
+
+    prices: list[Price]
+    by: Source
+    resumed: bool
+    months: list[str] = field(default_factory=list)
+    rows: int = 0
+    requests: int = 0
+    batches: int = 0
+    notes: list[str] = field(default_factory=list)
+    deferred: str = ""
+    resume_at: datetime | None = None
+    versions: int = 0
+    problems: list[BatchProblem] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def backfill(
+    begin: Annotated[str, typer.Option("--from", help="First event date, as 2017-01-01.")],
+    end: Annotated[
+        str | None, typer.Option("--to", help="Last event date; by default two years ahead.")
+    ] = None,
+    source: Annotated[
+        Literal["auto", "list", "export"],
+        typer.Option(help="The list or the export; by default what takes fewer requests."),
+    ] = "auto",
+    max_requests: Annotated[
+        int | None, typer.Option(min=1, help="Do nothing where it would take more.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Pull all events of a range of dates once, month by month, and merge them.
+
+    The price is shown first. Cut short, the same command goes on where it stopped.
+    """
+    lower = date_option("--from", begin)
+    upper = None if end is None else date_option("--to", end)
+    if upper is not None and upper < lower:
+        fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
+    settings = read_settings()
+    home = home_of(settings)
+    began = monotonic()
+    try:
+        with open_service(settings, work="backfill") as service:
+            sweeps = BackfillStates(Storage(home.state), home.landing)
+            work = Backfill(service, sweeps, lower, upper)
+            prices = work.prices()
+            price = _chosen(prices, source)
+            if not as_json:
+                _show_prices(work, prices, price)
+            _allow(price, max_requests, yes=yes, as_json=as_json)
+            came = _go(work, prices, price, quiet=as_json)
+        report = merge(home)
+        came.versions = sum(one.versions for one in report.outcomes)
+        came.problems = report.problems
+    except Defer as error:
+        fail(f"nothing was begun: {error}", code=0)
+    except ValueError as error:
+        fail(f"{error}. Nothing was asked for.", code=EXIT_USAGE)
+    except (CatalogError, WarehouseError, SettingsError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        warnings.print(
+            "Interrupted. What is whole is landed, and merged by `almanac merge`; the same command "
+            "goes on."
+        )
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    came.months.sort()
+    came.seconds = round(monotonic() - began, 1)
+    if as_json:
+        print_json({**asdict(came), "prices": [one.told() for one in came.prices]})
+    else:
+        _show(came, home)
+
+
+def _chosen(prices: list[Price], source: str) -> Price:
+    if source == "auto":
+        return prices[0]
+    found = next((price for price in prices if price.by == source), None)
+    if found is None:
+        fail("the plan has no export; take --source list. Nothing was begun.", code=EXIT_USAGE)
+    return found
+
+
+def _allow(price: Price, max_requests: int | None, *, yes: bool, as_json: bool) -> None:
+    if max_requests is not None and price.requests > max_requests:
+        fail(
+            f"it takes {price.requests:,} requests, and --max-requests allows {max_requests:,}. "
+            "Nothing was begun.",
+            code=EXIT_USAGE,
+        )
+    if yes or price.requests == 0:
+        return
+    if as_json or not sys.stdin.isatty():
+        fail("nothing was begun: say --yes to begin without being asked", code=EXIT_USAGE)
+    if not typer.confirm("Begin?", default=True):
+        fail("nothing was begun", code=EXIT_ERROR)
+
+
+def _go(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _Came:
+    came = _Came(prices, price.by, work.resumed)
+    with progress("{task.completed:,} of {task.total:,} rows", quiet=quiet) as bar:
+        task = bar.add_task("", total=price.rows or 1)
+        for months in work.go(price.by):
+            came.months += [month_key(month) for month in months]
+            bar.update(task, completed=work.rows, description=came.months[-1][:7])
+    came.rows, came.requests = work.rows, work.requests
+    came.batches, came.notes = len(work.manifests), list(dict.fromkeys(work.notes))
+    if work.deferred is not None:
+        came.deferred, came.resume_at = work.deferred.happened, work.deferred.resume_at
+    return came
+
+
+def _show_prices(work: Backfill, prices: list[Price], chosen: Price) -> None:
+    if work.resumed:
+        people.print("Going on with a backfill that was cut short; the price is of the rest.")
+    table = Table("", "Requests", "Events", "At best", "Left this month", "After", "Kept for daily")
+    for price in prices:
+        mark = f"{price.by} *" if price is chosen else price.by
+        table.add_row(
+            *(mark, f"{price.requests:,}", "?" if price.rows is None else f"{price.rows:,}"),
+            *(f"{price.seconds:,.0f} s", _number(price.left), _number(price.left_after)),
+            f"{price.kept:,}",
+        )
+    people.print(table)
+    for note in work.notes:
+        people.print(f"Note: {note}", soft_wrap=True)
+    if not chosen.affordable:
+        people.print(
+            f"Only {_number(chosen.available)} of them may be sent this month (reserve, "
+            "ALMANAC_BACKFILL_QUOTA, ALMANAC_MONTHLY_QUOTA): what comes is kept, and it goes on "
+            "after the reset.",
+            soft_wrap=True,
+        )
+
+
+def _number(value: int | None) -> str:
+    return "no limit" if value is None else f"{value:,}"
+
+
+def _show(came: _Came, home: Home) -> None:
+    months = came.months
+    span = "none" if not months else f"{len(months)}, {min(months)[:7]} to {max(months)[:7]}"
+    lines: list[tuple[str, Any]] = [
+        ("months whole", span),
+        ("rows", f"{came.rows:,} in {came.batches} batches"),
+        ("new versions", f"{came.versions:,}"),
+        ("requests", f"{came.requests:,}"),
+        ("seconds", f"{came.seconds:.1f}"),
+        ("warehouse", str(home.warehouse)),
+    ]
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in lines:
+        table.add_row(name, value)
+    people.print(table)
+    show_problems(came.problems)
+    for note in came.notes:
+        people.print(f"Note: {note}", soft_wrap=True)
+    if came.resume_at is not None:
+        at = came.resume_at.astimezone(UTC)
+        people.print(
+            f"Deferred: {came.deferred}. It goes on at {at:%Y-%m-%d %H:%M} UTC by itself where the "
+            "daemon runs (almanac ui), or with the same command.",
+            markup=False,
+            soft_wrap=True,
+        )

@@ -1,0 +1,171 @@
+"""`almanac budget`: when what is looked at, what that costs until the reset, and why.
+
+From local state, without a request; with `--from` also the price of a backfill, which takes one
+or two to count.
+"""
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.cli.options import JsonOption, date_option
+from pipeline.console import EXIT_USAGE, Table, fail, people, print_json
+from pipeline.polling.inputs import PollFacts
+from pipeline.polling.plan import PlannerInputs, PollPlan
+from pipeline.polling.planner import plan_polls
+from pipeline.session import home_there, open_service
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.backfill.backfill import Backfill, Price
+from resources.backfill.state import BackfillStates
+from resources.errors import CatalogError
+from warehouse.files.storage import Storage
+from warehouse.files.temporary import own_folder
+from warehouse.home import Home
+
+
+def budget(
+    begin: Annotated[
+        str | None, typer.Option("--from", help="Price a backfill from this event date on.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="Its last event date; by default two years ahead.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the plan of polls, its cost until the quota's reset, and the price of a backfill."""
+    if begin is None and end is not None:
+        fail("--to needs --from. Nothing was asked for.", code=EXIT_USAGE)
+    settings = read_settings()
+    if begin is not None and Home(settings.home).stamp() is None:
+        _tell_prices_alone(settings, begin, end, as_json=as_json)
+        return
+    home, now = home_there(), datetime.now(UTC)
+    prices = [] if begin is None else _prices(settings, home, begin, end)[1]
+    known = PollFacts(settings, home).known(now)
+    if known is None:
+        fail("the plan is not known yet: almanac run, or set ALMANAC_PLAN")
+    plan = plan_polls(known)
+    if as_json:
+        print_json(_told(known, plan, prices))
+        return
+    _show_month(known, plan, settings)
+    _show_schedule(plan)
+    if prices:
+        _show_prices(prices)
+
+
+def _tell_prices_alone(settings: Settings, begin: str, end: str | None, *, as_json: bool) -> None:
+    """Before anything was looked at: from the service alone, and no home is made of it."""
+    home = Home(settings.home)
+    with TemporaryDirectory(prefix="budget-", dir=own_folder()) as folder:
+        plan, prices = _prices(settings, home, begin, end, looking_only=Path(folder))
+    if as_json:
+        told = [one.told() for one in prices]
+        print_json({"plan": plan, "month": None, "schedule": [], "backfill": told})
+        return
+    people.print(f"There is no home at {home.root} yet; on the plan {plan}:", soft_wrap=True)
+    _show_prices(prices)
+
+
+def _prices(
+    settings: Settings,
+    home: Home,
+    begin: str,
+    end: str | None,
+    *,
+    looking_only: Path | None = None,
+) -> tuple[str, list[Price]]:
+    """Return the plan's name, and the price by each way."""
+    lower = date_option("--from", begin)
+    upper = None if end is None else date_option("--to", end)
+    if upper is not None and upper < lower:
+        fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
+    try:
+        with open_service(settings, work="backfill", looking_only=looking_only) as service:
+            sweeps = BackfillStates(Storage(home.state), home.landing)
+            return service.plan.name, Backfill(service, sweeps, lower, upper).prices()
+    except ValueError as error:
+        fail(f"{error}. Nothing was asked for.", code=EXIT_USAGE)
+    except (CatalogError, SettingsError) as error:
+        fail(str(error))
+
+
+def _told(known: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dict[str, Any]:
+    schedule = [
+        {
+            "unit": row.unit,
+            "interval_s": round(row.interval.total_seconds()),
+            "requests_per_day": round(row.requests_per_day, 2),
+            "changes_per_day": round(row.changes_per_day, 2),
+            "why": row.why,
+        }
+        for row in plan.schedule
+    ]
+    return {
+        "plan": known.plan.name,
+        "month": asdict(known.month),
+        "polls_per_day": round(plan.per_day, 2),
+        "projected_at_reset": plan.projected_at_reset,
+        "spare": plan.spare,
+        "next_at": plan.next_at,
+        "due_now": sum(pull.requests for pull in plan.due),
+        "schedule": schedule,
+        "backfill": [one.told() for one in prices],
+    }
+
+
+def _show_month(known: PlannerInputs, plan: PollPlan, settings: Settings) -> None:
+    month = known.month
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    quota = "no limit" if month.quota is None else f"{month.quota:,}"
+    days = month.days_left(known.now)
+    table.add_row("plan", known.plan.name)
+    table.add_row("quota of the month", quota)
+    table.add_row("used", f"{month.used:,}")
+    table.add_row("resets at", f"{month.resets_at:%Y-%m-%d %H:%M} UTC, in {days:.1f} days")
+    table.add_row("kept for daily looks", f"{month.reserve:,} (ALMANAC_RESERVE)")
+    table.add_row("daily looks until then", f"{month.for_daily(known.now):,}")
+    table.add_row("polls", f"{plan.per_day:,.0f} a day, as scheduled below")
+    if plan.projected_at_reset is not None:
+        table.add_row("used at the reset", f"{plan.projected_at_reset:,} as planned")
+        table.add_row("not needed", f"{plan.spare or 0:,}, for backfills or for more polls")
+    if settings.polls_quota is not None:
+        table.add_row("most for polls", f"{settings.polls_quota:,} a month (ALMANAC_POLLS_QUOTA)")
+    people.print(table)
+
+
+def _show_schedule(plan: PollPlan) -> None:
+    table = Table("Event dates", "Every", "Requests a day", "Changes a day", "Why")
+    for row in plan.schedule:
+        table.add_row(
+            *(row.unit, _span(row.interval), f"{row.requests_per_day:,.0f}"),
+            *(f"{row.changes_per_day:,.1f}", row.why),
+        )
+    people.print(table)
+    due = sum(pull.requests for pull in plan.due)
+    count = "1 request is" if due == 1 else f"{due:,} requests are"
+    now = f"{count} due now; after that the" if due else "The"
+    people.print(f"{now} next look is at {plan.next_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)
+
+
+def _show_prices(prices: list[Price]) -> None:
+    table = Table("Backfill by", "Requests", "Events", "At best", "Left after", "Affordable")
+    for price in prices:
+        after = "no limit" if price.left_after is None else f"{price.left_after:,}"
+        rows = "?" if price.rows is None else f"{price.rows:,}"
+        table.add_row(
+            *(price.by, f"{price.requests:,}", rows, f"{price.seconds:,.0f} s", after),
+            "yes" if price.affordable else "not this month",
+        )
+    people.print(table)
+
+
+def _span(interval: timedelta) -> str:
+    minutes = interval.total_seconds() / 60
+    if minutes < 90:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.1f} h" if minutes < 48 * 60 else f"{minutes / 1440:.1f} days"

@@ -1,0 +1,370 @@
+"""`almanac doctor`, `verify` and `prune`: diagnose problems, check all data, delete old files.
+
+Prune never deletes landing or history.
+"""
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+import typer
+
+from pipeline.cli.options import JsonOption
+from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
+from pipeline.health.report import LEAST_FREE_BYTES
+from pipeline.health.run_checks import checked_runs
+from pipeline.runs.store import STORES
+from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
+from pipeline.session import home_there, open_service
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.errors import CatalogError
+from resources.service_clock import NOTABLE, ServiceClock
+from warehouse.attaching import left_links, set_aside_foreign_wal
+from warehouse.errors import WarehouseError
+from warehouse.files.temporary import leftovers, own_folder
+from warehouse.history.merge import ABANDONED_S
+from warehouse.history.verify import verify as verify_home
+from warehouse.history.verify_files import Finding
+from warehouse.home import Home
+from warehouse.queries import connected
+
+PACKAGES = ("dagster", "duckdb", "httpx", "granian")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One thing that was looked at."""
+
+    what: str
+    holds: bool
+    found: str
+    is_caution: bool = False
+    """Nothing is in the way, and something should be looked at."""
+
+
+def doctor(
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Mend what can be: files that others can read, a damaged home.json, damaged "
+            "records of runs, runs that were cut off.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check settings, home, disk, versions, key, plan and reach. Costs one or two requests."""
+    found = list(_checks(fix=fix))
+    if as_json:
+        print_json([asdict(one) for one in found])
+    else:
+        table = Table("", "What", "Found")
+        for one in found:
+            table.add_row(_mark(one), one.what, one.found)
+        people.print(table)
+    if not all(one.holds for one in found):
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _mark(one: Checked) -> str:
+    return ("!" if one.is_caution else "ok") if one.holds else "NO"
+
+
+def _checks(*, fix: bool) -> Iterator[Checked]:
+    yield Checked("Python", True, platform.python_version())
+    for package in PACKAGES:
+        yield Checked(package, True, version(package))
+    try:
+        settings = read_settings()
+        source = settings.source
+    except SettingsError as error:
+        yield Checked("settings", False, str(error))
+        return
+    yield Checked("source", True, source)
+    yield from _secrecy(settings, fix=fix)
+    home = Home(settings.home)
+    if fix:
+        yield from _stamp(home)
+    stands = _told("home", lambda: _home(home, source))
+    writable = _writable(home.root)
+    yield stands
+    yield writable
+    yield _disk(home.root)
+    if home.warehouse.exists():
+        yield _told("warehouse", lambda: _warehouse(home))
+    if stands.holds:
+        for one in checked_runs(home, fix=fix and writable.holds):
+            yield Checked(one.what, one.holds, one.found)
+    with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
+        is_ours = stands.holds and writable.holds and home.stamp() is not None
+        yield from _service(settings, home.state if is_ours else Path(spare))
+
+
+def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
+    for caution in (*cautions_of(settings), short_key(settings)):
+        if caution:
+            yield Checked("secrets", True, caution, is_caution=True)
+    if fix:
+        closed = close_files(settings)
+        if closed:
+            yield Checked("files", True, f"{closed:,} are no longer open to others")
+    exposed = files_open_to_others(settings)
+    if exposed:
+        found = f"others can read {exposed}: almanac doctor --fix"
+        yield Checked("files", True, found, is_caution=True)
+
+
+def _stamp(home: Home) -> Iterator[Checked]:
+    """Make a stamp again that is damaged; say so where it was."""
+    try:
+        source = home.mend_stamp()
+    except WarehouseError as error:
+        yield Checked("home.json", False, str(error))
+        return
+    if source is not None:
+        yield Checked("home.json", True, f"made again, of {source}")
+
+
+def _home(home: Home, source: str) -> str:
+    stamp = home.stamp()
+    if stamp is None:
+        return f"{home.root}, not made yet"
+    home.check(source)
+    return f"{home.root}, format {stamp.format}"
+
+
+def _warehouse(home: Home) -> str:
+    """Look whether the published file can be opened; another program's log is set aside."""
+    aside = set_aside_foreign_wal(home.warehouse)
+    with connected(home.warehouse):
+        pass
+    if aside is None:
+        return str(home.warehouse)
+    return f"another program wrote beside {home.warehouse}: that was set aside as {aside.name}"
+
+
+def _writable(root: Path) -> Checked:
+    """Look whether the home can be written, or made where it is not there yet."""
+    there = _there(root)
+    what = "home writable"
+    if not there.is_dir():
+        return Checked(what, False, f"{there} is a file; name a folder with ALMANAC_HOME")
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Checked(what, False, f"{there} can't be written to by this user")
+    return Checked(what, True, str(there))
+
+
+def _disk(root: Path) -> Checked:
+    free = shutil.disk_usage(_there(root)).free
+    return Checked("disk", free >= LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free")
+
+
+def _there(root: Path) -> Path:
+    """Return the path, or the nearest above it that is there."""
+    return next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
+
+
+def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
+    """Ask the service who we are; what it answers says whether address, key and plan are right."""
+    try:
+        with open_service(settings, looking_only=log_folder) as service:
+            yield Checked("reach", True, "the service answers")
+            yield Checked("key and plan", True, service.plan.name)
+            usage = service.usage
+            if usage is not None:
+                yield Checked(
+                    "quota",
+                    usage.remaining is None or usage.remaining > 0,
+                    quota_left(usage.remaining, usage.limit, is_unlimited=usage.is_unlimited),
+                )
+            yield _clock(service.client.service_clock)
+    except (CatalogError, WarehouseError, SettingsError) as error:
+        yield Checked("reach, key and plan", False, str(error))
+
+
+def _clock(heard: ServiceClock) -> Checked:
+    """Look how far the service's clock is from the machine's; all is dated by the service's."""
+    if heard.offset is None:
+        return Checked("clock", False, "the service sent no Date that could be believed")
+    size = f"{abs(heard.ahead.total_seconds()):,.0f} s"
+    way = "ahead of" if heard.ahead > timedelta(0) else "behind"
+    is_kept = abs(heard.ahead) <= NOTABLE
+    found = f"the service's is {size} {way} this machine's"
+    return Checked("clock", is_kept, found if is_kept else f"{found}: set the machine's right")
+
+
+def _told(what: str, look: Callable[[], str]) -> Checked:
+    try:
+        return Checked(what, True, look())
+    except WarehouseError as error:
+        return Checked(what, False, str(error))
+
+
+_SET_ASIDE: Final = re.compile(r"\.(?:foreign|damaged)-(\d{8})T")
+"""What has such a name says its day: when it was written last, or set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """One kind of thing that was taken away."""
+
+    what: str
+    count: int
+    bytes: int
+
+
+def prune(
+    days: Annotated[int, typer.Option(min=1, help="Keep this many days of each.")] = 90,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove old logs, runs and files that were set aside, and what killed processes left."""
+    home = home_there()
+    before = datetime.now(UTC).date() - timedelta(days=days)
+    with home.merge_lock():
+        pruned = [
+            _files("request logs", _old_logs(home, before), dry_run=dry_run),
+            _files("unfinished files", _unfinished(home), dry_run=dry_run),
+            _files("foreign .wal files", _foreign_logs(home, before), dry_run=dry_run),
+            _files("damaged databases", _damaged(home, before), dry_run=dry_run),
+        ]
+    pruned.append(_files("temporary folders", leftovers(), dry_run=dry_run))
+    pruned.append(_runs(home, before, dry_run=dry_run))
+    if as_json:
+        print_json([{"what": one.what, "count": one.count, "bytes": one.bytes} for one in pruned])
+        return
+    table = Table("What", "Count", "Bytes")
+    for one in pruned:
+        table.add_row(one.what, f"{one.count:,}", f"{one.bytes:,}")
+    people.print(table)
+    if dry_run:
+        people.print("Nothing was removed.")
+
+
+def _old_logs(home: Home, before: date) -> list[Path]:
+    return [
+        path
+        for path in sorted((home.state / "requests").glob("*.jsonl"))
+        if path.stem < before.isoformat()
+    ]
+
+
+def _unfinished(home: Home) -> list[Path]:
+    """Return what writers left that were killed; the lock keeps those that live away.
+
+    Not from landing, where pulls write without it: there only what is old.
+    """
+    left = [
+        *home.root.glob(".unfinished-*"),
+        *left_links(home.root),
+        *home.lake.unfinished(),
+        *home.landing.storage.unfinished(older_than_s=ABANDONED_S),
+        *home.landing.never_landed(older_than_s=ABANDONED_S),
+        *home.state.glob("almanac-verify-*"),
+        *home.state.glob("spill/*"),
+    ]
+    return sorted(path for path in left if not _is_empty_spill(path))
+
+
+def _is_empty_spill(path: Path) -> bool:
+    return path.parent.name == "spill" and not any(one.is_file() for one in path.rglob("*"))
+
+
+def _foreign_logs(home: Home, before: date) -> list[Path]:
+    """Return what other programs wrote to published files, where it was written long ago."""
+    return _old(home.root.glob(f"{home.warehouse.name}.wal.foreign-*"), before)
+
+
+def _damaged(home: Home, before: date) -> list[Path]:
+    """Return the Dagster databases that were set aside long ago, and what lay beside them."""
+    folders = {(home.dagster / name).parent for name in STORES}
+    return _old((path for one in folders for path in one.glob("*.damaged-*")), before)
+
+
+def _old(paths: Iterable[Path], before: date) -> list[Path]:
+    named = ((path, _SET_ASIDE.search(path.name)) for path in sorted(paths))
+    return [path for path, day in named if day is not None and day[1] < f"{before:%Y%m%d}"]
+
+
+def _files(what: str, paths: Iterable[Path], *, dry_run: bool) -> Pruned:
+    count = size = 0
+    for path in paths:
+        count += 1
+        inside = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+        size += sum(one.stat().st_size for one in inside)
+        if not dry_run:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return Pruned(what, count, size)
+
+
+def _runs(home: Home, before: date, *, dry_run: bool) -> Pruned:
+    """Remove the records of finished runs from before a day."""
+    if not home.dagster.exists():
+        return Pruned("Dagster runs", 0, 0)
+    # Here, since importing Dagster takes longer than most commands.
+    from dagster import RunsFilter
+
+    from pipeline.instance import instance_of
+
+    end = datetime(before.year, before.month, before.day, tzinfo=UTC)
+    with instance_of(home) as instance:
+        old = [
+            record.dagster_run.run_id
+            for record in instance.get_run_records(RunsFilter(created_before=end))
+            if record.dagster_run.is_finished
+        ]
+        for run_id in [] if dry_run else old:
+            instance.delete_run(run_id)
+    return Pruned("Dagster runs", len(old), 0)
+
+
+def verify(
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also the hash of every file, and every row against a replay."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that landing, lake and tables agree. Exit code 1 when something does not."""
+    home = home_there()
+    findings: list[Finding] = []
+    with people.status("Verifying ...") as status:
+        for finding in verify_home(home, deep=deep):
+            findings.append(finding)
+            status.update(f"Verified: {finding.check} ...")
+    if as_json:
+        print_json(
+            [
+                {
+                    "check": one.check,
+                    "looked_at": one.looked_at,
+                    "wrong": list(one.wrong),
+                    "notes": list(one.notes),
+                }
+                for one in findings
+            ]
+        )
+    else:
+        _show(findings)
+    if not all(finding.holds for finding in findings):
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _show(findings: list[Finding]) -> None:
+    table = Table("Check", "Looked at", "Holds")
+    for finding in findings:
+        table.add_row(finding.check, f"{finding.looked_at:,}", "yes" if finding.holds else "NO")
+    people.print(table)
+    for finding in findings:
+        for wrong in finding.wrong:
+            people.print(f"{finding.check}: {wrong}", soft_wrap=True)
+        for note in finding.notes:
+            people.print(f"Note: {note}", soft_wrap=True)

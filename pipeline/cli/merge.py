@@ -1,0 +1,333 @@
+"""`almanac merge`, `replay`, `import` and `batches`: from what is landed to the warehouse."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from catalog.contract.plans import PLANS
+from pipeline.cli.options import JsonOption, date_option, instant_option
+from pipeline.console import (
+    EXIT_ERROR,
+    EXIT_USAGE,
+    Column,
+    Table,
+    fail,
+    people,
+    print_json,
+    show_problems,
+)
+from pipeline.session import home_there
+from pipeline.settings import read_settings
+from warehouse.errors import DamagedBatch
+from warehouse.history import merge as merging
+from warehouse.history.change_log import ChangeLog
+from warehouse.history.merge_report import MergeReport
+from warehouse.home import Home
+from warehouse.landing.archive import import_export
+from warehouse.landing.batches import feed_of
+
+_SHOWN_DAYS = 10
+
+
+def merge(as_json: JsonOption = False) -> None:
+    """Fold what is landed into the lake, and publish the warehouse. No request is made.
+
+    A quarantined batch is told and is no error: the exit code is 0, and `status --exit-code` ends
+    with 1. Where a batch is damaged in landing, it is left out, and the exit code is 1; also where
+    a batch that was merged before is quarantined now.
+    """
+    home = home_there()
+    with people.status("Merging ..."):
+        report = merging.merge(home)
+    show_report(home, report, as_json=as_json)
+
+
+def replay(as_json: JsonOption = False) -> None:
+    """Make lake and warehouse again from landing alone. No request is made.
+
+    Whatever became of them: what is damaged there is replaced. A quarantined batch is told and is
+    no error: the exit code is 0, and `status --exit-code` ends with 1. Where a batch is damaged in
+    landing, it is left out, and the exit code is 1; also where a batch that was merged before is
+    quarantined now.
+    """
+    home = home_there()
+    folded = 0
+
+    def step(name: str) -> None:
+        nonlocal folded
+        if name == "merge:day_written":
+            folded += 1
+            status.update(f"Replaying: {folded} days ...")
+
+    with people.status("Replaying ...") as status:
+        report = merging.replay(home, step=step)
+    show_report(home, report, as_json=as_json)
+
+
+def import_file(
+    path: Annotated[Path, typer.Argument(help="A file of the bulk export (CSV, also gzipped).")],
+    content_at: Annotated[str, typer.Option(help="When its content was true (UTC).")],
+    observed_at: Annotated[
+        str | None, typer.Option(help="When it was known; by default when it was true.")
+    ] = None,
+    plan: Annotated[str, typer.Option(help="The plan it was exported with.")] = "elite",
+    covers_from: Annotated[
+        str | None, typer.Option(help="First event date of which it has every event.")
+    ] = None,
+    covers_to: Annotated[
+        str | None, typer.Option(help="Last event date of which it has every event.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Land an archived export at its place in history; `almanac merge` then folds it in."""
+    if plan not in PLANS:
+        fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=EXIT_USAGE)
+    if (covers_from is None) != (covers_to is None):
+        fail("--covers-from and --covers-to come together or not at all", code=EXIT_USAGE)
+    covers = None
+    if covers_from is not None and covers_to is not None:
+        covers = (date_option("--covers-from", covers_from), date_option("--covers-to", covers_to))
+        if covers[0] > covers[1]:
+            fail(
+                f"--covers-from {covers_from} is after --covers-to {covers_to}; expected the first "
+                "and the last event date. Nothing was landed.",
+                code=EXIT_USAGE,
+            )
+    true_at = instant_option("--content-at", content_at)
+    known_at = None if observed_at is None else instant_option("--observed-at", observed_at)
+    now = datetime.now(UTC)
+    settings = read_settings()
+    home = Home(settings.home)
+    source = settings.source
+    home.check(source)
+    if path.is_file():  # A name that was mistyped stamps nothing.
+        home.claim(source)
+    manifest = import_export(
+        home.landing,
+        path,
+        content_at=true_at,
+        observed_at=known_at,
+        plan=plan,
+        source=source,
+        now=now,
+        covers=covers,
+    )
+    # A manifest is never written again: the first landing's time stands.
+    was_landed = manifest.landed_at != now
+    if as_json:
+        print_json(
+            {
+                "batch_id": manifest.batch_id,
+                "bytes": manifest.bytes,
+                "already_landed": was_landed,
+            }
+        )
+        return
+    if was_landed:
+        people.print(
+            f"It was already landed as {manifest.batch_id}, on {manifest.landed_at:%Y-%m-%d %H:%M} "
+            "UTC. Nothing was changed.",
+            soft_wrap=True,
+        )
+        return
+    people.print(f"Landed as {manifest.batch_id}, {manifest.bytes:,} bytes.", soft_wrap=True)
+    people.print("Next: almanac merge")
+
+
+def show_report(home: Home, report: MergeReport, *, as_json: bool) -> None:
+    """Print what a merge did.
+
+    Raises:
+        typer.Exit: a batch is damaged, or is quarantined and was merged before.
+    """
+    if as_json:
+        print_json(report_record(home, report))
+    else:
+        _show_report(home, report)
+    if report.damaged or report.lost:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _show_report(home: Home, report: MergeReport) -> None:
+    if not report.outcomes and not report.days and not report.damaged:
+        people.print(f"Nothing to merge. {home.warehouse} is up to date.", soft_wrap=True)
+        return
+    table = Table("", "", show_header=False)
+    table.add_row("Batches folded", f"{len(report.outcomes):,}")
+    table.add_row("Days", f"{len(report.days):,}")
+    table.add_row("New versions", f"{report.versions:,}")
+    for kind, count in sorted(report.changes.items()):
+        table.add_row(f"  {kind}", f"{count:,}")
+    table.add_row("Rejected rows", f"{report.rejected:,}")
+    table.add_row("Seconds", f"{report.seconds:.1f}")
+    table.add_row("Warehouse", str(home.warehouse))
+    people.print(table)
+    show_problems(report.problems)
+    for note in report.notes:
+        people.print(f"Note: {note}", soft_wrap=True)
+    _show_refolded(report)
+
+
+def _show_refolded(report: MergeReport) -> None:
+    """Print the days that were folded again, and what is other than before."""
+    changed = {day: both for day, both in report.refolded.items() if any(both)}
+    if report.refolded:
+        people.print(
+            f"{len(report.refolded)} days were folded again; in {len(changed)} of them history "
+            "is other than before."
+        )
+    if not changed:
+        return
+    table = Table("Day", "Versions new or other", "Versions no more")
+    for day, (added, removed) in sorted(changed.items())[:_SHOWN_DAYS]:
+        table.add_row(day.isoformat(), f"{added:,}", f"{removed:,}")
+    people.print(table)
+    if len(changed) > _SHOWN_DAYS:
+        people.print(f"... and {len(changed) - _SHOWN_DAYS} days more (--json lists all).")
+
+
+def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
+    """Return what a merge did, for programs."""
+    return {
+        "batches": len(report.outcomes),
+        "days": [day.isoformat() for day in report.days],
+        "versions": report.versions,
+        "changes": dict(report.changes),
+        "rejected": report.rejected,
+        "quarantined": [one.manifest.batch_id for one in report.quarantined],
+        "problems": report.problems,
+        "no_more_merged": report.lost,
+        "notes": report.notes,
+        "refolded": {
+            day.isoformat(): {"added": added, "removed": removed}
+            for day, (added, removed) in report.refolded.items()
+        },
+        "seconds": report.seconds,
+        "warehouse": str(home.warehouse),
+    }
+
+
+batches_app = typer.Typer(help="List, show and release landed batches.", no_args_is_help=True)
+
+
+@batches_app.command(name="list")
+def list_batches(
+    days: Annotated[int, typer.Option(min=1, help="Of the last days that have any.")] = 7,
+    status: Annotated[
+        str | None, typer.Option(help="Only pending, merged, quarantined or damaged ones.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List batches, the newest first."""
+    rows = _rows(home_there(), days)
+    if status is not None:
+        rows = [row for row in rows if row["status"] == status]
+    if as_json:
+        print_json(rows)
+        return
+    table = Table(Column("Batch", no_wrap=True, min_width=42), "Rows", "New", "Status", "Why")
+    for row in rows:
+        table.add_row(
+            row["batch_id"],
+            _number(row["arrived"]),
+            _number(row["versions"]),
+            row["status"],
+            row["why"] or row["flagged"] or row["why_incomplete"] or "",
+        )
+    people.print(table if rows else "No batches. `almanac run` lands some.")
+
+
+@batches_app.command()
+def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False) -> None:
+    """Show all that is known of one batch."""
+    home = home_there()
+    manifest = home.landing.manifest(batch_id)
+    record: dict[str, Any] = msgspec.to_builtins(manifest)
+    outcome = _outcomes(home).get(batch_id)
+    pages = record.pop("pages")
+    record["pages"] = len(pages)
+    record["outcome"] = outcome or {"status": "pending"}
+    record["body"] = str(home.landing.body_path(manifest))
+    if as_json:
+        print_json(record)
+        return
+    for name, value in _lines(record):
+        people.print(f"{name:<24} {value}", soft_wrap=True)
+
+
+@batches_app.command()
+def release(batch_id: Annotated[str, typer.Argument()]) -> None:
+    """Trust a batch that was quarantined or flagged: the next merge folds it in."""
+    home_there().landing.release(batch_id)
+    people.print(f"{batch_id} is released. Next: almanac merge", soft_wrap=True)
+
+
+def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]:
+    """Yield name and value of all that is known, the inner names after the outer."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _lines(value, f"{under}{name}.")
+        elif isinstance(value, list | tuple):
+            yield under + name, ", ".join(map(str, value)) or "-"
+        else:
+            yield under + name, "-" if value in (None, "", {}) else str(value)
+
+
+def _outcomes(home: Home) -> dict[str, dict[str, Any]]:
+    log = ChangeLog(home.lake, home.state / "change_log.json")
+    return {batch_id: one for day in log.days() for batch_id, one in day.batches().items()}
+
+
+def _rows(home: Home, days: int) -> list[dict[str, Any]]:
+    landing = home.landing
+    log = ChangeLog(home.lake, home.state / "change_log.json")
+    folded = {day.day: day for day in log.days()}
+    rows = [_damaged_row(*one) for one in sorted(landing.damaged().items(), reverse=True)]
+    for day in sorted(landing.days(), reverse=True)[:days]:
+        outcomes = folded[day].batches() if day in folded else {}
+        for batch_id in reversed(landing.batch_ids(day=day)):
+            try:
+                manifest = landing.manifest(batch_id)
+            except DamagedBatch as error:
+                rows.append(_damaged_row(batch_id, str(error)))
+                continue
+            outcome = outcomes.get(batch_id, {})
+            rows.append(
+                {
+                    "batch_id": batch_id,
+                    "feed": manifest.feed,
+                    "status": outcome.get("status", "pending"),
+                    "observed_at": manifest.observed_at,
+                    "content_at": manifest.content_at,
+                    "plan": manifest.plan,
+                    "bytes": manifest.bytes,
+                    "requests": manifest.requests,
+                    "why_incomplete": manifest.why_incomplete,
+                    **{
+                        name: outcome.get(name)
+                        for name in ("arrived", "rejected", "versions", "why", "flagged")
+                    },
+                }
+            )
+    return rows
+
+
+def _damaged_row(batch_id: str, why: str) -> dict[str, Any]:
+    """Return a row for a batch of which nothing can be read, or that is set aside for it."""
+    names = ("observed_at", "content_at", "plan", "bytes", "requests", "why_incomplete")
+    counts = ("arrived", "rejected", "versions", "flagged")
+    return {
+        "batch_id": batch_id,
+        "feed": feed_of(batch_id),
+        "status": "damaged",
+        **dict.fromkeys((*names, *counts)),
+        "why": why,
+    }
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

@@ -1,0 +1,186 @@
+"""`almanac run`: look at everything now, with the sandbox for the last days, and publish.
+
+Exit codes: 0 also when the quota is out or the service asks to wait (what came is landed, and
+the reason is said); 1 for an error; 2 for settings that can't be used; 130 after Ctrl-C.
+"""
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from catalog.sandbox.world.gc_pause import collector_paused, kept_from_collector
+from catalog.sandbox.world_process import WorldProcess
+from pipeline.console import (
+    EXIT_INTERRUPTED,
+    Progress,
+    Table,
+    fail,
+    interruptible,
+    people,
+    print_json,
+    progress,
+    show_problems,
+    warnings,
+)
+from pipeline.session import home_of
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.errors import CatalogError, Defer
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+
+if TYPE_CHECKING:
+    from pipeline.daily_run import RunInstant, RunSummary
+
+DAYS: Final = 7
+_TRY: Final = (
+    "SELECT title, displayed_date, change_kinds, known_from FROM event_versions "
+    "WHERE version > 1 ORDER BY known_from DESC LIMIT 5"
+)
+
+
+def run(
+    days: Annotated[
+        int, typer.Option(min=1, max=400, help="With the sandbox: how many days to play.")
+    ] = DAYS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Look at the catalog, fold what it says into history, publish, and say what came of it."""
+    began = monotonic()
+    settings = read_settings()
+    settings.service_address()
+    try:
+        with interruptible():
+            summary = _summary(settings, days, began, quiet=as_json)
+    except Defer as error:
+        summary = {"deferred": str(error), "resume_at": error.resume_at.isoformat()}
+    except (CatalogError, WarehouseError, SettingsError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        warnings.print("Interrupted. What was landed stands; `almanac run` goes on.")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        print_json(summary)
+    else:
+        _show(summary)
+
+
+def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
+    now = datetime.now(UTC).replace(microsecond=0)
+    simulated = settings.service_address() is None
+    with ExitStack() as held:
+        # Modules and a world stay to the end; the collector would walk through them for seconds.
+        with collector_paused(), ExitStack() as opening:
+            telling = None
+            if simulated:
+                telling = opening.enter_context(WorldProcess(settings.sandbox_seed, until=now))
+            # Imported here: the other commands should not wait for Dagster.
+            from pipeline.daily_run import RunFailed, instants_of, run_days
+            from pipeline.instance import instance_of
+            from pipeline.runs.dead_runs import fail_dead_runs
+            from pipeline.session import open_service
+
+            imported = monotonic()
+            home = home_of(settings)
+            home.check(settings.source)
+            if held.enter_context(home.run_lock()):
+                now = datetime.now(UTC).replace(microsecond=0)
+            instants = instants_of(
+                days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
+            )
+            # Before the service: all that Dagster imports is time for the telling.
+            instance = held.enter_context(instance_of(home))
+            for run in fail_dead_runs(home, instance):
+                warnings.print(f"Run {run.run_id} was cut off; it is marked failed.", markup=False)
+            service = held.enter_context(
+                open_service(settings, now=instants[0].at, telling=telling)
+            )
+            held.enter_context(kept_from_collector())
+        opened = monotonic()
+        bar = held.enter_context(progress("{task.completed}/{task.total}", quiet=quiet))
+        bar.add_task("opening", total=len(instants))
+        show = _Shown(bar)
+        service.on_page = show.page
+        try:
+            played = run_days(settings, service, instance, instants, on_instant=show.instant)
+        except RunFailed as error:
+            show_problems(error.problems, on=warnings)
+            fail(str(error))
+    played.seconds = {
+        "import": imported - began,
+        "open": opened - imported,
+        **played.seconds,
+        "all": monotonic() - began,
+    }
+    return _told(played, home, service.source, service.plan.name)
+
+
+def _told(played: "RunSummary", home: Home, source: str, plan: str) -> dict[str, Any]:
+    told = asdict(played)
+    told["problems"] = played.problems
+    told["days"] = [day.isoformat() for day in played.days]
+    told["changes"] = dict(sorted(played.changes.items(), key=lambda item: -item[1]))
+    told["seconds"] = {name: round(value, 2) for name, value in played.seconds.items()}
+    return {
+        "source": source,
+        "plan": plan,
+        **told,
+        "warehouse": str(home.warehouse),
+        "warehouse_bytes": home.warehouse.stat().st_size if home.warehouse.exists() else 0,
+    }
+
+
+class _Shown:
+    """What a person sees while it works."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.task_ids[0]
+        self._at = ""
+
+    def instant(self, number: int, instant: "RunInstant") -> None:
+        self._at = f"{instant.at:%Y-%m-%d %H:%M}"
+        self._progress.update(self._task, completed=number, description=self._at)
+
+    def page(self, feed: str, rows: int, total: int | None) -> None:
+        of = "" if total is None else f" of {total:,}"
+        self._progress.update(self._task, description=f"{self._at}  {feed} {rows:,}{of}")
+
+
+def _show(summary: dict[str, Any]) -> None:
+    if "deferred" in summary:
+        people.print(f"Deferred: {summary['deferred']}", soft_wrap=True)
+        return
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in _lines(summary):
+        table.add_row(name, value)
+    people.print(table)
+    show_problems(summary["problems"])
+    for note in summary["notes"]:
+        people.print(f"Note: {note}", soft_wrap=True)
+    people.print(f'\nTry: almanac sql "{_TRY}"', soft_wrap=True)
+    people.print("     almanac ui")
+
+
+def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    days, seconds = summary["days"], summary["seconds"]
+    changes = ", ".join(f"{count:,} {kind}" for kind, count in summary["changes"].items())
+    quota, looks = summary["quota_left"], summary["instants"]
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    phases = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "all")
+    size = f"{Path(summary['warehouse'])}  ({summary['warehouse_bytes'] / 1e6:.1f} MB)"
+    return [
+        ("source", f"{summary['source']}, plan {summary['plan']}"),
+        ("observed", f"{span}, {looks} look{'' if looks == 1 else 's'}"),
+        ("rows", f"{summary['rows']:,} in {summary['batches']} batches"),
+        ("changes", changes or "none"),
+        ("rejected", f"{summary['rejected']:,} rows, {summary['quarantined']} batches quarantined"),
+        ("requests", f"{summary['requests']:,}"),
+        ("quota left", "no limit known" if quota is None else f"{quota:,}"),
+        ("seconds", f"{seconds['all']:.1f}  ({phases})"),
+        ("warehouse", size),
+    ]

@@ -1,0 +1,119 @@
+"""`almanac sandbox`: start the synthetic catalog's server and keep it until Ctrl-C."""
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from catalog.sandbox.clock import SandboxClock
+from catalog.sandbox.faults import FAULTS, FaultError
+from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
+from catalog.server.accounts.json_file import JsonFileError
+from catalog.server.app import ServerOptions
+from catalog.server.hosting import HostingError
+from catalog.server.state_dir import ServiceDirError
+from catalog.server.webhooks.outbox import OutboxUnreadable
+from pipeline.cli.options import stop_by_signals
+from pipeline.console import Table, fail, people, print_json
+from pipeline.settings import read_settings
+
+DEFAULT_PORT = 8650
+
+
+def sandbox(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_PORT,
+    now: Annotated[
+        str | None, typer.Option(help="Stand at this instant (UTC); else run with the wall.")
+    ] = None,
+    tick: Annotated[bool, typer.Option("--tick", help="Run on from --now.")] = False,
+    seed: Annotated[int, typer.Option(help="Which world; the same seed is the same world.")] = (
+        DEFAULT_SEED
+    ),
+    pace: Annotated[
+        float, typer.Option(min=0, max=100, help="How lively the events' lives are.")
+    ] = 1.0,
+    faults: Annotated[
+        str, typer.Option(help=f"name[=value][*times][@chance], of: {', '.join(FAULTS)}.")
+    ] = "",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    cors: Annotated[
+        list[str] | None, typer.Option(help="An origin that may call from a page; repeatable.")
+    ] = None,
+    deprecation: Annotated[
+        str | None, typer.Option(help="The header Deprecation of every answer, as given.")
+    ] = None,
+    sunset: Annotated[
+        str | None, typer.Option(help="The header Sunset of every answer, as given.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="The server's folder; else under ALMANAC_HOME.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The first line on standard output is JSON.")
+    ] = False,
+) -> None:
+    """Start the sandbox: a living synthetic catalog behind the same interface, on all plans."""
+    try:
+        clock = SandboxClock(None if now is None else _instant(now))
+        if tick:
+            clock.run()
+        box = Sandbox(
+            seed=seed,
+            pace=pace,
+            clock=clock,
+            faults=faults,
+            host=host,
+            port=port,
+            state_dir=folder or read_settings().service_dir,
+            options=ServerOptions(
+                cors_origins=tuple(cors or ()), deprecation=deprecation, sunset=sunset
+            ),
+        )
+    except (ValueError, FaultError) as error:
+        fail(str(error), code=2)
+    stop = threading.Event()
+    stop_by_signals(stop.set)
+    try:
+        box.start()
+    except (HostingError, ServiceDirError, JsonFileError, OutboxUnreadable) as error:
+        fail(str(error))
+    try:
+        _announce(box, as_json=as_json)
+        stop.wait()
+    finally:
+        box.stop()
+    if not as_json:
+        people.print("Stopped.")
+
+
+def _instant(text: str) -> datetime:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(
+            f"--now {text!r}: write it as 2026-03-01 or 2026-03-01T06:00:00Z"
+        ) from error
+    return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+
+
+def _announce(box: Sandbox, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"base_url": box.base_url, "keys": dict(box.keys)})
+        return
+    how = (
+        "runs with the wall"
+        if box.clock.running
+        else "stands still; advance it by the control path"
+    )
+    people.print(f"Sandbox on {box.base_url}   (seed {box.seed}, pace {box.pace:g})")
+    people.print(f"Its time is {box.clock.now():%Y-%m-%d %H:%M:%S} UTC and {how}.", soft_wrap=True)
+    table = Table("Plan", "Key")
+    for plan, key in box.keys.items():
+        table.add_row(plan, key)
+    people.print(table)
+    people.print(f"Reference: {box.base_url}/docs", soft_wrap=True)
+    example = f"curl -H 'x-api-key: {box.keys['elite']}' '{box.base_url}/v2/events?limit=2'"
+    people.print(f"Try: {example}", soft_wrap=True)
+    people.print("Ctrl-C stops it.")

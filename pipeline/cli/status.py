@@ -1,0 +1,159 @@
+"""`almanac status`: how fresh the warehouse is, what waits, and what is wrong."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+import typer
+
+from pipeline.cli.options import JsonOption
+from pipeline.console import EXIT_ERROR, Table, fail, people, print_json, quota_left
+from pipeline.health.alerts import AlertNotPosted, Changes, post_changes
+from pipeline.health.coverage import Gap
+from pipeline.health.freshness import FeedHealth
+from pipeline.health.quota import QuotaHealth
+from pipeline.health.records import DeferredWork, Health
+from pipeline.health.report import health_of, sizes_of
+from pipeline.settings import Settings, SettingsError, read_settings
+from warehouse.home import Home
+
+_GAPS_SHOWN: Final = 3
+
+
+def show(home: Home, health: Health) -> None:
+    """Print feeds, facts, and what is warned of."""
+    people.print(f"{home.root}, from {health.source}", soft_wrap=True)
+    feeds = Table("Feed", "Last look (UTC)", "Age", "Last complete (UTC)", "State", "Batches")
+    for one in health.feeds:
+        age = "-" if one.age_s is None else _age(timedelta(seconds=one.age_s))
+        feeds.add_row(
+            *(one.feed, _when(one.observed_at), age, _when(one.complete_at), _state(one)),
+            f"{one.batches:,}",
+        )
+    people.print(feeds)
+    facts = Table("", "", show_header=False)
+    for name, fact in _facts(health):
+        facts.add_row(name, fact)
+    people.print(facts)
+    for warning in health.warnings:
+        people.print(f"! {warning.text}", soft_wrap=True)
+
+
+def _facts(health: Health) -> Iterator[tuple[str, str]]:
+    yield "Published (UTC)", _when(health.published_at)
+    yield "Waiting to be merged", f"{health.pending:,}"
+    yield "Quarantined, flagged", f"{len(health.quarantined)}, {len(health.flagged)}"
+    yield "Rejected rows", f"{health.rejected:,}, {health.rejected_lately.rows:,} of 2 days"
+    coverage = health.coverage
+    if coverage.since is not None:
+        yield "Days without a look", _gaps(coverage.days_unseen, coverage.unseen)
+    if coverage.cancellations_lost:
+        lost = coverage.cancellations_lost
+        yield "Cancellations lost", _gaps(sum(gap.days for gap in lost), lost)
+    for number, one in enumerate(health.put_off):
+        yield "" if number else "Put off", _put_off(one)
+    for part, size in health.bytes.items():
+        yield part, f"{size / 1e6:,.1f} MB"
+    yield "Free on the disk", f"{health.free_bytes / 1e9:,.1f} GB"
+    if health.clock is not None and health.clock.is_notable:
+        yield "Service's clock", str(health.clock)
+    if health.deprecated is not None:
+        since, ends_at = health.deprecated.since, health.deprecated.ends_at
+        yield "Interface deprecated", f"since {_day(since)}, ends {_day(ends_at)}"
+    if health.quota is not None:
+        yield from _quota(health.quota)
+
+
+def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:
+    """Give what is left, by whom and when it was counted; others may have spent since."""
+    left = quota_left(quota.remaining, quota.quota, is_unlimited=quota.is_unlimited)
+    resets = "" if quota.reset_at is None else f"; resets {_when(quota.reset_at)}"
+    told = "as of" if quota.counted_by == "service" else "counted by this machine,"
+    yield "Quota left", f"{left}, {told} {_when(quota.at)} UTC{resets}"
+    if quota.spent is not None:
+        yield "Sent this month", ", ".join(f"{work} {n:,}" for work, n in quota.spent.items())
+    if quota.reserve:
+        yield "Kept for daily looks", f"{quota.reserve:,}"
+    if quota.projected is not None:
+        pace = f"at {quota.pace_per_day:,.0f} a day, as in the last week"
+        most = "" if quota.quota is None else f" of {quota.quota:,}"
+        yield "Used by the reset", f"{quota.projected:,}{most}, {pace}"
+    if quota.held_until is not None:
+        yield "Held back", f"until {quota.held_until:%H:%M:%S} UTC: the service said so (429)"
+
+
+def _put_off(one: DeferredWork) -> str:
+    if one.resume_at is None:
+        return f"{one.work}: {one.what}, begun {_when(one.since)} UTC, not at its end"
+    return f"{one.work}: {one.what}, until {_when(one.resume_at)} UTC: {one.why}"
+
+
+def _gaps(days: int, gaps: Sequence[Gap]) -> str:
+    if not gaps:
+        return f"{days}"
+    more = f" and {len(gaps) - _GAPS_SHOWN} more" if len(gaps) > _GAPS_SHOWN else ""
+    return f"{days}: {', '.join(str(gap) for gap in gaps[-_GAPS_SHOWN:])}{more}"
+
+
+def _state(one: FeedHealth) -> str:
+    if not one.in_plan:
+        return "not in the plan"
+    if one.stale_since is not None:
+        return "stale"
+    return "-" if one.interval_s is None or one.complete_at is None else "fresh"
+
+
+def _when(instant: datetime | None) -> str:
+    return "-" if instant is None else f"{instant:%Y-%m-%d %H:%M}"
+
+
+def _day(instant: datetime | None) -> str:
+    return "no date said" if instant is None else f"{instant:%Y-%m-%d}"
+
+
+def _age(span: timedelta) -> str:
+    hours = span.total_seconds() / 3600
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+def status(
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 1 when there is a warning.")
+    ] = False,
+    alert: Annotated[
+        bool,
+        typer.Option("--alert", help="Post what is new to ALMANAC_ALERT_URL, as the daemon does."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show freshness by feed, what waits or is missing, disk and quota. No request is made."""
+    now, settings = datetime.now(UTC), read_settings()
+    if alert and not settings.alerts:
+        raise SettingsError("--alert needs ALMANAC_ALERT_URL, which is not set.")
+    home = Home(settings.home)
+    # First, since it is told also where the home can't be read.
+    told, not_posted = _alerted(settings, home, now) if alert else (None, "")
+    health = health_of(settings, home, now)
+    if health.source is not None:
+        health.bytes = sizes_of(home)
+    if as_json:
+        print_json({**asdict(health), **({} if told is None else {"told": told.kinds})})
+    elif health.source is None:
+        people.print(f"There is no home at {home.root} yet: almanac run", soft_wrap=True)
+    else:
+        show(home, health)
+        if told:
+            people.print(f"Posted: {' '.join(told.kinds)}", soft_wrap=True)
+    if not_posted:
+        fail(not_posted)
+    if exit_code and (health.warnings or health.source is None):
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _alerted(settings: Settings, home: Home, now: datetime) -> tuple[Changes, str]:
+    """Return what was posted, and why it was not."""
+    try:
+        return post_changes(settings, home, now), ""
+    except AlertNotPosted as error:
+        return Changes(), str(error)

@@ -1,0 +1,102 @@
+"""`almanac ui`: Dagster's pages and its daemon on the home, until Ctrl-C.
+
+Exit codes: 0 when it was asked to stop (Ctrl-C, SIGTERM, SIGHUP), 1 when something ended it.
+"""
+
+import threading
+from contextlib import ExitStack, suppress
+from time import monotonic
+from typing import Annotated, Final
+
+import typer
+import yaml
+
+from pipeline.cli.options import stop_by_signals
+from pipeline.console import people, print_json
+from pipeline.session import home_of
+from pipeline.settings import read_settings
+from pipeline.ui.attached import WEBSERVER
+from pipeline.ui.programs import (
+    DAEMON,
+    Program,
+    address_of,
+    end_orphans,
+    fail_if_ended,
+    wait_until_answering,
+)
+from warehouse.errors import RunRecordsBusy
+from warehouse.files.storage import Storage
+
+DEFAULT_PORT: Final = 3000
+_DEAD_RUNS_EVERY_S: Final = 5.0
+_WORKSPACE: Final = {
+    "load_from": [
+        {"python_module": {"module_name": "pipeline.definitions", "location_name": "almanac"}}
+    ]
+}
+
+
+def ui(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the pages.")] = (
+        DEFAULT_PORT
+    ),
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    known_as: Annotated[
+        list[str] | None,
+        typer.Option(help="A further name of the pages, as behind a proxy; may be repeated."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The first line on standard output is JSON.")
+    ] = False,
+) -> None:
+    """Start Dagster on the home: its pages, its schedules and sensors."""
+    host = host.strip("[]")
+    settings = read_settings()
+    home = home_of(settings)
+    home.check(settings.source)
+    stop = threading.Event()
+    # Two daemons on one home would each launch the same runs.
+    with home.ui_lock(), ExitStack() as stack:
+        from pipeline.instance import instance_of, plain_faults
+        from pipeline.runs.dead_runs import StartWatch, fail_dead_runs
+
+        end_orphans(home)
+        # Both programs would make its databases at once, and one of them fail.
+        instance = stack.enter_context(instance_of(home))
+        watch = StartWatch()
+        fail_dead_runs(home, instance, watch)
+        Storage(home.dagster).put("workspace.yaml", yaml.safe_dump(_WORKSPACE).encode())
+        stop_by_signals(stop.set)
+        address = address_of(host, port)
+        names = [word for name in known_as or () for word in ("--known-as", name)]
+        programs = [
+            Program(WEBSERVER, home, "-h", host, "-p", str(port), *names),
+            Program(DAEMON, home, "run"),
+        ]
+        for program in programs:
+            stack.callback(program.wait)
+            program.start()
+        for program in programs:
+            stack.callback(program.interrupt)
+        wait_until_answering(address, programs, stop.wait)
+        if not stop.is_set():
+            _announce(address, as_json=as_json)
+        looked_at = monotonic()
+        while not stop.wait(0.5):
+            fail_if_ended(programs)
+            if monotonic() - looked_at > _DEAD_RUNS_EVERY_S:
+                # The daemon may be at a long write: the next look comes soon.
+                with suppress(RunRecordsBusy), plain_faults(home):
+                    fail_dead_runs(home, instance, watch)
+                looked_at = monotonic()
+    if not as_json:
+        people.print("Stopped.")
+
+
+def _announce(address: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"address": address})
+        return
+    people.print(f"Dagster on {address}", soft_wrap=True)
+    people.print(f"Assets: {address}/asset-groups", soft_wrap=True)
+    people.print("Ctrl-C stops it.")

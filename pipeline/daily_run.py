@@ -1,0 +1,274 @@
+"""Plays days: the job of each day in this process, with polls between, up to now.
+
+With the sandbox the clock is set to each simulated instant; with a real service there is only
+now. Belongs here: which instants, running them, what came of it. Does not: how it is shown.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from time import monotonic
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+import dagster as dg
+
+from assets.metadata import REFOLD_NOTES
+from assets.partitions import OBSERVED_DAYS
+from pipeline.automation.jobs import DAILY
+from pipeline.build import build_definitions
+from pipeline.console import QUERY_INTERRUPTED
+from pipeline.runs.presence import announce
+from pipeline.session import OpenedSession, home_of
+from pipeline.settings import Settings
+from resources.feeds import pull
+from resources.session import LazySession
+from warehouse.batch_problems import BatchProblem, problems_since
+from warehouse.history.change_log import ChangeLog
+from warehouse.history.merge import merge
+from warehouse.home import Home
+from warehouse.landing.batches import Feed
+
+Kind = Literal["day", "poll"]
+_DAY_AT: Final = time(6, tzinfo=UTC)
+_POLLS_AT: Final = (time(12, tzinfo=UTC), time(18, tzinfo=UTC))
+_POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
+# Dagster's own lines would run through what is shown; they are in the run's page.
+_QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
+_PHASE_OF_STEP: Final = {
+    "event_changes": "fold",
+    "published_tables": "publish",
+    "published_checks": "check",
+}
+
+
+class RunFailed(Exception):
+    """A step of a day failed; what was landed before it is kept.
+
+    `problems` are those of the batches that were landed before it.
+    """
+
+    problems: Sequence[BatchProblem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunInstant:
+    """When to look, and how: a whole day's job, or a poll of the near windows."""
+
+    at: datetime
+    kind: Kind
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """What came of it. `seconds` by phase; `notes` say what was left out or put off, and why.
+
+    `problems` are those of its batches: partial, flagged or quarantined.
+    """
+
+    instants: int = 0
+    days: list[date] = field(default_factory=list)
+    batches: int = 0
+    rows: int = 0
+    requests: int = 0
+    rejected: int = 0
+    quarantined: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+    quota_left: int | None = None
+    problems: list[BatchProblem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def instants_of(days: int, *, now: datetime, last_day: date | None) -> list[RunInstant]:
+    """Return the instants of the last days up to now, from the day after the last one seen."""
+    today = now.date()
+    first = today - timedelta(days=days - 1)
+    if last_day is not None:
+        first = min(max(first, last_day + timedelta(days=1)), today)
+    found: list[RunInstant] = []
+    for number in range((today - first).days):
+        day = first + timedelta(days=number)
+        found.append(RunInstant(datetime.combine(day, _DAY_AT), "day"))
+        found += [RunInstant(datetime.combine(day, at), "poll") for at in _POLLS_AT]
+    return [*found, RunInstant(now, "day")]
+
+
+def run_days(
+    settings: Settings,
+    service: OpenedSession,
+    instance: dg.DagsterInstance,
+    instants: list[RunInstant],
+    *,
+    on_instant: Callable[[int, RunInstant], None] = lambda number, instant: None,
+) -> RunSummary:
+    """Run each instant, and sum up what was landed and merged.
+
+    Raises:
+        PlayFailed: a step of a day's job failed.
+        KeyboardInterrupt: Ctrl-C; what was landed before it is kept.
+        CatalogError: a poll failed.
+    """
+    home, played, sent_before = home_of(settings), RunSummary(), service.log.count
+    known = set(home.landing.batch_ids())
+    job = _job(settings, service)
+    for number, instant in enumerate(instants):
+        on_instant(number, instant)
+        if service.sandbox is not None:
+            service.sandbox.set_clock(instant.at)
+        if instant.kind == "poll":
+            with _phase(played, "polls"):
+                _poll(service, home, played)
+        else:
+            if number:
+                service.ask_usage()
+            try:
+                run_day(home, job, service.today(), instance, played)
+            except RunFailed as error:
+                # From landing alone: it may be the change log that can't be read.
+                error.problems = problems_since(home, known, records=())
+                raise
+        played.instants += 1
+    _sum_up(home, known, played)
+    played.requests = service.log.count - sent_before
+    played.quota_left = service.quota_left
+    return played
+
+
+def _job(settings: Settings, service: OpenedSession) -> dg.JobDefinition:
+    @contextmanager
+    def ready() -> Iterator[OpenedSession]:
+        yield service
+
+    door = LazySession(ready, clock=service.clock)
+    door.service()
+    definitions = build_definitions(settings, clock=service.clock, catalog=door)
+    return definitions.resolve_job_def(DAILY)
+
+
+def _poll(service: OpenedSession, home: Home, played: RunSummary) -> None:
+    """Look at what changes within a day. The day's job publishes it."""
+    for feed in _POLLED:
+        pulled = pull(feed, service)
+        if pulled.nothing_because:
+            _note(played, f"{service.now():%Y-%m-%d} {feed}: {pulled.nothing_because}")
+    for note in merge(home, publishing=False).notes:
+        _note(played, note)
+
+
+def run_day(
+    home: Home, job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, played: RunSummary
+) -> None:
+    """Run the job of one day in this process, and add to `played` what came of it.
+
+    Raises:
+        PlayFailed: a step failed, or no run can be of that day.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    began = monotonic()
+    if not OBSERVED_DAYS.has_partition_key(day.isoformat()):
+        raise RunFailed(
+            f"The service's day is {day}, more than two days ahead of this machine's. Nothing was "
+            "asked for. Set the machine's clock right; data of a later time needs a machine of "
+            "that time."
+        )
+    run_id = str(uuid4())
+    # Before there is a record of it: a run that is killed at any later moment is known to be dead.
+    announce(home, run_id)
+    try:
+        result = job.execute_in_process(
+            run_id=run_id,
+            instance=instance,
+            partition_key=day.isoformat(),
+            raise_on_error=False,
+            run_config=_QUIET,
+        )
+    except dg.DagsterExecutionInterruptedError as error:
+        raise KeyboardInterrupt from error
+    in_steps = 0.0
+    for event in result.all_events:
+        if event.is_step_success:
+            seconds = event.step_success_data.duration_ms / 1000
+            phase = _PHASE_OF_STEP.get(event.step_key or "", "land")
+            played.seconds[phase] = played.seconds.get(phase, 0.0) + seconds
+            in_steps += seconds
+        elif event.is_step_failure:
+            if _is_interrupt(event):
+                raise KeyboardInterrupt
+            raise RunFailed(_said(day, event))
+        elif event.is_step_materialization:
+            _note_outcome(played, day, event)
+    if not result.success:
+        raise RunFailed(f"the run of {day} failed; `almanac ui` shows why")
+    rest = monotonic() - began - in_steps
+    played.seconds["dagster"] = played.seconds.get("dagster", 0.0) + rest
+    played.days.append(day)
+
+
+def _is_interrupt(event: dg.DagsterEvent) -> bool:
+    """Whether a step failed by Ctrl-C, which Dagster tells as an error of the step."""
+    cause = event.step_failure_data.error
+    while cause is not None:
+        if cause.cls_name in _INTERRUPTS or QUERY_INTERRUPTED in cause.message:
+            return True
+        cause = cause.cause
+    return False
+
+
+def _said(day: date, event: dg.DagsterEvent) -> str:
+    data = event.step_failure_data
+    told = data.user_failure_data
+    if told is not None and told.description:
+        return f"{day}, {event.step_key}: {told.description}"
+    cause = data.error
+    while cause is not None and cause.cause is not None:
+        cause = cause.cause
+    said = "" if cause is None else cause.message.strip()
+    return f"{day}, {event.step_key}: {said} (`almanac ui` shows the whole of it)"
+
+
+def _note_outcome(played: RunSummary, day: date, event: dg.DagsterEvent) -> None:
+    metadata = event.materialization.metadata
+    if (refolded := metadata.get(REFOLD_NOTES)) is not None:
+        for note in str(refolded.value).splitlines():
+            _note(played, note)
+    outcome = metadata.get("outcome")
+    if outcome is None or outcome.value in ("pulled", "reused from landing", "none came"):
+        return
+    _note(played, f"{day} {event.step_key}: {outcome.value}")
+
+
+def _note(played: RunSummary, note: str) -> None:
+    if note not in played.notes:
+        played.notes.append(note)
+
+
+def _sum_up(home: Home, known: set[str], played: RunSummary) -> None:
+    """Add up what became of the batches that were not there before."""
+    fresh = [one for one in home.landing.batch_ids() if one not in known]
+    days = {date.fromisoformat(f"{one[:4]}-{one[4:6]}-{one[6:8]}") for one in fresh}
+    log = ChangeLog(home.lake, home.state / "change_log.json")
+    records = [record for one in log.days() if one.day in days for record in one.meta["batches"]]
+    for record in records:
+        if record["batch_id"] in known:
+            continue
+        played.batches += 1
+        played.rows += record["arrived"]
+        played.rejected += record["rejected"]
+        played.quarantined += record["status"] == "quarantined"
+        _add(played.changes, record["changes"])
+    played.problems = problems_since(home, known, records)
+
+
+def _add(changes: dict[str, int], more: dict[str, Any]) -> None:
+    for kind, count in more.items():
+        changes[kind] = changes.get(kind, 0) + count
+
+
+@contextmanager
+def _phase(played: RunSummary, name: str) -> Iterator[None]:
+    began = monotonic()
+    yield
+    played.seconds[name] = played.seconds.get(name, 0.0) + monotonic() - began

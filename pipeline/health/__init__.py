@@ -1,0 +1,1 @@
+"""What is fresh, missing, deferred or running out; and its alerts."""

@@ -1,0 +1,252 @@
+"""Which warnings are posted to the address of the settings, and which were posted already.
+
+    state/alerts.json    {kind: {since, at}} of what was posted and is not over
+    {"text", "source", "at", "warnings": [{"kind", "text", "since"}], "resolved": [kind]}
+
+A warning is posted when it begins, again after a day while it lasts, and once when it is over. It
+is recorded after the receiver has accepted it, so that none is lost. The command line and the
+daemon share the file; a lock keeps them from posting the same twice. `text` sums it up in one line:
+hooks of chats show it. The address may carry a token and appears in no error and no log: so it is
+sent by a bare transport, since httpx's client logs addresses.
+"""
+
+import fcntl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import httpx
+import msgspec
+from pydantic import SecretStr
+
+from pipeline.health.records import Warned
+from pipeline.health.report import health_of
+from pipeline.settings import Settings, SettingsError
+from resources.http.transport import DeadlineTransport
+from warehouse.errors import WarehouseError
+from warehouse.files.notes import put_note, read_note
+from warehouse.files.storage import Storage
+from warehouse.home import Home
+
+TOLD_AGAIN: Final = timedelta(hours=24)
+_FILE: Final = "alerts.json"
+_LOCK: Final = "alerts.lock"
+_Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A warning that was told: since when it lasts, and when it was told last."""
+
+    since: _Instant
+    at: _Instant
+
+
+Before = Mapping[str, Told]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is warned of in a home; `source` None is no home, of which nothing is told.
+
+    `is_all` says that nothing else is: false for a home that can't be read.
+    """
+
+    source: str | None
+    warnings: tuple[Warned, ...] = ()
+    is_all: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What there is to tell: what began, what lasts and was told a day ago, what is over."""
+
+    begun: tuple[Warned, ...] = ()
+    again: tuple[Warned, ...] = ()
+    over: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.begun or self.again or self.over)
+
+    @property
+    def warnings(self) -> tuple[Warned, ...]:
+        return self.begun + self.again
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is told, with a mark for what it says of each."""
+        marked = (*(f"+{one.kind}" for one in self.warnings), *(f"-{kind}" for kind in self.over))
+        return tuple(sorted(marked))
+
+
+Post = Callable[[str, Changes, datetime], None]
+"""Tells changes of a source; what it raises leaves them untold."""
+
+
+def changes(
+    before: Before, warnings: Sequence[Warned], *, now: datetime, is_all: bool = True
+) -> Changes:
+    """Return what there is to tell, beside what was told before; `since` is set, at least to now.
+
+    Only where the warnings are all there are, one that is not among them is over.
+    """
+    begun, again = [], []
+    for one in warnings:
+        told = before.get(one.kind)
+        if told is None:
+            begun.append(_since(one, now))
+        elif now - told.at >= TOLD_AGAIN:
+            again.append(_since(one, told.since))
+    kinds = {one.kind for one in warnings}
+    over = tuple(kind for kind in before if is_all and kind not in kinds)
+    return Changes(tuple(begun), tuple(again), over)
+
+
+def after(before: Before, told: Changes, *, now: datetime) -> dict[str, Told]:
+    """Return what is told once changes were."""
+    lasting = {kind: one for kind, one in before.items() if kind not in told.over}
+    for one in told.warnings:
+        lasting[one.kind] = Told(since=one.since or now, at=now)
+    return lasting
+
+
+def find(settings: Settings, home: Home, now: datetime) -> Found:
+    """Return what is warned of. A home that can't be read is itself a warning."""
+    try:
+        health = health_of(settings, home, now)
+    except WarehouseError as error:
+        # Not its text: it may name folders of this machine.
+        text = f"The home can't be read ({type(error).__name__}): almanac status says why"
+        return Found(settings.source, (Warned("damaged", text),), is_all=False)
+    return Found(health.source, tuple(health.warnings))
+
+
+class Alerts:
+    """What was told of a home. `state` is its state folder."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+
+    def before(self) -> Before:
+        """Return what was told; a file that can't be read is nothing, and all is told anew."""
+        return read_note(Storage(self._state), _FILE, dict[str, Told]) or {}
+
+    def due(self, found: Found, *, now: datetime) -> Changes:
+        """Return what there is to tell. Nothing is written."""
+        return _changes(self.before(), found, now)
+
+    def tell(self, found: Found, post: Post, *, now: datetime) -> Changes:
+        """Tell what there is to tell, alone on the machine, and return it.
+
+        Raises:
+            whatever `post` does: nothing is then written, and the same is due again.
+        """
+        if found.source is None:
+            return Changes()
+        with self._alone():
+            before = self.before()
+            told = _changes(before, found, now)
+            if told:
+                post(found.source, told, now)
+                lasting = after(before, told, now=now)
+                put_note(Storage(self._state), _FILE, lasting)
+        return told
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._state.mkdir(parents=True, exist_ok=True)
+        with (self._state / _LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _changes(before: Before, found: Found, now: datetime) -> Changes:
+    if found.source is None:
+        return Changes()
+    return changes(before, found.warnings, now=now, is_all=found.is_all)
+
+
+def _since(one: Warned, otherwise: datetime) -> Warned:
+    return Warned(one.kind, one.text, one.since or otherwise)
+
+
+TIMEOUT_S: Final = 10.0
+_HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "crypto-almanac"}
+
+
+class AlertNotPosted(Exception):
+    """The receiver did not accept it. Nothing was noted: it is tried again."""
+
+
+def post_changes(settings: Settings, home: Home, now: datetime) -> Changes:
+    """Post what there is to tell of a home, and return it; empty is nothing.
+
+    Raises:
+        SettingsError: no address is set, or it can't be used.
+        AlertNotPosted: the receiver did not accept it.
+    """
+    address = settings.alert_address()
+    if address is None:
+        raise SettingsError("ALMANAC_ALERT_URL is not set: there is nowhere to post warnings to.")
+
+    def hook(source: str, told: Changes, at: datetime) -> None:
+        post(address, source, told, at)
+
+    return Alerts(home.state).tell(find(settings, home, now), hook, now=now)
+
+
+def post(
+    address: SecretStr, source: str, told: Changes, now: datetime, *, timeout_s: float = TIMEOUT_S
+) -> None:
+    """Post changes once; a redirect is not followed.
+
+    Raises:
+        AlertNotPosted: no answer in time, or one that is not 2xx.
+    """
+    request = httpx.Request(
+        "POST",
+        address.get_secret_value(),
+        headers=_HEADERS,
+        content=msgspec.json.encode(message_of(source, told, now)),
+        extensions={"timeout": httpx.Timeout(timeout_s).as_dict()},
+    )
+    with DeadlineTransport() as transport:
+        transport.deadlines.at = time.monotonic() + timeout_s
+        failure = _sent(transport, request)
+    # Out here, so that the error does not refer to the request, which has the address.
+    if failure:
+        raise AlertNotPosted(f"The alert was not posted: {failure}. It is tried again.")
+
+
+def message_of(source: str, told: Changes, now: datetime) -> dict[str, Any]:
+    """Return the body of a post. It names no folder of this machine."""
+    return {
+        "text": summary_of(source, told),
+        "source": source,
+        "at": now,
+        "warnings": [
+            {"kind": one.kind, "text": one.text, "since": one.since} for one in told.warnings
+        ],
+        "resolved": list(told.over),
+    }
+
+
+def summary_of(source: str, told: Changes) -> str:
+    """Return what is told, in one line."""
+    parts = [one.text for one in told.warnings]
+    if told.over:
+        parts.append(f"Over: {', '.join(told.over)}")
+    return f"Almanac, {source}: {'. '.join(parts)}."
+
+
+def _sent(transport: httpx.BaseTransport, request: httpx.Request) -> str:
+    """Return why a request was not accepted, empty where it was."""
+    try:
+        response = transport.handle_request(request)
+    except (httpx.TransportError, UnicodeError) as error:
+        return f"no answer ({type(error).__name__})"
+    response.close()
+    return "" if response.is_success else f"the answer was {response.status_code}, expected 2xx"

@@ -1,0 +1,196 @@
+"""How fresh each feed is: when it was last pulled, and when it should have been.
+
+Read from landing and the change log alone, batches merged and batches that wait, so that it can be
+reported while a merge runs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from catalog.contract.plans import PLANS
+from catalog.contract.windows import day_end, day_start
+from resources.feeds import lacks
+from warehouse.history.change_log import ChangeLog, records_of
+from warehouse.home import Home
+from warehouse.landing.batches import FEEDS, Feed, Scope
+
+DATED: Final = frozenset[Feed]({"export", "events"})
+"""The feeds that show events of a range of dates."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to say of one batch. `flagged` is why, None where nothing was found."""
+
+    batch_id: str
+    feed: Feed
+    plan: str
+    scope: Scope
+    observed_at: datetime
+    content_at: datetime
+    complete: bool
+    attested: bool = False
+    status: Literal["merged", "quarantined", "waiting"] = "waiting"
+    rejected: int = 0
+    flagged: str | None = None
+    why_incomplete: str | None = None
+    redacted: int = 0
+    date_doubt: str | None = None
+
+    @property
+    def is_look(self) -> bool:
+        """Whether all that it claims to cover was seen."""
+        return self.complete and self.status != "quarantined"
+
+    def makes_good(self, other: "Seen") -> bool:
+        """Whether it is a whole look at all that another batch was to cover, and a later one."""
+        if not self.is_look or self.flagged or self.observed_at <= other.observed_at:
+            return False
+        dated = self.feed in DATED and other.feed in DATED
+        return (dated or self.feed == other.feed) and self._covers(other.scope)
+
+    def _covers(self, scope: Scope) -> bool:
+        mine = self.scope
+        return (
+            mine.event_id == scope.event_id
+            and (mine.coins is None or mine.coins == scope.coins)
+            and (mine.categories is None or mine.categories == scope.categories)
+            and (mine.lower is None or (scope.lower is not None and mine.lower <= scope.lower))
+            and (mine.upper is None or (scope.upper is not None and scope.upper <= mine.upper))
+        )
+
+    @property
+    def is_of_now(self) -> bool:
+        """Whether it covers the event dates of its own time: a backfill of the past does not."""
+        lower, upper = self.scope.lower, self.scope.upper
+        begins = lower is None or lower <= self.observed_at
+        return begins and (upper is None or self.observed_at <= upper)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBatches:
+    """The batches since a day, oldest first; `days` have a file in the change log.
+
+    `first_day` is that of the first batch of all, or the day since when it was looked back;
+    None where there is no batch.
+    """
+
+    batches: tuple[Seen, ...]
+    days: int
+    pending: int
+    first_day: date | None
+    damaged: frozenset[str] = frozenset()
+    """Batches that wait, and of which nothing can be said."""
+
+    def looks(self, *feeds: Feed) -> list[Seen]:
+        return [one for one in self.batches if one.feed in feeds and one.is_look]
+
+    @property
+    def plan(self) -> str | None:
+        """The plan of the newest batch that was pulled: an import is of the plan the user says."""
+        pulled = [one for one in self.batches if not one.attested] or self.batches
+        return pulled[-1].plan if pulled else None
+
+
+def seen_since(home: Home, since: date) -> SeenBatches:
+    """Return what was observed from a day on.
+
+    Raises:
+        LakeDamaged: a file of the change log can't be read.
+    """
+    log = ChangeLog(home.lake, home.state / "change_log.json")
+    days = [one for one in log.days() if one.day >= since]
+    merged = [msgspec.convert(record, Seen) for record in records_of(days)]
+    pending = home.landing.pending()
+    waiting, damaged = _waiting(home, set(pending) - {one.batch_id for one in merged}, since)
+    batches = sorted([*merged, *waiting], key=lambda one: one.observed_at)
+    first = min(home.landing.storage.folders("batches"), default=None)
+    return SeenBatches(
+        batches=tuple(batches),
+        days=len(days),
+        pending=len(pending),
+        damaged=damaged,
+        first_day=None if first is None else max(since, date.fromisoformat(first)),
+    )
+
+
+def bounds_of(day: date) -> tuple[datetime, datetime]:
+    """Return the first and the last instant of a day."""
+    last = day_end(day)
+    return day_start(last), last
+
+
+def _waiting(
+    home: Home, batch_ids: Iterable[str], since: date
+) -> tuple[list[Seen], frozenset[str]]:
+    """Return the batches that wait, since a day, and the ids of those that can't be read."""
+    manifests, damaged = home.landing.readable(batch_ids)
+    found = [
+        msgspec.convert(manifest, Seen, from_attributes=True)
+        for manifest in manifests
+        if manifest.observed_at.astimezone(UTC).date() >= since
+    ]
+    return found, frozenset(damaged)
+
+
+DAILY: Final = timedelta(days=1)
+INTERVALS: Final[dict[Feed, timedelta]] = {
+    feed: DAILY for feed in ("export", "events", "cancellations", "coins", "categories")
+}
+"""How often a feed is looked at, at least. Deliveries and single look-ups come as they come."""
+STALE_AFTER: Final = 2
+"""Intervals without a complete look after which a feed is stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedHealth:
+    """When a feed was looked at last. Instants are UTC.
+
+    `complete_at` is the last look at all of its scope, of event feeds at today's dates among
+    others; `interval_s` is None where none is expected, as for a feed that is not in the plan.
+    """
+
+    feed: Feed
+    batches: int
+    observed_at: datetime | None
+    complete_at: datetime | None
+    age_s: float | None = None
+    interval_s: int | None = None
+    in_plan: bool = True
+    stale_since: datetime | None = None
+
+
+def freshness(seen: SeenBatches, plan_name: str | None, now: datetime) -> list[FeedHealth]:
+    """Return the freshness of every feed; one that is not in the plan is not stale."""
+    return [_feed(feed, seen, plan_name, now) for feed in FEEDS]
+
+
+def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -> FeedHealth:
+    batches = [one for one in seen.batches if one.feed == feed]
+    observed_at = max((one.observed_at for one in batches), default=None)
+    complete_at = max((one.observed_at for one in batches if _counts(one)), default=None)
+    plan = PLANS.get(plan_name or "")
+    in_plan = plan is None or not lacks(plan, feed)
+    interval = INTERVALS.get(feed) if plan is not None and in_plan else None
+    # Until its first look, it counts from the day on which the home was first used.
+    since = complete_at
+    if since is None and seen.first_day is not None:
+        since = datetime.combine(seen.first_day, time(tzinfo=UTC))
+    stale_at = None if interval is None or since is None else since + STALE_AFTER * interval
+    return FeedHealth(
+        feed=feed,
+        batches=len(batches),
+        observed_at=observed_at,
+        complete_at=complete_at,
+        age_s=None if observed_at is None else max(0.0, (now - observed_at).total_seconds()),
+        interval_s=None if interval is None else round(interval.total_seconds()),
+        in_plan=in_plan,
+        stale_since=stale_at if stale_at is not None and stale_at < now else None,
+    )
+
+
+def _counts(one: Seen) -> bool:
+    return one.is_look and (one.feed not in DATED or one.is_of_now)

@@ -1,0 +1,200 @@
+"""The month's quota as far as it is known here: by the machine's ledger, else as last reported.
+
+What a home sent is counted in its own log (resources/request_log.py). No request is made, and
+nothing is written. Counted in requests; instants are UTC.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from catalog.contract.plans import PLANS, Plan
+from pipeline.session import ledger_of, reserve_of
+from pipeline.settings import Settings, SettingsError
+from resources.errors import LedgerUnusable
+from resources.limits.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
+from resources.limits.ledger import LedgerReader
+from resources.request_log import ToldUsage, last_usage
+from warehouse.home import Home
+
+PACE_OVER: Final = timedelta(days=7)
+_RATE_LIMITED: Final = 429
+_DAY: Final = timedelta(days=1)
+
+
+class _Line(msgspec.Struct, frozen=True):
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The attempts of the last days that the service counts, when each was, and in what time."""
+
+    at: tuple[datetime, ...]
+    over: timedelta
+
+    @property
+    def a_day(self) -> float:
+        return len(self.at) / (self.over / _DAY)
+
+    def since(self, instant: datetime) -> int:
+        return sum(at > instant for at in self.at)
+
+
+def sent_lately(state: Path, now: datetime) -> Sent:
+    """Return what was sent in the last seven days, or since the first of them, at least a day.
+
+    An answer 429 is not counted by the service. A line that can't be read is passed over.
+    """
+    since = now - PACE_OVER
+    files = sorted(path for path in (state / "requests").glob("*.jsonl") if path.is_file())
+    lately = [file for file in files if file.stem >= since.date().isoformat()]
+    at = tuple(one.at for file in lately for one in _lines(file) if since < one.at <= now)
+    over = PACE_OVER if len(lately) < len(files) else now - min(at, default=since)
+    return Sent(at, max(_DAY, over))
+
+
+def _lines(file: Path) -> list[_Line]:
+    found: list[_Line] = []
+    decoder = msgspec.json.Decoder(_Line)
+    with file.open("rb") as lines:
+        for line in lines:
+            try:
+                one = decoder.decode(line)
+            except (ValueError, RecursionError):
+                continue
+            if one.status != _RATE_LIMITED:
+                found.append(one)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaHealth:
+    """What was used of the month, and what will be at its reset by the pace of this home.
+
+    `quota` is the user's own where that is less (ALMANAC_MONTHLY_QUOTA). `spent` is known to the
+    ledger alone. `projected` is None where the account is of a month that is over.
+    """
+
+    at: datetime
+    counted_by: Literal["ledger", "service"]
+    plan: str | None
+    quota: int | None
+    used: int | None
+    remaining: int | None
+    is_unlimited: bool
+    reset_at: datetime | None
+    reserve: int | None
+    spent: dict[str, int] | None = None
+    held_until: datetime | None = None
+    pace_per_day: float = 0.0
+    projected: int | None = None
+
+    @property
+    def runs_out(self) -> bool:
+        """Whether it is used up, or will be before the reset."""
+        if self.quota is None or self.projected is None:
+            return False
+        return self.remaining == 0 or self.projected > self.quota
+
+
+def quota_of(
+    settings: Settings, home: Home, source: str | None, plan_name: str | None, now: datetime
+) -> QuotaHealth | None:
+    """Return what is known of the month, None where nothing is. `source` is the home's."""
+    sent = sent_lately(home.state, now)
+    plan = PLANS.get(plan_name or "")
+    counted = _ledger(settings, source, plan, now)
+    if counted is not None:
+        return _by_ledger(settings, plan, *counted, sent, now)
+    told = last_usage(home.state)
+    return None if told is None else _as_told(settings, plan, told, sent, now)
+
+
+def _ledger(
+    settings: Settings, source: str | None, plan: Plan | None, now: datetime
+) -> tuple[Allowance, timedelta] | None:
+    """Return what the machine counted this month, and for how long it is held back."""
+    try:
+        if settings.source != source:
+            return None
+        ledger = ledger_of(settings, plan or PLANS["free"])
+        if ledger is None or not ledger.path.exists():
+            return None
+        reader = LedgerReader(ledger.path, ledger.pace)
+        state = reader.peek()
+    except (SettingsError, LedgerUnusable):
+        return None
+    if state.allowed == UNKNOWN or now.timestamp() >= state.resets_at:
+        return None
+    held = timedelta(microseconds=(state.held_until_ns - reader.now_ns()) / 1_000)
+    return state, held
+
+
+def _by_ledger(
+    settings: Settings,
+    plan: Plan | None,
+    state: Allowance,
+    held: timedelta,
+    sent: Sent,
+    now: datetime,
+) -> QuotaHealth:
+    quota = None if state.allowed == UNLIMITED else state.allowed
+    used, own = state.used, settings.monthly_quota
+    if own is not None and (quota is None or own - sum(state.spent) < quota - used):
+        quota, used = own, sum(state.spent)
+    resets_at = datetime.fromtimestamp(state.resets_at, UTC)
+    return QuotaHealth(
+        at=now,
+        counted_by="ledger",
+        plan=None if plan is None else plan.name,
+        quota=quota,
+        used=used,
+        remaining=None if quota is None else max(0, quota - used),
+        is_unlimited=quota is None,
+        reset_at=resets_at,
+        reserve=None if plan is None else reserve_of(settings, plan),
+        spent=dict(zip(WORKS, state.spent, strict=True)),
+        held_until=now + held if held > timedelta() else None,
+        pace_per_day=sent.a_day,
+        projected=_projected(used, sent, resets_at - now),
+    )
+
+
+def _as_told(
+    settings: Settings, plan: Plan | None, told: ToldUsage, sent: Sent, now: datetime
+) -> QuotaHealth:
+    """Return the service's last account; what was sent since is known of this home alone."""
+    used, quota = told.used, told.quota
+    if used is None and quota is not None and told.remaining is not None:
+        used = quota - told.remaining
+    own = settings.monthly_quota
+    remaining = told.remaining
+    if own is not None and used is not None and (quota is None or own < quota):
+        quota, remaining = own, max(0, own - used)
+    resets_at = told.reset_at or next_reset(told.at)
+    projected = None
+    if used is not None and now < resets_at:
+        projected = _projected(used + sent.since(told.at), sent, resets_at - now)
+    return QuotaHealth(
+        at=told.at,
+        counted_by="service",
+        plan=told.plan,
+        quota=quota,
+        used=used,
+        remaining=remaining,
+        is_unlimited=told.is_unlimited and own is None,
+        reset_at=resets_at if told.reset_at is not None or projected is not None else None,
+        reserve=None if plan is None else reserve_of(settings, plan),
+        pace_per_day=sent.a_day,
+        projected=projected,
+    )
+
+
+def _projected(used: int, sent: Sent, left: timedelta) -> int:
+    return used + ceil(sent.a_day * (left / _DAY))

@@ -1,0 +1,128 @@
+"""The health of a home, as records: what `status --json` prints and what is warned of.
+
+With the work that was deferred: pulls, and backfills that are not at their end.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pipeline.health.coverage import Coverage
+from pipeline.health.freshness import FeedHealth
+from pipeline.health.quota import QuotaHealth
+from resources.backfill.state import BackfillStates
+from resources.deferrals import DeferredPulls
+from resources.limits.allowance import Work
+from resources.service_clock import NOTABLE
+from warehouse.files.storage import Storage
+from warehouse.home import Home
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredWork:
+    """One piece of work. `resume_at` None is a backfill under way, or one that was broken off."""
+
+    work: Work
+    what: str
+    since: datetime
+    resume_at: datetime | None
+    why: str
+
+
+def deferred_work(home: Home, now: datetime) -> list[DeferredWork]:
+    """Return what was put off, looks first; notes that can't be read are none."""
+    state = Storage(home.state)
+    looks = [
+        DeferredWork(one.work, one.feed, one.noted_at, one.resume_at, one.why)
+        for one in DeferredPulls(state).all()
+    ]
+    backfills = []
+    for note in BackfillStates(state, home.landing).open(now):
+        lower, upper = note.scope.lower, note.scope.upper
+        assert lower is not None and upper is not None
+        what = f"events of {lower:%Y-%m-%d} to {upper:%Y-%m-%d}"
+        backfills.append(DeferredWork("backfill", what, note.started_at, note.resume_at, note.why))
+    return looks + backfills
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """One thing that a person should act on. `kind` is a stable name for programs.
+
+    `since` is when it began, None where that is not known.
+    """
+
+    kind: str
+    text: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """Batches that something is wrong with. `since` is when the first of them was observed.
+
+    `why` is the reason of the newest, empty where the kind of problem says it all.
+    """
+
+    batches: list[str] = field(default_factory=list)
+    rows: int = 0
+    since: datetime | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deprecated:
+    """What the service says of its own version's end; None is not said, or not as a date."""
+
+    since: datetime | None
+    ends_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockHealth:
+    """By how many seconds the service is ahead of this machine's clock, and when it was heard."""
+
+    ahead_s: float
+    heard_at: datetime | None
+
+    @property
+    def is_notable(self) -> bool:
+        return abs(self.ahead_s) > NOTABLE.total_seconds()
+
+    def __str__(self) -> str:
+        size = timedelta(seconds=round(abs(self.ahead_s)))
+        way = "ahead of" if self.ahead_s > 0 else "behind"
+        return f"{size} {way} this machine's; days and times are the service's"
+
+
+@dataclass(slots=True)
+class Health:
+    """What there is to say of a home. Counts are of the days that were looked back."""
+
+    source: str | None
+    plan: str | None = None
+    feeds: list[FeedHealth] = field(default_factory=list)
+    days: int = 0
+    pending: int = 0
+    quarantined: list[str] = field(default_factory=list)
+    quarantined_since: datetime | None = None
+    damaged: list[str] = field(default_factory=list)
+    """Batches that are set aside, since their files in landing are not what was landed."""
+    flagged: list[str] = field(default_factory=list)
+    flagged_lately: Problems = field(default_factory=Problems)
+    partial_lately: Problems = field(default_factory=Problems)
+    key_repeated: Problems = field(default_factory=Problems)
+    cautions: list[str] = field(default_factory=list)
+    """How a secret may get out, by the settings."""
+    undated_lately: Problems = field(default_factory=Problems)
+    rejected: int = 0
+    rejected_lately: Problems = field(default_factory=Problems)
+    bytes: dict[str, int] = field(default_factory=dict)
+    free_bytes: int = 0
+    published_at: datetime | None = None
+    quota: QuotaHealth | None = None
+    deprecated: Deprecated | None = None
+    clock: ClockHealth | None = None
+    put_off: list[DeferredWork] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
+    run_troubles: list[Warned] = field(default_factory=list)
+    warnings: list[Warned] = field(default_factory=list)

@@ -1,0 +1,335 @@
+"""The health of a home: what was pulled when, what waits, what is wrong, what to act on.
+
+Warnings have stable kinds:
+
+    stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   damaged
+    deferred   coverage   disk   deprecated   key   exposed   clock   runs   records
+
+Read from landing, the change log and the home's own notes alone, so that it can be reported while a
+merge runs. No request is made.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import Final
+
+from pipeline.health.coverage import coverage
+from pipeline.health.freshness import FeedHealth, Seen, SeenBatches, freshness, seen_since
+from pipeline.health.quota import quota_of
+from pipeline.health.records import ClockHealth, Deprecated, Health, Problems, Warned, deferred_work
+from pipeline.health.run_checks import run_troubles
+from pipeline.secrecy import cautions_of, open_home
+from pipeline.settings import Settings
+from resources.request_log import ToldUsage, last_usage
+from resources.service_clock import ServiceClock, read_deprecation, read_http_date
+from warehouse.files.storage import Storage
+from warehouse.home import Home
+
+RECENT: Final = timedelta(days=2)
+"""What can't be put right any more is warned of for so long, and then only told."""
+CANCELLATIONS_UNSEEN: Final = timedelta(days=30)
+OVERDUE: Final = timedelta(days=1)
+"""Work goes on by itself once it may; so much later something is in its way."""
+ENDS_SOON: Final = timedelta(days=90)
+"""Versions go on for a year after they are deprecated: until then it is told, not warned of."""
+LEAST_FREE_BYTES: Final = 2_000_000_000
+
+
+def warnings_of(health: Health, now: datetime) -> list[Warned]:
+    """Return the warnings, one of a kind; none where there is no home."""
+    if health.source is None:
+        return []
+    return [
+        *_stale(health),
+        *_cancellations(health, now),
+        *_quota(health),
+        *_rows(health),
+        *_deferred(health, now),
+        *_coverage(health, now),
+        *_disk(health),
+        *_deprecated(health, now),
+        *_secrets(health),
+        *_clock(health),
+        *health.run_troubles,
+    ]
+
+
+def _stale(health: Health) -> Iterator[Warned]:
+    looks = [one.complete_at for one in health.feeds if one.feed in ("export", "events")]
+    first = health.coverage.since
+    since = "yet" if first is None else f"since {first}"
+    if not any(looks):
+        yield Warned("stale:events", f"No complete look at events {since}: almanac run")
+    for one in health.feeds:
+        if one.stale_since is not None and (any(looks) or one.feed != "events"):
+            last = _last_look(one, since)
+            text = f"{one.feed}: {last}, and is looked at every day: almanac run"
+            yield Warned(f"stale:{one.feed}", text, one.stale_since)
+
+
+def _last_look(one: FeedHealth, since: str) -> str:
+    if one.complete_at is None:
+        return f"had no complete look {since}"
+    return f"was last looked at {one.complete_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _cancellations(health: Health, now: datetime) -> Iterator[Warned]:
+    last = next((one.complete_at for one in health.feeds if one.feed == "cancellations"), None)
+    if last is None and health.coverage.since is not None:
+        last = datetime.combine(health.coverage.since, time(tzinfo=UTC))
+    if last is not None and now - last > CANCELLATIONS_UNSEEN:
+        yield Warned(
+            "cancellations",
+            f"Cancellations were not looked at for {(now - last).days} days; after 90 some are "
+            "lost: almanac run",
+            last + CANCELLATIONS_UNSEEN,
+        )
+
+
+def _quota(health: Health) -> Iterator[Warned]:
+    quota = health.quota
+    if quota is None or not quota.runs_out or quota.reset_at is None:
+        return
+    until = f"{quota.reset_at:%Y-%m-%d %H:%M} UTC"
+    if quota.remaining == 0:
+        text = f"The month's quota of {quota.quota:,} is used up until {until}"
+    else:
+        text = (
+            f"The month's quota of {quota.quota:,} will run out: {quota.projected:,} by {until}, "
+            f"at {quota.pace_per_day:,.0f} a day"
+        )
+    yield Warned("quota", f"{text}: almanac budget")
+
+
+def _rows(health: Health) -> Iterator[Warned]:
+    lately = health.rejected_lately
+    if lately.rows:
+        text = (
+            f"{lately.rows:,} rows of {len(lately.batches)} batches of the last "
+            f'{RECENT.days} days were rejected: almanac sql "SELECT * FROM rejects"'
+        )
+        yield Warned("rejected", text, lately.since)
+    for kind, problems, what in (
+        ("partial", health.partial_lately, "came only in part"),
+        ("flagged", health.flagged_lately, "looked incomplete"),
+    ):
+        if problems.batches:
+            why = " ".join(problems.why.split()).rstrip(".")
+            text = (
+                f"{_batches(problems)} of the last {RECENT.days} days {what}, and no whole pull "
+                f"came after; the newest is {problems.batches[-1]}: {why}. Pull again: almanac "
+                "run, or the same backfill"
+            )
+            yield Warned(kind, text, problems.since)
+    if health.quarantined:
+        text = f"{len(health.quarantined)} batches are quarantined: almanac batches list"
+        yield Warned("quarantined", text, health.quarantined_since)
+    if health.damaged:
+        count = len(health.damaged)
+        text = (
+            f"{count} batch{' is' if count == 1 else 'es are'} damaged in landing and left out; "
+            f"the newest is {health.damaged[-1]}: almanac batches list says which file to restore "
+            "from a copy, then almanac replay"
+        )
+        yield Warned("damaged", text)
+
+
+def _batches(problems: Problems) -> str:
+    count = len(problems.batches)
+    return "1 batch" if count == 1 else f"{count} batches"
+
+
+def _deferred(health: Health, now: datetime) -> Iterator[Warned]:
+    due = [
+        (one.resume_at + OVERDUE, one)
+        for one in health.put_off
+        if one.resume_at is not None and one.resume_at + OVERDUE < now
+    ]
+    if due:
+        since, first = min(due, key=lambda one: one[0])
+        more = f" and {len(due) - 1} more" if len(due) > 1 else ""
+        text = (
+            f"{first.work} {first.what}{more}: was to go on at {first.resume_at:%Y-%m-%d %H:%M} "
+            "UTC, and did not: almanac run, or almanac ui for the daemon"
+        )
+        yield Warned("deferred", text, since)
+
+
+def _coverage(health: Health, now: datetime) -> Iterator[Warned]:
+    lately = (now - RECENT).date()
+    gaps = [gap for gap in health.coverage.unseen if gap.last >= lately]
+    if gaps:
+        text = (
+            f"No complete look at events on {gaps[-1]}: what was announced and dropped then is not "
+            f"known (told for {RECENT.days} days). almanac import takes an archived export"
+        )
+        yield Warned("coverage", text, datetime.combine(gaps[-1].first, time(tzinfo=UTC)))
+
+
+def _disk(health: Health) -> Iterator[Warned]:
+    if health.free_bytes < LEAST_FREE_BYTES:
+        text = f"The disk has {health.free_bytes / 1e9:.1f} GB left: almanac prune"
+        yield Warned("disk", text)
+
+
+def _deprecated(health: Health, now: datetime) -> Iterator[Warned]:
+    said = health.deprecated
+    if said is not None and said.ends_at is not None and said.ends_at - ENDS_SOON < now:
+        text = (
+            f"The service ends this version of its interface on {said.ends_at:%Y-%m-%d}: look for "
+            "a newer Almanac"
+        )
+        yield Warned("deprecated", text, said.since)
+
+
+def _secrets(health: Health) -> Iterator[Warned]:
+    repeated = health.key_repeated
+    if repeated.batches:
+        text = (
+            f"The service repeated the API key in {_batches(repeated)}; it was taken out before "
+            "anything was kept. Tell the service, and ask it for another key"
+        )
+        yield Warned("key", text, repeated.since)
+    if health.cautions:
+        yield Warned("exposed", "; ".join(health.cautions))
+
+
+def _clock(health: Health) -> Iterator[Warned]:
+    undated = health.undated_lately
+    if undated.batches:
+        text = (
+            f"{_batches(undated)} of the last {RECENT.days} days had no Date of the service that "
+            f"could be believed; the newest is {undated.batches[-1]}: {undated.why}. Check this "
+            "machine's clock: almanac doctor"
+        )
+        yield Warned("clock", text, undated.since)
+
+
+LOOKED_BACK_DAYS: Final = 100
+"""Cancellations are listed for 90 days: one that was not looked at for longer is lost."""
+
+
+def health_of(settings: Settings, home: Home, now: datetime) -> Health:
+    """Return the health of a home, looking back a hundred days; `bytes` is left empty.
+
+    `now` is the machine's: requests and quota are by its clock, all else is by the service's.
+
+    Raises:
+        WarehouseError: the stamp or a file of the change log can't be read.
+    """
+    home.refuse_lost_stamp()
+    stamp = home.stamp()
+    if stamp is None:
+        return Health(source=None)
+    machine_now = now
+    heard = ServiceClock(lambda: machine_now, state=Storage(home.state))
+    now = heard.now()
+    seen = seen_since(home, (now - timedelta(days=LOOKED_BACK_DAYS)).date())
+    told = last_usage(home.state)
+    plan = seen.plan or settings.plan or (None if told is None else told.plan)
+    lately = [one for one in seen.batches if one.observed_at > now - RECENT and one.rejected]
+    repeated = [batch for batch in seen.batches if batch.redacted]
+    quarantined = [one for one in seen.batches if one.status == "quarantined"]
+    health = Health(
+        source=stamp.source,
+        plan=plan,
+        feeds=freshness(seen, plan, now),
+        days=seen.days,
+        pending=seen.pending,
+        quarantined=[one.batch_id for one in quarantined],
+        quarantined_since=_first(quarantined),
+        damaged=sorted({*home.landing.damaged(), *seen.damaged}),
+        flagged=[one.batch_id for one in seen.batches if one.flagged is not None],
+        flagged_lately=_not_made_good(seen, now, _why_flagged),
+        partial_lately=_not_made_good(seen, now, _why_partial),
+        key_repeated=Problems(batches=[one.batch_id for one in repeated], since=_first(repeated)),
+        cautions=[caution for caution in (*cautions_of(settings), open_home(settings)) if caution],
+        rejected=sum(one.rejected for one in seen.batches),
+        rejected_lately=Problems(
+            batches=[one.batch_id for one in lately],
+            rows=sum(one.rejected for one in lately),
+            since=_first(lately),
+        ),
+        free_bytes=shutil.disk_usage(home.root).free,
+        quota=quota_of(settings, home, stamp.source, plan, machine_now),
+        clock=_clock_health(heard),
+        undated_lately=_lately(seen, now, lambda batch: batch.date_doubt),
+        deprecated=_deprecation(told),
+        put_off=deferred_work(home, now),
+        coverage=coverage(seen, now),
+        run_troubles=list(run_troubles(home)),
+    )
+    with suppress(FileNotFoundError):
+        published = home.warehouse.stat().st_mtime
+        health.published_at = datetime.fromtimestamp(published, tz=UTC)
+    health.warnings = warnings_of(health, now)
+    return health
+
+
+def _clock_health(heard: ServiceClock) -> ClockHealth | None:
+    if heard.offset is None:
+        return None
+    return ClockHealth(round(heard.ahead.total_seconds(), 1), heard.heard_at)
+
+
+def sizes_of(home: Home) -> dict[str, int]:
+    """Return the bytes of each part of a home; over years of batches that takes seconds."""
+    sizes = {part: _size(home.root / part) for part in ("landing", "lake", "dagster")}
+    with suppress(FileNotFoundError):
+        sizes[home.warehouse.name] = home.warehouse.stat().st_size
+    return sizes
+
+
+def _size(folder: Path) -> int:
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            # A merge that runs takes files away.
+            with suppress(FileNotFoundError):
+                size += (Path(parent) / name).stat().st_size
+    return size
+
+
+def _not_made_good(seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]) -> Problems:
+    """Return the recent batches that have a problem and that no later whole look made good."""
+
+    def lasting(batch: Seen) -> str | None:
+        made_good = any(later.makes_good(batch) for later in seen.batches)
+        return None if made_good else why(batch)
+
+    return _lately(seen, now, lasting)
+
+
+def _lately(seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]) -> Problems:
+    """Return the recent batches that have a problem."""
+    found = [batch for batch in seen.batches if batch.observed_at > now - RECENT and why(batch)]
+    newest = found[-1] if found else None
+    return Problems(
+        batches=[batch.batch_id for batch in found],
+        since=_first(found),
+        why="" if newest is None else why(newest) or "",
+    )
+
+
+def _why_partial(batch: Seen) -> str | None:
+    # A quarantined batch has a warning of its own.
+    return None if batch.status == "quarantined" else batch.why_incomplete
+
+
+def _why_flagged(batch: Seen) -> str | None:
+    # A partial batch has a warning of its own.
+    return batch.flagged if batch.complete else None
+
+
+def _deprecation(told: ToldUsage | None) -> Deprecated | None:
+    if told is None or not (told.deprecation or told.sunset):
+        return None
+    return Deprecated(read_deprecation(told.deprecation), read_http_date(told.sunset))
+
+
+def _first(batches: Iterable[Seen]) -> datetime | None:
+    return min((one.observed_at for one in batches), default=None)

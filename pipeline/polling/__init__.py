@@ -1,0 +1,1 @@
+"""The poll planner: pure functions, but for inputs."""

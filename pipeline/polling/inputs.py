@@ -1,0 +1,237 @@
+"""What the planner of polls has to know, read from local state: no request is made.
+
+From the warehouse what lies when and changes how often, from landing the last looks, from the
+machine's ledger the month. Belongs here: reading and putting together. Does not: what follows
+from it (poll_planner.py).
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from math import ceil
+from pathlib import Path
+from typing import Final
+
+from catalog.contract import decisions
+from catalog.contract.plans import PLANS, Plan
+from pipeline.polling.plan import Month, PlannerInputs
+from pipeline.polling.planner import PAST_DAYS
+from pipeline.polling.rates import BANDS, NOTHING_WATCHED, ChangeRates, Watched, band_of, rates
+from pipeline.polling.windows import Calendar, calendar_of
+from pipeline.session import ledger_of, reserve_of
+from pipeline.settings import Settings
+from resources.feeds import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS
+from resources.limits.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
+from resources.limits.ledger import LedgerReader
+from resources.request_log import last_usage
+from resources.service_clock import ServiceClock
+from warehouse.activity import NO_ACTIVITY, Activity, activity_of
+from warehouse.files.storage import Storage
+from warehouse.home import Home
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
+
+_DAY: Final = timedelta(days=1)
+_LOOKED_BACK: Final = timedelta(days=2)
+"""An older look is one that was missed: all of it is due."""
+_PAST: Final = timedelta(days=PAST_DAYS + 1)
+_AHEAD: Final = timedelta(days=1_100)
+_PAGE: Final = decisions.EVENTS_LIMIT_MAX
+
+
+@dataclass(slots=True)
+class PollFacts:
+    """Reads what is known of a home. What does not change is read once: to be kept."""
+
+    settings: Settings
+    home: Home
+    _manifests: dict[str, Manifest] = field(default_factory=dict, repr=False)
+    _activity: Activity = field(default=NO_ACTIVITY, repr=False)
+    _counted: Calendar | None = field(default=None, repr=False)
+    _rates: ChangeRates | None = field(default=None, repr=False)
+    _published: tuple[int, int] = field(default=(0, 0), repr=False)
+
+    def known(self, now: datetime) -> PlannerInputs | None:
+        """Return what is known, None where not even the plan is: nothing was looked at yet.
+
+        `now` is the machine's; what is known is by the service's clock.
+
+        Raises:
+            WarehouseError: the warehouse or a manifest can't be read.
+        """
+        plan = PLANS.get(self.settings.plan or last_plan(self.home) or "")
+        if plan is None:
+            return None
+        ahead = ServiceClock(lambda: now, state=Storage(self.home.state)).ahead
+        now += ahead
+        activity = self._read_activity(now)
+        looks = self._looks(now)
+        asked = {one.scope.event_id: one.observed_at for one in looks if one.feed == "event"}
+        cancelled = [one for one in looks if one.feed == "cancellations" and one.complete]
+        return PlannerInputs(
+            plan=plan,
+            now=now,
+            month=self._month(plan, activity, now, ahead),
+            calendar=self._calendar(activity),
+            last_looks=last_looks(looks, now),
+            cancellations_looked_at=max((one.observed_at for one in cancelled), default=None),
+            rates=self._rates_of(activity, plan, now),
+            vanished=tuple(one for one in activity.vanished if one not in asked),
+            looked_up_today=sum(at.date() == now.date() for at in asked.values()),
+            webhooks=plan.webhooks and any(one.feed == "deliveries" for one in looks),
+            least_interval=timedelta(seconds=self.settings.poll_interval_s),
+        )
+
+    def _read_activity(self, now: datetime) -> Activity:
+        published = _mark(self.home.warehouse)
+        if published != self._published or self._activity is NO_ACTIVITY:
+            self._activity = activity_of(self.home.warehouse, now)
+            self._counted = self._rates = None
+            self._published = published
+        return self._activity
+
+    def _rates_of(self, activity: Activity, plan: Plan, now: datetime) -> ChangeRates:
+        # As with the calendar: other rates would have every schedule made anew.
+        if self._rates is None:
+            self._rates = rates(_watched(activity, plan, now))
+        return self._rates
+
+    def _calendar(self, activity: Activity) -> Calendar:
+        # The same object while nothing changed: schedules are made once for it.
+        if self._counted is None:
+            spans = ((one[0], one[1]) for one in activity.spans for _ in range(one[2]))
+            self._counted = calendar_of(spans)
+        return self._counted
+
+    def _looks(self, now: datetime) -> list[Manifest]:
+        """Return what was landed lately, merged or not."""
+        landing: Landing = self.home.landing
+        ids = [
+            batch_id
+            for day in landing.days(since=(now - _LOOKED_BACK).date())
+            for batch_id in landing.batch_ids(day=day)
+        ]
+        new, _ = landing.readable(one for one in ids if one not in self._manifests)
+        known = self._manifests | {one.batch_id: one for one in new}
+        self._manifests = {one: known[one] for one in ids if one in known}
+        return list(self._manifests.values())
+
+    def _month(self, plan: Plan, activity: Activity, now: datetime, ahead: timedelta) -> Month:
+        # The ledger is by the machine's clock.
+        state = self._allowance(plan, now - ahead)
+        quota = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(state.allowed, state.allowed)
+        used, polled = state.used, state.spent[WORKS.index("polls")]
+        if self.settings.monthly_quota is not None:
+            used, quota = sum(state.spent), self.settings.monthly_quota
+        resets_at = next_reset(now)
+        if state.resets_at:
+            resets_at = datetime.fromtimestamp(state.resets_at, UTC) + ahead
+        cap = self.settings.polls_quota
+        return Month(
+            quota=quota,
+            used=used,
+            resets_at=resets_at,
+            reserve=reserve_of(self.settings, plan),
+            cap=None if cap is None else max(0, cap - polled),
+            daily_requests=daily_requests(plan, activity, now),
+        )
+
+    def _allowance(self, plan: Plan, now: datetime) -> Allowance:
+        """Return what the machine counted of this month, else what the service last told of it."""
+        ledger = ledger_of(self.settings, plan)
+        if ledger is not None and ledger.path.exists():
+            state = LedgerReader(ledger.path, ledger.pace).peek()
+            if now.timestamp() < state.resets_at:
+                return state
+        told = last_usage(self.home.state)
+        # Another plan is another key's; and which part of it was this machine's is not told.
+        if told is None or told.plan != plan.name or self.settings.monthly_quota is not None:
+            return Allowance(0)
+        used, resets_at = told.used, told.reset_at or next_reset(told.at)
+        if used is None and told.quota is not None and told.remaining is not None:
+            used = told.quota - told.remaining
+        if used is None or now >= resets_at:
+            return Allowance(0)
+        allowed = UNLIMITED if told.is_unlimited else UNKNOWN if told.quota is None else told.quota
+        return Allowance(0, allowed=allowed, used=used, resets_at=int(resets_at.timestamp()))
+
+
+def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:
+    """Return what a run of the day's job costs: every feed once, and a question for the usage."""
+    today = now.date()
+    first, last = date.min, date.max
+    if plan.export:
+        first = today - NEAR_BEFORE_DAYS * _DAY
+        last = today + NEAR_AFTER_DAYS * _DAY
+    rows = sum(count for begin, _, count in activity.spans if first <= begin <= last)
+    pages = [
+        *(ceil(activity.coins / decisions.COINS_LIMIT_MAX), ceil(rows / _PAGE)),
+        ceil(activity.cancellations / _PAGE),
+    ]
+    others = 1 + 2 * plan.export + plan.shows("categories")
+    return sum(max(1, count) for count in pages) + others
+
+
+def last_looks(looks: list[Manifest], now: datetime) -> dict[date, datetime]:
+    """Return when each event date was last looked at whole.
+
+    A list is as of its look: by how much the service lags, looking again does not mend. An export
+    is of midnight, whenever it is fetched.
+    """
+    found: dict[date, datetime] = {}
+    nearest, furthest = (now - _PAST).date(), (now + _AHEAD).date()
+    for one in sorted(looks, key=_as_of):
+        if one.feed not in ("events", "export") or not one.complete:
+            continue
+        lower, upper = one.scope.lower, one.scope.upper
+        day = nearest if lower is None else max(nearest, lower.date())
+        last = furthest if upper is None else min(furthest, upper.date())
+        while day <= last:
+            found[day] = _as_of(one)
+            day += _DAY
+    return found
+
+
+def _as_of(look: Manifest) -> datetime:
+    return look.content_at if look.feed == "export" else look.observed_at
+
+
+def _watched(activity: Activity, plan: Plan, now: datetime) -> Watched:
+    """Return the changes seen by band of distance, and for how long how much was watched."""
+    if activity.watched_since is None:
+        return NOTHING_WATCHED
+    days, today = (now - activity.watched_since) / _DAY, now.date()
+    counts = {kind: [0.0] * len(BANDS) for kind in ("announced", "edited", "cancelled")}
+    for kind, distance, changes in activity.changes:
+        counts[kind][band_of(distance)] += changes
+    date_days, event_days = [0.0] * len(BANDS), [0.0] * len(BANDS)
+    begins = [(one[0], one[2]) for one in activity.spans]
+    furthest = max((day for day, _ in begins), default=today)
+    horizon = plan.horizon_days or max(1, (furthest - today).days)
+    past = PAST_DAYS if plan.past_days is None else plan.past_days
+    for distance in range(-past, horizon + 1):
+        date_days[band_of(distance)] += days
+    for day, events in begins:
+        event_days[band_of((day - today).days)] += days * events
+    return Watched(
+        tuple(counts["announced"]),
+        tuple(counts["edited"]),
+        tuple(date_days),
+        tuple(event_days),
+        sum(counts["cancelled"]),
+        days,
+    )
+
+
+def last_plan(home: Home) -> str | None:
+    """Return the plan that the service last told, None where it never did."""
+    last = last_usage(home.state)
+    return None if last is None else last.plan
+
+
+def _mark(path: Path) -> tuple[int, int]:
+    """Return what changes when a file is published anew."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return stat.st_ino, stat.st_mtime_ns

@@ -1,0 +1,244 @@
+"""How the calendar is cut into windows that are looked at as one: runs of dates that fill pages.
+
+Belongs here: what lies on which date, the price of a window, ways to cut. Does not: how often a
+window is looked at (poll_intervals.py). A list costs a request for each page begun, so a window
+pays off when its last page is nearly full. Dates are UTC days; rates are changes a day.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import accumulate
+from math import ceil, sqrt
+from typing import Final
+
+from catalog.contract.decisions import EVENTS_LIMIT_MAX
+from pipeline.polling.rates import ChangeRates
+
+SLACK_ROWS: Final = 1.0
+"""Rows of a page that are kept free, beside those that each expected change takes."""
+TIGHT_DAYS: Final = 0.1
+"""Where one waits longer for a look at everything, more ways to cut are tried."""
+_DAY: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PollWindow:
+    """A run of event dates, both inclusive; `last` None is the end of what the plan shows."""
+
+    first: date
+    last: date | None
+
+    def __str__(self) -> str:
+        return f"{self.first} on" if self.last is None else f"{self.first} to {self.last}"
+
+
+@dataclass(frozen=True, eq=False)
+class Calendar:
+    """How many known events begin on each date, and how many from before run on through it."""
+
+    begins: Mapping[date, int]
+    runs_on: Mapping[date, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLoad:
+    """A window with the rows expected at its next look, and the changes a day on each date."""
+
+    window: PollWindow
+    rows: float
+    dates: tuple[tuple[date, float], ...]
+
+    @property
+    def pages(self) -> int:
+        return pages_of(self.rows)
+
+    @property
+    def changes_per_day(self) -> float:
+        return sum(changes for _, changes in self.dates)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """A run that is looked at as one, and a run within it that is looked at twice as often.
+
+    Every second look at the core is one at the whole, which then costs no page more than it would
+    alone: two windows side by side begin a page each.
+    """
+
+    whole: WindowLoad
+    core: WindowLoad | None = None
+
+
+Partitioning = tuple[WindowPlan, ...]
+
+
+def calendar_of(spans: Iterable[tuple[date, date | None]]) -> Calendar:
+    """Count events by date; a span is an event's `date` and `dateEnd`."""
+    begins: Counter[date] = Counter()
+    steps: Counter[date] = Counter()
+    for first, last in spans:
+        begins[first] += 1
+        if last is not None and last > first:
+            steps[first + _DAY] += 1
+            steps[last + _DAY] -= 1
+    runs_on: dict[date, int] = {}
+    running, dates = 0, sorted(steps)
+    for at, day in enumerate(dates):
+        running += steps[day]
+        until = dates[at + 1] if at + 1 < len(dates) else day
+        while running and day < until:
+            runs_on[day] = running
+            day += _DAY
+    return Calendar(begins, runs_on)
+
+
+def pages_of(rows: float) -> int:
+    """Return the requests that a list with so many expected rows costs, slack included."""
+    return max(1, ceil((rows + SLACK_ROWS) / EVENTS_LIMIT_MAX))
+
+
+def joined(one: WindowLoad, after: WindowLoad) -> WindowLoad:
+    """Return two neighbours as one; an event that lies in both is counted twice."""
+    window = PollWindow(one.window.first, after.window.last)
+    return WindowLoad(window, one.rows + after.rows, one.dates + after.dates)
+
+
+@lru_cache(maxsize=8)
+def cuts(
+    calendar: Calendar, rates: ChangeRates, shown: PollWindow, today: date, per_day: float
+) -> tuple[Partitioning, ...]:
+    """Return ways to cut what a plan shows: as one, with cores and without.
+
+    `per_day` is about how many requests there are; the fewer, the more a window grows between two
+    looks, and the more of the calendar is left to the day's job.
+    """
+    dates = _Dates(calendar, rates, shown, today, per_day)
+    whole = (WindowPlan(dates.run(0, len(dates.days))),)
+    found: list[Partitioning] = [whole]
+    for worth in dates.worths():
+        found += [dates.cut(worth, cores=True), dates.cut(worth, cores=False)]
+    return tuple(dict.fromkeys(found))
+
+
+class _Dates:
+    """The dates of a window with running sums of their expected rows and changes.
+
+    `turn` is how long one waits, in days, where everything is looked at at once.
+    """
+
+    def __init__(
+        self, calendar: Calendar, rates: ChangeRates, shown: PollWindow, today: date, per_day: float
+    ) -> None:
+        known = max(calendar.begins, default=today)
+        last = max(known, today, shown.first) if shown.last is None else shown.last
+        count = (last - shown.first).days + 1
+        self.days = [shown.first + timedelta(days=at) for at in range(count)]
+        self.end = shown.last
+        self.today = (today - shown.first).days
+        events = [calendar.begins.get(day, 0) for day in self.days]
+        self.runs_on = [calendar.runs_on.get(day, 0) for day in self.days]
+        self.changes = [
+            rates.on_date((day - today).days, here)
+            for day, here in zip(self.days, events, strict=True)
+        ]
+        self.changes_before = list(accumulate(self.changes, initial=0.0))
+        at_once = max(1.0, sum(events) / EVENTS_LIMIT_MAX)
+        self.turn = at_once / (per_day + at_once)
+        self.worth = max(self.changes_before[-1] * self.turn**2 / (2 * at_once), 1e-12)
+        rows = (have + self.turn * new for have, new in zip(events, self.changes, strict=True))
+        self.rows_before = list(accumulate(rows, initial=0.0))
+        self.pages = pages_of(self.rows(0, count))
+        self.cores = list(self._cores())
+
+    def rows(self, start: int, stop: int) -> float:
+        return self.rows_before[stop] - self.rows_before[start] + self.runs_on[start]
+
+    def rate(self, start: int, stop: int) -> float:
+        return self.changes_before[stop] - self.changes_before[start]
+
+    def run(self, start: int, stop: int) -> WindowLoad:
+        last = self.end if stop == len(self.days) else self.days[stop - 1]
+        dates = tuple(zip(self.days[start:stop], self.changes[start:stop], strict=True))
+        return WindowLoad(PollWindow(self.days[start], last), self.rows(start, stop), dates)
+
+    def worths(self) -> tuple[float, ...]:
+        """Return by how much a request may have to lower the sum of ages to be spent.
+
+        It is that of looking at everything at once, a little more where much is left to the job.
+        """
+        return tuple(self.worth * one for one in ((1,) if self.turn < TIGHT_DAYS else (1, 2, 4)))
+
+    def cut(self, worth: float, *, cores: bool) -> Partitioning:
+        """Return the cut with the least sum of ages and of what its requests are worth."""
+        end = len(self.days)
+        best: dict[int, tuple[float, int, _Core]] = {0: (0.0, 0, None)}
+        waiting = [0]
+        while (start := heappop(waiting)) != end:
+            for stop in self._stops(start):
+                cost, core = self._cost(start, stop, worth, cores=cores)
+                sum_ = best[start][0] + cost
+                if stop not in best:
+                    heappush(waiting, stop)
+                if stop not in best or sum_ < best[stop][0]:
+                    best[stop] = (sum_, start, core)
+        found: list[WindowPlan] = []
+        stop = end
+        while stop:
+            _, start, core = best[stop]
+            found.append(
+                WindowPlan(self.run(start, stop), None if core is None else self.run(*core))
+            )
+            stop = start
+        return tuple(reversed(found))
+
+    def _stops(self, start: int) -> set[int]:
+        """Return where a window from a date may end: its last page as full as dates allow."""
+        found = {at for at in (self.today, self.today + 1) if start < at <= len(self.days)}
+        least = pages_of(self.rows(start, start + 1))
+        for pages in range(least, max(least, self.pages) + 1):
+            stop = self._filled(start, pages)
+            found.add(stop)
+            if stop == len(self.days):
+                break
+        return found
+
+    def _filled(self, start: int, pages: int) -> int:
+        room = self.rows_before[start] - self.runs_on[start] - SLACK_ROWS
+        return max(bisect_right(self.rows_before, room + pages * EVENTS_LIMIT_MAX) - 1, start + 1)
+
+    def _cost(self, start: int, stop: int, worth: float, *, cores: bool) -> tuple[float, "_Core"]:
+        """Return the ages and requests of a cell at its best pace, and the best core for it."""
+        pages, changes = pages_of(self.rows(start, stop)), self.rate(start, stop)
+        least, found = _paced(worth, changes, pages, 0), None
+        if not cores or not start <= self.today + 1 < stop:
+            return least, found
+        for first, last, count, half in self.cores:
+            if first >= start and last <= stop and count < pages:
+                # Looked at twice as often, the core waits half as long.
+                cost = _paced(worth, changes - half, pages + count, count)
+                if cost < least:
+                    least, found = cost, (first, last)
+        return least, found
+
+    def _cores(self) -> Iterator[tuple[int, int, int, float]]:
+        """Give the runs from today or tomorrow on: their edges, pages, and half their changes."""
+        for first in (self.today, self.today + 1):
+            for pages in range(1, self.pages if 0 <= first < len(self.days) else 0):
+                last = self._filled(first, pages)
+                if pages_of(self.rows(first, last)) == pages:
+                    yield first, last, pages, self.rate(first, last) / 2
+
+
+_Core = tuple[int, int] | None
+
+
+def _paced(worth: float, changes: float, price: int, core: int) -> float:
+    """Return changes / (2 turns) + worth (turns x price - what the day's job pays), at best."""
+    if changes <= 2 * worth * price:
+        return changes / 2 + worth * core
+    return sqrt(2 * worth * price * changes) - worth * (price - core)

@@ -1,0 +1,193 @@
+"""Dagster's databases of a home, looked at without Dagster: are they sound, which runs go on.
+
+    dagster/history/runs.db          runs, and what became of them
+    dagster/history/runs/index.db    events across runs; beside it a database for each run
+    dagster/schedules/schedules.db   ticks of schedules and sensors
+
+They hold the history of runs and nothing of the warehouse. Belongs here: reading them, setting
+damaged ones aside. Does not: making them (dagster_home), ending runs (dead_runs).
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from pipeline.runs.store_faults import Kind, busy, fault_of, out_of_reach
+from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
+from warehouse.home import Home
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
+
+RUNS: Final = "history/runs.db"
+INDEX: Final = "history/runs/index.db"
+SCHEDULES: Final = "schedules/schedules.db"
+STORES: Final[dict[str, frozenset[str]]] = {
+    RUNS: frozenset({"runs", "run_tags", "snapshots", "bulk_actions", "kvs", "daemon_heartbeats"}),
+    INDEX: frozenset({"event_logs", "asset_keys", "asset_event_tags", "dynamic_partitions"}),
+    SCHEDULES: frozenset({"jobs", "instigators", "job_ticks"}),
+}
+"""The databases, and tables without which one was never finished."""
+BESIDE: Final = ("-wal", "-shm")
+_NOT_OURS: Final = "it can't be read and written by this user"
+_BUSY_S: Final = 10.0
+_WAY_OUT: Final = (
+    "It holds the history of runs and nothing of the warehouse. `almanac doctor --fix` sets it "
+    "aside and makes a new one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A database that can't be used, and what is wrong with it.
+
+    Only one of the kind "damaged" is; others have a "busy" one, or the "machine" is in the way.
+    """
+
+    path: Path
+    what: str
+    kind: Kind = "damaged"
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it may be sound, and this user only must not read or write it."""
+        return self.what == _NOT_OURS
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}. {_WAY_OUT}"
+
+    def error(self, home: Home) -> RunRecordsUnusable:
+        """Return what to raise."""
+        if self.kind == "busy":
+            return busy(home, self.path)
+        if self.kind == "machine" and not self.is_unreadable:
+            return out_of_reach(self.path, self.what)
+        return RunRecordsDamaged(str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class RunUnderWay:
+    """A run that has begun and not ended, by Dagster's records. `changed_at` is aware UTC."""
+
+    run_id: str
+    job: str
+    status: str
+    changed_at: datetime
+
+
+def damages(home: Home, *, thorough: bool = False) -> list[Damage]:
+    """Return what is wrong with the databases; one that is not there is made at the next start.
+
+    Thorough reads every page, and the databases of the runs too; else only what a start needs.
+    """
+    paths = [home.dagster / name for name in STORES]
+    if thorough:
+        paths += [
+            path for path in sorted((home.dagster / INDEX).parent.glob("*.db")) if path not in paths
+        ]
+    found = (_wrong(path, _tables_of(home, path), thorough) for path in paths)
+    return [damage for damage in found if damage is not None]
+
+
+def check(home: Home) -> None:
+    """Check the databases as a start needs them.
+
+    Raises:
+        RunRecordsUnusable: one can't be used.
+    """
+    for damage in damages(home):
+        raise damage.error(home)
+
+
+def set_aside(damage: Damage, now: datetime) -> Path:
+    """Give a damaged database and what lies beside it another name; returns that of the database.
+
+    Raises:
+        OSError: the folder can't be written to.
+    """
+    aside = damage.path.with_name(f"{damage.path.name}.damaged-{now:%Y%m%dT%H%M%S}")
+    for end in BESIDE:
+        with suppress(FileNotFoundError):
+            damage.path.with_name(damage.path.name + end).rename(f"{aside}{end}")
+    return damage.path.rename(aside)
+
+
+def runs_under_way(home: Home) -> list[RunUnderWay]:
+    """Return the runs that began and have not ended; none where there are no records yet.
+
+    Raises:
+        RunRecordsUnusable: the records can't be read.
+    """
+    path = home.dagster / RUNS
+    if not path.exists():
+        return []
+    try:
+        with _opened(path) as store:
+            rows = _rows(store, "list_runs_under_way")
+    except (sqlite3.Error, OSError) as error:
+        raise _damage_of(path, error).error(home) from error
+    return [RunUnderWay(run_id, job, status, _instant(at)) for run_id, job, status, at in rows]
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _tables_of(home: Home, path: Path) -> frozenset[str]:
+    return STORES.get(path.relative_to(home.dagster).as_posix(), frozenset({"event_logs"}))
+
+
+def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:
+    """Return what is wrong with a database; None where nothing is."""
+    if not path.exists() and not path.is_symlink():
+        return None
+    if not path.is_file():
+        return Damage(path, "it is no file")
+    if not os.access(path, os.R_OK | os.W_OK):
+        return Damage(path, _NOT_OURS, "machine")
+    if not path.stat().st_size:
+        return Damage(path, "it is empty")
+    try:
+        with _opened(path) as store:
+            what = _wrong_within(store, tables, thorough)
+    except (sqlite3.Error, OSError) as error:
+        return _damage_of(path, error)
+    return Damage(path, what) if what else None
+
+
+def _damage_of(path: Path, error: Exception) -> Damage:
+    """Return what an error says of a database that was only read."""
+    fault = fault_of(error)
+    # Without a code for its cause: the schema is not the one that was asked of.
+    return Damage(path, fault.text, "damaged" if fault.kind == "unknown" else fault.kind)
+
+
+def _wrong_within(store: sqlite3.Connection, tables: frozenset[str], thorough: bool) -> str:
+    if thorough:
+        said = _rows(store, "check_integrity")[0][0]
+        if said != "ok":
+            return str(said).splitlines()[-1]
+    missing = (tables | {"alembic_version"}) - {name for (name,) in _rows(store, "list_tables")}
+    if missing:
+        return f"it was never finished: it has no table {min(missing)}"
+    revisions = _rows(store, "list_revisions")
+    if len(revisions) != 1:
+        return f"it says {len(revisions)} revisions of its schema, and one is due"
+    return ""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    address = f"file:{quote(str(path.resolve()))}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S)) as store:
+        yield store
+
+
+def _rows(store: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
+    return store.execute(_SQL[name]).fetchall()

@@ -1,0 +1,77 @@
+"""What an error of SQLite means for Dagster's databases: are they damaged, in use, or out of reach.
+
+Belongs here: sorting errors by SQLite's own codes, naming who has a database, the error to raise.
+Does not: looking at the databases (run_store), opening them (dagster_home). No Dagster here.
+"""
+
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from warehouse.errors import RunRecordsBusy, RunRecordsOutOfReach
+from warehouse.files.turns import holder, is_held
+from warehouse.home import Home
+
+Kind = Literal["damaged", "busy", "machine", "unknown"]
+
+_KINDS: Final[dict[int, Kind]] = {
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_PROTOCOL: "busy",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "damaged",
+    sqlite3.SQLITE_FORMAT: "damaged",
+    sqlite3.SQLITE_FULL: "machine",
+    sqlite3.SQLITE_IOERR: "machine",
+    sqlite3.SQLITE_CANTOPEN: "machine",
+    sqlite3.SQLITE_READONLY: "machine",
+    sqlite3.SQLITE_PERM: "machine",
+    sqlite3.SQLITE_AUTH: "machine",
+    sqlite3.SQLITE_NOMEM: "machine",
+    sqlite3.SQLITE_NOLFS: "machine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFault:
+    """What an error of a database was, and SQLite's words for it."""
+
+    kind: Kind
+    text: str
+
+
+def fault_of(error: BaseException) -> StoreFault:
+    """Sort an error of SQLite, or one of SQLAlchemy or the system that stands for it."""
+    found = getattr(error, "orig", None) or error
+    if isinstance(found, OSError):
+        return StoreFault("machine", found.strerror or str(found))
+    # The extended code has the primary one in its lowest byte.
+    code = getattr(found, "sqlite_errorcode", 0) & 0xFF
+    return StoreFault(_KINDS.get(code, "unknown"), str(found))
+
+
+def busy(home: Home, path: Path) -> RunRecordsBusy:
+    """Return the error of a database, or a folder of them, that somebody else has."""
+    return RunRecordsBusy(
+        f"{path}: a database is in use by {_users(home)} and could not be had in time. It is not "
+        "damaged, and what was finished before stands. Run the command again in a while."
+    )
+
+
+def out_of_reach(path: Path, what: str) -> RunRecordsOutOfReach:
+    """Return the error of a database, or a folder of them, that the machine keeps from us."""
+    return RunRecordsOutOfReach(
+        f"{path}: a database can't be read or written: {what}. It is not known to be damaged, and "
+        "what was finished before stands. See that there is room on the disk and that this user "
+        "may read and write there, and run the command again."
+    )
+
+
+def _users(home: Home) -> str:
+    """Return which other commands are at work on the home, in words."""
+    locks = (home.state / "ui.lock", home.state / "run.lock")
+    found = (holder(lock) for lock in locks if is_held(lock))
+    users = [str(user) for user in found if user is not None and user.pid != os.getpid()]
+    return " and ".join(users) or "another program"

@@ -1,0 +1,311 @@
+"""Opens the service that the settings name, real or the embedded sandbox, with limiter and home."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from pydantic import SecretStr
+
+from catalog.contract.plans import PLANS, Plan
+from catalog.sandbox.clock import SandboxClock
+from catalog.sandbox.sandbox import Sandbox
+from catalog.sandbox.world_process import WorldProcess
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.errors import ContractBroken, RequestRejected
+from resources.http.client import CatalogClient
+from resources.http.lookups import UsageAnswer
+from resources.http.retries import utc_now
+from resources.limits.allowance import Pace, ReportedLimits, Share, Work, next_reset
+from resources.limits.ledger import Ledger, ledger_name
+from resources.limits.limiter import JITTER_S, Limiter, TokenBucketLimiter, usable_burst
+from resources.limits.shared_limiter import SharedLimiter
+from resources.request_log import RequestLog, last_usage
+from resources.service_clock import ServiceClock
+from resources.session import CatalogSession
+from warehouse.errors import HomeRefused
+from warehouse.files.storage import Storage
+from warehouse.files.temporary import own_folder
+from warehouse.home import Home
+
+
+def limiter_for(
+    settings: Settings,
+    plan: Plan,
+    clock: Callable[[], datetime],
+    sandbox: Sandbox | None = None,
+    work: Work = "daily",
+) -> Limiter:
+    """Return the limiter of a kind of work for a key on a plan.
+
+    A service is shared with every process of the machine. The embedded sandbox has a key of its
+    own that nobody else knows.
+    """
+    ledger = ledger_of(settings, plan)
+    if ledger is not None:
+        return SharedLimiter(ledger, share_of(settings, plan, work), clock=clock)
+    rate_per_s = settings.rate_per_s or plan.rate_per_s
+    burst = settings.burst or plan.burst
+    if sandbox is None or sandbox.clock.running:
+        return TokenBucketLimiter(rate_per_s=rate_per_s, burst=burst)
+    # A clock that stands gives no new tokens: waiting there is moving it on.
+    return TokenBucketLimiter(
+        rate_per_s=rate_per_s,
+        burst=burst,
+        monotonic=lambda: sandbox.clock.now().timestamp(),
+        sleep=lambda seconds: _advance(sandbox, seconds),
+    )
+
+
+def ledger_of(settings: Settings, plan: Plan) -> Ledger | None:
+    """Return where the machine counts what a key sends; None for the embedded sandbox."""
+    found = settings.service_address()
+    if found is None:
+        return None
+    return Ledger(settings.state / "limits" / ledger_name(*found), pace_of(settings, plan))
+
+
+def pace_of(settings: Settings, plan: Plan) -> Pace:
+    """Return how fast this machine asks: its share of the plan's rate, and what a burst may be."""
+    rate_per_s = settings.rate_per_s or plan.rate_per_s
+    return Pace(rate_per_s, usable_burst(rate_per_s, settings.burst or plan.burst, JITTER_S))
+
+
+def share_of(settings: Settings, plan: Plan, work: Work) -> Share:
+    """Return what a kind of work may use of the month: the daily look alone has the reserve."""
+    caps = {
+        "daily": settings.daily_quota,
+        "polls": settings.polls_quota,
+        "backfill": settings.backfill_quota,
+    }
+    machine, floor = settings.monthly_quota, 0
+    if work != "daily":
+        floor = reserve_of(settings, plan)
+        machine = None if machine is None else machine - floor
+    return Share(work, floor, caps[work], machine)
+
+
+def reserve_of(settings: Settings, plan: Plan) -> int:
+    """Return the requests a month that are kept for the daily look; 0 where nothing limits."""
+    quota = settings.monthly_quota or plan.monthly_quota
+    return 0 if quota is None else ceil(quota * settings.reserve)
+
+
+def own_account(settings: Settings, plan: Plan, now: datetime, ahead: timedelta) -> ReportedLimits:
+    """Return the month as this machine counts it, for a service that gives no account.
+
+    The month is the service's, which is `ahead` of us; its end is told by our clock, as `now`.
+    """
+    ledger = ledger_of(settings, plan)
+    state = None if ledger is None else ledger.peek()
+    is_of_now = state is not None and state.resets_at > now.timestamp()
+    used = state.used if state is not None and is_of_now else 0
+    return ReportedLimits(
+        settings.monthly_quota or plan.monthly_quota, used, next_reset(now + ahead) - ahead
+    )
+
+
+def _advance(sandbox: Sandbox, seconds: float) -> None:
+    sandbox.advance(timedelta(seconds=seconds))
+
+
+def home_of(settings: Settings) -> Home:
+    """Return the home of the settings, which waits for its turns as long as they say."""
+    return Home(settings.home, wait_s=settings.wait_s, wait_setting="ALMANAC_WAIT_S")
+
+
+def home_there() -> Home:
+    """Return the home of the settings.
+
+    Raises:
+        SettingsError: the settings can't be used.
+        HomeRefused: there is no home; a mistyped address must not look like an empty one.
+    """
+    home = home_of(read_settings())
+    home.refuse_lost_stamp()
+    if home.stamp() is None:
+        raise HomeRefused(
+            f"there is no home at {home.root} (it has no home.json). Nothing was changed. "
+            "`almanac run` makes one; if yours is elsewhere, name it with ALMANAC_HOME."
+        )
+    return home
+
+
+SANDBOX_PLAN: Final = PLANS["elite"]
+_TOLD_FOR: Final = timedelta(hours=26)
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """Where the service is, and whose time it has."""
+
+    base_url: str
+    key: SecretStr
+    source: str
+    clock: Callable[[], datetime] = utc_now
+    sandbox: Sandbox | None = field(default=None, repr=False)
+
+
+@dataclass(slots=True)
+class OpenedSession(CatalogSession):
+    """A service with the sandbox it is, if it is one."""
+
+    sandbox: Sandbox | None = None
+
+
+@contextmanager
+def open_service(
+    settings: Settings,
+    *,
+    now: datetime | None = None,
+    telling: WorldProcess | None = None,
+    looking_only: Path | None = None,
+    work: Work = "daily",
+) -> Iterator[OpenedSession]:
+    """Open the service, learn its plan, and claim the home once it has answered.
+
+    `now` is where the embedded sandbox stands; None lets it run with the wall. `telling` helps it.
+    With `looking_only`, a folder for the log, the home is neither claimed nor written to.
+    `work` is what the requests are for: each kind has its own share of the month.
+
+    Raises:
+        SettingsError: the settings contradict each other, or the plan can't be learnt.
+        HomeRefused: the home holds data of another source.
+        CatalogError: the service can't be asked.
+    """
+    home = home_of(settings)
+    with ExitStack() as stack:
+        address = _address(settings, stack, now, telling)
+        if looking_only is None:
+            home.check(address.source)
+        log = RequestLog(looking_only or home.state, address.clock, key=address.key)
+        heard = _clock_of(settings, address, looking_only or home.state)
+        # Asked before the plan is known, so at the pace of the lowest one.
+        limiter = limiter_for(settings, PLANS["free"], address.clock, address.sandbox)
+        # Nor where no Date was heard: nothing is asked for by the machine's day.
+        knows_day = heard.offset is not None
+        told = _told_lately(home, address) if work == "polls" and knows_day else None
+        usage = None
+        if told is None:
+            with _client(settings, address, log, limiter, heard) as asking:
+                usage = _usage(settings, asking)
+                if usage is not None:
+                    log.usage(usage, deprecation=asking.deprecation, sunset=asking.sunset)
+        plan = _plan(settings, told or (None if usage is None else usage.plan))
+        if looking_only is None:
+            # Not before: a mistyped address would leave its stamp.
+            home.claim(address.source)
+            heard.keep()
+        limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
+        ours = told is None and (usage is None or usage.account is None)
+
+        def count_ourselves() -> None:
+            limiter.on_usage(own_account(settings, plan, address.clock(), heard.ahead))
+
+        if ours:
+            count_ourselves()
+        client = stack.enter_context(_client(settings, address, log, limiter, heard))
+        service = OpenedSession(
+            client=client,
+            plan=plan,
+            source=address.source,
+            landing=home.landing,
+            clock=address.clock,
+            log=log,
+            pace=pace_of(settings, plan),
+            usage=usage,
+            coins=settings.coins or None,
+            categories=settings.categories or None,
+            monthly_quota=settings.monthly_quota,
+            kept=0 if work == "daily" else reserve_of(settings, plan),
+            limiter=limiter,
+            sandbox=address.sandbox,
+        )
+        if isinstance(limiter, SharedLimiter):
+            limiter.ask = count_ourselves if ours else service.ask_usage
+            limiter.ahead = lambda: heard.ahead
+        yield service
+
+
+def _address(
+    settings: Settings, stack: ExitStack, now: datetime | None, telling: WorldProcess | None
+) -> _Address:
+    found = settings.service_address()
+    if found is not None:
+        base_url, key = found
+        return _Address(base_url, key, source=base_url)
+    folder = stack.enter_context(TemporaryDirectory(prefix="sandbox-", dir=own_folder()))
+    sandbox = Sandbox(
+        seed=settings.sandbox_seed,
+        clock=SandboxClock(now),
+        telling=telling,
+        state_dir=Path(folder),
+    )
+    stack.enter_context(sandbox)
+    plan = settings.plan or SANDBOX_PLAN.name
+    return _Address(
+        sandbox.base_url,
+        SecretStr(sandbox.keys[plan]),
+        source=settings.source,
+        clock=sandbox.clock.now,
+        sandbox=sandbox,
+    )
+
+
+def _client(
+    settings: Settings,
+    address: _Address,
+    log: RequestLog,
+    limiter: Limiter,
+    heard: ServiceClock,
+) -> CatalogClient:
+    return CatalogClient(
+        address.base_url,
+        address.key,
+        limiter=limiter,
+        observer=log,
+        export_path=settings.export_path,
+        service_clock=heard,
+    )
+
+
+def _clock_of(settings: Settings, address: _Address, state: Path) -> ServiceClock:
+    """Return the clock of the service: the embedded sandbox has ours, and may be set at will."""
+    if address.sandbox is not None:
+        return ServiceClock(address.clock, max_skew=None)
+    max_skew = timedelta(days=settings.max_clock_skew_days)
+    return ServiceClock(address.clock, state=Storage(state), max_skew=max_skew)
+
+
+def _usage(settings: Settings, client: CatalogClient) -> UsageAnswer | None:
+    """Ask for the usage; where the plan is set, a service that has no such answer will do."""
+    try:
+        return client.usage()
+    except (RequestRejected, ContractBroken):
+        if settings.plan is None:
+            raise
+        return None
+
+
+def _told_lately(home: Home, address: _Address) -> str | None:
+    """Return the plan that the service told within the day: asking before each poll would cost
+    more than some polls do. The limiter asks by itself where it does not know the month."""
+    if address.sandbox is not None:
+        return None
+    last = last_usage(home.state)
+    fresh = last is not None and address.clock() - last.at < _TOLD_FOR
+    return last.plan if last is not None and fresh else None
+
+
+def _plan(settings: Settings, told: str | None) -> Plan:
+    name = settings.plan or told
+    if name is None or name not in PLANS:
+        raise SettingsError(
+            f"the service says its plan is {name!r}, which Almanac does not know. Set ALMANAC_PLAN "
+            f"to one of {', '.join(PLANS)}."
+        )
+    return PLANS[name]

@@ -1,2 +1,0 @@
--- One row with `ok`, or one per fault: every page of a SQLite database is read. Reads alone.
-PRAGMA integrity_check(1)

@@ -1,0 +1,62 @@
+"""Runs one of Dagster's programs for as long as the process that started it lives.
+
+    python -m pipeline.ui.attached LOCK PROGRAM WORDS...
+
+Standard input is a pipe that only the starter could write to: it closes with the starter, however
+that ends, on any system. The program is then asked to end as by Ctrl-C, and made to a little later.
+The lock is held until this process is gone, and says its id.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from time import sleep
+from typing import Any, Final
+
+from warehouse.errors import TurnTaken
+from warehouse.files.turns import turn
+
+ATTACHED: Final = "pipeline.ui.attached"
+WEBSERVER: Final = "dagster-webserver"
+_END_WITHIN_S: Final = 5.0
+_TURN_WITHIN_S: Final = 1.0
+
+
+def main() -> None:
+    _, lock, name, *words = sys.argv
+    with ExitStack() as held:
+        try:
+            held.enter_context(turn(Path(lock), f"to be {name}", wait_s=_TURN_WITHIN_S))
+        except TurnTaken as error:
+            sys.exit(str(error))
+        threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()
+        sys.argv = [name, *words]
+        sys.exit(_program(name)())
+
+
+def _program(name: str) -> Callable[[], Any]:
+    """Return what a program runs; Dagster's pages are served by ours, behind a guard."""
+    if name == WEBSERVER:
+        main: Callable[[], Any] = import_module("pipeline.ui.webserver").main
+        return main
+    (program,) = entry_points(group="console_scripts", name=name)
+    loaded: Callable[[], Any] = program.load()
+    return loaded
+
+
+def _end_with_starter() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    sleep(_END_WITHIN_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A range of event dates: price, state, segments side by side."""

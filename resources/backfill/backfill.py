@@ -1,0 +1,293 @@
+"""A backfill: all events of a range of event dates, once, with its price known beforehand.
+
+    backfill = Backfill(service, sweeps, date(2017, 1, 1), None)
+    prices = backfill.prices()           # one request to count
+    for months in backfill.go("list"):   # as they become whole
+        ...
+
+A price is requests, time at the rate allowed, and the quota after it. Belongs here: what is
+missing, which way is cheaper, which months are whole. Does not: how pages are requested side by
+side (parallel).
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, timedelta
+from math import ceil
+from typing import Any, Final
+
+import msgspec
+
+from catalog.contract import decisions
+from resources.backfill.parallel import ParallelBackfill
+from resources.backfill.state import (
+    BackfillState,
+    BackfillStates,
+    RequestedList,
+    Source,
+    is_of,
+    requested_lists,
+)
+from resources.errors import ContractBroken, Defer, PlanLacksAccess
+from resources.ingest.scopes import clip_to_plan, months_over, next_month, span_of
+from resources.session import CatalogSession
+from warehouse.landing.batches import Manifest, Scope
+
+_PAGE = decisions.EVENTS_LIMIT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of one way. `rows` is how many events there are, None where it is not told.
+
+    `seconds` is what the limits allow at best; `left` and `kept` are requests of the month, None
+    where nothing limits: `kept` of them are not for backfills. `available` is what a backfill may
+    still send, by reserve, cap and share.
+    """
+
+    by: Source
+    requests: int
+    seconds: float
+    rows: int | None
+    left: int | None
+    kept: int
+    available: int | None
+
+    @property
+    def left_after(self) -> int | None:
+        return None if self.left is None else self.left - self.requests
+
+    @property
+    def affordable(self) -> bool:
+        """Whether it comes to its end this month."""
+        return self.available is None or self.available >= self.requests
+
+    def told(self) -> dict[str, Any]:
+        """Return it for programs, with what follows from it."""
+        return {**asdict(self), "left_after": self.left_after, "affordable": self.affordable}
+
+
+def price_of(service: CatalogSession, counts: list[int | None], by: Source) -> Price:
+    """Return the price of lists with so many rows each; a page has a hundred.
+
+    An export is one request, and one more to know how many rows should come.
+    """
+    known = [count for count in counts if count is not None]
+    rows = sum(known) if len(known) == len(counts) else None
+    requests = 2 * len(counts)
+    if by == "list":
+        requests = sum(max(1, ceil((count or 0) / _PAGE)) for count in counts)
+    pace = service.pace
+    seconds = max(0.0, (requests - pace.burst) / pace.rate_per_s)
+    return Price(by, requests, seconds, rows, service.quota_left, service.kept, service.available)
+
+
+_STEP: Final = timedelta(microseconds=1)
+YEARS_AHEAD: Final = 2
+"""How far ahead a range without an end goes: little is announced for later."""
+
+
+class Backfill:
+    """The events of a range, both days inclusive; `upper` None is two years ahead.
+
+    `resumed` says whether a sweep that was cut short is gone on with. `deferred` is set where
+    the quota ends it.
+
+    Raises:
+        ValueError: a range that ends before it begins.
+        PlanLacksAccess: the plan shows nothing of the range, or not its beginning unless
+            `partly`, which then takes what it shows.
+    """
+
+    def __init__(
+        self,
+        service: CatalogSession,
+        sweeps: BackfillStates,
+        lower: date,
+        upper: date | None,
+        *,
+        partly: bool = False,
+    ) -> None:
+        last = upper or _open_end(service, sweeps, lower)
+        if last < lower:
+            raise ValueError(f"the range ends on {last}, before it begins on {lower}")
+        self._lower, self._upper, self.notes = clip_to_plan(
+            lower, last, plan=service.plan, window=service.window(), partly=partly
+        )
+        self._service = service
+        self._sweeps = sweeps
+        self._asked = BackfillState(
+            scope=Scope(
+                lower=self._lower,
+                upper=self._upper,
+                coins=_sorted(service.coins),
+                categories=_sorted(service.categories),
+            ),
+            plan=service.plan.name,
+            source=service.source,
+            # The service tells its time in whole seconds.
+            started_at=service.now().replace(microsecond=0),
+            open_ended=upper is None,
+        )
+        self._note, self._lanes = self._found()
+        self.resumed = self._note is not self._asked
+        self.manifests: list[Manifest] = []
+        self._requests = self._rows = 0
+        self._sweep: ParallelBackfill | None = None
+        self.deferred: Defer | None = None
+
+    def prices(self) -> list[Price]:
+        """Return what each way of the plan costs, the cheaper one first; for what is lacking.
+
+        Counting takes a request for each list.
+
+        Raises:
+            CatalogError: any of the tree.
+        """
+        rest = self._rest()
+        counts = [self._count(scope) for scope in rest]
+        ways: list[Source] = ["list", "export"] if self._service.plan.export else ["list"]
+        prices = [price_of(self._service, counts, way) for way in ways]
+        return sorted(prices, key=lambda price: price.requests)
+
+    def go(self, by: Source) -> Iterator[list[datetime]]:
+        """Land what is lacking; yield the months that became whole, by their beginning.
+
+        The months that an earlier process landed come first.
+
+        Raises:
+            PlanLacksAccess: the export is not in the plan.
+            SweepUnderWay: another process is at a backfill of this home.
+            ContractBroken: rows that the service promised did not come.
+            CatalogError: any of the tree but Defer. What came is landed.
+        """
+        if by == "export" and not self._service.plan.export:
+            raise PlanLacksAccess(
+                f"the plan {self._service.plan.name} has no export",
+                next_step="Take the list: --source list",
+            )
+        with self._sweeps.holding():
+            # Since it was priced, another process may have gone on with it.
+            self._note, self._lanes = self._found()
+            self._sweeps.supersede(self._note)
+            if self._note is self._asked:
+                # One that was put off stays so until it is whole, should this fail.
+                self._note = msgspec.structs.replace(self._note, by=by)
+            self._note = msgspec.structs.replace(self._note, gone_on_at=self._asked.started_at)
+            self._sweeps.put(self._note)
+            yield from self._months(by)
+
+    def _found(self) -> tuple[BackfillState, list[RequestedList]]:
+        """Return the open sweep that this is a part of, else a new one, and what is landed."""
+        note = self._sweeps.open_for(self._asked)
+        landed = () if note is self._asked else self._sweeps.landed(note)
+        return note, requested_lists(self._asked.scope, landed)
+
+    def _months(self, by: Source) -> Iterator[list[datetime]]:
+        open_months = months_over(self._lower, self._upper)
+        for _ in self._landing(by):
+            whole = [month for month in open_months if self._is_whole(month)]
+            if whole:
+                open_months = [month for month in open_months if month not in whole]
+                yield whole
+        self._settle(is_whole=not open_months)
+
+    def _settle(self, *, is_whole: bool) -> None:
+        """Note what is left, or that nothing is.
+
+        Raises:
+            ContractBroken: rows that the service promised did not come.
+        """
+        missing = 0 if self._sweep is None else self._sweep.missing
+        if missing:
+            # What is landed of it may have holes: nothing counts as landed any more.
+            now = self._service.now().replace(microsecond=0) + timedelta(seconds=1)
+            self._sweeps.put(msgspec.structs.replace(self._note, started_at=now))
+            raise ContractBroken(
+                f"{missing:,} rows that meta.total promised did not come: pages shifted under way",
+                next_step="Run it again: it asks for all of it, since months may have holes",
+            )
+        if self.deferred is not None:
+            self.put_off(self.deferred)
+        elif is_whole and self._sweeps.is_whole(self._note):
+            self._sweeps.end(self._note)
+
+    @property
+    def requests(self) -> int:
+        """The requests so far, those for counting among them."""
+        return self._requests + (0 if self._sweep is None else self._sweep.requests)
+
+    @property
+    def rows(self) -> int:
+        """The rows so far."""
+        return self._rows + (0 if self._sweep is None else self._sweep.rows)
+
+    def put_off(self, error: Defer) -> None:
+        """Note that it is to go on later."""
+        self.deferred = error
+        self._sweeps.put(
+            msgspec.structs.replace(self._note, resume_at=error.resume_at, why=error.happened)
+        )
+
+    def _landing(self, by: Source) -> Iterator[None]:
+        """Yield once for what was landed before, then after each batch."""
+        yield
+        for manifest in self._by_list() if by == "list" else self._by_export():
+            self.manifests.append(manifest)
+            if is_of(manifest, self._note):
+                self._lanes = [lane.with_batch(manifest) for lane in self._lanes]
+            yield
+
+    def _by_list(self) -> Iterator[Manifest]:
+        sweep = self._sweep = ParallelBackfill(
+            self._service.puller().context, self._rest(), rate_per_s=self._service.pace.rate_per_s
+        )
+        yield from sweep
+        self.deferred = sweep.deferred
+
+    def _by_export(self) -> Iterator[Manifest]:
+        for scope in self._rest():
+            span = span_of(scope)
+            try:
+                found = self._service.puller().export(
+                    span.lower, span.upper, coins=scope.coins, categories=scope.categories
+                )
+            except Defer as error:
+                self.deferred = error
+                return
+            for landed in found:
+                self._requests += landed.requests
+                self._rows += landed.rows
+                self.deferred = landed.deferred or self.deferred
+                self.notes += landed.warnings
+                yield landed.manifest
+            if self.deferred is not None:
+                return
+
+    def _rest(self) -> list[Scope]:
+        return [rest for lane in self._lanes for rest in lane.lacks(self._lower, self._upper)]
+
+    def _count(self, scope: Scope) -> int | None:
+        span = span_of(scope)
+        self._requests += 1
+        return self._service.client.events_total(
+            span.lower, span.upper, coins=scope.coins, categories=scope.categories
+        )
+
+    def _is_whole(self, month: datetime) -> bool:
+        first = max(month, self._lower)
+        last = min(next_month(month) - _STEP, self._upper)
+        return not any(lane.lacks(first, last) for lane in self._lanes)
+
+
+def _open_end(service: CatalogSession, sweeps: BackfillStates, lower: date) -> date:
+    """Return the end of an open range: years ahead, as of when a sweep of it was begun."""
+    for one in sweeps.open(service.now()):
+        first, last = one.scope.lower, one.scope.upper
+        if one.open_ended and first is not None and first.date() == lower and last is not None:
+            return last.date()
+    return service.today() + timedelta(days=366 * YEARS_AHEAD)
+
+
+def _sorted(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(sorted(set(names)))

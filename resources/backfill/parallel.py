@@ -1,0 +1,215 @@
+"""One sweep over a range of event dates, several stretches of it side by side.
+
+At a long way to the service one page after another leaves most of the rate unused. So idle
+hands take the later part of the longest stretch, from the beginning of a month, where that costs
+little: where two stretches meet, half a page is asked twice. Belongs here: who pages what, and
+landing it on the way. Does not: what was landed before (sweeps.py), the price.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from math import ceil, inf
+from time import monotonic as time_monotonic
+from typing import Final
+
+from catalog.contract import decisions
+from resources.backfill.segment import Segment
+from resources.errors import CatalogError, Defer
+from resources.http.pages import RawPage
+from resources.ingest.context import PullContext
+from resources.ingest.scopes import months_over
+from warehouse.landing.batches import Manifest, Scope
+
+WORKERS_MAX: Final = 32
+_IN_ADVANCE: Final = 1.5
+"""Pages under way for each that the rate lets through: some wait for the limiter."""
+_WASTE: Final = 0.0195
+"""The share of the pages that may be asked beyond the least, for the sake of speed."""
+_PAGES_A_CUT: Final = 0.8
+"""Half a page where two stretches meet, and the events that run on from one to the next."""
+_AT_FIRST: Final = 0.7
+"""The share of that for the beginning; with the rest the longest are cut when others are done."""
+_LEAST_PAGES_TO_CUT: Final = 6
+_FEW: Final = 2
+_FEW_SHARE: Final = 0.000_5
+_LEAST_PAGES_TO_LAND: Final = 3
+_BATCHES: Final = 150
+"""About how many a sweep is landed in: whoever is killed loses the pages of his last one."""
+_PAGE: Final = decisions.EVENTS_LIMIT_MAX
+
+Fetched = tuple[RawPage | None, float]
+"""A page, None after the last, and the seconds that it took."""
+
+
+class ParallelBackfill:
+    """Pages through scopes of events, each with both bounds, and lands what comes. Used once.
+
+    `rate_per_s` is what the limits allow; how long an answer takes is measured on the way.
+    `requests` and `rows` count what came; `deferred` is set where the quota ended it.
+    """
+
+    def __init__(
+        self,
+        context: PullContext,
+        scopes: Sequence[Scope],
+        *,
+        rate_per_s: float,
+        monotonic: Callable[[], float] = time_monotonic,
+    ) -> None:
+        self.rows = 0
+        self.deferred: Defer | None = None
+        self._context = context
+        self._rate_per_s = rate_per_s
+        self._monotonic = monotonic
+        self._waiting = [Segment(context, scope) for scope in scopes]
+        self._open: list[Segment] = []
+        self._begun: list[Segment] = []
+        self._fetching: dict[Future[Fetched], Segment] = {}
+        self._errors: list[CatalogError] = []
+        self._quickest_s = inf
+        self._pages_told = self._pages_wasted = 0.0
+        self._any_done = False
+        self._first = tuple(self._waiting)
+        self._promised: dict[Segment, int] = {}
+        self._ids: set[str] = set()
+
+    def __iter__(self) -> Iterator[Manifest]:
+        """Yield each batch as it is landed, until all is landed or the quota is out.
+
+        Raises:
+            CatalogError: any of the tree but Defer. What came before it is landed.
+        """
+        with ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="almanac-sweep") as hands:
+            try:
+                while (self._waiting or self._fetching) and not self._errors:
+                    self._fill(hands)
+                    ready, _ = wait(self._fetching, return_when=FIRST_COMPLETED)
+                    for future in ready:
+                        stretch = self._hear(future)
+                        if not (stretch.done or self._errors):
+                            # While it is landed the next page is on its way.
+                            self._fetch(hands, stretch)
+                        yield from self._land(stretch)
+                landed = self._wind_up()
+            except BaseException:
+                # Whoever iterates stops, or the process is interrupted: not for the next try.
+                with self._context.client.hurried():
+                    self._wind_up()
+                raise
+        yield from landed
+        self._tell_failure()
+
+    @property
+    def requests(self) -> int:
+        return sum(stretch.requests for stretch in self._begun)
+
+    @property
+    def missing(self) -> int:
+        """How many rows meta.total promised that did not come, once all is paged; else 0.
+
+        A few are no fault: events are cancelled while a sweep is under way.
+        """
+        if self._waiting or self._errors or len(self._first) > 1:
+            return 0
+        promised = sum(self._promised.values())
+        missing = promised - len(self._ids)
+        return missing if missing > max(_FEW, _FEW_SHARE * promised) else 0
+
+    def _fill(self, hands: ThreadPoolExecutor) -> None:
+        """Give every free hand something to do, as far as that is worth it."""
+        while len(self._fetching) < self._hands_wanted():
+            stretch = self._waiting.pop(0) if self._waiting else self._cut()
+            if stretch is None:
+                return
+            self._open.append(stretch)
+            self._begun.append(stretch)
+            self._fetch(hands, stretch)
+
+    def _fetch(self, hands: ThreadPoolExecutor, stretch: Segment) -> None:
+        self._fetching[hands.submit(self._timed, stretch)] = stretch
+
+    def _timed(self, stretch: Segment) -> Fetched:
+        began = self._monotonic()
+        page = stretch.fetch()
+        return page, self._monotonic() - began
+
+    def _hands_wanted(self) -> int:
+        if self._quickest_s == inf:
+            return 1
+        # The quickest one waited for nobody but the service.
+        return min(WORKERS_MAX, 1 + ceil(_IN_ADVANCE * self._rate_per_s * self._quickest_s))
+
+    def _cut(self) -> Segment | None:
+        """Return the later part of the stretch with most left, None where that costs too much."""
+        allowed = _WASTE * self._pages_told * (1.0 if self._any_done else _AT_FIRST)
+        if self._pages_wasted + _PAGES_A_CUT > allowed:
+            return None
+        longest = max(self._fetching.values(), key=lambda one: one.rows_left or 0, default=None)
+        # A guess at what is left would spend cuts on years in which little happened.
+        if longest is None or longest.is_guessed:
+            return None
+        if (longest.rows_left or 0) < _LEAST_PAGES_TO_CUT * _PAGE:
+            return None
+        months = [
+            at
+            for at in months_over(longest.reached, longest.stop)
+            if longest.reached < at < longest.stop
+        ]
+        if not months:
+            return None
+        middle = longest.reached + (longest.stop - longest.reached) / 2
+        self._pages_wasted += _PAGES_A_CUT
+        return longest.cut(min(months, key=lambda at: abs(at - middle)))
+
+    def _hear(self, future: Future[Fetched]) -> Segment:
+        """Take in what came, or why nothing did."""
+        stretch = self._fetching.pop(future)
+        try:
+            page, seconds = future.result()
+        except CatalogError as error:
+            self._errors.append(error)
+            return stretch
+        is_first = stretch.rows_left is None
+        stretch.take(page)
+        if page is not None:
+            self._quickest_s = min(self._quickest_s, seconds)
+            self.rows += page.rows
+            self._ids.update(page.ids)
+            if stretch in self._first and page.total is not None:
+                least = min(self._promised.get(stretch, page.total), page.total)
+                self._promised[stretch] = least
+            if is_first and page.total is not None:
+                self._pages_told = max(self._pages_told, page.total / _PAGE)
+            self._context.told("events", self.rows, round(self._pages_told * _PAGE) or None)
+        return stretch
+
+    def _land(self, stretch: Segment) -> Iterator[Manifest]:
+        """Land what came of a stretch, once it is worth a batch."""
+        worth = max(_LEAST_PAGES_TO_LAND, self._pages_told / _BATCHES)
+        if stretch.done or stretch.pages_fresh >= worth:
+            manifest = stretch.land(stretch.reached)
+            if manifest is not None:
+                yield manifest
+        if stretch.done:
+            self._any_done = True
+            self._open.remove(stretch)
+
+    def _wind_up(self) -> list[Manifest]:
+        """Take in what is under way and land all that came, up to the last date that is whole."""
+        # Interrupted here, it is entered again: nothing is taken out before it is there.
+        wait(self._fetching)
+        for future in list(self._fetching):
+            self._hear(future)
+        found = []
+        while self._open:
+            found.append(self._open[-1].land(self._open[-1].reached))
+            self._open.pop()
+        return [manifest for manifest in reversed(found) if manifest is not None]
+
+    def _tell_failure(self) -> None:
+        """Raise the first error that no waiting for the quota ends."""
+        for error in self._errors:
+            if not isinstance(error, Defer):
+                error.left = f"{self.rows:,} rows came; what is whole of them is landed"
+                raise error
+            self.deferred = error

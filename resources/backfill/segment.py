@@ -1,0 +1,145 @@
+"""A stretch of the calendar that is paged through in order of dates, and landed as it goes.
+
+Several stretches are paged side by side (calendar_sweep.py). Lists are sorted by date, so all
+that begins before the last row of a page has come; one stretch may be cut where it has not come
+yet, and what is behind the cut becomes another one. Instants are aware UTC.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from resources.http.pages import RawPage
+from resources.http.paginator import Paginator
+from resources.ingest.context import PullContext, list_content_at
+from resources.ingest.journaled_pages import PAGED, last_instant_of
+from resources.ingest.scopes import parts_of
+from warehouse.landing.batches import Manifest, Scope
+
+_STEP = timedelta(microseconds=1)
+
+
+class Segment:
+    """The events of `scope`, whose bounds are set, up to `stop`.
+
+    `landed_to` is up to where it is landed, `reached` up to where it came; both exclusive.
+    """
+
+    def __init__(self, context: PullContext, scope: Scope) -> None:
+        assert scope.lower is not None and scope.upper is not None
+        self.scope = scope
+        self.stop = scope.upper + _STEP
+        self.landed_to = self.reached = scope.lower
+        self.rows = 0
+        self.rows_left: int | None = None
+        """How many are still to come, as far as the service told; None before its first page."""
+        self._rows_behind = 0
+        self._cut_from: Segment | None = None
+        self._guessed = 0
+        self.is_guessed = False
+        """Whether what is left is a guess, until the stretch cut off has its first page."""
+        self._context = context
+        self._sweep: Paginator = context.client.resume_events(parts_of("events", scope))
+        self._pages: Iterator[RawPage] = iter(self._sweep)
+        self._kept: list[tuple[RawPage, datetime | None]] = []
+        self._fresh = 0
+        self._unlanded_requests = 0
+        self.ended = False
+
+    def fetch(self) -> RawPage | None:
+        """Return the next page, None after the last. The one method for another thread.
+
+        Raises:
+            CatalogError: any of the tree.
+        """
+        return next(self._pages, None)
+
+    def take(self, page: RawPage | None) -> None:
+        """Note a page: how far it came, and how much is left."""
+        if page is not None:
+            at = last_instant_of(page.body, PAGED["events"].sorted_by)
+            self._kept.append((page, at))
+            self._fresh += 1
+            self.rows += page.rows
+            self._unlanded_requests += page.attempts
+            if at is not None:
+                self.reached = min(self.stop, max(self.reached, at))
+            if page.total is not None:
+                self._correct(page.total)
+                self.rows_left = max(0, page.total - self.rows - self._rows_behind)
+        if page is None or not self._sweep.remaining():
+            self.ended = True
+            self.reached = self.stop
+        if self.reached >= self.stop:
+            self.rows_left = 0
+
+    @property
+    def requests(self) -> int:
+        """The requests so far, those among them that were too slow."""
+        return self._sweep.requests
+
+    @property
+    def pages_fresh(self) -> int:
+        """How many pages are not landed yet."""
+        return self._fresh
+
+    @property
+    def done(self) -> bool:
+        return self.ended or self.reached >= self.stop
+
+    def cut(self, at: datetime) -> "Segment":
+        """End before an instant that has not come yet, and return the stretch behind it.
+
+        How many rows lie behind is a guess, half of those left, until its first page tells.
+        """
+        assert self.reached < at < self.stop
+        scope = msgspec.structs.replace(self.scope, lower=at, upper=self.stop - _STEP)
+        behind = Segment(self._context, scope)
+        behind._cut_from, behind._guessed = self, (self.rows_left or 0) // 2
+        self.stop, self.is_guessed = at, True
+        self._rows_behind += behind._guessed
+        self.rows_left = max(0, (self.rows_left or 0) - behind._guessed)
+        return behind
+
+    def land(self, to: datetime) -> Manifest | None:
+        """Land all that begins before an instant that was reached; None where nothing is new.
+
+        Pages that may hold rows from there on are landed again with what comes next: the last
+        one, all those that end on that very instant, and any whose dates can't be read.
+        """
+        assert to <= self.reached
+        if to <= self.landed_to or not self._kept:
+            return None
+        pages = [page for page, _ in self._kept]
+        at_end = self.ended and to == self.stop
+        why = self._sweep.report.why_incomplete if at_end and self._went_to_its_end else ""
+        pull = self._context.pull(
+            "events",
+            msgspec.structs.replace(self.scope, lower=self.landed_to, upper=to - _STEP),
+            observed_at=pages[-1].date,
+            content_at=list_content_at(pages[0].date, self._context.plan),
+            requests=self._unlanded_requests,
+            why_incomplete=why,
+            date_doubt=pages[-1].date_doubt or pages[0].date_doubt,
+        )
+        manifest = self._context.room.landing.land(pull, ((page.body, None) for page in pages))
+        self.landed_to = to
+        self._unlanded_requests = self._fresh = 0
+        beyond = (number for number, (_, end) in enumerate(self._kept) if end is None or end >= to)
+        self._kept = [] if at_end else self._kept[next(beyond, len(self._kept)) :]
+        return manifest
+
+    def _correct(self, total: int) -> None:
+        """Tell the stretch that this one was cut from how many rows it lost."""
+        ahead, self._cut_from = self._cut_from, None
+        if ahead is None:
+            return
+        ahead.is_guessed = False
+        ahead._rows_behind += total - self._guessed
+        if ahead.rows_left is not None:
+            ahead.rows_left = max(0, ahead.rows_left - (total - self._guessed))
+
+    @property
+    def _went_to_its_end(self) -> bool:
+        return self.scope.upper is not None and self.stop == self.scope.upper + _STEP

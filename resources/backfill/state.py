@@ -1,0 +1,213 @@
+"""Sweeps of the calendar that are not at their end: what they ask for, and what they lack.
+
+    state/sweeps/<from>_<to>.json
+
+A sweep is noted before its first request and forgotten when all of it is landed. What it has is
+told by the batches that were landed since it began, so that nothing landed is asked for again.
+"""
+
+import fcntl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from resources.errors import SweepUnderWay
+from resources.ingest.scopes import single_requests
+from warehouse.files.notes import put_note, read_notes
+from warehouse.files.storage import Storage, make_folders
+from warehouse.landing.batches import Manifest, Scope
+from warehouse.landing.landing import Landing
+
+Source = Literal["list", "export"]
+_STEP = timedelta(microseconds=1)
+ABANDONED_AFTER: Final = timedelta(days=31)
+"""A sweep that nobody went on with for so long is begun anew: what it has is no look at now."""
+_FOLDER = "sweeps"
+_LOCK = "sweeps.lock"
+
+
+class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
+    """A sweep under way. Its scope has both bounds; instants are aware UTC."""
+
+    scope: Scope
+    by: Source = "list"
+    plan: str
+    source: str
+    """The base address or sandbox seed that is asked."""
+    started_at: datetime
+    gone_on_at: datetime | None = None
+    """When it was last gone on with."""
+    open_ended: bool = False
+    """Whether its end was not named: it is that of the day on which it was begun."""
+    resume_at: datetime | None = None
+    """Set where the service, or the quota, asks to wait until then."""
+    why: str = ""
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether nothing goes on with it any more: it was left for too long."""
+        known = (self.started_at, self.gone_on_at, self.resume_at)
+        return now - max(at for at in known if at is not None) > ABANDONED_AFTER
+
+    @property
+    def name(self) -> str:
+        lower, upper = _bounds(self.scope)
+        return f"{_FOLDER}/{lower:%Y%m%d}_{upper:%Y%m%d}.json"
+
+    def is_asked_as(self, other: "BackfillState") -> bool:
+        """Whether it asks the same service, under the same plan, through the same filters."""
+        mine, its = self.scope, other.scope
+        return (self.plan, self.source, mine.coins, mine.categories) == (
+            other.plan,
+            other.source,
+            its.coins,
+            its.categories,
+        )
+
+    def holds(self, scope: Scope) -> bool:
+        """Whether the dates of a scope with bounds lie in this one."""
+        (lower, upper), (first, last) = _bounds(self.scope), _bounds(scope)
+        return lower <= first and last <= upper
+
+    def overlaps(self, scope: Scope) -> bool:
+        (lower, upper), (first, last) = _bounds(self.scope), _bounds(scope)
+        return lower <= last and first <= upper
+
+
+class BackfillStates:
+    """The notes of a home. `state` is its state folder."""
+
+    def __init__(self, state: Storage, landing: Landing) -> None:
+        self._state = state
+        self._landing = landing
+
+    def open(self, now: datetime) -> list[BackfillState]:
+        """Return those that can be gone on with, oldest first; what can't be read is none."""
+        return [one for one in self._notes() if not one.is_over(now)]
+
+    def _notes(self) -> list[BackfillState]:
+        found = read_notes(self._state, _FOLDER, BackfillState, _wrong)
+        return sorted(found, key=lambda one: one.started_at)
+
+    def open_for(self, asked: BackfillState) -> BackfillState:
+        """Return the open sweep that this one is a part of, itself where there is none."""
+        for one in self.open(asked.started_at):
+            if one.is_asked_as(asked) and one.holds(asked.scope):
+                return one
+        return asked
+
+    def supersede(self, note: BackfillState) -> None:
+        """Forget sweeps of the same dates that nothing goes on with any more: they were asked
+        otherwise, as under an earlier plan, or left for too long."""
+        for one in self._notes():
+            if (one.is_over(note.started_at) or not one.is_asked_as(note)) and one.overlaps(
+                note.scope
+            ):
+                self.end(one)
+
+    def is_whole(self, note: BackfillState) -> bool:
+        """Whether batches have all that a sweep asks for."""
+        lower, upper = _bounds(note.scope)
+        return not any(
+            lane.lacks(lower, upper) for lane in requested_lists(note.scope, self.landed(note))
+        )
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Hold the home's backfills against other processes: two would pay for the same pages.
+
+        Raises:
+            SweepUnderWay: another one holds them.
+        """
+        path = self._state.path(_LOCK)
+        make_folders(path.parent)
+        with path.open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise SweepUnderWay(
+                    "another process is at a backfill of this home, and both would pay for the "
+                    "same pages; nothing was asked for"
+                ) from error
+            yield
+
+    def put(self, note: BackfillState) -> None:
+        put_note(self._state, note.name, note)
+
+    def end(self, note: BackfillState) -> None:
+        self._state.remove(note.name)
+
+    def landed(self, note: BackfillState) -> list[Manifest]:
+        """Return the whole looks at events since a sweep began, each as of its plan and source."""
+        found = []
+        for day in self._landing.days(since=note.started_at.date()):
+            # One that can't be read counts as not pulled.
+            manifests, _ = self._landing.readable(self._landing.batch_ids(day=day))
+            found += [one for one in manifests if is_of(one, note)]
+        return found
+
+
+def _wrong(name: str, note: BackfillState) -> str:
+    lower, upper = note.scope.lower, note.scope.upper
+    if lower is None or upper is None or lower > upper:
+        return "its dates have no bounds"
+    # Under another name it would never be forgotten.
+    return "" if name == note.name else "it is the note of another sweep"
+
+
+def _bounds(scope: Scope) -> tuple[datetime, datetime]:
+    assert scope.lower is not None and scope.upper is not None
+    return scope.lower, scope.upper
+
+
+def is_of(batch: Manifest, note: BackfillState) -> bool:
+    """Whether a batch tells something of what a sweep asks for.
+
+    Also one that the merge will hold back: to ask again would pay for the same rows twice.
+    """
+    return (
+        batch.feed in ("events", "export")
+        and batch.complete
+        and batch.observed_at >= note.started_at
+        and (batch.plan, batch.source) == (note.plan, note.source)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedList:
+    """One list of a sweep: a part of its filters, and the spans of dates that are landed."""
+
+    scope: Scope
+    spans: tuple[tuple[datetime, datetime], ...] = ()
+
+    def lacks(self, lower: datetime, upper: datetime) -> list[Scope]:
+        """Return what is not landed of an inclusive range."""
+        found, at = [], lower
+        for first, last in sorted(self.spans):
+            if first > upper:
+                break
+            if first > at:
+                found.append((at, first - _STEP))
+            at = max(at, last + _STEP)
+        if at <= upper:
+            found.append((at, upper))
+        return [msgspec.structs.replace(self.scope, lower=begin, upper=end) for begin, end in found]
+
+    def with_batch(self, batch: Manifest) -> "RequestedList":
+        """Return the lane with what a batch has of it."""
+        mine, its = self.scope, batch.scope
+        alike = (its.coins, its.categories) in ((mine.coins, mine.categories), (None, None))
+        if not alike or its.lower is None or its.upper is None:
+            return self
+        return RequestedList(mine, (*self.spans, (its.lower, its.upper)))
+
+
+def requested_lists(scope: Scope, batches: Iterable[Manifest]) -> list[RequestedList]:
+    """Return the lists that a scope takes, each with what batches have of it."""
+    found = [RequestedList(one) for one in single_requests(scope)]
+    for batch in batches:
+        found = [lane.with_batch(batch) for lane in found]
+    return found

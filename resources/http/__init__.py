@@ -1,0 +1,1 @@
+"""The client: one request, one page, one list, one download."""

@@ -1,0 +1,168 @@
+"""Bytes off the wire: decoded, bounded, and complete or an error.
+
+We ask for `identity` and undo gzip ourselves, since httpx 0.28 takes a gzip body cut in half,
+or one without its trailer, for a whole one.
+"""
+
+import zlib
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import httpx
+
+from resources.errors import CatalogError, ContractBroken, TooLarge, TruncatedBody
+from resources.http.redaction import redactor_of
+from warehouse.bounds import RATIO_FROM_BYTES
+
+_PIECE_BYTES: Final = 1 << 20
+_PART_BYTES: Final = 1 << 14
+_LAYERS_MAX: Final = 2
+"""How often a body may be packed: a file that is gzip, sent with gzip as its encoding."""
+_GZIP: Final = zlib.MAX_WBITS | 16
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+class _Decoder(Protocol):
+    def pieces(self, data: bytes) -> Iterator[bytes]: ...
+
+    def finish(self) -> None: ...
+
+
+class _Identity:
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        yield data
+
+    def finish(self) -> None:
+        return None
+
+
+class _Gunzip:
+    """Undoes gzip, several members too; each must end with its CRC and length."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP)
+        self._begun = False
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        # In short parts: of many tiny members, each copies what is left of one.
+        for start in range(0, len(data), _PART_BYTES):
+            yield from self._pieces(data[start : start + _PART_BYTES])
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._member.eof:
+                self._member = zlib.decompressobj(_GZIP)
+            self._begun = True
+            try:
+                yield self._member.decompress(data, _PIECE_BYTES)
+            except zlib.error as error:
+                raise TruncatedBody(f"The gzip body is damaged ({error})") from error
+            data = self._member.unconsumed_tail or self._member.unused_data
+
+    def finish(self) -> None:
+        if self._begun and not self._member.eof:
+            raise TruncatedBody("The gzip body ended before its trailer")
+
+
+def _decoder_for(encoding: str) -> _Decoder:
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return _Identity()
+    if name in ("gzip", "x-gzip"):
+        return _Gunzip()
+    raise ContractBroken(
+        f"The body came encoded as {name[:40]!r}", expected="We asked for identity and read gzip"
+    )
+
+
+class BodyReader:
+    """Reads one response to its end, without the key where the service repeats it.
+
+    `wire_bytes` counts what was sent.
+
+    Raises (while read):
+        TruncatedBody: shorter than its Content-Length, or a gzip body without a sound end.
+        TooLarge: over `max_bytes`, or `max_ratio` times the bytes on the wire.
+        ContractBroken: an encoding that was not asked for and can't be undone.
+    """
+
+    def __init__(self, response: httpx.Response, *, max_bytes: int, max_ratio: float) -> None:
+        self._response = response
+        self._max_bytes = max_bytes
+        self._max_ratio = max_ratio
+        self.wire_bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        redactor = redactor_of(self._response)
+        if redactor is None:
+            yield from self._unpacked()
+            return
+        body = redactor.body(is_data=self._response.status_code == 200)
+        try:
+            for piece in self._unpacked():
+                yield body.feed(piece)
+        except (CatalogError, httpx.HTTPError, httpx.StreamError):
+            # Of a body that breaks off, all that came is kept.
+            yield body.finish()
+            raise
+        yield body.finish()
+
+    def _unpacked(self) -> Iterator[bytes]:
+        pieces = self._layer(self._wire(), self._response.headers.get("content-encoding", ""))
+        for _ in range(_LAYERS_MAX - 1):
+            pieces = self._layer(pieces)
+        for number, piece in enumerate(_with_whole_head(pieces)):
+            if number == 0 and piece.startswith(_GZIP_MAGIC):
+                raise TooLarge(f"The body is packed more than {_LAYERS_MAX} times")
+            yield piece
+        self._hold_length()
+
+    def read(self) -> bytes:
+        return b"".join(self)
+
+    def _wire(self) -> Iterator[bytes]:
+        for raw in self._response.iter_raw():
+            self.wire_bytes += len(raw)
+            self._hold_bounds(self.wire_bytes)
+            yield raw
+
+    def _layer(self, chunks: Iterator[bytes], encoding: str = "") -> Iterator[bytes]:
+        """Undo one layer: what the header names, or the gzip that the bytes are without one."""
+        decoder: _Decoder | None = None
+        size = 0
+        for chunk in _with_whole_head(chunks):
+            # Neither JSON nor CSV begins so: a file that is gzip without a header that says it.
+            name = "gzip" if chunk.startswith(_GZIP_MAGIC) else encoding
+            decoder = decoder or _decoder_for(name)
+            for piece in decoder.pieces(chunk):
+                size += len(piece)
+                self._hold_bounds(size)
+                yield piece
+        if decoder is not None:
+            decoder.finish()
+
+    def _hold_bounds(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise TooLarge(f"The body is over {self._max_bytes} bytes")
+        ratio = size / max(1, self.wire_bytes)
+        if size > RATIO_FROM_BYTES and ratio > self._max_ratio:
+            raise TooLarge(
+                f"The body unpacks to over {self._max_ratio:g} times the bytes that were sent"
+            )
+
+    def _hold_length(self) -> None:
+        said = self._response.headers.get("content-length", "")
+        if said.isdecimal() and int(said) != self.wire_bytes:
+            raise TruncatedBody(f"The body has {self.wire_bytes} bytes of {said}")
+
+
+def _with_whole_head(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the chunks, the first long enough to tell gzip by."""
+    head: bytes | None = b""
+    for chunk in chunks:
+        if head is not None and len(head := head + chunk) < len(_GZIP_MAGIC):
+            continue
+        yield chunk if head is None else head
+        head = None
+    if head:
+        yield head

@@ -1,0 +1,269 @@
+"""One call: a request with its retries, read by whoever knows what should come back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import httpx
+
+from resources.errors import CatalogError, Defer, Evidence, RateHeld
+from resources.http.bodies import BodyReader
+from resources.http.responses import ErrorResponse, error_from_response, error_from_transport
+from resources.http.retries import Ambient, RetryPolicy, with_retries
+from resources.http.transport import ASKS_USAGE, SENT_AT, TOTAL_S
+from resources.limits.limiter import Limiter
+from resources.service_clock import ServiceClock, useful_headers
+from warehouse import bounds
+
+T = TypeVar("T")
+OK: Final = frozenset({200})
+_ERROR_BODY_BYTES: Final = 65_536
+_ANSWER_BYTES: Final = 16 << 20
+_ROW_BYTES: Final = 65_536
+"""Of each row that was asked for: some rows have more, and no page has only such."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """In seconds. `read` leaves the service its 30 s; the totals bound a whole attempt."""
+
+    connect: float = 10.0
+    read: float = 45.0
+    write: float = 10.0
+    total: float = 120.0
+    export_total: float = 1_800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large an answer may be: bytes unpacked, and their ratio to the bytes sent.
+
+    `pull_bytes` and `pull_rows` are of all pages of a list together.
+    """
+
+    page_bytes: int = bounds.PAGE_BYTES
+    export_bytes: int = bounds.BODY_BYTES
+    ratio: float = bounds.RATIO
+    pull_bytes: int = 2 << 30
+    pull_rows: int = 2_000_000
+
+    def page_of(self, rows: int) -> int:
+        """Return how many bytes an answer of so many rows may have."""
+        return min(self.page_bytes, _ANSWER_BYTES + rows * _ROW_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An answer whose headers have come. `date` is when it was sent, by the service's clock.
+
+    `date_doubt` says why that is not the answer's own Date; empty where it is. `headers` are
+    those of use, names in lower case.
+    """
+
+    status: int
+    headers: dict[str, str] = field(repr=False)
+    date: datetime
+    date_doubt: str
+    received_at: datetime
+    attempts: int
+
+    @property
+    def date_known(self) -> bool:
+        return not self.date_doubt
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Opened):
+    """An answer read whole: `body` unpacked, `wire_bytes` as it was sent."""
+
+    body: bytes = field(repr=False, default=b"")
+    wire_bytes: int = 0
+
+    def evidence(self) -> Evidence:
+        return replace(evidence_of(self), body=self.body)
+
+
+Reading = Callable[[httpx.Response, Opened], T]
+
+
+class Caller:
+    """Sends GETs through one httpx client. Thread-safe."""
+
+    def __init__(
+        self,
+        http: httpx.Client,
+        *,
+        limiter: Limiter,
+        policy: RetryPolicy,
+        ambient: Ambient,
+        timeouts: Timeouts,
+        bounds: Bounds,
+        redact: Callable[[str], str],
+        extra_headers: Mapping[str, str],
+        service_clock: ServiceClock,
+    ) -> None:
+        self._http = http
+        self._limiter = limiter
+        self._policy = policy
+        self._ambient = ambient
+        self._timeouts = timeouts
+        self._redact = redact
+        self._extra_headers = extra_headers
+        self._service_clock = service_clock
+        self.bounds = bounds
+        self.deprecation: str | None = None
+        self.sunset: str | None = None
+
+    def get(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        read: Callable[[Answer], T],
+        *,
+        rows: int = 1,
+        statuses: frozenset[int] = OK,
+        asks_usage: bool = False,
+    ) -> T:
+        """Return what `read` makes of the whole answer; a transient error of it is retried.
+
+        `rows` is how many may be in it; it bounds the bytes that are read.
+        """
+        max_bytes = self.bounds.page_of(rows)
+
+        def whole(response: httpx.Response, opened: Opened) -> T:
+            body = BodyReader(response, max_bytes=max_bytes, max_ratio=self.bounds.ratio)
+            content = body.read()
+            return read(Answer(**_fields(opened), body=content, wire_bytes=body.wire_bytes))
+
+        return self.stream(path, params, whole, statuses=statuses, asks_usage=asks_usage)
+
+    def stream(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        read: Reading[T],
+        *,
+        statuses: frozenset[int] = OK,
+        headers: Mapping[str, str] | None = None,
+        total_s: float | None = None,
+        asks_usage: bool = False,
+    ) -> T:
+        """Return what `read` makes of an answer whose body is still to come.
+
+        Raises:
+            CatalogError: any of the tree, after the retries that the policy allows.
+        """
+
+        def attempt(number: int) -> T:
+            request = self._request(path, params, headers or {}, total_s)
+            request.extensions[ASKS_USAGE] = asks_usage
+            return self._attempt(request, read, statuses, number)
+
+        return with_retries(attempt, policy=self._policy, ambient=self._ambient)
+
+    def _request(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        total_s: float | None,
+    ) -> httpx.Request:
+        limits = self._timeouts
+        return self._http.build_request(
+            "GET",
+            path,
+            params=dict(params) or None,
+            headers={**self._extra_headers, **headers},
+            timeout=httpx.Timeout(
+                connect=limits.connect, read=limits.read, write=limits.write, pool=limits.total
+            ),
+            extensions={TOTAL_S: total_s or limits.total},
+        )
+
+    def _attempt(
+        self, request: httpx.Request, read: Reading[T], statuses: frozenset[int], number: int
+    ) -> T:
+        call = f"GET {request.url.path}"
+        opened: Opened | None = None
+        try:
+            response = self._http.send(request, stream=True)
+            try:
+                opened = self._open(response, number)
+                if response.status_code not in statuses:
+                    raise self._refused(call, response, opened)
+                return read(response, opened)
+            finally:
+                response.close()
+        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
+            answered = opened is not None
+            failure = error_from_transport(error, call, answered=answered, redact=self._redact)
+        except CatalogError as error:
+            if opened is not None and error.evidence is None:
+                error.evidence = evidence_of(opened)
+            raise
+        # Headers outlive a broken body: what came of it is dated by them.
+        failure.evidence = None if opened is None else evidence_of(opened)
+        # Outside the handler, so that the error is not chained to what holds the key.
+        raise failure
+
+    def _open(self, response: httpx.Response, number: int) -> Opened:
+        self.deprecation = response.headers.get("deprecation", self.deprecation)
+        self.sunset = response.headers.get("sunset", self.sunset)
+        received_at = self._ambient.clock()
+        heard = self._service_clock.hear(response.headers.get_list("date"))
+        return Opened(
+            status=response.status_code,
+            headers=useful_headers(response.headers),
+            date=heard.instant,
+            date_doubt=heard.doubt,
+            received_at=received_at,
+            attempts=number,
+        )
+
+    def _refused(self, call: str, response: httpx.Response, opened: Opened) -> CatalogError:
+        sent_at = response.extensions.get(SENT_AT, self._ambient.monotonic())
+        refusal = ErrorResponse(
+            call=call,
+            status=opened.status,
+            headers=opened.headers,
+            body=_error_body(response),
+            seconds=self._ambient.monotonic() - sent_at,
+            now=opened.date,
+        )
+        failure = error_from_response(refusal, policy=self._policy, redact=self._redact)
+        failure.evidence = replace(evidence_of(opened), body=refusal.body)
+        if isinstance(failure, RateHeld):
+            self._limiter.on_rate_limited(failure.wait_s)
+        elif isinstance(failure, Defer):
+            if failure.reason == "quota":
+                self._limiter.on_quota_gone()
+            else:
+                wait_s = (failure.resume_at - opened.date).total_seconds()
+                uncounted = opened.status == 429
+                hear = self._limiter.on_rate_limited if uncounted else self._limiter.on_long_wait
+                hear(wait_s)
+        return failure
+
+
+def evidence_of(opened: Opened) -> Evidence:
+    """Return what the headers of an answer are evidence of, whatever becomes of its body."""
+    return Evidence(
+        opened.status, opened.headers, opened.date, opened.received_at, opened.date_doubt
+    )
+
+
+def _fields(opened: Opened) -> dict[str, Any]:
+    return {name: getattr(opened, name) for name in Opened.__dataclass_fields__}
+
+
+def _error_body(response: httpx.Response) -> bytes:
+    """Read what there is of an error body: the status says more, so a broken one is no matter."""
+    reader = BodyReader(response, max_bytes=_ERROR_BODY_BYTES, max_ratio=1_000.0)
+    body = b""
+    try:
+        for piece in reader:
+            body += piece
+    except (CatalogError, httpx.HTTPError, httpx.StreamError):
+        pass
+    return body

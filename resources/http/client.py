@@ -1,0 +1,327 @@
+"""The client of the catalog: one method per endpoint (interface section 4).
+
+with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
+    sweep = client.events_pages(date(2026, 3, 1), date(2026, 3, 31))
+    for page in sweep:
+        journal(page.body)
+    assert sweep.report.complete
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+from pydantic import SecretStr
+
+from catalog.contract import decisions
+from resources.http.calls import Bounds, Caller, Timeouts
+from resources.http.export_download import ExportPull, pull_export
+from resources.http.list_query import (
+    DateBound,
+    DateRange,
+    ListPart,
+    ListQuery,
+    bound_text,
+    event_filters,
+)
+from resources.http.lookups import EVENT_STATUSES, EventAnswer, UsageAnswer, read_event, read_usage
+from resources.http.pages import read_page, rows_asked
+from resources.http.paginator import Paginator
+from resources.http.redaction import Redactor
+from resources.http.retries import Ambient, RetryPolicy
+from resources.http.transport import DeadlineTransport, KeyTransport, Observer, checked_key
+from resources.limits.limiter import Limiter
+from resources.service_clock import ServiceClock
+
+_USER_AGENT = "crypto-almanac"
+
+
+class CatalogClient:
+    """Reads the catalog over HTTP. Thread-safe: several sweeps may run side by side.
+
+    `base_url` is with or without `/v2`. Every request waits for `limiter` first. `observer`
+    hears of each attempt. `extra_headers` are sent with every request, and read each time.
+    `transport` replaces the network, not what stands around it (key, limiter, count).
+    `service_clock` hears every answer; None is one of its own that believes any Date.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        key: SecretStr | str,
+        *,
+        limiter: Limiter,
+        ambient: Ambient | None = None,
+        policy: RetryPolicy | None = None,
+        timeouts: Timeouts | None = None,
+        bounds: Bounds | None = None,
+        export_path: str = decisions.EXPORT_PATH,
+        extra_headers: Mapping[str, str] | None = None,
+        observer: Observer | None = None,
+        transport: httpx.BaseTransport | None = None,
+        service_clock: ServiceClock | None = None,
+    ) -> None:
+        around = ambient or Ambient()
+        self.service_clock = service_clock or ServiceClock(around.clock, max_skew=None)
+        self.base_url = checked_base_url(base_url)
+        self.export_path = "/" + export_path.lstrip("/")
+        self._timeouts = timeouts or Timeouts()
+        self._limiter = limiter
+        self._hurried = around.hurried
+        secret = checked_key(key)
+        redactor = Redactor(secret)
+        keyed = KeyTransport(
+            transport or DeadlineTransport(),
+            key=secret,
+            origin=httpx.URL(self.base_url),
+            limiter=limiter,
+            observer=observer,
+            monotonic=around.monotonic,
+            redactor=redactor,
+        )
+        self._http = httpx.Client(
+            base_url=self.base_url,
+            transport=keyed,
+            headers={"Accept-Encoding": "identity", "User-Agent": _USER_AGENT},
+            # A jar would send back, and keep, whatever a service likes to set.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            trust_env=False,
+            follow_redirects=False,
+        )
+        self._caller = Caller(
+            self._http,
+            limiter=limiter,
+            policy=policy or RetryPolicy(),
+            ambient=around,
+            timeouts=self._timeouts,
+            bounds=bounds or Bounds(),
+            redact=redactor,
+            extra_headers={} if extra_headers is None else extra_headers,
+            service_clock=self.service_clock,
+        )
+
+    def __repr__(self) -> str:
+        return f"CatalogClient({self.base_url!r})"
+
+    def __enter__(self) -> "CatalogClient":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """Try nothing again and wait for no token meanwhile, in any thread.
+
+        Broken off itself, it stays so: whoever is in such a hurry does not go on.
+        """
+        self._hurried.set()
+        self._limiter.hurry(on=True)
+        yield
+        self._limiter.hurry(on=False)
+        self._hurried.clear()
+
+    @property
+    def deprecation(self) -> str | None:
+        """The last `Deprecation` header seen: this version is on its way out."""
+        return self._caller.deprecation
+
+    @property
+    def sunset(self) -> str | None:
+        """The last `Sunset` header seen: when this version ends."""
+        return self._caller.sunset
+
+    def events_pages(
+        self,
+        from_: DateBound = None,
+        to: DateBound = None,
+        *,
+        coins: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
+        keyword: str | None = None,
+        impact_min: float | None = None,
+        sort_by: str | None = None,
+        limit: int = decisions.EVENTS_LIMIT_MAX,
+        cursor: str | None = None,
+        known_ids: Iterable[str] = (),
+    ) -> Paginator:
+        """Return a sweep of the events between two inclusive bounds (interface 4.3).
+
+        Bounds left out are the service's: today, and the plan's horizon. More than a hundred
+        coins or categories become several lists. `cursor` goes on inside one list.
+
+        Raises:
+            ValueError: a naive instant, an empty filter, or a cursor for several lists.
+        """
+        span = DateRange(from_, to)
+        filters = event_filters(
+            coins, categories, keyword=keyword, impact_min=impact_min, sort_by=sort_by
+        )
+        parts = tuple(ListPart(one, span, cursor) for one in filters)
+        if cursor is not None and len(parts) > 1:
+            raise ValueError("a cursor belongs to one list; resume_events() takes several")
+        return self.resume_events(parts, limit=limit, known_ids=known_ids)
+
+    def resume_events(
+        self,
+        parts: Sequence[ListPart],
+        *,
+        limit: int = decisions.EVENTS_LIMIT_MAX,
+        known_ids: Iterable[str] = (),
+    ) -> Paginator:
+        """Return a sweep of what another one left over (`Sweep.remaining`)."""
+        return self._sweep(decisions.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
+
+    def cancellations_pages(
+        self,
+        since: date | datetime | None = None,
+        *,
+        limit: int = decisions.EVENTS_LIMIT_MAX,
+        cursor: str | None = None,
+        known_ids: Iterable[str] = (),
+    ) -> Paginator:
+        """Return a sweep of the cancellations since an instant, inclusive; default 90 days."""
+        filters = {} if since is None else {"since": bound_text(since)}
+        parts = (ListPart(filters, cursor=cursor),)
+        fields = ("id", "cancelledAt")
+        return self._sweep(decisions.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
+
+    def coins_pages(
+        self,
+        *,
+        q: str | None = None,
+        tracked: bool | None = None,
+        limit: int = decisions.COINS_LIMIT_MAX,
+        cursor: str | None = None,
+        known_ids: Iterable[str] = (),
+    ) -> Paginator:
+        """Return a sweep of the coins, top-ranked first (interface 4.1)."""
+        named = {"q": q, "tracked": None if tracked is None else str(tracked).lower()}
+        filters = {name: value for name, value in named.items() if value is not None}
+        parts = (ListPart(filters, cursor=cursor),)
+        return self._sweep(decisions.COINS_PATH, parts, ("slug",), limit, known_ids)
+
+    def categories(self) -> Paginator:
+        """Return a sweep of the categories, mostly one page (interface 4.6).
+
+        Iterating raises AccessDenied on a plan that does not show them: go on without.
+        """
+        return self._sweep(decisions.CATEGORIES_PATH, (ListPart(),), ("id",), None, ())
+
+    def event(self, event_id: str) -> EventAnswer:
+        """Look one event up: found, gone (cancelled) or not found (interface 4.4).
+
+        Raises:
+            ValueError: an id that can't stand in a path.
+            CatalogError: any of the tree.
+        """
+        if event_id in ("", ".", ".."):
+            raise ValueError(f"{event_id!r} is no event id")
+        path = f"{decisions.EVENTS_PATH}/{quote(event_id, safe='')}"
+        return self._caller.get(
+            path,
+            {},
+            lambda answer: read_event(answer, event_id=event_id, call=f"GET {path}"),
+            statuses=EVENT_STATUSES,
+        )
+
+    def usage(self) -> UsageAnswer:
+        """Return the key's usage, and tell it to the limiter; the call itself counts (4.7)."""
+        path, before = decisions.USAGE_PATH, self._limiter.charged()
+        answer = self._caller.get(
+            path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), asks_usage=True
+        )
+        if answer.account is not None:
+            self._limiter.on_usage(answer.account, charged_before=before)
+        return answer
+
+    def events_total(
+        self,
+        from_: DateBound = None,
+        to: DateBound = None,
+        *,
+        coins: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
+    ) -> int | None:
+        """Return how many events lie between two bounds, for one request; None if not said."""
+        params = {**_one_list(coins, categories), **DateRange(from_, to).params(), "limit": "1"}
+        path = decisions.EVENTS_PATH
+        return self._caller.get(
+            path,
+            params,
+            lambda answer: (
+                read_page(answer, path=path, params=params, cursor=None, key_fields=("id",)).total
+            ),
+            rows=rows_asked(params),
+        )
+
+    def export(
+        self,
+        into: Path,
+        from_: DateBound = None,
+        to: DateBound = None,
+        *,
+        coins: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
+        rows_expected: int | None = None,
+        etag: str | None = None,
+    ) -> ExportPull:
+        """Stream the bulk export into a file (interface 4.8); see `export_pull.pull_export`.
+
+        Bounds left out take the plan's whole window. With `etag` a 304 writes nothing.
+        """
+        bounds = self._caller.bounds
+        return pull_export(
+            self._caller,
+            into,
+            path=self.export_path,
+            params={**_one_list(coins, categories), **DateRange(from_, to).params()},
+            max_bytes=bounds.export_bytes,
+            max_ratio=bounds.ratio,
+            total_s=self._timeouts.export_total,
+            rows_expected=rows_expected,
+            etag=etag,
+        )
+
+    def _sweep(
+        self,
+        path: str,
+        parts: tuple[ListPart, ...],
+        key_fields: tuple[str, ...],
+        limit: int | None,
+        known_ids: Iterable[str],
+    ) -> Paginator:
+        return Paginator(
+            self._caller, ListQuery(path, parts, key_fields, limit), known_ids=known_ids
+        )
+
+
+def checked_base_url(text: str) -> str:
+    """Return the base address without `/v2` and without a slash at its end.
+
+    Raises:
+        ValueError: no http(s) address, or one with a user, query or fragment.
+    """
+    try:
+        url = httpx.URL(text.strip())
+    except httpx.InvalidURL as error:
+        raise ValueError(f"the base address can't be read: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("the base address must be of the form https://host[:port][/path]")
+    if url.userinfo or url.query or url.fragment:
+        raise ValueError("the base address must have no user, query or fragment")
+    return str(url).rstrip("/").removesuffix(decisions.VERSION_PATH).rstrip("/")
+
+
+def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:
+    filters = list(event_filters(coins, categories))
+    if len(filters) > 1:
+        raise ValueError("more coins or categories than one request takes; ask in batches")
+    return filters[0]

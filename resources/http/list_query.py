@@ -1,0 +1,125 @@
+"""What a list is asked: its parameters, its dates, and how both are cut into smaller parts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import product
+from typing import Final
+
+from catalog.contract import decisions
+
+DateBound = date | datetime | None
+"""A bound of a range of dates, inclusive: a day, an aware instant, or none."""
+_END_OF_DAY: Final = time(23, 59, 59, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+
+
+def bound_text(bound: date | datetime) -> str:
+    """Return a bound as it is sent: `YYYY-MM-DD`, or RFC 3339 in UTC.
+
+    Raises:
+        ValueError: an instant without a zone, which could mean any of 26 hours.
+    """
+    if not isinstance(bound, datetime):
+        return bound.isoformat()
+    if bound.tzinfo is None:
+        raise ValueError(f"{bound} has no zone; give an aware instant, or a date")
+    return bound.astimezone(UTC).isoformat(timespec="auto").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class DateRange:
+    """A range of event dates, both bounds inclusive; None leaves the bound to the service."""
+
+    lower: DateBound = None
+    upper: DateBound = None
+
+    def params(self) -> dict[str, str]:
+        bounds = (("from", self.lower), ("to", self.upper))
+        return {name: bound_text(bound) for name, bound in bounds if bound is not None}
+
+    def halves(self) -> tuple["DateRange", "DateRange"] | None:
+        """Return the two halves, or None when it is open or can't be cut further."""
+        if self.lower is None or self.upper is None:
+            return None
+        if not isinstance(self.lower, datetime) and not isinstance(self.upper, datetime):
+            return self._halves_by_day(self.lower, self.upper)
+        lower, upper = _first_second(self.lower), _last_second(self.upper)
+        middle = (lower + (upper - lower) / 2).replace(microsecond=0)
+        if not lower <= middle < upper:
+            return None
+        return DateRange(self.lower, middle), DateRange(middle + _SECOND, self.upper)
+
+    def _halves_by_day(self, lower: date, upper: date) -> tuple["DateRange", "DateRange"] | None:
+        if lower < upper:
+            middle = lower + (upper - lower) // 2
+            return DateRange(lower, middle), DateRange(middle + timedelta(days=1), upper)
+        if lower == upper:
+            return DateRange(_first_second(lower), _last_second(upper)).halves()
+        return None
+
+
+def _first_second(bound: date | datetime) -> datetime:
+    return bound if isinstance(bound, datetime) else datetime.combine(bound, time(tzinfo=UTC))
+
+
+def _last_second(bound: date | datetime) -> datetime:
+    return bound if isinstance(bound, datetime) else datetime.combine(bound, _END_OF_DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class ListPart:
+    """One list to page through: its filters, its dates, and where to begin."""
+
+    filters: Mapping[str, str] = field(default_factory=dict)
+    span: DateRange = DateRange()
+    cursor: str | None = None
+
+    def params(self) -> dict[str, str]:
+        return {**self.filters, **self.span.params()}
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """What a sweep asks for. `key_fields` identify a row; `limit` None sends none."""
+
+    path: str
+    parts: tuple[ListPart, ...]
+    key_fields: tuple[str, ...]
+    limit: int | None
+
+
+def event_filters(
+    coins: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
+    *,
+    keyword: str | None = None,
+    impact_min: float | None = None,
+    sort_by: str | None = None,
+) -> Iterator[dict[str, str]]:
+    """Yield the filters of one or more lists that together are what was asked.
+
+    Coins and categories are batched, as many to a request as the interface lets.
+
+    Raises:
+        ValueError: an empty sequence, which would filter nothing out; None means all.
+    """
+    rest = {
+        "keyword": keyword,
+        "impactMin": None if impact_min is None else f"{impact_min:g}",
+        "sortBy": sort_by,
+    }
+    coin_batches = _batches("coins", coins, decisions.COIN_SLUGS_MAX)
+    category_batches = _batches("categories", categories, decisions.CATEGORY_IDS_MAX)
+    for coin_batch, category_batch in product(coin_batches, category_batches):
+        named = {"coins": coin_batch, "categories": category_batch, **rest}
+        yield {name: value for name, value in named.items() if value is not None}
+
+
+def _batches(name: str, values: Sequence[str] | None, size: int) -> list[str | None]:
+    if values is None:
+        return [None]
+    distinct = list(dict.fromkeys(values))
+    if isinstance(values, str) or not distinct or not all(distinct):
+        raise ValueError(f"{name} must be a sequence of identifiers, or None for all")
+    return [",".join(distinct[at : at + size]) for at in range(0, len(distinct), size)]

@@ -1,0 +1,200 @@
+"""The answers that are no lists: a single event, and the key's usage. Both read liberally."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+from resources.errors import NotData, VersionGone
+from resources.http.calls import Answer
+from resources.http.pages import decoded_json
+from resources.http.responses import BodyShape, read_error_body
+from resources.limits.allowance import ReportedLimits, next_reset
+from warehouse.normalise.values import storable_text
+
+EventStatus = Literal["found", "gone", "not_found"]
+EVENT_STATUSES: Final = frozenset({200, 404, 410})
+_COUNT_MAX: Final = 10**12
+"""More requests than any month has: larger numbers are read as this, so that no sum overflows."""
+_PLAN_CHARS: Final = 200
+_PERIOD_MAX: Final = timedelta(days=366)
+_YEARS: Final = range(1900, 2201)
+_NAMES: Final = ("plan", "period", "used", "limit", "remaining", "resetAt", "rate", "burst")
+
+
+@dataclass(frozen=True, slots=True)
+class EventAnswer:
+    """What became of one event: `found`, `gone` (410, cancelled) or `not_found` (404).
+
+    `shape` is the body's: a `not_found` that is `html` may come from a gateway that never asked
+    the catalog, and should not be taken for a withdrawal. `wrapped` is a body inside `data`.
+    """
+
+    event_id: str
+    status: EventStatus
+    body: bytes = field(repr=False)
+    shape: BodyShape
+    wrapped: bool
+    cancelled_at: datetime | None
+    date: datetime
+    date_doubt: str
+    received_at: datetime
+    attempts: int
+
+
+def read_event(answer: Answer, *, event_id: str, call: str) -> EventAnswer:
+    """Read the answer to a single look-up (interface 4.4, decisions).
+
+    Raises:
+        TruncatedBody, NotData: a 200 that is no JSON object.
+        VersionRetired: a 410 that means the interface, not the event.
+    """
+    if answer.status == 200:
+        content = decoded_json(answer, call)
+        if not isinstance(content, dict):
+            raise _not_an_object(answer, call)
+        wrapped = isinstance(content.get("data"), dict)
+        return _event_answer(answer, event_id, "found", "json", wrapped=wrapped)
+    said = read_error_body(answer.body, answer.headers.get("content-type", ""))
+    if said.code == "version_retired":
+        raise VersionGone(f"{call} was answered {answer.status}")
+    status: EventStatus = "gone" if answer.status == 410 else "not_found"
+    cancelled_at = read_instant((said.fields or {}).get("cancelledAt"))
+    return _event_answer(answer, event_id, status, said.shape, cancelled_at=cancelled_at)
+
+
+def _event_answer(
+    answer: Answer,
+    event_id: str,
+    status: EventStatus,
+    shape: BodyShape,
+    *,
+    wrapped: bool = False,
+    cancelled_at: datetime | None = None,
+) -> EventAnswer:
+    return EventAnswer(
+        event_id=event_id,
+        status=status,
+        body=answer.body,
+        shape=shape,
+        wrapped=wrapped,
+        cancelled_at=cancelled_at,
+        date=answer.date,
+        date_doubt=answer.date_doubt,
+        received_at=answer.received_at,
+        attempts=answer.attempts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAnswer:
+    """The key's account of its month; None is not said.
+
+    `limit` None while `"limit" in named` is no quota (Enterprise). `extra` holds unknown names.
+    """
+
+    plan: str | None
+    used: int | None
+    limit: int | None
+    remaining: int | None
+    reset_at: datetime | None
+    period_start: datetime | None
+    period_end: datetime | None
+    rate: float | None
+    burst: int | None
+    named: frozenset[str]
+    extra: Mapping[str, Any]
+    body: bytes = field(repr=False)
+    date: datetime
+    received_at: datetime
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether the service says that there is no quota, and does not merely leave it out."""
+        return self.limit is None and "limit" in self.named
+
+    @property
+    def account(self) -> ReportedLimits | None:
+        """The month's limit, use and reset, None where too little of it is said.
+
+        The reset is told by our clock: the service's may be another, as a sandbox's is.
+        """
+        used, limit = self.used, self.limit
+        if limit is None and used is not None and self.remaining is not None:
+            limit = used + self.remaining
+        if used is None and limit is not None and self.remaining is not None:
+            used = limit - self.remaining
+        if used is None or (limit is None and not self.is_unlimited):
+            return None
+        said = self.reset_at or self.period_end
+        # A reset that is over, or years away, would let nothing be sent for as long.
+        is_to_come = said is not None and self.date < said <= self.date + _PERIOD_MAX
+        resets_at = said if said is not None and is_to_come else next_reset(self.date)
+        return ReportedLimits(limit, used, self.received_at + (resets_at - self.date))
+
+
+def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
+    """Read the usage, of which any subset may be there (interface 4.7, decisions)."""
+    content = decoded_json(answer, call)
+    if not isinstance(content, dict):
+        raise _not_an_object(answer, call)
+    if isinstance(content.get("data"), dict):
+        content = content["data"]
+    period = content.get("period")
+    span = period if isinstance(period, dict) else {}
+    plan = content.get("plan")
+    return UsageAnswer(
+        plan=storable_text(plan[:_PLAN_CHARS].lower()) if isinstance(plan, str) else None,
+        used=_integer(content.get("used")),
+        limit=_integer(content.get("limit")),
+        remaining=_integer(content.get("remaining")),
+        reset_at=read_instant(content.get("resetAt")),
+        period_start=read_instant(span.get("start")),
+        period_end=read_instant(span.get("end")),
+        rate=_number(content.get("rate")),
+        burst=_integer(content.get("burst")),
+        named=frozenset(content),
+        extra={name: v for name, v in content.items() if name not in _NAMES},
+        body=answer.body,
+        date=answer.date,
+        received_at=answer.received_at,
+    )
+
+
+def read_instant(value: Any) -> datetime | None:
+    """Return an ISO 8601 text with a zone as aware UTC, else None; also of years that can't be.
+
+    Arithmetic with the year 1 or 9999 overflows.
+    """
+    if not isinstance(value, str):
+        return None
+    try:
+        read = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return None if read.tzinfo is None or read.year not in _YEARS else read.astimezone(UTC)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        read = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return read if 0 <= read < float("inf") else None
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return min(value, _COUNT_MAX) if value >= 0 else None
+    read = _number(value)
+    return None if read is None else int(min(read, _COUNT_MAX))
+
+
+def _not_an_object(answer: Answer, call: str) -> NotData:
+    return NotData(
+        f"{call} was answered with JSON that is no object",
+        kind="json",
+        evidence=answer.evidence(),
+    )

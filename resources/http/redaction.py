@@ -1,0 +1,199 @@
+"""Takes the API key out of whatever a service repeats of it, before anything is kept or said.
+
+Belongs here: the spellings in which a key is known again, and a reader of streams. Does not:
+where it is applied (transport.py for headers, bodies.py for bodies, calls.py for errors).
+"""
+
+import base64
+import html
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+from pydantic import SecretStr
+
+from warehouse.landing.batches import KEY_MARK
+
+REDACTOR: Final = "almanac.redactor"
+"""Response extension: the redactor of the key that the request was sent with."""
+LEAST_CHARS: Final = 12
+"""A shorter key may be a part of ordinary data: it is taken out of messages alone, as it stands."""
+_CUT_CHARS: Final = 8
+"""So much of a key at the very end of a body is the beginning of a key that was cut off."""
+_THOROUGH_BYTES: Final = 1 << 18
+"""What goes on for longer is looked through as data is: an error's own words come first."""
+_BETWEEN: Final = r"[\s\u00ad\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]{0,64}"
+"""White space and marks without a width, which can't be seen between two characters. As all runs
+here it has an end: else a body of nothing but its beginning would take hours to look through."""
+_BETWEEN_BYTES: Final = (
+    rb"(?:\s|\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xa9]|\xef\xbb\xbf)"
+    rb"{0,64}"
+)
+
+
+class Redactor:
+    """Replaces one key by a mark. Thread-safe; neither its repr nor an error shows the key.
+
+    Known again are, in any case: the key itself, each of its characters percent-encoded, as an
+    HTML entity or a JSON escape (in a message also split by characters that can't be seen), and
+    the whole of it in hex or base64, wherever in the encoded bytes it begins.
+    """
+
+    def __init__(self, key: SecretStr) -> None:
+        text = key.get_secret_value()
+        self._exact = text
+        self.is_short = len(text) < LEAST_CHARS
+        usual = _escaped(text) | _encoded(text)
+        literals = usual | _encoded(text.lower()) | _encoded(text.upper())
+        # The longest first: one may be the beginning of another.
+        ordered = sorted({one.lower() for one in literals}, key=len, reverse=True)
+        self._literals = tuple(one.encode() for one in ordered)
+        self._usual = tuple({one.lower().encode() for one in usual})
+        self.longest = len(ordered[0])
+        escapes = [_any_escape(character) for character in text]
+        self._in_text = re.compile(
+            "|".join((_BETWEEN.join(escapes), *map(re.escape, ordered))), re.IGNORECASE
+        )
+        self._in_bytes = re.compile(
+            b"|".join(
+                (
+                    _BETWEEN_BYTES.join(one.encode() for one in escapes),
+                    *map(re.escape, self._literals),
+                )
+            ),
+            re.IGNORECASE,
+        )
+
+    def __call__(self, text: str) -> str:
+        """Return a text without the key."""
+        if self.is_short:
+            return text.replace(self._exact, KEY_MARK)
+        return self._in_text.sub(KEY_MARK, text)
+
+    def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Return the fields of an answer's head without the key, in names as in values."""
+        return [(self.field(name), self.field(value)) for name, value in headers]
+
+    def field(self, value: bytes) -> bytes:
+        """Return a part of an answer's head without the key."""
+        return value if self.is_short else self._in_bytes.sub(KEY_MARK.encode(), value)
+
+    def body(self, *, is_data: bool) -> "BodyRedactor":
+        """Return what reads a body piece by piece; HTML is no data in any case.
+
+        In what is no data every spelling is looked for; in data, which may be large, only those
+        that a service makes by itself.
+        """
+        return BodyRedactor(self, is_data=is_data)
+
+    def found_in(self, data: bytes, *, is_data: bool) -> Sequence[re.Match[bytes]]:
+        """Return where the key is in some bytes, in order."""
+        if self.is_short:
+            return ()
+        if is_data:
+            lowered = data.lower()
+            if not any(literal in lowered for literal in self._usual):
+                return ()
+        return tuple(self._in_bytes.finditer(data))
+
+    def begun_at_the_end(self, data: bytes) -> int:
+        """Return how many bytes at the end are the beginning of a key that was cut off."""
+        if self.is_short:
+            return 0
+        end = data[-self.longest :].lower()
+        for size in range(min(len(end), self.longest), _CUT_CHARS - 1, -1):
+            if any(one.startswith(end[-size:]) for one in self._literals):
+                return size
+        return 0
+
+
+class BodyRedactor:
+    """One body on its way. What may be the beginning of a key is held back until more came."""
+
+    def __init__(self, redactor: Redactor, *, is_data: bool) -> None:
+        self._redactor = redactor
+        self._is_data = is_data
+        self._held = b""
+        self._passed_bytes = 0
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return what can be passed on."""
+        data = self._held + piece
+        if not self._passed_bytes and data.lstrip()[:1] == b"<":
+            self._is_data = False
+        return self._passed(data, max(0, len(data) - self._redactor.longest + 1))
+
+    def finish(self) -> bytes:
+        """Return the rest, also of a body that broke off."""
+        held = self._held
+        rest = self._passed(held, len(held))
+        begun = self._redactor.begun_at_the_end(rest)
+        return rest[: len(rest) - begun] + KEY_MARK.encode() if begun else rest
+
+    def _passed(self, data: bytes, upto: int) -> bytes:
+        passed: list[bytes] = []
+        at = 0
+        quickly = self._is_data or self._passed_bytes > _THOROUGH_BYTES
+        for match in self._redactor.found_in(data, is_data=quickly):
+            if match.start() >= upto:
+                break
+            passed += (data[at : match.start()], KEY_MARK.encode())
+            at = match.end()
+        end = max(at, upto)
+        self._held = data[end:]
+        self._passed_bytes += end
+        return b"".join((*passed, data[at:end]))
+
+
+def redactor_of(response: httpx.Response) -> Redactor | None:
+    """Return the redactor of an answer, None where it came by no transport of ours."""
+    found = response.extensions.get(REDACTOR)
+    return found if isinstance(found, Redactor) else None
+
+
+def _any_escape(character: str) -> str:
+    """Return a pattern of all spellings of one character."""
+    found = [re.escape(character)]
+    if character == '"':
+        found.insert(0, r'\\{0,8}""')
+    if not character.isalnum():
+        found.append(r"\\{1,8}" + re.escape(character))
+    named = html.escape(character)
+    if named != character:
+        found.append(re.escape(named))
+    for one in sorted({character.lower(), character.upper()}):
+        code = f"{ord(one):02x}"
+        found += [f"%(?:25){{0,4}}{code}", rf"\\{{1,8}}(?:u00|x){code}"]
+        found += [f"&#(?:0{{0,6}}{ord(one)}|x0{{0,6}}{code});"]
+    return f"(?:{'|'.join(found)})"
+
+
+def _escaped(key: str) -> set[str]:
+    """Return the key as programs escape it, and with every character escaped."""
+    every = ("%{:02x}", r"\u00{:02x}", "&#{};", "&#x{:x};")
+    found = {
+        key,
+        quote(key, safe=""),
+        quote(quote(key, safe=""), safe=""),
+        json.dumps(key)[1:-1],
+        json.dumps(key)[1:-1].replace("/", r"\/"),
+        html.escape(key),
+        *("".join(form.format(ord(one)) for one in key) for form in every),
+    }
+    # And each of them in a field of a CSV.
+    return found | {one.replace('"', '""') for one in found}
+
+
+def _encoded(key: str) -> set[str]:
+    """Return the key in hex, and in base64 from each of the three places it may begin at."""
+    found = {key.encode().hex()}
+    for before, mixed in ((0, 0), (1, 2), (2, 3)):
+        data = b"\0" * before + key.encode()
+        whole = base64.b64encode(data).rstrip(b"=").decode()
+        # The first and last characters also hold bits of what stands beside the key.
+        own = whole[mixed : len(whole) - (1 if len(data) % 3 else 0)]
+        found |= {own, own.replace("+", "-").replace("/", "_")}
+    return found

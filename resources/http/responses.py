@@ -1,0 +1,163 @@
+"""Which error an answer is (interface section 7, decisions on errors, keys, plans and quota)."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+import httpx
+
+from resources.errors import (
+    CatalogError,
+    ContractBroken,
+    Defer,
+    KeyRejected,
+    PlanLacksAccess,
+    RateHeld,
+    RequestRejected,
+    ServiceFailing,
+    TooSlow,
+    TruncatedBody,
+    Unreachable,
+    VersionGone,
+)
+from resources.http.retries import RetryPolicy
+from resources.limits.allowance import next_reset
+from resources.limits.limiter import RATE_LIMITED_WAIT_S
+from resources.service_clock import retry_after_s
+from warehouse.plain_text import plain_line
+
+BodyShape = Literal["json", "text", "html", "empty"]
+
+_TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
+_SLOW: Final = frozenset({500, 504})
+_SAID_CHARS: Final = 200
+_LONGEST_MONTH_S: Final = 31 * 86_400.0
+_MONTH_SAID: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
+"""A gateway's "API rate limit exceeded" is no month that is used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """What an error answer says, whatever its shape: our two, a gateway's, text, HTML, nothing."""
+
+    shape: BodyShape
+    code: str = ""
+    message: str = ""
+    fields: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorResponse:
+    """An answer that is not data. `seconds` is how long it took, `now` the service's time."""
+
+    call: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+    now: datetime
+
+
+def looks_like_html(body: bytes, content_type: str = "") -> bool:
+    """Whether a body is markup: no JSON and no CSV of ours begins with `<`."""
+    return "html" in content_type.lower() or body.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
+
+
+def read_error_body(body: bytes, content_type: str = "") -> ErrorBody:
+    """Read an error body liberally; it never fails."""
+    if not body.strip():
+        return ErrorBody("empty")
+    if looks_like_html(body, content_type):
+        return ErrorBody("html")
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return ErrorBody("text", message=body.decode("utf-8", "replace"))
+    if not isinstance(fields, dict):
+        return ErrorBody("json", message=str(fields))
+    inner = fields.get("error")
+    if not isinstance(inner, dict):
+        inner = {"message": inner} if isinstance(inner, str) else {}
+    code = inner.get("code", fields.get("code", ""))
+    message = fields.get("message") or inner.get("message") or ""
+    return ErrorBody("json", str(code), str(message), fields)
+
+
+def error_from_response(
+    refusal: ErrorResponse, *, policy: RetryPolicy, redact: Callable[[str], str] = str
+) -> CatalogError:
+    """Return the error that an answer is; `redact` takes the key out of what the service said."""
+    content_type = refusal.headers.get("content-type", "")
+    body = read_error_body(refusal.body, content_type)
+    said = plain_line(redact(body.message))[:_SAID_CHARS]
+    told = f"{refusal.call} was answered {refusal.status}" + (f" ({said})" if said else "")
+    if refusal.status == 429 or refusal.status in _TRANSIENT:
+        return _transient(refusal, body, told, policy)
+    if refusal.status in (401, 402, 403):
+        return _denied(refusal, body, told)
+    if refusal.status == 410 or body.code == "version_retired":
+        return VersionGone(told)
+    if 300 <= refusal.status < 400:
+        return RequestRejected(told, expected="The key is not taken to another address")
+    if 200 <= refusal.status < 300:
+        return ContractBroken(told, expected="Expected was 200")
+    return RequestRejected(told)
+
+
+def _transient(
+    refusal: ErrorResponse, body: ErrorBody, told: str, policy: RetryPolicy
+) -> CatalogError:
+    wait_s = retry_after_s(refusal.headers.get("retry-after"), now=refusal.now)
+    if refusal.status == 429 and _is_quota(body):
+        return _quota_gone(refusal.now, wait_s, told)
+    if wait_s is not None and wait_s > policy.retry_after_max_s:
+        resume_at = refusal.now + timedelta(seconds=min(wait_s, policy.defer_max_s))
+        return Defer(f"{told}, and asks us to wait", resume_at=resume_at, reason="asked_to_wait")
+    if refusal.status == 429:
+        return RateHeld(told, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
+    timed_out = refusal.seconds >= policy.slow_after_s or body.code == "timeout"
+    if refusal.status in _SLOW and timed_out:
+        return TooSlow(f"{told} within {refusal.seconds:.1f} s")
+    return ServiceFailing(told, wait_s=wait_s or 0.0)
+
+
+def _denied(refusal: ErrorResponse, body: ErrorBody, told: str) -> CatalogError:
+    if body.code == "version_retired":
+        return VersionGone(told)
+    names_plan = body.code == "plan_required" or re.search(r"\bplan\b", body.message, re.I)
+    if refusal.status == 402 or (refusal.status == 403 and names_plan):
+        return PlanLacksAccess(told)
+    return KeyRejected(told)
+
+
+def _is_quota(body: ErrorBody) -> bool:
+    return body.code == "quota_exceeded" or _MONTH_SAID.search(body.message) is not None
+
+
+def _quota_gone(now: datetime, wait_s: float | None, told: str) -> Defer:
+    """The reset is what Retry-After says, else the first of the month, 00:00 UTC."""
+    reset = next_reset(now)
+    return Defer(
+        f"{told}: the monthly quota is used up",
+        resume_at=now + timedelta(seconds=min(wait_s, _LONGEST_MONTH_S)) if wait_s else reset,
+        reason="quota",
+        estimated=not wait_s,
+    )
+
+
+def error_from_transport(
+    error: Exception, call: str, *, answered: bool, redact: Callable[[str], str] = str
+) -> CatalogError:
+    """Return the error for an exception of httpx, which is not chained to it.
+
+    A chained one would keep frames alive in which the request with its key can be read.
+    """
+    told = plain_line(redact(f"{type(error).__name__}: {error}".rstrip(": ")))
+    if answered and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        return TruncatedBody(f"{call}: the connection broke inside the body ({told})")
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL | httpx.LocalProtocolError):
+        return RequestRejected(f"{call} could not be sent ({told})")
+    return Unreachable(f"{call} got no complete answer ({told})")

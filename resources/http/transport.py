@@ -1,0 +1,260 @@
+"""The innermost transport: key, limiter, deadline and count of every attempt.
+
+The key is added to a copy of the request made here and dropped here: httpx shows `x-api-key`
+in the repr of headers, and hands its own request to errors, hooks and logs. The deadline covers
+the whole request: httpx bounds each read alone, so an answer that dribbles a byte before each
+timeout would never end.
+"""
+
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import local
+from typing import Any, Final
+
+import httpcore
+import httpx
+from pydantic import SecretStr
+
+from catalog.contract.decisions import KEY_HEADER
+from resources.http.redaction import REDACTOR, Redactor
+from resources.limits.limiter import Limiter
+
+
+class Deadlines(local):
+    """When the request of this thread must be over, on `time.monotonic`."""
+
+    at: float = float("inf")
+
+    def left_s(self, timeout: float | None, failure: type[Exception]) -> float | None:
+        """Return the timeout for one operation. Raises `failure` when no time is left."""
+        left = self.at - time.monotonic()
+        if left <= 0:
+            raise failure("the whole request took longer than its bound")
+        if left == float("inf"):
+            return timeout
+        return left if timeout is None else min(timeout, left)
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream, deadlines: Deadlines) -> None:
+        self._stream = stream
+        self._deadlines = deadlines
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        left = self._deadlines.left_s(timeout, httpcore.ReadTimeout)
+        return self._stream.read(max_bytes, left)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._deadlines.left_s(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        left = self._deadlines.left_s(timeout, httpcore.ConnectTimeout)
+        secured = self._stream.start_tls(ssl_context, server_hostname, left)
+        return _Stream(secured, self._deadlines)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Backend(httpcore.NetworkBackend):
+    def __init__(self, backend: httpcore.NetworkBackend, deadlines: Deadlines) -> None:
+        self._backend = backend
+        self._deadlines = deadlines
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        left = self._deadlines.left_s(timeout, httpcore.ConnectTimeout)
+        stream = self._backend.connect_tcp(host, port, left, local_address, socket_options)
+        return _Stream(stream, self._deadlines)
+
+    def sleep(self, seconds: float) -> None:
+        self._backend.sleep(seconds)
+
+
+class DeadlineTransport(httpx.HTTPTransport):
+    """httpx's own transport, with `deadlines` in force on its sockets."""
+
+    def __init__(
+        self,
+        *,
+        verify: ssl.SSLContext | bool = True,
+        proxy: str | None = None,
+        connections: int = 32,
+    ) -> None:
+        self.deadlines = Deadlines()
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+        # Proxies and certificates are handed in: the environment is read by the settings alone.
+        super().__init__(verify=verify, proxy=proxy, trust_env=False, limits=limits)
+        # httpx has no argument for the backend; a dribbling answer in the tests guards this line.
+        self._pool._network_backend = _Backend(self._pool._network_backend, self.deadlines)
+
+
+TOTAL_S: Final = "almanac.total_s"
+"""Request extension: the bound on the whole request, in seconds, from when it is sent."""
+ASKS_USAGE: Final = "almanac.asks_usage"
+"""Request extension: whether the request asks for the usage."""
+SENT_AT: Final = "almanac.sent_at"
+"""Response extension: when the request was sent, on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """One attempt as it was paid for. `status` is None when no answer came.
+
+    `seconds` run from sending to the last byte read, `bytes` are those of the body on the wire.
+    """
+
+    method: str
+    path: str
+    status: int | None
+    seconds: float
+    bytes: int
+
+
+Observer = Callable[[SentRequest], None]
+
+
+def checked_key(key: SecretStr | str) -> SecretStr:
+    """Return the key, wrapped and without outer blanks.
+
+    Raises:
+        ValueError: it is empty or could not stand in a header; the text does not show it.
+    """
+    text = (key.get_secret_value() if isinstance(key, SecretStr) else key).strip()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError(
+            "the API key is empty, or has blanks or characters that can't stand in a header; "
+            "copy it anew from the developer dashboard"
+        )
+    return SecretStr(text)
+
+
+class KeyTransport(httpx.BaseTransport):
+    """Sends to one origin alone, with the key, when the limiter lets it."""
+
+    def __init__(
+        self,
+        inner: httpx.BaseTransport,
+        *,
+        key: SecretStr,
+        origin: httpx.URL,
+        limiter: Limiter,
+        observer: Observer | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self._inner = inner
+        self._redactor = redactor or Redactor(key)
+        self._deadlines = inner.deadlines if isinstance(inner, DeadlineTransport) else Deadlines()
+        self._key = key
+        self._origin = _origin(origin)
+        self._limiter = limiter
+        self._observer = observer
+        self._monotonic = monotonic
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if _origin(request.url) != self._origin:
+            raise httpx.UnsupportedProtocol("the key goes to the base address alone")
+        self._limiter.acquire(asks_usage=request.extensions.get(ASKS_USAGE, False))
+        sent_at = self._monotonic()
+        deadline = time.monotonic() + request.extensions.get(TOTAL_S, float("inf"))
+        self._deadlines.at = deadline
+        try:
+            response = self._inner.handle_request(self._with_key(request))
+        except BaseException:
+            self._tell(request, None, sent_at, 0)
+            raise
+        return self._counted(request, response, sent_at, deadline)
+
+    def _counted(
+        self, request: httpx.Request, response: httpx.Response, sent_at: float, deadline: float
+    ) -> httpx.Response:
+        """Return the answer anew, its body still to be read: a mocked one has read its own.
+
+        Nothing of its head repeats the key; whoever reads the body takes it out there.
+        """
+
+        def tell(count: int) -> None:
+            self._tell(request, response.status_code, sent_at, count)
+
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        extensions = {**response.extensions, SENT_AT: sent_at, REDACTOR: self._redactor}
+        if "reason_phrase" in extensions:
+            extensions["reason_phrase"] = self._redactor.field(extensions["reason_phrase"])
+        return httpx.Response(
+            response.status_code,
+            headers=self._redactor.headers(response.headers.raw),
+            stream=_CountedStream(response.stream, tell, self._deadlines, deadline),
+            extensions=extensions,
+        )
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _with_key(self, request: httpx.Request) -> httpx.Request:
+        headers = request.headers.copy()
+        headers[KEY_HEADER] = self._key.get_secret_value()
+        return httpx.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+
+    def _tell(self, request: httpx.Request, status: int | None, sent_at: float, count: int) -> None:
+        if self._observer is not None:
+            seconds = self._monotonic() - sent_at
+            self._observer(SentRequest(request.method, request.url.path, status, seconds, count))
+
+
+class _CountedStream(httpx.SyncByteStream):
+    """A body that tells its length when it is closed, once."""
+
+    def __init__(
+        self,
+        stream: httpx.SyncByteStream,
+        tell: Callable[[int], None],
+        deadlines: Deadlines,
+        deadline: float,
+    ) -> None:
+        self._stream = stream
+        self._tell: Callable[[int], None] | None = tell
+        self._deadlines = deadlines
+        self._deadline = deadline
+        self._count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._deadlines.at = self._deadline
+        for chunk in self._stream:
+            self._count += len(chunk)
+            yield chunk
+            # Another request of this thread may have begun in between.
+            self._deadlines.at = self._deadline
+
+    def close(self) -> None:
+        self._stream.close()
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell(self._count)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    default = {"http": 80, "https": 443}.get(url.scheme)
+    return url.scheme, url.host, url.port or default

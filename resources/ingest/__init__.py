@@ -1,0 +1,1 @@
+"""A feed pulled and landed as one batch, resumable."""

@@ -1,0 +1,195 @@
+"""What every pull of a puller shares: where it asks, where it lands, under which plan, whose time.
+
+A pull under way is locked by its process, and the lock goes with the process: so nobody resumes a
+pull whose process still lives. Nothing else in resources/ reaches into the landing folder. Does not
+belong here: what is requested (scopes), what comes (paged_pull, export_pull). Instants are aware
+UTC.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from catalog.contract.decisions import EXPORT_SNAPSHOT_MINUTE
+from catalog.contract.plans import PLANS, Plan
+from catalog.contract.windows import day_start
+from resources.errors import Defer
+from resources.http.client import CatalogClient
+from resources.service_clock import ServiceClock
+from warehouse.files.storage import make_folders
+from warehouse.landing.batches import Feed, Manifest, Scope
+from warehouse.landing.journal import Intent, OpenPull
+from warehouse.landing.landing import Landing, Pull
+from warehouse.normalise.values import storable_text
+
+
+class LandingRoom:
+    """What a puller needs of a landing folder beside `Landing` itself."""
+
+    def __init__(self, landing: Landing) -> None:
+        self.landing = landing
+        self._storage = landing.storage
+
+    def staging(self) -> AbstractContextManager[Path]:
+        """Lend a path on the disk of the landing, removed at the end."""
+        return self._storage.staging()
+
+    def is_open(self, intent: Intent) -> bool:
+        """Whether the journal has this pull."""
+        return self._storage.exists(f"journal/{intent.pull_id}/pull.json")
+
+    def begin(self, intent: Intent) -> OpenPull:
+        return self.landing.journal.begin(intent)
+
+    @contextmanager
+    def holding(self, pull_id: str) -> Iterator[bool]:
+        """Hold a pull against other processes and threads; yields whether it could be had."""
+        path = self._storage.path(f"journal/{pull_id}.lock")
+        make_folders(path.parent)
+        with path.open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            if not _is_at(lock.fileno(), path):
+                # Its last holder has just removed it, and with it the pull.
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                path.unlink(missing_ok=True)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+OnPage = Callable[[str, int, int | None], None]
+"""Hears of progress: feed, rows so far, and how many the service said would come."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullContext:
+    """`clock` is the machine's, `service` the service's."""
+
+    client: CatalogClient
+    room: LandingRoom
+    plan: Plan
+    source: str
+    clock: Callable[[], datetime]
+    service: ServiceClock
+    on_page: OnPage | None = None
+
+    def told(self, feed: Feed, rows: int, total: int | None) -> None:
+        if self.on_page is not None:
+            self.on_page(feed, rows, total)
+
+    def pull(
+        self,
+        feed: Feed,
+        scope: Scope,
+        *,
+        observed_at: datetime,
+        content_at: datetime,
+        requests: int,
+        rows_claimed: int | None = None,
+        why_incomplete: str | None = None,
+        of: Intent | None = None,
+        date_doubt: str = "",
+    ) -> Pull:
+        """Return what a batch says of itself, with the plan and source `of` an earlier pull.
+
+        Nothing was true after it was observed, whatever the answer says of itself.
+        """
+        return Pull(
+            feed=feed,
+            scope=scope,
+            plan=self.plan.name if of is None else of.plan,
+            source=self.source if of is None else of.source,
+            observed_at=observed_at,
+            content_at=min(content_at, observed_at),
+            landed_at=self.clock(),
+            requests=requests,
+            rows_claimed=rows_claimed,
+            why_incomplete=None if not why_incomplete else storable_text(why_incomplete),
+            date_doubt=date_doubt or None,
+        )
+
+    @contextmanager
+    def begun(self, feed: Feed, scope: Scope) -> Iterator[OpenPull]:
+        """Begin a journaled pull and hold it against others while it is under way."""
+        started_at = self.clock()
+        for tries in count():
+            intent = Intent(
+                feed=feed,
+                scope=scope,
+                plan=self.plan.name,
+                source=self.source,
+                # Two pulls of the same moment must not share a journal.
+                started_at=started_at + timedelta(microseconds=tries),
+            )
+            with self.room.holding(intent.pull_id) as mine:
+                if mine and not self.room.is_open(intent):
+                    yield self.room.begin(intent)
+                    return
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A pull that is in landing, whole or in part (`manifest.complete`).
+
+    `requests` counts what this process and an earlier one paid for (of an earlier one, its
+    pages alone). `rows` arrived, duplicates among them. `resumed_pages` were in the journal.
+    `left_over` is what was asked and is not paged yet, to be pulled as a new batch; None when
+    the pull came to its end. `deferred` says when the service will answer again.
+    """
+
+    manifest: Manifest
+    requests: int
+    rows: int
+    resumed_pages: int = 0
+    deferred: Defer | None = None
+    left_over: Scope | None = None
+    warnings: tuple[str, ...] = ()
+
+
+_SNAPSHOT: Final = timedelta(minutes=EXPORT_SNAPSHOT_MINUTE)
+_OUT_BY: Final = timedelta(minutes=10)
+"""An export fetched earlier after midnight may still be that of the day before."""
+_FIRST_YEAR: Final = 2000
+
+
+def list_content_at(first_date: datetime, plan: Plan) -> datetime:
+    """Return since when a list or look-up was true: its first page's Date less the freshness."""
+    return first_date - timedelta(seconds=plan.freshness_s)
+
+
+def export_content_at(last_modified: datetime | None, date: datetime) -> datetime:
+    """Return which instant an export is the snapshot of.
+
+    `date` is when it was sent, by the service's clock. A Last-Modified after it is none, nor is
+    one of a year that can't be.
+    """
+    if last_modified is not None and last_modified <= date and last_modified.year >= _FIRST_YEAR:
+        return last_modified
+    today = day_start(date)
+    day = today - timedelta(days=1) if date < today + _OUT_BY else today
+    return day + _SNAPSHOT
+
+
+def plan_of(name: str, usual: Plan) -> Plan:
+    """Return the plan of an earlier pull; of an unknown one, the oldest content is assumed."""
+    if name == usual.name:
+        return usual
+    return PLANS.get(name) or max(PLANS.values(), key=lambda plan: plan.freshness_s)

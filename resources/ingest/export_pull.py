@@ -1,0 +1,182 @@
+"""The bulk export, pulled into the landing folder; cut by dates where the service is too slow.
+
+What comes in place of a catalog is landed too, and marked: whoever merges sets it aside.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from resources.errors import (
+    AccessDenied,
+    CatalogError,
+    ContractBroken,
+    Defer,
+    Evidence,
+    NotData,
+    TooSlow,
+    TruncatedBody,
+)
+from resources.http.export_download import ExportPull
+from resources.ingest.context import Landed, PullContext, export_content_at
+from resources.ingest.scopes import covering, halves, single_requests, span_of
+from warehouse.landing.batches import Scope
+
+ENOUGH_ROWS: Final = 0.98
+"""The share of the rows expected under which an export is flagged: the list that is counted is
+newer than the snapshot, so a few more or less are no fault."""
+
+
+@dataclass(slots=True)
+class _Order:
+    """One export to ask for. `requests` were paid for it before; `rows` None is to be counted."""
+
+    scope: Scope
+    rows: int | None = None
+    requests: int = 0
+
+
+class ExportLanding:
+    """Pulls exports, each landed as a batch with a scope of its own."""
+
+    def __init__(self, context: PullContext) -> None:
+        self._context = context
+
+    def pull(self, scope: Scope, rows_expected: int | None) -> list[Landed]:
+        """Return a batch for each request: one, unless the filter or the service need several.
+
+        Raises:
+            CatalogError: what came before it is landed; a Defer is then returned instead.
+        """
+        orders = deque(_Order(one) for one in single_requests(scope))
+        if len(orders) == 1:
+            orders[0].rows = rows_expected
+        landed: list[Landed] = []
+        while orders:
+            order = orders[0]
+            try:
+                landed.append(self._land(order))
+                orders.popleft()
+            except CatalogError as error:
+                order.requests += error.attempts
+                if isinstance(error, TooSlow) and self._cut(orders):
+                    continue
+                if isinstance(error, Defer) and landed:
+                    rest = covering([one.scope for one in orders])
+                    landed[-1] = replace(landed[-1], deferred=error, left_over=rest)
+                    break
+                error.left = _said(landed) or error.left
+                raise
+        return landed
+
+    def _cut(self, orders: deque[_Order]) -> bool:
+        cut = halves(orders[0].scope, self._context.service.now())
+        if cut is None:
+            return False
+        whole = orders.popleft()
+        orders.extendleft(_Order(half) for half in reversed(cut))
+        orders[0].requests = whole.requests
+        return True
+
+    def _land(self, order: _Order) -> Landed:
+        warnings: list[str] = []
+        if order.rows is None:
+            order.rows = self._count(order, warnings)
+        with self._context.room.staging() as file:
+            try:
+                pull = self._export(order, file)
+            except (NotData, TruncatedBody) as error:
+                seen, is_cut = error.evidence, isinstance(error, TruncatedBody)
+                if seen is None or not file.exists() or (is_cut and not _size(file)):
+                    raise
+                return self._land_refused(order, file, error, seen, warnings)
+            return self._land_file(order, file, pull, warnings)
+
+    def _export(self, order: _Order, file: Path) -> ExportPull:
+        scope, span = order.scope, span_of(order.scope)
+        # Rows are weighed here: the client would flag an export that lacks one.
+        return self._context.client.export(
+            file,
+            span.lower,
+            span.upper,
+            coins=scope.coins,
+            categories=scope.categories,
+            rows_expected=0 if order.rows == 0 else None,
+        )
+
+    def _count(self, order: _Order, warnings: list[str]) -> int | None:
+        """Ask how many rows should come; None where the service doesn't say."""
+        scope, span = order.scope, span_of(order.scope)
+        try:
+            total = self._context.client.events_total(
+                span.lower, span.upper, coins=scope.coins, categories=scope.categories
+            )
+        except (AccessDenied, ContractBroken, TooSlow) as error:
+            order.requests += error.attempts
+            warnings.append(f"how many rows should come is not known: {error}")
+            return None
+        order.requests += 1
+        return total
+
+    def _land_file(
+        self, order: _Order, file: Path, pull: ExportPull, warnings: list[str]
+    ) -> Landed:
+        why, requests = list(pull.suspicions), order.requests + pull.attempts
+        expected = order.rows
+        if expected is not None and pull.rows < expected:
+            lacking = f"{pull.rows} rows of {expected} expected"
+            (why if pull.rows < expected * ENOUGH_ROWS else warnings).append(lacking)
+        content_at = export_content_at(pull.last_modified, pull.date)
+        if content_at != pull.last_modified:
+            warnings.append("no Last-Modified to go by: taken for the snapshot of 00:05 UTC")
+        if pull.date_doubt:
+            warnings.append(pull.date_doubt)
+        self._context.told("export", pull.rows, expected)
+        told = self._context.pull(
+            "export",
+            order.scope,
+            observed_at=pull.date,
+            content_at=content_at,
+            requests=requests,
+            rows_claimed=expected,
+            why_incomplete="; ".join(why),
+            date_doubt=pull.date_doubt,
+        )
+        manifest = self._context.room.landing.land_file(told, file)
+        return Landed(manifest, requests, pull.rows, warnings=tuple(warnings))
+
+    def _land_refused(
+        self,
+        order: _Order,
+        file: Path,
+        error: CatalogError,
+        seen: Evidence,
+        warnings: list[str],
+    ) -> Landed:
+        """Land what came in place of an export, or the part that came of it."""
+        requests = order.requests + error.attempts
+        if seen.date_doubt:
+            warnings.append(seen.date_doubt)
+        told = self._context.pull(
+            "export",
+            order.scope,
+            observed_at=seen.date,
+            content_at=export_content_at(None, seen.date),
+            requests=requests,
+            rows_claimed=order.rows,
+            why_incomplete=str(error),
+            date_doubt=seen.date_doubt,
+        )
+        manifest = self._context.room.landing.land_file(told, file)
+        return Landed(manifest, requests, 0, warnings=(*warnings, str(error)))
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
+
+
+def _said(landed: Sequence[Landed]) -> str:
+    ids = ", ".join(one.manifest.batch_id for one in landed)
+    return f"What came before it is landed as {ids}" if ids else ""

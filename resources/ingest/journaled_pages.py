@@ -1,0 +1,188 @@
+"""The pages of one pull: kept in the journal, read back from it, and followed to their end.
+
+What is told here of a pull comes from its journal alone, so that it is told alike by the
+process that received the pages and by one that found them after a crash.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+from catalog.contract import decisions
+from resources.errors import CatalogError, Evidence, NotData, TooLarge, TruncatedBody
+from resources.http.calls import Answer
+from resources.http.lookups import read_instant
+from resources.http.pages import RawPage, read_page
+from resources.http.paginator import SweepTrace
+from resources.ingest.scopes import left_over, parts_of
+from warehouse.errors import LandingError
+from warehouse.landing.batches import Feed, Scope
+from warehouse.landing.journal import OpenPull, PageNote
+from warehouse.normalise.payloads import Unreadable, decoded, rows_of
+
+_DAY_CHARS: Final = len("2026-03-01")
+
+
+@dataclass(frozen=True, slots=True)
+class PagedList:
+    """A list of the interface: its path, what identifies a row, by what instant it is sorted."""
+
+    path: str
+    key_fields: tuple[str, ...]
+    sorted_by: str = ""
+
+
+PAGED: Final[dict[Feed, PagedList]] = {
+    "events": PagedList(decisions.EVENTS_PATH, ("id",), "date"),
+    "cancellations": PagedList(
+        decisions.CANCELLATIONS_PATH, ("id", "cancelledAt"), sorted_by="cancelledAt"
+    ),
+    "coins": PagedList(decisions.COINS_PATH, ("slug",)),
+    "categories": PagedList(decisions.CATEGORIES_PATH, ("id",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A page that is no list, and why. It ends a pull."""
+
+    note: PageNote
+    why: str
+
+
+class JournaledPages:
+    """`first` and `last` are the notes of pages that are lists; `refused` is after them."""
+
+    def __init__(self, open_pull: OpenPull) -> None:
+        self._open_pull = open_pull
+        self.intent = open_pull.intent
+        self._list = PAGED[self.intent.feed]
+        self.trace = SweepTrace(parts_of(self.intent.feed, self.intent.scope))
+        self.first: PageNote | None = None
+        self.last: PageNote | None = None
+        self.refused: Refused | None = None
+        for note, body in open_pull.pages():
+            self._read_back(note, body)
+
+    @property
+    def begun(self) -> bool:
+        return self.first is not None or self.refused is not None
+
+    def keep(self, page: RawPage, *, received_at: datetime) -> None:
+        """Put a page on the disk."""
+        note = PageNote(
+            number=self.trace.pages + 1,
+            cursor_in=page.cursor_in,
+            cursor_out=page.cursor_out,
+            rows=page.rows,
+            total=page.total,
+            limit=page.limit or int(page.params.get("limit", 0)),
+            date=page.date.astimezone(UTC),
+            received_at=received_at,
+            lower=page.params.get("from"),
+            upper=page.params.get("to"),
+            date_doubt=page.date_doubt,
+        )
+        self._open_pull.add(note, page.body)
+        self._follow(note, page)
+
+    def keep_refused(self, error: CatalogError, seen: Evidence, *, received_at: datetime) -> None:
+        """Put what came in place of a page on the disk."""
+        note = PageNote(
+            number=self.trace.pages + 1,
+            cursor_in=error.cursor,
+            cursor_out=None,
+            rows=0,
+            total=None,
+            limit=0,
+            date=seen.date.astimezone(UTC),
+            received_at=received_at,
+            date_doubt=seen.date_doubt,
+        )
+        self._open_pull.add(note, seen.body or b"")
+        self.refused = Refused(note, str(error))
+
+    def bodies(self) -> Iterator[bytes]:
+        """Yield the bodies that are lists.
+
+        Raises:
+            LandingError: a page that was kept is gone; nothing may claim to have it.
+        """
+        came = 0
+        for _, body in islice(self._open_pull.pages(), self.trace.pages):
+            came += 1
+            yield body
+        if came != self.trace.pages:
+            raise LandingError(
+                f"{self.trace.pages} pages were journaled and {came} are there. Nothing of this "
+                "pull was landed; run it again, it asks for what is missing."
+            )
+
+    def refused_body(self) -> bytes:
+        return next(islice(self._open_pull.pages(), self.trace.pages, None))[1]
+
+    def discard(self) -> None:
+        self._open_pull.discard()
+
+    def rest(self) -> Scope | None:
+        """Return what is still to be paged; all of it where that can't be told."""
+        if self.trace.ended:
+            return None
+        feed, scope, remaining = self.intent.feed, self.intent.scope, self.trace.remaining
+        if self.trace.lost:
+            return scope
+        under_way = remaining[0].cursor is not None
+        return left_over(feed, scope, remaining, self._last_row_at() if under_way else None)
+
+    def _read_back(self, note: PageNote, body: bytes) -> None:
+        asked = {"from": note.lower, "to": note.upper}
+        answer = Answer(
+            *(200, {}, note.date, note.date_doubt, note.received_at, 1), body, len(body)
+        )
+        try:
+            page = read_page(
+                answer,
+                path=self._list.path,
+                params={name: text for name, text in asked.items() if text is not None},
+                cursor=note.cursor_in,
+                key_fields=self._list.key_fields,
+            )
+        except (NotData, TooLarge, TruncatedBody) as error:
+            self.refused = Refused(note, str(error))
+        else:
+            self._follow(note, page)
+
+    def _follow(self, note: PageNote, page: RawPage) -> None:
+        self.trace.follow(page)
+        self.first = self.first or note
+        self.last = note
+
+    def _last_row_at(self) -> datetime | None:
+        body = b""
+        for body in self.bodies():  # noqa: B007 - only the last is wanted, and one is held
+            pass
+        return last_instant_of(body, self._list.sorted_by)
+
+
+def last_instant_of(body: bytes, sorted_by: str) -> datetime | None:
+    """Return by when a page ends; None where its rows don't say, or are not sorted."""
+    instants = [_instant(row, sorted_by) for row in _rows(body)]
+    known = [one for one in instants if one is not None]
+    in_order = known == sorted(known) and len(known) == len(instants)
+    return known[-1] if known and in_order else None
+
+
+def _rows(body: bytes) -> list[Any]:
+    try:
+        return rows_of(decoded(body)[0])
+    except Unreadable:
+        return []
+
+
+def _instant(row: Any, field: str) -> datetime | None:
+    text = row.get(field) if isinstance(row, dict) else None
+    if isinstance(text, str) and len(text) == _DAY_CHARS:
+        text += "T00:00:00Z"
+    return read_instant(text)

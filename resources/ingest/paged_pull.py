@@ -1,0 +1,181 @@
+"""One list, journaled page by page and landed as one batch.
+
+Each page is on disk before the next is asked for, and the batch is made from the journal: so
+it is the same batch whether this process lands it or, after a crash, another one.
+"""
+
+from datetime import datetime
+
+from resources.errors import CatalogError, Defer, NotData, TruncatedBody
+from resources.http.paginator import Paginator
+from resources.ingest.context import Landed, PullContext, list_content_at, plan_of
+from resources.ingest.journaled_pages import JournaledPages, Refused
+from resources.ingest.scopes import paged_fully
+from warehouse.landing.batches import Manifest, Scope
+from warehouse.landing.journal import OpenPull, PageNote
+
+
+class PagedPull:
+    """A pull under way, with the pages that an earlier process left of it."""
+
+    def __init__(self, context: PullContext, open_pull: OpenPull) -> None:
+        self._context = context
+        self._pages = JournaledPages(open_pull)
+        self._trace = self._pages.trace
+        self._intent = open_pull.intent
+        self._resumed_pages = self._trace.pages
+        self._paid_before = self._trace.pages + (self._pages.refused is not None)
+        self._sweep: Paginator | None = None
+        self._warnings: list[str] = []
+
+    @property
+    def begun(self) -> bool:
+        return self._pages.begun
+
+    @property
+    def ended(self) -> bool:
+        return self._trace.ended and self._pages.refused is None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether what is left is known and can be asked for, time and plan aside."""
+        at_cursor = any(part.cursor for part in self._trace.remaining)
+        askable = self._intent.feed != "categories" or not at_cursor
+        return askable and not self._trace.lost and self._pages.refused is None
+
+    def discard(self) -> None:
+        self._pages.discard()
+
+    def go_on(self) -> Landed:
+        """Page to the end and land what came.
+
+        Raises:
+            RetryLater, Stop: what came before it is landed as a partial batch.
+            Defer: before the first page; later it is in what is returned.
+        """
+        error = self._page_on()
+        if error is None or self._pages.refused is not None:
+            return self.close("")
+        if not self.begun:
+            self.discard()
+            raise error
+        landed = self._close_after(error)
+        if isinstance(error, Defer):
+            return landed
+        batch_id = landed.manifest.batch_id
+        error.left = f"{landed.rows} rows are landed as the partial batch {batch_id}"
+        raise error
+
+    def go_on_or_close(self) -> Landed:
+        """Page to the end, or as far as the service lets, and land what is there."""
+        error = self._page_on()
+        if error is None or self._pages.refused is not None:
+            return self.close("")
+        self._warnings.append(str(error))
+        return self._close_after(error)
+
+    def close(self, why: str, deferred: Defer | None = None) -> Landed:
+        """Land what is in the journal, then discard it. `why` it ends here, if not at its end."""
+        rest, refused = self._pages.rest(), self._pages.refused
+        landed = self._land_pages(why, rest)
+        if refused is not None:
+            self._warnings.append(refused.why)
+            instead = self._land_refused(refused, rest or self._intent.scope)
+            if landed is not None:
+                self._warnings.append(f"what came in place of a page is batch {instead.batch_id}")
+            landed = landed or instead
+        assert landed is not None, "a pull without a page is discarded, not closed"
+        self.discard()
+        return Landed(
+            manifest=landed,
+            requests=self._requests,
+            rows=self._trace.rows,
+            resumed_pages=self._resumed_pages,
+            deferred=deferred,
+            left_over=rest,
+            warnings=tuple(dict.fromkeys(self._warnings)),
+        )
+
+    def _page_on(self) -> CatalogError | None:
+        """Keep pages until the end, and return what stopped it before."""
+        try:
+            self._sweep = self._new_sweep()
+            for page in self._sweep:
+                self._pages.keep(page, received_at=self._context.clock())
+                self._note_doubt(page.date_doubt)
+                self._context.told(self._intent.feed, self._trace.rows, self._trace.total)
+        except CatalogError as error:
+            seen = error.evidence
+            in_place = isinstance(error, NotData | TruncatedBody)
+            if in_place and seen is not None and seen.body is not None:
+                self._pages.keep_refused(error, seen, received_at=self._context.clock())
+                self._note_doubt(seen.date_doubt)
+            return error
+        return None
+
+    def _close_after(self, error: CatalogError) -> Landed:
+        return self.close(str(error), error if isinstance(error, Defer) else None)
+
+    @property
+    def _requests(self) -> int:
+        return self._paid_before + (0 if self._sweep is None else self._sweep.report.requests)
+
+    def _new_sweep(self) -> Paginator:
+        client, scope = self._context.client, self._intent.scope
+        parts, known = self._trace.remaining, self._trace.ids_under_way
+        if self._intent.feed == "events":
+            return client.resume_events(parts, known_ids=known)
+        cursor = parts[0].cursor
+        if self._intent.feed == "cancellations":
+            return client.cancellations_pages(scope.since, cursor=cursor, known_ids=known)
+        if self._intent.feed == "coins":
+            return client.coins_pages(cursor=cursor, known_ids=known)
+        return client.categories()
+
+    def _note_doubt(self, doubt: str) -> None:
+        if doubt:
+            self._warnings.append(doubt)
+
+    def _land_pages(self, why: str, rest: Scope | None) -> Manifest | None:
+        """Land the pages that are lists; None when there are none."""
+        first, last = self._pages.first, self._pages.last
+        if first is None or last is None:
+            return None
+        scope = self._intent.scope
+        pull = self._context.pull(
+            self._intent.feed,
+            scope if rest is None else paged_fully(scope, rest),
+            observed_at=last.date,
+            content_at=self._content_at(first),
+            requests=self._requests,
+            rows_claimed=self._trace.total,
+            why_incomplete=why or self._why_incomplete(),
+            of=self._intent,
+            date_doubt=last.date_doubt or first.date_doubt,
+        )
+        return self._context.room.landing.land(pull, ((one, None) for one in self._pages.bodies()))
+
+    def _why_incomplete(self) -> str:
+        refused = self._pages.refused
+        if refused is not None:
+            return f"page {refused.note.number} was no list: {refused.why}"
+        fresh = self._sweep is not None and self._resumed_pages == 0
+        swept = self._sweep.report.why_incomplete if self._sweep is not None and fresh else ""
+        return self._trace.why_incomplete() or swept
+
+    def _land_refused(self, refused: Refused, scope: Scope) -> Manifest:
+        """Land what came in place of a page as a batch of its own, so that it spoils no other."""
+        pull = self._context.pull(
+            self._intent.feed,
+            scope,
+            observed_at=refused.note.date,
+            content_at=self._content_at(refused.note),
+            requests=0 if self._pages.first is not None else self._requests,
+            why_incomplete=refused.why,
+            of=self._intent,
+            date_doubt=refused.note.date_doubt,
+        )
+        return self._context.room.landing.land(pull, [(self._pages.refused_body(), None)])
+
+    def _content_at(self, first: PageNote) -> datetime:
+        return list_content_at(first.date, plan_of(self._intent.plan, self._context.plan))

@@ -1,0 +1,204 @@
+"""Pulls a feed of the catalog and lands it: one look, one batch.
+
+    puller = Puller(client, home.landing, plan=ELITE, source=client.base_url, clock=utc_now)
+    for left in puller.resume_open():
+        ...                                  # what an earlier process left, finished or closed
+    landed = puller.events(date(2026, 3, 1), date(2026, 3, 31))
+
+Belongs here: what each feed asks for and which times its batch has. Does not: how pages are
+kept and gone on from (paged_pulls), how the export is cut (export_landing).
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from typing import Final
+
+from catalog.contract import decisions
+from catalog.contract.plans import Plan
+from catalog.contract.windows import plan_window, upcoming_window
+from resources.errors import CatalogError, NotData, TruncatedBody
+from resources.http.client import CatalogClient
+from resources.http.list_query import DateBound
+from resources.http.lookups import EventAnswer, EventStatus
+from resources.ingest.context import Landed, LandingRoom, OnPage, PullContext, list_content_at
+from resources.ingest.export_pull import ExportLanding
+from resources.ingest.journaled_pages import PAGED
+from resources.ingest.paged_pull import PagedPull
+from resources.ingest.scopes import definite_scope, first_instant
+from warehouse.landing.batches import Feed, Scope
+from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
+from warehouse.landing.landing import Landing
+
+_STATUS: Final[dict[EventStatus, int]] = {"found": 200, "gone": 410, "not_found": 404}
+_SINCE: Final = timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
+_LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minutes"
+
+
+class Puller:
+    """Lands what one client pulls under one plan. `clock` is the machine's, aware UTC.
+
+    The service's time is by the clock of the client, which hears every answer. Every pull of a
+    list raises RetryLater or Stop after landing what came before it as a partial batch; a Defer
+    after the first page is returned with it. Without any page nothing is landed. What is no list
+    (HTML, a JSON error, nothing) is landed and said in `warnings`.
+    """
+
+    def __init__(
+        self,
+        client: CatalogClient,
+        landing: Landing,
+        *,
+        plan: Plan,
+        source: str,
+        clock: Callable[[], datetime],
+        on_page: OnPage | None = None,
+    ) -> None:
+        self._client = client
+        self._landing = landing
+        self._plan = plan
+        self._service = client.service_clock
+        self.context = PullContext(
+            client, LandingRoom(landing), plan, source, clock, self._service, on_page
+        )
+
+    def coins(self) -> Landed:
+        return self._pull("coins", Scope())
+
+    def categories(self) -> Landed:
+        """Raises AccessDenied on a plan that does not show them: go on without."""
+        return self._pull("categories", Scope())
+
+    def cancellations(self, since: datetime | date | None = None) -> Landed:
+        """Pull the cancellations since an instant, inclusive; default 90 days ago."""
+        if since is None:
+            since = (self._service.now() - _SINCE).replace(microsecond=0)
+        return self._pull("cancellations", Scope(since=first_instant(since)))
+
+    def events(
+        self,
+        lower: DateBound,
+        upper: DateBound,
+        *,
+        coins: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
+    ) -> Landed:
+        """Pull the events between two inclusive bounds; default from today to the plan's horizon.
+
+        Raises:
+            ValueError: a naive instant, an empty filter, or a range that ends before it begins.
+        """
+        usual = upcoming_window(self._plan, self._service.now())
+        scope = definite_scope(lower, upper, usual=usual, coins=coins, categories=categories)
+        return self._pull("events", scope)
+
+    def export(
+        self,
+        lower: DateBound,
+        upper: DateBound,
+        *,
+        coins: Sequence[str] | None = None,
+        categories: Sequence[str] | None = None,
+        rows_expected: int | None = None,
+    ) -> list[Landed]:
+        """Pull the export between two inclusive bounds; default the plan's whole window.
+
+        Mostly one batch. Where the service is too slow, or the filter takes several requests, it
+        is one for each part, with a scope of its own. `rows_expected` None is asked for first.
+
+        Raises:
+            ValueError: as `events`.
+            CatalogError: any of the tree; `left` names the parts that are landed. A Defer after
+                the first part is in the last Landed, with what is left over.
+        """
+        usual = plan_window(self._plan, self._service.now())
+        scope = definite_scope(lower, upper, usual=usual, coins=coins, categories=categories)
+        return ExportLanding(self.context).pull(scope, rows_expected)
+
+    def event(self, event_id: str) -> Landed:
+        """Look one event up: a page with status 200, 404 (not found) or 410 (cancelled).
+
+        Raises:
+            ValueError: an id that can't stand in a path.
+        """
+        try:
+            answer = self._client.event(event_id)
+        except (NotData, TruncatedBody) as error:
+            return self._land_no_event(event_id, error)
+        why = ""
+        if answer.status != "found" and answer.shape == "html":
+            why = f"the {_STATUS[answer.status]} is an HTML page: the catalog may not have said it"
+        return self._land_event(answer, why)
+
+    def resume_open(self) -> list[Landed]:
+        """Finish or close what an earlier process left in the journal, oldest first.
+
+        A pull goes on if its last page is not older than 15 minutes and it was of this source
+        and plan. Else, or when the service stops it again, it is landed as it is, with what is
+        left over for a new batch: no error of the tree is raised. Pulls of a process that still
+        lives are left alone.
+        """
+        landed: list[Landed] = []
+        journal = self._landing.journal
+        for pull_id in journal.ids():
+            with self.context.room.holding(pull_id) as mine:
+                found = journal.recovered(pull_id) if mine else None
+                if found is not None and found.intent.feed in PAGED:
+                    landed += self._resume(found)
+        return landed
+
+    def _pull(self, feed: Feed, scope: Scope) -> Landed:
+        with self.context.begun(feed, scope) as open_pull:
+            return PagedPull(self.context, open_pull).go_on()
+
+    def _resume(self, found: OpenPull) -> list[Landed]:
+        pull = PagedPull(self.context, found)
+        if not pull.begun:
+            pull.discard()
+            return []
+        if pull.ended:
+            return [pull.close("")]
+        why = self._why_not_go_on(found, pull)
+        return [pull.close(why) if why else pull.go_on_or_close()]
+
+    def _why_not_go_on(self, found: OpenPull, pull: PagedPull) -> str:
+        intent = found.intent
+        if intent.source != self.context.source:
+            return f"begun with {intent.source}, which is not asked any more"
+        if intent.plan != self._plan.name:
+            return f"begun under the plan {intent.plan}, which is now {self._plan.name}"
+        if not found.may_go_on(self.context.clock()):
+            return f"{_LATE}; the rest is a new batch"
+        return "" if pull.can_go_on else "what is left of it can't be told from its pages"
+
+    def _land_event(self, answer: EventAnswer, why: str) -> Landed:
+        pull = self.context.pull(
+            "event",
+            Scope(event_id=answer.event_id),
+            observed_at=answer.date,
+            content_at=list_content_at(answer.date, self._plan),
+            requests=answer.attempts,
+            why_incomplete=why,
+            date_doubt=answer.date_doubt,
+        )
+        status = _STATUS[answer.status]
+        manifest = self.context.room.landing.land(pull, [(answer.body, None)], status=status)
+        warnings = tuple(text for text in (why, answer.date_doubt) if text)
+        rows = 1 if answer.status == "found" else 0
+        return Landed(manifest, answer.attempts, rows, warnings=warnings)
+
+    def _land_no_event(self, event_id: str, error: CatalogError) -> Landed:
+        seen = error.evidence
+        if seen is None or seen.body is None:
+            raise error
+        pull = self.context.pull(
+            "event",
+            Scope(event_id=event_id),
+            observed_at=seen.date,
+            content_at=list_content_at(seen.date, self._plan),
+            requests=error.attempts,
+            why_incomplete=str(error),
+            date_doubt=seen.date_doubt,
+        )
+        manifest = self._landing.land(pull, [(seen.body, None)])
+        warnings = tuple(text for text in (str(error), seen.date_doubt) if text)
+        return Landed(manifest, error.attempts, 0, warnings=warnings)

@@ -1,0 +1,248 @@
+"""What a pull covers, made definite: from bounds to a scope, within the plan, and to requests.
+
+A scope alone says what is requested, so that another process can resume a pull with the same
+requests: whole days are requested as days, anything else as instants. Instants are aware UTC;
+months begin on the first at 00:00.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import product
+from typing import Final
+
+import msgspec
+
+from catalog.contract import decisions
+from catalog.contract.plans import Plan
+from catalog.contract.windows import END_OF_DAY, Window, day_end, day_start
+from resources.errors import PlanLacksAccess
+from resources.http.list_query import DateBound, DateRange, ListPart, bound_text, event_filters
+from warehouse.landing.batches import Feed, Scope
+
+_STEP: Final = timedelta(microseconds=1)
+_YEAR: Final = timedelta(days=365)
+_OPEN_END_YEARS: Final = 10
+"""How far from today a range without an end is cut, before it counts as too slow for good."""
+
+
+def definite_scope(
+    lower: DateBound,
+    upper: DateBound,
+    *,
+    usual: Window,
+    coins: Sequence[str] | None,
+    categories: Sequence[str] | None,
+) -> Scope:
+    """Return what is asked for; a bound left out is that of `usual`, None only where it has none.
+
+    Raises:
+        ValueError: a naive instant, an empty filter, or a range that ends before it begins.
+    """
+    list(event_filters(coins, categories))
+    scope = Scope(
+        lower=usual.lower if lower is None else first_instant(lower),
+        upper=usual.upper if upper is None else _last_instant(upper),
+        coins=None if coins is None else tuple(sorted(set(coins))),
+        categories=None if categories is None else tuple(sorted(set(categories))),
+    )
+    if scope.lower is not None and scope.upper is not None and scope.lower > scope.upper:
+        raise ValueError(f"the range ends at {scope.upper}, before it begins at {scope.lower}")
+    return scope
+
+
+def first_instant(bound: date | datetime) -> datetime:
+    """Return the instant a lower bound means. Raises ValueError for a naive one."""
+    if isinstance(bound, datetime):
+        bound_text(bound)
+        return bound.astimezone(UTC)
+    return datetime.combine(bound, time(tzinfo=UTC))
+
+
+def _last_instant(bound: date | datetime) -> datetime:
+    return first_instant(bound) if isinstance(bound, datetime) else day_end(bound)
+
+
+def span_of(scope: Scope) -> DateRange:
+    """Return the bounds to ask a scope of events with."""
+    lower, upper = scope.lower, scope.upper
+    from_: DateBound = lower
+    to: DateBound = upper
+    if lower is not None and lower.timetz() == time(tzinfo=UTC):
+        from_ = lower.date()
+    if upper is not None and upper.timetz() == END_OF_DAY:
+        to = upper.date()
+    return DateRange(from_, to)
+
+
+def parts_of(feed: Feed, scope: Scope) -> tuple[ListPart, ...]:
+    """Return the lists that together are a scope, in the order in which they are paged."""
+    if feed == "events":
+        span = span_of(scope)
+        return tuple(ListPart(one, span) for one in event_filters(scope.coins, scope.categories))
+    if feed == "cancellations" and scope.since is not None:
+        return (ListPart({"since": bound_text(scope.since)}),)
+    return (ListPart(),)
+
+
+def single_requests(scope: Scope) -> list[Scope]:
+    """Return a scope as several, each with no more coins and categories than a request takes."""
+    coins = _batches(scope.coins, decisions.COIN_SLUGS_MAX)
+    categories = _batches(scope.categories, decisions.CATEGORY_IDS_MAX)
+    return [
+        msgspec.structs.replace(scope, coins=some_coins, categories=some_categories)
+        for some_coins, some_categories in product(coins, categories)
+    ]
+
+
+def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
+    """Return the two halves of a scope's dates, None when it can't be cut further.
+
+    A range without an end is cut after today, then after each year.
+    """
+    if scope.upper is None:
+        lower = scope.lower or today
+        if lower > today + _OPEN_END_YEARS * _YEAR:
+            return None
+        last = day_end((today if lower < today else lower + _YEAR).date())
+        first = msgspec.structs.replace(scope, upper=last)
+        return first, msgspec.structs.replace(scope, lower=last + _STEP)
+    cut = span_of(scope).halves()
+    if cut is None:
+        return None
+    first_half, second_half = (_with_span(scope, span) for span in cut)
+    # Instants are asked to the second; claimed is all up to the next half.
+    if second_half.lower is None or second_half.lower > scope.upper:
+        return None
+    return msgspec.structs.replace(first_half, upper=second_half.lower - _STEP), second_half
+
+
+def left_over(
+    feed: Feed, scope: Scope, remaining: Iterable[ListPart], last_row: datetime | None
+) -> Scope:
+    """Return what covers the parts that are not paged to their end.
+
+    `last_row` is the date of the last row (its `cancelledAt`) of the part under way, the first;
+    None when it can't be told, or that part has not begun.
+    """
+    if feed == "cancellations":
+        return scope if last_row is None else Scope(since=last_row)
+    if feed != "events":
+        return scope
+    rests = [_with_span(_filtered(scope, part), part.span) for part in remaining]
+    if rests and last_row is not None and _holds(rests[0], last_row):
+        rests[0] = msgspec.structs.replace(rests[0], lower=last_row)
+    return covering(rests)
+
+
+def covering(scopes: Sequence[Scope]) -> Scope:
+    """Return one scope of events that covers several."""
+    lowers = [scope.lower for scope in scopes]
+    uppers = [scope.upper for scope in scopes]
+    return Scope(
+        lower=None if None in lowers else min(one for one in lowers if one is not None),
+        upper=None if None in uppers else max(one for one in uppers if one is not None),
+        coins=_union(scope.coins for scope in scopes),
+        categories=_union(scope.categories for scope in scopes),
+    )
+
+
+def paged_fully(scope: Scope, rest: Scope) -> Scope:
+    """Return the scope without its rest: lists are sorted by date, so what is before it came.
+
+    Where that can't be told, because nothing before it is whole or the filter took several
+    lists, it is the scope as it was asked.
+    """
+    if rest.lower is None or (rest.coins, rest.categories) != (scope.coins, scope.categories):
+        return scope
+    if len(single_requests(scope)) > 1 or scope.lower is None or rest.lower <= scope.lower:
+        return scope
+    return msgspec.structs.replace(scope, upper=rest.lower - _STEP)
+
+
+def _holds(scope: Scope, instant: datetime) -> bool:
+    """Whether an instant lies in the range. A row that began before it does not."""
+    after = scope.lower is None or scope.lower <= instant
+    return after and (scope.upper is None or instant <= scope.upper)
+
+
+def _with_span(scope: Scope, span: DateRange) -> Scope:
+    return msgspec.structs.replace(
+        scope,
+        lower=None if span.lower is None else first_instant(span.lower),
+        upper=None if span.upper is None else _last_instant(span.upper),
+    )
+
+
+def _filtered(scope: Scope, part: ListPart) -> Scope:
+    coins, categories = part.filters.get("coins"), part.filters.get("categories")
+    return Scope(
+        coins=None if coins is None else tuple(coins.split(",")),
+        categories=None if categories is None else tuple(categories.split(",")),
+    )
+
+
+def _batches(values: tuple[str, ...] | None, size: int) -> list[tuple[str, ...] | None]:
+    if values is None:
+        return [None]
+    return [values[at : at + size] for at in range(0, len(values), size)]
+
+
+def _union(filters: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    found: set[str] = set()
+    for one in filters:
+        if one is None:
+            return None
+        found.update(one)
+    return tuple(sorted(found))
+
+
+def clip_to_plan(
+    lower: date, upper: date, *, plan: Plan, window: Window, partly: bool
+) -> tuple[datetime, datetime, list[str]]:
+    """Return the bounds of what is shown of a range of days, and what to say of the rest.
+
+    Raises:
+        PlanLacksAccess: nothing of it is shown, or not its beginning unless `partly`.
+    """
+    reach = window.lower.date()
+    if upper < reach or (lower < reach and not partly):
+        raise PlanLacksAccess(
+            f"the plan {plan.name} shows events from {reach} on, and the range begins on {lower}",
+            next_step=f"Begin on {reach} or later, or use a key of a higher plan",
+        )
+    horizon = None if window.upper is None else window.upper.date()
+    if horizon is not None and lower > horizon:
+        raise PlanLacksAccess(
+            f"the plan {plan.name} shows events up to {horizon}, and the range begins on {lower}",
+            next_step="Begin earlier, or use a key of a higher plan",
+        )
+    notes = []
+    if lower < reach:
+        notes.append(f"the plan {plan.name} shows nothing before {reach}")
+    if horizon is not None and upper > horizon:
+        notes.append(f"the plan {plan.name} shows nothing after {horizon}")
+        upper = horizon
+    return first_instant(max(lower, reach)), day_end(upper), notes
+
+
+def month_start(instant: datetime) -> datetime:
+    return day_start(instant.astimezone(UTC)).replace(day=1)
+
+
+def next_month(start: datetime) -> datetime:
+    year, month = divmod(start.year * 12 + start.month, 12)
+    return start.replace(year=year, month=month + 1)
+
+
+def months_over(lower: datetime, upper: datetime) -> list[datetime]:
+    """Return the beginnings of the months that a range touches, both bounds inclusive."""
+    found, start = [], month_start(lower)
+    while start <= upper:
+        found.append(start)
+        start = next_month(start)
+    return found
+
+
+def month_key(start: datetime | date) -> str:
+    """Return a month as `YYYY-MM-01`, which is also its partition."""
+    return f"{start:%Y-%m}-01"

@@ -1,0 +1,207 @@
+"""What a key may still send: a token bucket and the month's quota, as one value.
+
+Pure: state and time go in, the state that follows comes out. Belongs here: the arithmetic of
+limits. Does not: where the value is kept (ledger.py), who sleeps (shared_limiter.py).
+Monotonic instants are nanoseconds of one boot; wall instants are seconds since 1970.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+Work = Literal["daily", "polls", "backfill"]
+WORKS: Final[tuple[Work, ...]] = ("daily", "polls", "backfill")
+UNKNOWN: Final = -2
+UNLIMITED: Final = -1
+LONGEST_HOLD_S: Final = 900.0
+"""Beyond it a service is asked again all the same: a garbled wait must not end the work."""
+_SECOND_NS: Final = 1_000_000_000
+_SAME_MONTH_S: Final = 86_400
+"""Two accounts tell one reset by two clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A bucket: tokens a second, and how many it holds."""
+
+    rate_per_s: float
+    burst: int
+
+    def __post_init__(self) -> None:
+        if not (self.rate_per_s > 0 and self.burst >= 1):
+            raise ValueError(
+                f"a pace needs rate > 0 and burst >= 1, got {self.rate_per_s} and {self.burst}"
+            )
+
+    @property
+    def interval_ns(self) -> int:
+        """The time in which a token comes back, rounded up: the rate is never passed."""
+        return -int(-_SECOND_NS // self.rate_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLimits:
+    """The month as the service counts it; `allowed` None is no quota, `resets_at` is UTC."""
+
+    allowed: int | None
+    used: int
+    resets_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one kind of work may use of the month.
+
+    `floor` is left for other work, `cap` bounds this one, `machine` all work of this machine.
+    """
+
+    work: Work = "daily"
+    floor: int = 0
+    cap: int | None = None
+    machine: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The shared state of one key.
+
+    `full_at_ns` is when the bucket is full again (GCRA's theoretical arrival time); `turn` counts
+    how often every reservation was called off. `excess` is by how much the service's last account
+    of the month was below ours, `spent` what each kind of work was charged.
+    """
+
+    full_at_ns: int
+    held_until_ns: int = 0
+    turn: int = 0
+    allowed: int = UNKNOWN
+    used: int = 0
+    resets_at: int = 0
+    excess: int = 0
+    spent: tuple[int, int, int] = (0, 0, 0)
+
+    def left(self, wall_s: float) -> int | None:
+        """Return the requests left this month, None where nothing limits or nothing is known."""
+        if self.allowed < 0 or wall_s >= self.resets_at:
+            return None
+        return max(0, self.allowed - self.used)
+
+    def available(self, share: Share, wall_s: float) -> int | None:
+        """Return how many requests a share may still send, None as `left`."""
+        left, spent = self.left(wall_s), self.spent[WORKS.index(share.work)]
+        bounds = [] if left is None else [left - share.floor]
+        if share.cap is not None:
+            bounds.append(share.cap - spent)
+        if share.machine is not None:
+            bounds.append(share.machine - sum(self.spent))
+        return max(0, min(bounds)) if bounds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A token that is good from `at_ns` on, while the turn is the same."""
+
+    at_ns: int
+    turn: int
+
+
+Refused = Literal["unknown", "spent", "kept", "capped", "shared"]
+"""Why the quota lets nothing through: no account of the month yet; it is used up; what is left
+is kept for other work; this kind of work had its share; this machine had its own."""
+
+
+def next_reset(now: datetime) -> datetime:
+    """Return the first of the next month, 00:00 UTC: where the service does not say."""
+    first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return (first + timedelta(days=32)).replace(day=1)
+
+
+def unknown(pace: Pace, now_ns: int, turn: int = 0) -> Allowance:
+    """Return what is assumed where nothing is known: an empty bucket and no quota."""
+    return Allowance(full_at_ns=now_ns + pace.burst * pace.interval_ns, turn=turn)
+
+
+def of_another_boot(state: Allowance, pace: Pace, now_ns: int) -> Allowance:
+    """Return what is still known: the bucket belongs to a boot, what was spent to the month."""
+    empty = unknown(pace, now_ns, turn=state.turn + 1)
+    return replace(empty, used=state.used, resets_at=state.resets_at, spent=state.spent)
+
+
+def reserve(state: Allowance, pace: Pace, now_ns: int) -> tuple[Allowance, Reservation]:
+    """Take the next token, which may be good only later."""
+    earliest = max(now_ns, state.held_until_ns)
+    full_at = max(state.full_at_ns, earliest)
+    at_ns = max(earliest, full_at - (pace.burst - 1) * pace.interval_ns)
+    after = replace(state, full_at_ns=full_at + pace.interval_ns)
+    return after, Reservation(at_ns, state.turn)
+
+
+def hold(state: Allowance, pace: Pace, now_ns: int, wait_s: float) -> Allowance:
+    """Empty the bucket, call off what is reserved, and let nobody send before the wait is over."""
+    wait_ns = int(min(max(0.0, wait_s), LONGEST_HOLD_S) * _SECOND_NS)
+    return replace(
+        state,
+        full_at_ns=now_ns + pace.burst * pace.interval_ns,
+        held_until_ns=max(state.held_until_ns, now_ns + wait_ns),
+        turn=state.turn + 1,
+    )
+
+
+def refusal(state: Allowance, share: Share, wall_s: float) -> Refused | None:
+    """Return why a request of this work may not be charged now, None when it may."""
+    if state.allowed == UNKNOWN or (state.resets_at and wall_s >= state.resets_at):
+        return "unknown"
+    if share.cap is not None and state.spent[WORKS.index(share.work)] >= share.cap:
+        return "capped"
+    if share.machine is not None and sum(state.spent) >= share.machine:
+        return "shared"
+    if state.allowed == UNLIMITED:
+        return None
+    left = state.allowed - state.used
+    if left <= 0:
+        return "spent"
+    return "kept" if left <= share.floor else None
+
+
+def charge(state: Allowance, work: Work, requests: int = 1) -> Allowance:
+    """Count requests as they are sent; a negative number gives back what it won't count."""
+    spent = list(state.spent)
+    spent[WORKS.index(work)] = max(0, spent[WORKS.index(work)] + requests)
+    daily, polls, backfill = spent
+    return replace(state, used=max(0, state.used + requests), spent=(daily, polls, backfill))
+
+
+def reconcile(state: Allowance, account: ReportedLimits, *, charged_since: int = 0) -> Allowance:
+    """Take over the service's account of the month.
+
+    `charged_since` is what was charged here since it was asked, the question not among it. More
+    than ours is believed at once: another machine uses the key. Less is believed as far as two
+    accounts in a row say so, since a request that is under way was charged here and not yet
+    counted there.
+    """
+    limit = UNLIMITED if account.allowed is None else account.allowed
+    used, resets_at = account.used, int(account.resets_at.timestamp())
+    if state.allowed == UNKNOWN or abs(resets_at - state.resets_at) > _SAME_MONTH_S:
+        is_new = state.resets_at > 0 and resets_at - state.resets_at > _SAME_MONTH_S
+        fresh = (0, 0, 0) if is_new else state.spent
+        return replace(
+            state,
+            allowed=limit,
+            used=used + charged_since,
+            resets_at=resets_at,
+            excess=0,
+            spent=fresh,
+        )
+    over = state.used - (used + charged_since)
+    settled = max(0, min(over, state.excess))
+    return replace(
+        state,
+        allowed=limit,
+        resets_at=resets_at,
+        used=state.used - (over if over < 0 else settled),
+        excess=max(0, over - settled),
+    )
+
+
+def exhausted(state: Allowance) -> Allowance:
+    """Believe a service that says the month is used up."""
+    return state if state.allowed < 0 else replace(state, used=max(state.used, state.allowed))

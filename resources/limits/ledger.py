@@ -1,0 +1,189 @@
+"""The allowance of one key on disk, shared by every process of a machine.
+
+One small record behind a lock on its file. A record that is missing, damaged or of another layout
+is unknown: an empty bucket and no quota. Of a record of another boot, or of a later time, only what
+was spent is believed. Who sends requests uses `Ledger`; who shows what is left uses the reader,
+which makes, locks and writes nothing. Does not belong here: what the numbers mean (allowance).
+"""
+
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import Final
+from zlib import crc32
+
+from pydantic import SecretStr
+
+from resources.errors import LedgerUnusable
+from resources.limits.allowance import Allowance, Pace, of_another_boot, unknown
+
+_LAYOUT: Final = struct.Struct("<4s16sqqqQqqqq3q")
+_CHECK: Final = struct.Struct("<I")
+_MAGIC: Final = b"ALM2"
+_SIZE: Final = _LAYOUT.size + _CHECK.size
+_SYNC_EVERY_NS: Final = 1_000_000_000
+_UNEVEN_NS: Final = 1_000_000_000
+"""By how much the clocks of two processors may differ without one being of another time."""
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> bytes:
+    """Return what names this boot of the machine, in 16 bytes; zeros where nothing does."""
+    try:
+        return bytes.fromhex(_BOOT.read_text("ascii").strip().replace("-", ""))[:16]
+    except (OSError, ValueError):
+        return bytes(16)
+
+
+def monotonic_ns() -> int:
+    """Return the nanoseconds since boot, time asleep among them where the machine tells."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(clock)
+
+
+def ledger_name(base_url: str, key: SecretStr) -> str:
+    """Return the file's name: the same for the same key at the same service, and no secret."""
+    text = f"{base_url}\0{key.get_secret_value()}".encode()
+    return blake2b(text, digest_size=12, person=b"almanac ledger").hexdigest() + ".ledger"
+
+
+@dataclass(slots=True)
+class Entry:
+    """The allowance while its file is locked, and the time when it was."""
+
+    state: Allowance
+    now_ns: int
+
+
+class Ledger:
+    """The file of one key. Shared by threads and processes, and safe across a fork."""
+
+    def __init__(
+        self,
+        path: Path,
+        pace: Pace,
+        *,
+        now_ns: Callable[[], int] = monotonic_ns,
+        boot: Callable[[], bytes] = boot_id,
+    ) -> None:
+        self.path = path
+        self.pace = pace
+        self.now_ns = now_ns
+        self._boot = boot()
+        self._threads = Lock()
+        self._file: int | None = None
+        self._process = 0
+        self._synced_ns = 0
+
+    @contextmanager
+    def locked(self) -> Iterator[Entry]:
+        """Give the entry to read and change, alone on the machine; what it holds is written after.
+
+        Raises:
+            LedgerUnusable: the file can't be opened.
+            OSError: it can't be locked or written any more.
+        """
+        with self._threads:
+            file = self._opened()
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                now_ns = self.now_ns()
+                entry = Entry(self._read(file, now_ns), now_ns)
+                yield entry
+                self._write(file, entry)
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+            self._sync(file, entry.now_ns)
+
+    def peek(self) -> Allowance:
+        """Return the state as it is; nothing is written."""
+        with self._threads:
+            file = self._opened()
+            fcntl.flock(file, fcntl.LOCK_SH)
+            try:
+                return self._read(file, self.now_ns())
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        with self._threads:
+            file, self._file = self._file, None
+            if file is not None and self._process == os.getpid():
+                os.close(file)
+
+    def _opened(self) -> int:
+        # A child of a fork shares its parent's lock: it needs a file of its own.
+        if self._file is None or self._process != os.getpid():
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise LedgerUnusable(
+                    f"the limits of the key can't be kept in {self.path.parent}: {error.strerror}"
+                ) from error
+            self._process = os.getpid()
+        return self._file
+
+    def _read(self, file: int, now_ns: int) -> Allowance:
+        record = os.pread(file, _SIZE, 0)
+        if len(record) != _SIZE:
+            return unknown(self.pace, now_ns)
+        body, check = record[: _LAYOUT.size], record[_LAYOUT.size :]
+        if _CHECK.unpack(check)[0] != crc32(body):
+            return unknown(self.pace, now_ns, turn=now_ns)
+        magic, boot, seen, full_at, held, turn, *month = _LAYOUT.unpack(body)
+        if magic != _MAGIC:
+            return unknown(self.pace, now_ns, turn=now_ns)
+        allowed, used, resets, excess, daily, polls, backfill = month
+        spent = (daily, polls, backfill)
+        found = Allowance(full_at, held, turn, allowed, used, resets, excess, spent)
+        # Where nothing names the boot, or a snapshot was restored, time alone tells of another one.
+        if boot != self._boot or now_ns + _UNEVEN_NS < seen:
+            return of_another_boot(found, self.pace, now_ns)
+        return found
+
+    def _write(self, file: int, entry: Entry) -> None:
+        one = entry.state
+        body = _LAYOUT.pack(
+            *(_MAGIC, self._boot, entry.now_ns, one.full_at_ns, one.held_until_ns, one.turn),
+            *(one.allowed, one.used, one.resets_at, one.excess, *one.spent),
+        )
+        # One write of less than a page: a kill leaves it whole or not begun.
+        os.pwrite(file, body + _CHECK.pack(crc32(body)), 0)
+
+    def _sync(self, file: int, now_ns: int) -> None:
+        if now_ns - self._synced_ns >= _SYNC_EVERY_NS:
+            self._synced_ns = now_ns
+            os.fsync(file)
+
+
+class LedgerReader(Ledger):
+    """Opens the file of a key read-only, so that another user may look at it."""
+
+    def peek(self) -> Allowance:
+        """Return the state as it is.
+
+        Raises:
+            LedgerUnusable: there is no such file, or it can't be read.
+        """
+        try:
+            return super().peek()
+        finally:
+            self.close()
+
+    def _opened(self) -> int:
+        try:
+            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise LedgerUnusable(
+                f"the limits of the key can't be read in {self.path.parent}: {error.strerror}"
+            ) from error
+        self._process = os.getpid()
+        return self._file

@@ -1,0 +1,178 @@
+"""The limiter of a key that every process of the machine shares.
+
+A token is reserved under the ledger's lock and slept for outside it; who wakes looks again,
+since a 429 that any process met calls every reservation off. The month's quota is charged when
+the request leaves. Belongs here: waiting and refusing. Does not: the arithmetic (allowance.py).
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Final
+
+from resources.errors import Defer, QuotaUnknown, RateHeld
+from resources.limits.allowance import (
+    Allowance,
+    Refused,
+    ReportedLimits,
+    Reservation,
+    Share,
+    charge,
+    exhausted,
+    hold,
+    reconcile,
+    refusal,
+    reserve,
+)
+from resources.limits.ledger import Entry, Ledger
+from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter
+
+_LEAST_WAIT_S: Final = 0.000_5
+_LONGEST_SLEEP_S: Final = 5.0
+"""After it a sleeper looks again though its time has not come: the hold may be over."""
+_FURTHEST_NS: Final = 30_000_000_000
+"""A token further off is not taken: whoever is killed while waiting takes his along."""
+_NS: Final = 1e9
+_WHY: Final[dict[Refused, str]] = {
+    "unknown": "what is left of the month is not known",
+    "spent": "the monthly quota is used up",
+    "kept": "what is left of the monthly quota is kept for other work",
+    "capped": "this kind of work had the share of the month that the settings give it",
+    "shared": "this machine had its share of the month",
+}
+
+
+class SharedLimiter(Limiter):
+    """Paces and counts the requests of one kind of work. Shared by threads."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        share: Share | None = None,
+        *,
+        clock: Callable[[], datetime],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.ledger = ledger
+        self.share = share or Share()
+        self.ask: Callable[[], object] | None = None
+        """Asks the service for its account of the month, through a client of this limiter."""
+        self.ahead: Callable[[], timedelta] = timedelta
+        """How far the service is ahead of `clock`: a Defer tells the service's time."""
+        self._asking = Lock()
+        self._clock = clock
+        self._sleep = sleep
+        self._hurried = False
+
+    def hurry(self, on: bool) -> None:
+        self._hurried = on
+
+    def acquire(self, *, asks_usage: bool = False) -> None:
+        """Return when one request may be sent, and charge it.
+
+        A question for the usage is let through where the quota is not known or used up: its
+        answer is what ends that.
+
+        Raises:
+            QuotaUnknown: the service has to be asked for its account of the month first.
+            Defer: the quota lets this work send nothing before `resume_at`; nothing was sent.
+            RateHeld: it is to hurry, and would have to wait; nothing was sent.
+        """
+        reserved: Reservation | None = None
+        if not asks_usage:
+            self._learn()
+        while True:
+            with self.ledger.locked() as entry:
+                if not asks_usage:
+                    self._check(entry.state)
+                if reserved is None or reserved.turn != entry.state.turn:
+                    reserved = self._reserve(entry)
+                wait_s = _LONGEST_SLEEP_S
+                if reserved is not None:
+                    wait_s = (reserved.at_ns - entry.now_ns) / _NS
+                if wait_s <= 0:
+                    entry.state = charge(entry.state, self.share.work)
+                    return
+            if self._hurried:
+                held = RateHeld(f"there is no token for another {wait_s:.1f} s, and no time")
+                held.attempts = 0
+                raise held
+            self._sleep(min(max(wait_s, _LEAST_WAIT_S), _LONGEST_SLEEP_S))
+
+    def on_rate_limited(self, retry_after_s: float | None) -> None:
+        """Hear of a 429 for rate or burst: hold every process back. It was not counted."""
+        wait_s = RATE_LIMITED_WAIT_S if retry_after_s is None else retry_after_s
+        with self.ledger.locked() as entry:
+            held = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
+            entry.state = charge(held, self.share.work, -1)
+
+    def on_long_wait(self, wait_s: float) -> None:
+        """Hear of an answer that was counted, and asks for a wait: hold every process back."""
+        with self.ledger.locked() as entry:
+            entry.state = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
+
+    def on_quota_gone(self) -> None:
+        """Hear that the service counts the month as used up. The request was not counted."""
+        with self.ledger.locked() as entry:
+            entry.state = exhausted(charge(entry.state, self.share.work, -1))
+
+    def charged(self) -> int:
+        """Return what is charged so far: told to `on_usage` with the answer of a usage request."""
+        return self.ledger.peek().used
+
+    def available(self) -> int | None:
+        """Return how many requests this work may still send this month, None as `left`."""
+        return self.ledger.peek().available(self.share, self._clock().timestamp())
+
+    def left(self) -> int | None:
+        """Return the requests left this month to this machine, None where nothing is known."""
+        state = self.ledger.peek()
+        left = state.left(self._clock().timestamp())
+        if self.share.machine is None:
+            return left
+        own = max(0, self.share.machine + self.share.floor - sum(state.spent))
+        return own if left is None else min(left, own)
+
+    def on_usage(self, account: ReportedLimits, *, charged_before: int | None = None) -> None:
+        """Hear an account of the month, asked for when `charged_before` was charged: None now."""
+        with self.ledger.locked() as entry:
+            # The question itself is in both counts.
+            since = 0
+            if charged_before is not None:
+                since = max(0, entry.state.used - charged_before - 1)
+            entry.state = reconcile(entry.state, account, charged_since=since)
+
+    def _reserve(self, entry: Entry) -> Reservation | None:
+        after, reserved = reserve(entry.state, self.ledger.pace, entry.now_ns)
+        if reserved.at_ns - entry.now_ns > _FURTHEST_NS:
+            return None
+        entry.state = after
+        return reserved
+
+    def _learn(self) -> None:
+        """Ask for the account of the month where there is none, in one thread alone."""
+        if self.ask is None or not self._is_unknown():
+            return
+        with self._asking:
+            if self._is_unknown():
+                self.ask()
+
+    def _is_unknown(self) -> bool:
+        now_s = self._clock().timestamp()
+        return refusal(self.ledger.peek(), self.share, now_s) == "unknown"
+
+    def _check(self, state: Allowance) -> None:
+        why = refusal(state, self.share, self._clock().timestamp())
+        if why is None:
+            return
+        if why == "unknown":
+            raise QuotaUnknown(_WHY[why])
+        refused = Defer(
+            f"{_WHY[why]} ({self.share.work}: {state.allowed - state.used:,} of "
+            f"{state.allowed:,} left)",
+            resume_at=datetime.fromtimestamp(state.resets_at, UTC) + self.ahead(),
+            reason="quota",
+        )
+        refused.attempts = 0
+        raise refused

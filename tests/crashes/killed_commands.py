@@ -1,0 +1,210 @@
+"""Commands that are killed at random moments and run again: `run`, `backfill`, `ui`."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from catalog.sandbox.clock import SandboxClock
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.ui.attached import WEBSERVER
+from pipeline.ui.programs import DAEMON, lock_of
+from tests.crashes.tables import Told, published
+from tests.pipeline.automation.daemon import Pages, programs_on, wait_for
+from tests.test_cli import ALMANAC, environment
+from warehouse.files.turns import holder
+from warehouse.home import Home
+
+COINS: Final = "bitcoin-sv"
+SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+"""Half of them can't be caught."""
+TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
+"""How a process may end that was asked to: it had ended, it said so, or it had hardly begun."""
+ENDS_WITHIN_S: Final = 60.0
+FLOOR_S: Final = 60.0
+"""What a machine that is busy with other things is given."""
+_OF_LOOKS_ALONE: Final = frozenset({"batch_id", "feed"})
+_TABLES_OF_LOOKS: Final = ("batches", "coverage", "rejects")
+
+
+class Service:
+    """A sandbox that stands still at an instant of the last hours."""
+
+    def __init__(self, now: datetime) -> None:
+        self.box = Sandbox(seed=1, clock=SandboxClock(now))
+        self.box.start()
+        self.key = self.box.keys["elite"]
+
+    def environment(self, home: Path) -> dict[str, str]:
+        return {
+            **environment(home),
+            "ALMANAC_BASE_URL": self.box.base_url,
+            "ALMANAC_API_KEY": self.key,
+            "ALMANAC_COINS": COINS,
+            "ALMANAC_STATE": str(home.parent / f"{home.name}-machine"),
+        }
+
+
+@dataclass(slots=True)
+class Killer:
+    """Kills commands on one home; `usual_s` is how long each takes when nobody does."""
+
+    home: Path
+    env: dict[str, str]
+    chance: random.Random
+    usual_s: dict[tuple[str, ...], float] = field(default_factory=dict)
+    kills: int = 0
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*ALMANAC, *words],
+            cwd=self.home.parent,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str) -> str:
+        """Run a command to its end, well within twice its usual time; return what it said."""
+        began = time.monotonic()
+        process = self.start(*words)
+        usual_s = self.usual_s.get(words)
+        try:
+            said, complained = process.communicate(
+                timeout=FLOOR_S if usual_s is None else FLOOR_S + 2 * usual_s
+            )
+        finally:
+            end(process)
+        assert process.returncode == 0, (words, process.returncode, said, complained)
+        if usual_s is None:
+            self.usual_s[words] = time.monotonic() - began
+        return said + complained
+
+    def kill(self, *words: str) -> None:
+        """Start a command and kill it, alone or with all of its group, at a random moment."""
+        moment_s = self.chance.uniform(0.05, 0.95) * self.usual_s[words]
+        number = self.chance.choice(SIGNALS)
+        with_group = self.chance.random() < 0.5
+        began = time.monotonic()
+        process = self.start(*words)
+        while process.poll() is None and time.monotonic() - began < moment_s:
+            time.sleep(0.01)
+        if process.returncode is not None:
+            # Measured while the machine was busier: the next moment is an earlier one.
+            self.usual_s[words] = time.monotonic() - began
+        self.strike(process, number, with_group=with_group)
+        try:
+            said, complained = process.communicate(timeout=ENDS_WITHIN_S)
+        finally:
+            end(process)
+        where = (words, number, with_group, process.returncode, said, complained)
+        assert number == signal.SIGKILL or process.returncode in TIDY, where
+        assert "Traceback" not in said + complained, where
+
+    def strike(
+        self, process: subprocess.Popen[str], number: signal.Signals, *, with_group: bool
+    ) -> None:
+        self.kills += process.poll() is None
+        with suppress(ProcessLookupError):
+            (os.killpg if with_group else os.kill)(process.pid, number)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """See that nothing is left of a command, whatever became of it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def said_of_events(home: Path) -> Told:
+    """Return what a home says of the catalog: all but which look brought it."""
+    return published(Home(home).warehouse, without=_TABLES_OF_LOOKS, columns=_OF_LOOKS_ALONE)
+
+
+VICTIMS: Final = ("almanac ui", "run", DAEMON, WEBSERVER)
+ASSET: Final = "landed_export"
+_COMES_UP_S: Final = 120.0
+
+
+def kill_ui(killer: Killer, number: int) -> None:
+    """Kill one of its processes while a run is under way; the next one must run all the same."""
+    port = free_port()
+    day = max(Home(killer.home).landing.days()).isoformat()
+    process = killer.start("ui", "--json", "--port", str(port))
+    try:
+        pages = come_up(process)
+        run_id = pages.materialise(ASSET, day)
+        worker = wait_for(lambda: pages.worker_of(run_id), seconds=60)
+        time.sleep(killer.chance.uniform(0, 1.5))
+        victim = VICTIMS[number % len(VICTIMS)]
+        signalled = killer.chance.choice(SIGNALS)
+        killer.kills += 1
+        if victim == "almanac ui":
+            killer.strike(process, signal.SIGKILL, with_group=False)
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(worker if victim == "run" else pid_of(killer, victim), signalled)
+        if victim == "run":
+            wait_for(lambda: ended(pages, run_id), seconds=60)
+            process.send_signal(signalled)
+        process.wait(ENDS_WITHIN_S)
+    finally:
+        if process.poll() is None:
+            end(process)
+    again = killer.start("ui", "--json", "--port", str(port))
+    try:
+        pages = come_up(again)
+        wait_for(lambda: ended(pages, run_id), seconds=60)
+        run_id = pages.materialise(ASSET, day)
+        assert wait_for(lambda: ended(pages, run_id), seconds=60) == "SUCCESS"
+        again.send_signal(signal.SIGHUP)
+        assert again.wait(ENDS_WITHIN_S) == 0
+    finally:
+        if again.poll() is None:
+            end(again)
+    # Dagster's code servers end by themselves when nobody has asked for twenty seconds.
+    for pid, _ in programs_on(killer.home):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def come_up(process: subprocess.Popen[str]) -> Pages:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        said = process.communicate(timeout=_COMES_UP_S)
+        raise AssertionError(f"almanac ui did not come up: {said}")
+    return Pages(json.loads(line)["address"])
+
+
+def ended(pages: Pages, run_id: str) -> str | None:
+    """Return how a run ended, None while it has not."""
+    with suppress(httpx.HTTPError):
+        status = pages.run_status(run_id)
+        return status if status in ("SUCCESS", "FAILURE", "CANCELED") else None
+    return None
+
+
+def pid_of(killer: Killer, program: str) -> int:
+    found = holder(lock_of(Home(killer.home), program))
+    assert found is not None
+    return found.pid
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,179 @@
+"""The oracle's history beside the published one, and what to read where they differ.
+
+Belongs here: rows of both in one form, differences with the looks around them. Does not: what is
+right (oracle).
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import duckdb
+
+from tests.history.model.observations import CONTENT_FIELDS, SeenObservation
+from tests.history.model.oracle import Oracle
+from tests.history.model.versions import State, Version
+
+Rows = dict[tuple[str, int], dict[str, Any]]
+"""Rows by event and version; of `events`, the version is that of the row."""
+Pairs = list[tuple[str, int]]
+
+_SHARED = (*CONTENT_FIELDS, "status", "cancelled_at", "content_at", "unknown_fields")
+VERSION_COLUMNS = (
+    *("known_from", "known_to", "known_basis", "change_kinds", "changed_fields"),
+    *("batch_id", "feed", "plan", *_SHARED),
+)
+EVENT_COLUMNS = ("first_seen_at", "last_seen_at", "missing_since", "changed_at", *_SHARED)
+_SETS = {"changed_fields", "unknown_fields"}
+_SHOWN = 5
+_LOOKS_AROUND = 3
+
+
+def versions_of(oracle: Oracle) -> Rows:
+    return {(one.event_id, one.version): _version_row(one) for one in oracle.versions()}
+
+
+def events_of(oracle: Oracle) -> Rows:
+    return {
+        (event_id, state.versions[-1].version): _event_row(state)
+        for event_id, state in oracle.events.items()
+    }
+
+
+def published(connection: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> Rows:
+    """Return the rows of `events` or `event_versions`; sets of names are sorted."""
+    names = ("event_id", "version", *columns)
+    rows = connection.sql(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+    told = [dict(zip(names, row, strict=True)) for row in rows]
+    for row in told:
+        for name in _SETS & row.keys():
+            row[name] = sorted(row[name])
+    return {(row.pop("event_id"), row.pop("version")): row for row in told}
+
+
+def as_of(versions: Iterable[Version], instant: datetime, *, claimed: bool) -> Pairs:
+    """Return event and version of what was known at an instant, by event."""
+    return sorted(
+        (one.event_id, one.version)
+        for one in versions
+        if one.known_from <= instant
+        and (one.known_to is None or instant < one.known_to)
+        and (claimed or one.basis == "observed")
+    )
+
+
+def published_as_of(
+    connection: duckdb.DuckDBPyConnection, instant: datetime, *, claimed: bool
+) -> Pairs:
+    """Return event and version of what the macro gives; each row must be that version's."""
+    basis = "claimed" if claimed else "observed"
+    names = [name for name in _SHARED if name != "content_at"]
+    told = ", ".join((*names, "changed_at"))
+    kept = ", ".join((*names, "known_from"))
+    asked = "events_as_of($at::TIMESTAMPTZ, basis := $basis)"
+    rows = connection.execute(
+        f"""
+        SELECT a.event_id, a.version, a.told = v.kept
+        FROM (SELECT event_id, version, row({told}) AS told FROM {asked}) AS a
+        LEFT JOIN (SELECT event_id, version, row({kept}) AS kept FROM event_versions) AS v
+        USING (event_id, version)
+        ORDER BY ALL
+        """,
+        {"at": instant, "basis": basis},
+    ).fetchall()
+    strange = [row for row in rows if not row[2]]
+    assert not strange, f"at {instant} these are no rows of event_versions: {strange[:_SHOWN]}"
+    return [(event_id, version) for event_id, version, _ in rows]
+
+
+def differences(
+    expected: Rows, found: Rows, looks: Iterable[SeenObservation], histories: Mapping[str, State]
+) -> str:
+    """Return a report of rows that differ, with the looks around; empty when none does."""
+    wrong = [key for key in sorted(expected.keys() | found.keys()) if _differ(key, expected, found)]
+    if not wrong:
+        return ""
+    ordered = sorted(looks, key=lambda look: look.fold_key)
+    count = f"{len(wrong)} rows differ; for each set of columns, the first of them:"
+    each = {frozenset(_differ(key, expected, found)): key for key in reversed(wrong)}
+    shown = sorted(each.values())[:_SHOWN]
+    told = [_told(key, expected, found, ordered, histories) for key in shown]
+    return "\n".join([count, _by_column(wrong, expected, found), *told])
+
+
+def _version_row(one: Version) -> dict[str, Any]:
+    return {
+        "known_from": one.known_from,
+        "known_to": one.known_to,
+        "known_basis": one.basis,
+        "change_kinds": list(one.kinds),
+        "changed_fields": sorted(one.changed),
+        "batch_id": one.look.batch_id,
+        "feed": one.look.kind,
+        "plan": one.look.plan,
+        **{name: one.content.get(name) for name in CONTENT_FIELDS},
+        "status": one.status,
+        "cancelled_at": one.cancelled_at,
+        "content_at": one.content_at,
+        "unknown_fields": sorted(one.unknown),
+    }
+
+
+def _event_row(state: State) -> dict[str, Any]:
+    return {
+        "first_seen_at": state.first_seen_at,
+        "last_seen_at": state.last_seen_at,
+        "missing_since": state.missing_since,
+        "changed_at": state.versions[-1].known_from,
+        **{name: state.content.get(name) for name in CONTENT_FIELDS},
+        "status": state.status,
+        "cancelled_at": state.cancelled_at,
+        "content_at": state.content_at,
+        "unknown_fields": sorted(CONTENT_FIELDS - state.content.keys()),
+    }
+
+
+def _differ(key: tuple[str, int], expected: Rows, found: Rows) -> set[str]:
+    right, is_ = expected.get(key), found.get(key)
+    if right is None or is_ is None:
+        return {"the row itself"}
+    return {name for name in right if right[name] != is_[name]}
+
+
+def _by_column(wrong: list[tuple[str, int]], expected: Rows, found: Rows) -> str:
+    columns = [name for key in wrong for name in _differ(key, expected, found)]
+    return ", ".join(f"{name}: {columns.count(name)}" for name in sorted(set(columns)))
+
+
+def _told(
+    key: tuple[str, int],
+    expected: Rows,
+    found: Rows,
+    looks: list[SeenObservation],
+    histories: Mapping[str, State],
+) -> str:
+    event_id, version = key
+    lines = [f"event {event_id}, version {version}"]
+    for name in sorted(_differ(key, expected, found)):
+        right, is_ = expected.get(key, {}), found.get(key, {})
+        lines.append(f"  {name}: the oracle has {right.get(name)!r}, published {is_.get(name)!r}")
+    state = histories.get(event_id)
+    for one in state.versions if state else ():
+        lines.append(f"  oracle {one.version}: {one.known_from} {one.kinds} {sorted(one.changed)}")
+    row = expected.get(key) or found[key]
+    at = row.get("known_from") or row["changed_at"]
+    before = [look for look in looks if look.observed_at <= at]
+    after = [look for look in looks if look.observed_at > at]
+    own = [look for look in looks if look.event_id == event_id]
+    for look in dict.fromkeys([*own, *before[-_LOOKS_AROUND:], *after[:_LOOKS_AROUND]]):
+        lines.append(f"  {_brief(look)}")
+    return "\n".join(lines)
+
+
+def _brief(look: SeenObservation) -> str:
+    told = f"{look.kind} of {look.plan} at {look.observed_at}, true at {look.content_at}"
+    if look.kind in ("export", "events"):
+        whole = "" if look.complete else ", cut short"
+        filtered = "" if look.unfiltered else ", filtered"
+        return f"{told}, {look.lower} to {look.upper}{whole}{filtered}"
+    return f"{told}, {look.event_id or look.since}"

@@ -1,0 +1,237 @@
+"""What a look at the sandbox's catalog showed, told from its truth and the published rules alone.
+
+Belongs here: plans, windows, freshness and fields as interface.md and decisions.md have them,
+written down a second time. Does not: anything of contract, server or warehouse, whose slips would
+else be ours; what follows from a look (oracle). Instants are aware UTC; bounds are inclusive.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+from catalog.sandbox.world.records import TrueEvent
+from catalog.sandbox.world.world import World
+
+Content = dict[str, Any]
+"""The fields that are known, by column; a field that is not known has no key."""
+
+CONTENT_FIELDS = (
+    *("slug", "title", "description", "displayed_date", "date", "date_end", "date_type"),
+    *("is_estimated", "categories", "coins", "impact", "impact_band", "impact_summary"),
+    *("source_url", "snapshot_url", "last_verified_at", "created_at", "updated_at"),
+)
+RANK = {"export": 0, "events": 1, "event": 2, "cancellations": 3, "deliveries": 4, "coins": 5}
+CATALOG_STARTS = datetime(2017, 1, 1, tzinfo=UTC)
+_LAST_MOMENT = time(23, 59, 59, 999_999, tzinfo=UTC)
+_BANDS = ((2.5, "Low"), (5.0, "Mid"), (7.5, "High"), (float("inf"), "Critical"))
+_SCORES = {"impact", "impact_band"}
+_PROOF = {"impact_summary", "source_url", "snapshot_url", "last_verified_at"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRules:
+    """A line of interface 8.3; None is no bound."""
+
+    ahead_days: int | None
+    back_days: int | None
+    top: int | None
+    lag: timedelta
+    hides: frozenset[str]
+    banded: bool = False
+
+    @property
+    def shows_all_upcoming(self) -> bool:
+        return self.ahead_days is None and self.top is None
+
+
+_FREE = _SCORES | _PROOF | {"description", "categories"}
+_MINUTE = timedelta(minutes=1)
+PLAN_RULES = {
+    "free": PlanRules(7, 0, 100, timedelta(hours=24), frozenset(_FREE)),
+    "standard": PlanRules(90, 0, None, _MINUTE, frozenset(_SCORES | _PROOF)),
+    "pro": PlanRules(None, 30, None, _MINUTE, frozenset({"impact"}), banded=True),
+    "elite": PlanRules(None, None, None, _MINUTE, frozenset()),
+    "enterprise": PlanRules(None, None, None, _MINUTE, frozenset()),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenObservation:
+    """One look. A delivery is a look of its own; `observed_at` is then its receipt.
+
+    `change_at` is the instant of the change that a delivery tells of, `place` where it stood
+    in its batch; `first_rows` how many rows came of a look that was cut short.
+    """
+
+    kind: str
+    observed_at: datetime
+    plan: str
+    batch_id: str
+    complete: bool = True
+    lower: datetime | None = None
+    upper: datetime | None = None
+    coins: frozenset[str] | None = None
+    categories: frozenset[str] | None = None
+    event_id: str | None = None
+    since: datetime | None = None
+    rows_claimed: int | None = None
+    first_rows: int | None = None
+    change_at: datetime | None = None
+    place: int = 0
+
+    @property
+    def rules(self) -> PlanRules:
+        return PLAN_RULES[self.plan]
+
+    @property
+    def content_at(self) -> datetime:
+        """Return when what it showed was true."""
+        if self.change_at is not None:
+            return self.change_at
+        if self.kind == "export":
+            return _snapshot_at(self.observed_at)
+        return self.observed_at - self.rules.lag
+
+    @property
+    def fold_key(self) -> tuple[datetime, datetime, int, str, int]:
+        return self.observed_at, self.content_at, RANK[self.kind], self.batch_id, self.place
+
+    @property
+    def unfiltered(self) -> bool:
+        return self.coins is None and self.categories is None
+
+    def reach(self) -> "Reach":
+        """Return the dates that were shown when it was looked and at content_at."""
+        bounds = [(self.lower, self.upper)]
+        bounds += [plan_window(self.rules, at) for at in (self.content_at, self.observed_at)]
+        lower = max(one for one, _ in bounds if one is not None)
+        return Reach(lower, min((one for _, one in bounds if one is not None), default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A span of event dates."""
+
+    lower: datetime
+    upper: datetime | None
+
+    def holds(self, date: datetime) -> bool:
+        return self.lower <= date and (self.upper is None or date <= self.upper)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One event as a look showed it."""
+
+    event_id: str
+    content: Content
+    status: str = "scheduled"
+    cancelled_at: datetime | None = None
+
+
+def plan_window(rules: PlanRules, instant: datetime) -> tuple[datetime, datetime | None]:
+    today = instant.replace(hour=0, minute=0, second=0, microsecond=0)
+    lower = CATALOG_STARTS if rules.back_days is None else today - timedelta(rules.back_days)
+    if rules.ahead_days is None:
+        return lower, None
+    last_day = (today + timedelta(rules.ahead_days)).date()
+    return lower, datetime.combine(last_day, _LAST_MOMENT)
+
+
+def impact_band(score: float | None) -> str | None:
+    return None if score is None else next(name for edge, name in _BANDS if score < edge)
+
+
+class Showing:
+    """What looks showed of one world; lists are kept for the next who asks."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._lists: dict[SeenObservation, list[Row]] = {}
+        self._names = {category.id: category.name for category in world.categories}
+
+    def category_names(self, ids: frozenset[str]) -> frozenset[str]:
+        return frozenset(self._names.get(one, one) for one in ids)
+
+    def rows(self, look: SeenObservation) -> list[Row]:
+        """Return the events of a list or export, by date and id, as far as they came."""
+        if look not in self._lists:
+            self._lists[look] = self._rows(look)
+        return self._lists[look]
+
+    def looked_up(self, look: SeenObservation) -> Row | datetime | None:
+        """Return the event, when it was cancelled (410), or None (404)."""
+        assert look.event_id is not None
+        event = self.world.event_at(look.event_id, look.content_at)
+        if event is None:
+            return self.world.cancelled_at(look.event_id, look.content_at)
+        lower, upper = plan_window(look.rules, look.observed_at)
+        if (event.date_end or event.date) < lower or (upper is not None and event.date > upper):
+            return None
+        top = look.rules.top
+        if top is not None and not self.top(look, top).intersection(event.coins):
+            return None
+        return self._row(event, look)
+
+    def cancellations(self, look: SeenObservation) -> Iterator[tuple[datetime, str]]:
+        """Give when which event was cancelled, oldest first."""
+        for cancelled_at, event_id in self.world.cancellations_at(look.content_at):
+            if look.since is None or cancelled_at >= look.since:
+                yield cancelled_at, event_id
+
+    def delivered(self, look: SeenObservation) -> Row:
+        assert look.event_id is not None
+        version = self.world.history(look.event_id, look.content_at)[-1]
+        assert version.known_from == look.content_at, "a delivery tells of a change"
+        cancelled = version.status == "cancelled"
+        content = self._content(version.event, look.rules)
+        cancelled_at = look.content_at if cancelled else None
+        return Row(look.event_id, content, version.status, cancelled_at)
+
+    def top(self, look: SeenObservation, count: int = 100) -> frozenset[str]:
+        """Return the coins of the highest ranks when the look was true."""
+        coins = self.world.coins_at(look.content_at)
+        return frozenset(c.slug for c in coins if c.rank is not None and c.rank <= count)
+
+    def _rows(self, look: SeenObservation) -> list[Row]:
+        lower, upper = plan_window(look.rules, look.observed_at)
+        lower = max(lower, look.lower or lower)
+        uppers = [bound for bound in (upper, look.upper) if bound is not None]
+        upper = min(uppers, default=None)
+        top = None if look.rules.top is None else self.top(look, look.rules.top)
+        found = [
+            event
+            for event in self.world.events_at(look.content_at).values()
+            if (event.date_end or event.date) >= lower
+            and (upper is None or event.date <= upper)
+            and (look.coins is None or look.coins.intersection(event.coins))
+            and (look.categories is None or look.categories.intersection(event.categories))
+            and (top is None or top.intersection(event.coins))
+        ]
+        found.sort(key=lambda event: (event.date, event.id))
+        return [self._row(event, look) for event in found[: look.first_rows]]
+
+    def _row(self, event: TrueEvent, look: SeenObservation) -> Row:
+        return Row(event.id, self._content(event, look.rules))
+
+    def _content(self, event: TrueEvent, rules: PlanRules) -> Content:
+        whole: Content = {name: _plain(getattr(event, name, None)) for name in CONTENT_FIELDS}
+        whole["categories"] = sorted({self._names[one] for one in event.categories})
+        whole["coins"] = sorted(set(event.coins))
+        whole["impact_band"] = impact_band(event.impact)
+        # No score at all is shown as no band, so that much is known of the score itself.
+        hidden = rules.hides - {"impact"} if rules.banded and event.impact is None else rules.hides
+        return {name: value for name, value in whole.items() if name not in hidden}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\r\n", "\n").strip() or None
+    return value
+
+
+def _snapshot_at(observed_at: datetime) -> datetime:
+    """Return 00:05 of the day, of the day before where that is not out yet."""
+    out = observed_at - timedelta(minutes=6)
+    return out.replace(hour=0, minute=5, second=0, microsecond=0)

@@ -1,0 +1,161 @@
+"""What an event was from one change to the next, and what the difference of two contents is called.
+
+Belongs here: versions, kinds, comparison, from the design and not from the code. Does not: which
+looks count (oracle). Instants are aware UTC.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.history.model.observations import CONTENT_FIELDS, Content, SeenObservation, impact_band
+
+KINDS = (
+    *("created", "rescheduled", "made_exact", "made_estimated", "rescored", "revised"),
+    *("cancelled", "withdrawn", "restored", "revealed"),
+)
+COMPARED = tuple(f for f in CONTENT_FIELDS if f not in ("last_verified_at", "updated_at"))
+SCHEDULED, CANCELLED, WITHDRAWN = "scheduled", "cancelled", "withdrawn"
+_DATES, _SCORES = {"date", "date_end"}, {"impact", "impact_band"}
+_WORDING = {"displayed_date", "date_type"}
+_OTHER = set(COMPARED) - _DATES - _SCORES - _WORDING - {"is_estimated"}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of an event. `known_to` is exclusive, None for the current one."""
+
+    event_id: str
+    version: int
+    known_from: datetime
+    known_to: datetime | None
+    basis: str
+    kinds: tuple[str, ...]
+    changed: frozenset[str]
+    status: str
+    cancelled_at: datetime | None
+    content: Content
+    content_at: datetime
+    look: SeenObservation
+    after: datetime | None
+    """The content_at of what was known before; None for the first."""
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        return frozenset(CONTENT_FIELDS) - self.content.keys()
+
+
+@dataclass(slots=True)
+class State:
+    """An event as now known. `absent_from` is the number of the export that last lacked it.
+
+    `updated_at` is that of the content where it could be, None where it could not.
+    """
+
+    event_id: str
+    content: Content
+    content_at: datetime
+    first_seen_at: datetime
+    last_seen_at: datetime
+    status: str = SCHEDULED
+    cancelled_at: datetime | None = None
+    updated_at: datetime | None = None
+    missing_since: datetime | None = None
+    absent_from: int | None = None
+    versions: list[Version] = field(default_factory=list)
+
+    def found(self, content_at: datetime) -> datetime:
+        """Accept an observation, and return the content_at there was before."""
+        before, self.content_at = self.content_at, content_at
+        self.missing_since = self.absent_from = None
+        return before
+
+    def add(
+        self,
+        look: SeenObservation,
+        kinds: Iterable[str],
+        changed: Iterable[str] = (),
+        after: datetime | None = None,
+    ) -> None:
+        """Add what is now known as a version."""
+        version = Version(
+            event_id=self.event_id,
+            version=self.versions[-1].version + 1 if self.versions else 1,
+            known_from=look.observed_at,
+            known_to=None,
+            basis="observed",
+            kinds=tuple(kinds),
+            changed=frozenset(changed),
+            status=self.status,
+            cancelled_at=self.cancelled_at,
+            content=self.content,
+            content_at=self.content_at,
+            look=look,
+            after=after,
+        )
+        self.versions.append(version)
+
+    def claim(self, look: SeenObservation, content: Content) -> None:
+        """Add what the service says of the time before the first look, as version 0.
+
+        Its content is claimed only where nothing was changed since it was created; a later
+        verification, which is no change, was not known then either.
+        """
+        created_at = content["created_at"]
+        unchanged = content["updated_at"] == created_at
+        verified_at = content.get("last_verified_at")
+        if verified_at is not None and verified_at > created_at:
+            content = {name: told for name, told in content.items() if name != "last_verified_at"}
+        version = Version(
+            event_id=self.event_id,
+            version=0,
+            known_from=created_at,
+            known_to=None,
+            basis="claimed",
+            kinds=("created",),
+            changed=frozenset(),
+            status=SCHEDULED,
+            cancelled_at=None,
+            content=content if unchanged else {"created_at": created_at},
+            content_at=created_at,
+            look=look,
+            after=None,
+        )
+        self.versions.append(version)
+
+
+def in_order(kinds: set[str]) -> tuple[str, ...]:
+    return tuple(kind for kind in KINDS if kind in kinds)
+
+
+def changed_status(state: State, status: str, cancelled_at: datetime | None) -> frozenset[str]:
+    pairs = {"status": (state.status, status), "cancelled_at": (state.cancelled_at, cancelled_at)}
+    return frozenset(name for name, (before, now) in pairs.items() if before != now)
+
+
+def merged(before: Content, shown: Content) -> Content:
+    """Return what is known once a row was seen: hidden fields keep the value they had."""
+    merged = {**before, **shown}
+    band_alone = "impact_band" in shown and "impact" not in shown
+    if band_alone and "impact" in before and impact_band(before["impact"]) != shown["impact_band"]:
+        del merged["impact"]
+    return merged
+
+
+def compared(before: Content, now: Content) -> tuple[set[str], set[str]]:
+    """Return the kinds of a change of content, and the fields that changed or became known."""
+    changed = {f for f in COMPARED if f in before and (f not in now or before[f] != now[f])}
+    revealed = {f for f in COMPARED if f not in before and f in now}
+    kinds: set[str] = set()
+    redated = bool(changed & (_DATES | {"is_estimated"}))
+    if changed & _DATES:
+        kinds.add("rescheduled")
+    if "is_estimated" in changed:
+        kinds.add("made_estimated" if now["is_estimated"] else "made_exact")
+    if changed & _SCORES:
+        kinds.add("rescored")
+    if changed & _OTHER or (changed & _WORDING and not redated):
+        kinds.add("revised")
+    if revealed:
+        kinds.add("revealed")
+    return kinds, changed | revealed

@@ -1,0 +1,91 @@
+"""A told story, its oracle, and homes into which it is merged piece by piece.
+
+Belongs here: merging in pieces, and what was published after each. Does not: what must have been
+(oracle), how rows are compared (comparison).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+from catalog.sandbox.world.world import World
+from tests.history.model.comparison import EVENT_COLUMNS, Rows, published
+from tests.history.model.observations import Showing
+from tests.history.model.oracle import Oracle
+from tests.history.stories.relanded import bring, home_with_bodies
+from tests.history.stories.scenario import watch
+from tests.history.stories.story import Setting, Story
+from warehouse import queries
+from warehouse.history.merge import merge
+from warehouse.home import Home
+from warehouse.landing.batches import Manifest
+
+Pieces = Iterable[Sequence[str]]
+"""Batch ids, each part merged before the next is landed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedStory:
+    """A story, and where its batches lie."""
+
+    story: Story
+    landing: Path
+    showing: Showing
+
+    def oracle(self) -> Oracle:
+        """Return an oracle that has folded every look."""
+        oracle = Oracle(self.showing)
+        for look in self.story.folded():
+            oracle.fold(look)
+        return oracle
+
+
+@dataclass(slots=True)
+class Merged:
+    """A home, and the events published at moments when all looks until then were landed."""
+
+    home: Home
+    moments: list[tuple[int, Rows]] = field(default_factory=list)
+    """How many looks, in the order of the fold, and the rows of `events`."""
+
+
+def tell(setting: Setting, root: Path) -> MergedStory:
+    story = watch(setting, root / "landing", root / "scratch")
+    world = World(setting.seed, pace=setting.pace)
+    return MergedStory(story, root / "landing", Showing(world))
+
+
+def merged_in(told: MergedStory, root: Path, pieces: Pieces) -> Merged:
+    """Merge a story piece by piece, and keep what can be held to the oracle on the way."""
+    merged = Merged(home_with_bodies(told.landing, root))
+    order = [look.batch_id for look in told.story.folded()]
+    landed: set[str] = set()
+    for piece in pieces:
+        bring(told.landing, merged.home, piece)
+        merge(merged.home)
+        landed.update(piece)
+        count = sum(batch_id in landed for batch_id in order)
+        if landed.issuperset(order[:count]):
+            with reading(merged.home) as connection:
+                merged.moments.append((count, published(connection, "events", EVENT_COLUMNS)))
+    return merged
+
+
+def after_midnight(batches: Sequence[Manifest]) -> Iterator[list[str]]:
+    """Give the batches in the order they were landed, a part for each day, from poll to poll."""
+    part: list[str] = []
+    for batch, following in zip(batches, [*batches[1:], None], strict=True):
+        part.append(batch.batch_id)
+        midnight = batch.observed_at.hour == 0 and batch.feed != "deliveries"
+        if following is None or (midnight and following.observed_at.hour > 0):
+            yield part
+            part = []
+
+
+@contextmanager
+def reading(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
+    with queries.connected(home.warehouse) as connection:
+        yield connection

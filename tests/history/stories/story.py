@@ -1,0 +1,138 @@
+"""What was landed of a sandbox, and the looks it stands for.
+
+Belongs here: settings, pulling with keys that have burst left, noting the look of each batch. Does
+not: what is looked at and when (scenario), what follows from it (oracle).
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+
+from catalog.contract.plans import PLANS
+from catalog.sandbox.sandbox import Sandbox
+from resources.http.client import CatalogClient
+from resources.ingest.context import Landed
+from resources.ingest.puller import Puller
+from resources.limits.limiter import Unlimited
+from tests.history.model.observations import SeenObservation
+from tests.history.stories.receiver import Post, look_in
+from tests.history.stories.relanded import Cut
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
+
+Pulling = Callable[[Puller], Landed | list[Landed]]
+PULLS_OF_KEY = {"free": 1, "standard": 3, "pro": 6, "elite": 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Which world, from when. `pace` multiplies its changes."""
+
+    seed: int
+    pace: float
+    starts: datetime
+    polls: tuple[str, ...]
+    """Times of the day. At 00:00 the content is still of the day before."""
+    posted: tuple[str, ...]
+    """When the deliveries received so far are landed."""
+    look_ups: int
+    """How many a poll makes at most on Pro and Elite."""
+
+    @property
+    def source(self) -> str:
+        return f"sandbox:{self.seed}"
+
+
+@dataclass(slots=True)
+class Story:
+    """Batches in the order in which they were landed, and their looks."""
+
+    setting: Setting
+    batches: list[Manifest] = field(default_factory=list)
+    looks: list[SeenObservation] = field(default_factory=list)
+
+    def folded(self) -> list[SeenObservation]:
+        return sorted(self.looks, key=lambda look: look.fold_key)
+
+    def add(self, manifest: Manifest, first_rows: int | None = None) -> None:
+        """Note a batch; the same answer in the same second is the same batch."""
+        if manifest in self.batches:
+            return
+        self.batches.append(manifest)
+        if manifest.feed != "categories":
+            self.looks.append(look_of(manifest, first_rows=first_rows))
+
+
+class Teller:
+    """Pulls from a sandbox into a landing, and tells the story of it."""
+
+    def __init__(
+        self, setting: Setting, sandbox: Sandbox, root: Path, scratch: Path, doors: ExitStack
+    ) -> None:
+        self.story = Story(setting)
+        self._sandbox = sandbox
+        self._landing = Landing(root)
+        self._scratch = Landing(scratch)
+        self._doors = doors
+        self._clients: dict[str, tuple[int, CatalogClient]] = {}
+
+    def pull(self, plan: str, pulling: Pulling, *, cut: Cut | None = None) -> Manifest:
+        """Pull under a plan and return the last batch; `cut` lands less than came."""
+        puller = Puller(
+            self._client(plan),
+            self._landing if cut is None else self._scratch,
+            plan=PLANS[plan],
+            source=self.story.setting.source,
+            clock=self._sandbox.clock.now,
+        )
+        landed = pulling(puller)
+        for one in landed if isinstance(landed, list) else [landed]:
+            if cut is None:
+                self.story.add(one.manifest)
+            else:
+                self.story.add(*cut(self._scratch, self._landing, one.manifest))
+        return self.story.batches[-1]
+
+    def post(self, post: Post) -> None:
+        """Land deliveries, each of which is a look."""
+        pull, bodies, looks = post
+        manifest = self._landing.land(pull, bodies)
+        self.story.batches.append(manifest)
+        self.story.looks += [look_in(manifest, look) for look in looks]
+
+    def _client(self, plan: str) -> CatalogClient:
+        """Return a client of a key that has burst left: it is not the limits that are tried."""
+        used, client = self._clients.get(plan, (0, None))
+        if client is None or used >= PULLS_OF_KEY[plan]:
+            used, key = 0, self._sandbox.new_key(plan)
+            network = httpx.HTTPTransport(verify=False)
+            client = CatalogClient(
+                self._sandbox.base_url, key, limiter=Unlimited(), transport=network
+            )
+            self._doors.callback(client.close)
+        self._clients[plan] = used + 1, client
+        return client
+
+
+def look_of(manifest: Manifest, *, first_rows: int | None = None) -> SeenObservation:
+    """Return the look that a batch of any feed but deliveries stands for."""
+    scope = manifest.scope
+    return SeenObservation(
+        kind=manifest.feed,
+        observed_at=manifest.observed_at,
+        plan=manifest.plan,
+        batch_id=manifest.batch_id,
+        complete=manifest.complete,
+        lower=scope.lower,
+        upper=scope.upper,
+        coins=None if scope.coins is None else frozenset(scope.coins),
+        categories=None if scope.categories is None else frozenset(scope.categories),
+        event_id=scope.event_id,
+        since=scope.since,
+        rows_claimed=manifest.rows_claimed,
+        first_rows=first_rows,
+    )

@@ -1,0 +1,225 @@
+"""Records that came before are not read again, and that is nowhere to be seen but in the time."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.history.stories.handmade import (
+    COINS,
+    DAY,
+    SOURCE,
+    STARTS,
+    Content,
+    Glance,
+    glances,
+    land,
+)
+from tests.history.stories.lengths import a_few, at_length
+from tests.history.stories.merged_story import reading
+from tests.history.stories.relanded import bring, home_with_bodies
+from tests.history.test_rebuilds import Tables, assert_same
+from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
+from warehouse.history.merge import merge
+from warehouse.home import Home
+from warehouse.landing.archive import import_export
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
+from warehouse.normalise.sink import BatchCounts
+from warehouse.normalise.unchanged import UnchangedRecords
+
+EXAMPLES, EXAMPLES_AT_LENGTH = 7, 400
+FILES = {
+    "versions": "event_changes/*/changes.parquet",
+    "states": "checkpoints/*/events.parquet",
+    "rejects": "rejects/*/*.parquet",
+}
+
+_few = st.builds(
+    Content,
+    step=st.integers(0, 1),
+    title=st.sampled_from(("Launch", "Halving")),
+    day=st.just(5),
+    estimated=st.just(False),
+    # A score beyond the scale: the record is rejected.
+    score=st.sampled_from((1.5, 1.5, 6.0, 600.0)),
+    coins=st.just(COINS),
+)
+_shown = st.lists(st.tuples(st.integers(0, 2), _few), min_size=1, max_size=4).map(tuple)
+exports = st.builds(
+    Glance,
+    feed=st.just("export"),
+    hour=st.integers(1, 71),
+    lag=st.integers(0, 3),
+    plan=st.just("elite"),
+    shown=_shown,
+    whole=st.just(True),
+    days=st.just((-30, 90)),
+    status=st.just(200),
+)
+
+
+@st.composite
+def exports_with_others_between(draw: st.DrawFn) -> list[Glance]:
+    """Give exports, some with the body of another, and now and then a look of another kind."""
+    first = draw(st.lists(exports, min_size=2, max_size=4))
+    again = [
+        Glance("export", hour, 0, "elite", draw(st.sampled_from(first)).shown, True, (-30, 90), 200)
+        for hour in draw(st.lists(st.integers(1, 71), min_size=1, max_size=4))
+    ]
+    return [*first, *again, *draw(st.lists(glances, max_size=4))]
+
+
+@given(exports_with_others_between())
+@a_few(EXAMPLES)
+def test_records_that_came_before_give_the_tables_that_reading_all_of_them_gives(
+    batches: list[Glance],
+) -> None:
+    hold_recall_to_reading(batches)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@given(exports_with_others_between())
+@at_length(EXAMPLES_AT_LENGTH)
+def test_records_that_came_before_give_the_same_tables_at_length(batches: list[Glance]) -> None:
+    hold_recall_to_reading(batches)
+
+
+def export(hour: int, *, lag: int = 0) -> Glance:
+    """Give an export that shows all events as they were first."""
+    content = Content(0, "Launch", 5, False, 1.5, COINS)
+    shown = tuple((index, content) for index in range(3))
+    return Glance("export", hour, lag, "elite", shown, True, (-30, 90), 200)
+
+
+def test_a_record_that_comes_again_of_an_older_time_is_stale() -> None:
+    hold_recall_to_reading([export(1), export(4), export(5, lag=3)])
+
+
+def test_a_record_that_comes_again_restores_what_was_withdrawn() -> None:
+    gone = replace(export(4), feed="event", shown=export(4).shown[:1], status=404)
+    hold_recall_to_reading([export(1), export(2), gone, export(5)])
+
+
+def test_the_same_cells_below_another_header_are_read_anew(tmp_path: Path) -> None:
+    body = csv_body([plain(title="Launch", description="Soon")])
+    turned = body.replace(b"title,description", b"description,title", 1)
+    assert body != turned
+    versions = imported(tmp_path, (body, "elite"), (body, "elite"), (turned, "elite"))
+    assert [one[:2] for one in versions] == [("Launch", "Soon"), ("Soon", "Launch")]
+
+
+def test_the_same_record_on_a_plan_that_shows_more_is_read_anew(tmp_path: Path) -> None:
+    body = csv_body([plain(sourceUrl="https://proof.example/1")])
+    versions = imported(tmp_path, (body, "standard"), (body, "standard"), (body, "elite"))
+    assert [one[2] for one in versions] == [None, "https://proof.example/1"]
+
+
+def test_rejected_records_among_many_that_came_before_have_their_places_in_the_file(
+    tmp_path: Path,
+) -> None:
+    records = plains(12_000)
+    before = csv_body(records)
+    assert len(before) > 2 << 20, "enough for several threads to read it"
+    for place in (0, 4_000, 7_777, 11_999):
+        records[place] = plain(id=f"e{place}", date="soon")
+    for place in (3_000, 9_000):
+        records[place] = plain(id="")
+    home = landed(tmp_path, (before, "elite"), (csv_body(records), "elite"))
+    with told() as found:
+        merge(home)
+    assert found == [("in the file", 12_000 - 6)]
+    with reading(home) as connection:
+        places = connection.sql("SELECT position FROM rejects ORDER BY position").fetchall()
+    assert places == [(0,), (3_000,), (4_000,), (7_777,), (9_000,), (11_999,)]
+
+
+def imported(folder: Path, *bodies: tuple[bytes, str]) -> list[tuple[Any, ...]]:
+    """Return title, description and source of each version after some exports, a day each."""
+    home = landed(folder, *bodies)
+    merge(home)
+    with reading(home) as connection:
+        return connection.sql(
+            "SELECT title, description, source_url FROM event_versions "
+            "WHERE version > 0 ORDER BY version"
+        ).fetchall()
+
+
+def landed(folder: Path, *bodies: tuple[bytes, str]) -> Home:
+    """Return a home with some exports, a day each, and the plan that each is of."""
+    home = Home(folder / "home")
+    file = folder / "export.csv"
+    for day, (body, plan) in enumerate(bodies):
+        file.write_bytes(body)
+        at = STARTS + day * DAY
+        import_export(home.landing, file, content_at=at, plan=plan, source=SOURCE, now=at)
+    return home
+
+
+def test_a_record_came_before_until_something_else_of_its_event_is_accepted(
+    tmp_path: Path,
+) -> None:
+    other = replace(export(3).shown[1][1], title="Halving")
+    delivery = replace(export(3), feed="deliveries", shown=((1, other),))
+    with told() as found:
+        _merged([export(1), export(2), delivery, export(4), export(5)], tmp_path)
+    assert found == [("in the file", 3), ("in the file", 2), ("by the hash of the body", 3)]
+
+
+@contextmanager
+def told() -> Iterator[list[tuple[str, int]]]:
+    """Tell how many records came before, of each export with any, and how that was seen."""
+    told: list[tuple[str, int]] = []
+    find, body_again = UnchangedRecords.find, UnchangedRecords.body_again
+
+    def finding(self: UnchangedRecords, query: str, values: dict[str, Any]) -> int | None:
+        records = find(self, query, values)
+        told.append(("in the file", self.again))
+        return records
+
+    def looking(self: UnchangedRecords, manifest: Manifest) -> BatchCounts | None:
+        tally = body_again(self, manifest)
+        if tally is not None:
+            told.append(("by the hash of the body", self.again))
+        return tally
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UnchangedRecords, "find", finding)
+        patch.setattr(UnchangedRecords, "body_again", looking)
+        yield told
+
+
+def hold_recall_to_reading(batches: Sequence[Glance]) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        recalled = _merged(batches, Path(folder) / "recalled")
+        patch.setattr(UnchangedRecords, "may_find", lambda self: False)
+        patch.setattr(UnchangedRecords, "body_again", lambda self, manifest: None)
+        read = _merged(batches, Path(folder) / "read")
+        assert_same(recalled, read, "what was recalled, against what was read,")
+
+
+def _merged(batches: Sequence[Glance], root: Path) -> Tables:
+    """Return what the lake holds after some batches."""
+    source = Landing(root / "source")
+    manifests = [land(glance, source, number) for number, glance in enumerate(batches)]
+    home = home_with_bodies(root / "source", root / "home")
+    bring(root / "source", home, [one.batch_id for one in manifests])
+    merge(home, publishing=False)
+    with duckdb.connect() as connection:
+        return {
+            what: connection.sql(
+                f"SELECT COLUMNS(lambda name: name <> 'row_md5') "
+                f"FROM read_parquet('{home.root / 'lake' / files}', hive_partitioning = false) "
+                "ORDER BY ALL"
+            ).fetchall()
+            for what, files in FILES.items()
+            if any((home.root / "lake").glob(files))
+        }

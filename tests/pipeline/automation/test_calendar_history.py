@@ -1,0 +1,46 @@
+"""A backfill makes no event missing, also where many share the date at which a page ends."""
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from assets.metadata import reading
+from pipeline.session import open_service
+from resources.backfill import parallel
+from resources.backfill.backfill import Backfill
+from resources.backfill.state import BackfillStates
+from tests.pipeline.homes_in_days import settings_of
+from warehouse.files.storage import Storage
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
+TIED = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
+SPAN = (date(2026, 10, 1), date(2027, 2, 28))
+
+
+@pytest.mark.parametrize(
+    "pages", [2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)]
+)
+def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(
+    pages: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Landed at one or another of the pages that end on the same instant.
+    monkeypatch.setattr(parallel, "_LEAST_PAGES_TO_LAND", pages)
+    home = Home(tmp_path)
+    with open_service(settings_of(tmp_path, coins=()), now=NOW) as service:
+        sandbox = service.sandbox
+        assert sandbox is not None
+        # Each page is of a later instant, as with a service whose clock runs.
+        service.on_page = lambda feed, rows, total: sandbox.advance(timedelta(seconds=1))
+        service.puller().events(*SPAN)
+        work = Backfill(service, BackfillStates(Storage(home.state), home.landing), *SPAN)
+        assert len([month for months in work.go("list") for month in months]) == 5
+    merge(home)
+    with reading(home.warehouse) as connection:
+        counted = "SELECT count(*), count(missing_since) FROM events WHERE date = $date"
+        ((tied, missing),) = connection.execute(counted, {"date": TIED}).fetchall()
+        ((gone,),) = connection.sql("SELECT count(missing_since) FROM events").fetchall()
+    assert tied > 250, "more than two pages of them"
+    assert (missing, gone) == (0, 0)

@@ -1,0 +1,114 @@
+"""The real pages and daemon: what one clicks there runs, and both stop when asked."""
+
+import os
+import signal
+import subprocess
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipeline.automation.daemon import (
+    BACKFILL,
+    BACKFILL_STATUS,
+    SENSOR_RUNS,
+    programs_on,
+    ui,
+    wait_for,
+)
+from tests.server.foreign_requests import FOREIGN, REFUSED, status_of
+from tests.test_cli import ALMANAC, environment
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with three days."""
+    folder = tmp_path_factory.mktemp("daemon") / "home"
+    subprocess.run(
+        [*ALMANAC, "run", "--days", "3", "--json"],
+        cwd=folder.parent,
+        env=with_few_coins(folder),
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    return folder
+
+
+def with_few_coins(home: Path) -> dict[str, str]:
+    return {**environment(home), "ALMANAC_COINS": "bitcoin,ethereum"}
+
+
+def days_of(home: Path) -> list[str]:
+    folders = (home / "landing" / "batches").iterdir()
+    return sorted(path.name for path in folders)
+
+
+def test_a_materialisation_and_a_backfill_of_past_days_succeed_and_what_lands_is_merged(
+    home: Path,
+) -> None:
+    *past, today = days_of(home)
+    with ui(home, with_few_coins(home)) as (_, pages):
+        run_id = pages.materialise("landed_cancellations", today)
+        told = pages.ask(
+            BACKFILL,
+            told={
+                "assetSelection": [
+                    {"path": [name]} for name in ("landed_export", "event_changes", "events")
+                ],
+                "partitionNames": past,
+            },
+        )
+        backfill_id = told["launchPartitionBackfill"]["backfillId"]
+
+        def backfill() -> dict[str, Any] | None:
+            found = pages.ask(BACKFILL_STATUS, id=backfill_id)["partitionBackfillOrError"]
+            return None if found["status"] == "REQUESTED" else found
+
+        found = wait_for(backfill)
+        assert found["status"] == "COMPLETED_SUCCESS"
+        assert len(found["runs"]) <= 3
+        assert wait_for(lambda: pages.run_status(run_id) == "SUCCESS")
+        # The pull of today was merged without anyone asking for it.
+        wait_for(lambda: not list((home / "landing" / "pending").iterdir()))
+        wait_for(lambda: pages.ask(SENSOR_RUNS)["runsOrError"]["results"])
+
+
+def test_a_day_that_was_not_landed_fails_in_the_pages_too(home: Path) -> None:
+    missed = date.fromisoformat(days_of(home)[0]) - timedelta(days=9)
+    with ui(home, with_few_coins(home)) as (_, pages):
+        run_id = pages.materialise("landed_export", missed.isoformat())
+        assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
+
+
+def test_no_page_of_anybody_else_changes_anything(home: Path) -> None:
+    change = 'mutation { setConcurrencyLimit(concurrencyKey: "foreign", limit: 1) }'
+    limits = "{ instance { concurrencyLimits { concurrencyKey } } }"
+    with ui(home, with_few_coins(home)) as (_, pages):
+        for foreign in FOREIGN:
+            assert status_of(foreign, pages.port, change) in REFUSED, foreign.name
+        assert "foreign" not in str(pages.ask(limits))
+        pages.ask(change)
+        assert "foreign" in str(pages.ask(limits))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_both_programs_stop_with_it(home: Path, number: signal.Signals) -> None:
+    with ui(home, with_few_coins(home)) as (process, _):
+        process.send_signal(number)
+        assert process.wait(90) == 0
+    # Dagster's code servers end by themselves when nobody has asked for twenty seconds.
+    wait_for(lambda: not programs_on(home), seconds=60)
+
+
+def test_a_killed_run_is_noticed_and_its_slot_is_free_again(home: Path) -> None:
+    today = days_of(home)[-1]
+    with ui(home, with_few_coins(home)) as (_, pages):
+        run_id = pages.materialise("landed_export", today)
+        os.kill(wait_for(lambda: pages.worker_of(run_id)), signal.SIGKILL)
+        assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
+        again = pages.materialise("landed_export", today)
+        assert wait_for(lambda: pages.run_status(again) == "SUCCESS")

@@ -1,0 +1,132 @@
+"""A backfill of five years by the list, in the real daemon: killed, and gone on with by itself."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from datetime import date
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.sandbox.sandbox import Sandbox
+from resources.http.client import CatalogClient
+from resources.limits.limiter import Unlimited
+from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages, ui, wait_for
+from tests.test_cli import environment
+from warehouse.home import Home
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+STRETCHES = 10
+PAGES_KEPT = 5
+MONTHS = [f"{year}-{month:02}-01" for year in range(2021, 2026) for month in range(1, 13)]
+RECORDED = """
+query { assetNodes(assetKeys: [{path: ["landed_calendar"]}]) {
+  assetMaterializations(limit: 2000) { partition runId }
+} }
+"""
+RUNS = """
+query { runsOrError { ... on Runs { results { runId status pipelineName parentRunId } } } }
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Sandbox]:
+    """One of its own: its faults are switched on."""
+    with Sandbox(seed=1) as sandbox:
+        yield sandbox
+
+
+def recorded(pages: Pages) -> list[tuple[str, str]]:
+    (node,) = pages.ask(RECORDED)["assetNodes"]
+    return [(one["partition"], one["runId"]) for one in node["assetMaterializations"]]
+
+
+def runs_of_calendar(pages: Pages) -> list[dict[str, Any]]:
+    runs = pages.ask(RUNS)["runsOrError"]["results"]
+    return [run for run in runs if run["pipelineName"] in ("__ASSET_JOB", "calendar")]
+
+
+def ended(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs once none is under way."""
+    return runs if all(run["status"] in ("SUCCESS", "FAILURE") for run in runs) else []
+
+
+def status_of(pages: Pages, backfill_id: str) -> str | None:
+    """Return how a backfill ended, None while it has not."""
+    found = pages.ask(BACKFILL_STATUS, id=backfill_id)["partitionBackfillOrError"]["status"]
+    return None if found == "REQUESTED" else str(found)
+
+
+def pages_asked(sandbox: Sandbox) -> int:
+    return sum(
+        one.path == "/v2/events" and "limit=1&" not in f"{one.query}&" for one in sandbox.requests
+    )
+
+
+def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
+    tmp_path: Path, service: Sandbox
+) -> None:
+    home = tmp_path / "home"
+    key = service.new_key("elite")
+    with CatalogClient(service.base_url, key, limiter=Unlimited()) as client:
+        total = client.events_total(date(2021, 1, 1), date(2025, 12, 31))
+    assert total is not None
+    whole = ceil(total / 100)
+    given = {
+        "ALMANAC_BASE_URL": service.base_url,
+        "ALMANAC_API_KEY": key,
+        "ALMANAC_POLLS_QUOTA": "0",  # only the backfill is to be counted
+    }
+    service.faults.set("slow=0.3~/v2/events")
+    service.forget_requests()
+    with ui(home, {**environment(home), **given}) as (_, pages):
+        wait_for(lambda: pages.ask(RECORDED)["assetNodes"])
+        told = pages.ask(
+            BACKFILL,
+            told={"assetSelection": [{"path": ["landed_calendar"]}], "partitionNames": MONTHS},
+        )
+        backfill_id = told["launchPartitionBackfill"]["backfillId"]
+        run = wait_for(lambda: runs_of_calendar(pages))[0]["runId"]
+        wait_for(lambda: len(recorded(pages)) >= 10)
+        worker = wait_for(lambda: pages.worker_of(run))
+        os.kill(worker, signal.SIGKILL)
+        before = {partition for partition, _ in recorded(pages)}
+        asked_before = pages_asked(service)
+        landing = Home(home).landing
+        landed = sum(landing.manifest(one).requests for one in landing.batch_ids())
+        assert len(before) < len(MONTHS)
+        # Nobody does a thing: the dead run is noticed, and its rest is run again.
+        wait_for(lambda: {one for one, _ in recorded(pages)} == set(MONTHS), seconds=400)
+        wait_for(
+            lambda: all(one["status"] in ("SUCCESS", "FAILURE") for one in runs_of_calendar(pages))
+        )
+        runs = runs_of_calendar(pages)
+        status = wait_for(lambda: status_of(pages, backfill_id))
+        pairs = recorded(pages)
+        wait_for(lambda: not list((home / "landing" / "pending").iterdir()))
+    asked = pages_asked(service)
+    sys.stdout.write(
+        json.dumps(
+            {
+                "pages of one sweep": whole,
+                "asked": asked,
+                "asked before the kill": asked_before,
+                "under way at the kill": asked_before - landed,
+                "recorded before the kill": len(before),
+                "runs": [(one["status"], one["parentRunId"] is not None) for one in runs],
+                "backfill": status,
+            }
+        )
+    )
+    assert len(pairs) == len(set(pairs)), "a run records a month once"
+    under_way = asked_before - landed
+    assert under_way <= STRETCHES * PAGES_KEPT
+    # Where it was cut, each stretch ends and begins with a page that is not full.
+    assert asked <= ceil(whole * 1.02) + under_way + STRETCHES
+    assert sum(one["status"] == "SUCCESS" for one in runs) == 1
+    assert status == "COMPLETED_SUCCESS"

@@ -1,0 +1,108 @@
+"""What Dagster loads: complete, silent, and without a side effect."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.published import PUBLISHED
+from pipeline.build import build_definitions, build_resources
+from pipeline.instance import config_of, instance_of, make_stores, write_config
+from resources.http.retries import utc_now
+from tests.pipeline.homes_in_days import settings_of
+from tests.test_cli import ROOT, environment
+from warehouse.home import Home
+
+WATCHED = """
+import sys
+touched = []
+def watch(event, args):
+    if event in ("socket.connect", "socket.bind", "os.mkdir"):
+        touched.append((event, args))
+    if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
+        touched.append((event, args[0]))
+sys.addaudithook(watch)
+import pipeline.definitions
+from pipeline.build import build_definitions
+from pipeline.settings import read_settings
+import dagster as dg
+definitions = build_definitions(read_settings())
+assert touched == [], touched
+dg.Definitions.validate_loadable(definitions)
+"""
+
+
+def test_the_definitions_are_loadable(tmp_path: Path) -> None:
+    dg.Definitions.validate_loadable(build_definitions(settings_of(tmp_path)))
+
+
+def test_loading_them_warns_of_nothing_and_touches_no_file_and_no_network(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-B", "-W", "error", "-c", WATCHED],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_definitions_module_stays_about_ten_lines() -> None:
+    lines = (ROOT / "pipeline/definitions.py").read_text().splitlines()
+    assert len([line for line in lines if line.strip()]) <= 12
+
+
+def test_every_table_is_an_asset_and_every_asset_says_what_it_is(tmp_path: Path) -> None:
+    repository = build_definitions(settings_of(tmp_path)).get_repository_def()
+    graph = repository.asset_graph
+    names = {key.to_user_string() for key in graph.get_all_asset_keys()}
+    assert {table.name for table in PUBLISHED} <= names
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        assert node.description
+        assert node.group_name in ("landing", "lake", "warehouse")
+        assert node.kinds
+
+
+def test_a_resource_can_be_swapped_and_a_strange_one_is_refused(tmp_path: Path) -> None:
+    other = Home(tmp_path / "other")
+    resources = build_resources(settings_of(tmp_path), clock=utc_now, home=other)
+    assert resources["home"] is other
+    with pytest.raises(ValueError, match="there is no resource 'catalogue'"):
+        build_definitions(settings_of(tmp_path), catalogue=1)
+
+
+def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert write_config(home)
+    assert not write_config(home)
+    told = yaml.safe_load((home.dagster / "dagster.yaml").read_text())
+    assert told == config_of(home)
+    (home.dagster / "dagster.yaml").write_text("telemetry: {enabled: true}\n")
+    with instance_of(home) as instance:
+        assert not instance.telemetry_enabled
+        assert instance.run_monitoring_enabled
+        # By the clock of the day: a machine that slept would fail each run that just starts.
+        assert instance.run_monitoring_start_timeout_seconds > 86_400
+        assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
+    assert not write_config(home)
+
+
+def test_the_workspace_of_the_repository_names_the_same_module() -> None:
+    from pipeline.cli.ui import _WORKSPACE
+
+    assert yaml.safe_load((ROOT / "workspace.yaml").read_text()) == _WORKSPACE
+
+
+def test_the_stores_are_there_before_two_programs_open_them(tmp_path: Path) -> None:
+    make_stores(Home(tmp_path))
+    for name in ("runs.db", "index.db", "schedules.db"):
+        (path,) = (tmp_path / "dagster").rglob(name)
+        with sqlite3.connect(path) as store:
+            assert store.execute("SELECT count(*) FROM alembic_version").fetchall() == [(1,)]

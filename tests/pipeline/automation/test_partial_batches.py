@@ -1,0 +1,143 @@
+"""A batch that came in part, looks incomplete or was set aside is never passed over in silence."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.health.records import Health
+from pipeline.health.report import health_of
+from pipeline.instance import instance_of
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes_in_days import TODAY, metadata_of, open_door, run_assets, settings_of
+from tests.pipeline.small_home import DAY, SmallHome
+from tests.pipeline.small_home import NOW as SMALL_NOW
+from warehouse.history.merge import merge
+from warehouse.home import Home
+from warehouse.landing.batches import Scope
+
+SHIFTED = "shift_rows~/v2/coins"
+CUT = "truncate=0.6~/v2/events/export"
+MONTH = ("--from", "2026-01-01", "--to", "2026-01-31")
+
+
+@pytest.fixture
+def sandbox(almanac_sandbox: Sandbox) -> Iterator[Sandbox]:
+    yield almanac_sandbox
+    almanac_sandbox.faults.clear()
+
+
+@pytest.fixture
+def given(tmp_path: Path, sandbox: Sandbox) -> dict[str, str]:
+    return {
+        "base_url": sandbox.base_url,
+        "api_key": sandbox.new_key("enterprise"),
+        "plan": "elite",
+        "home": str(tmp_path / "home"),
+        "coins": "bitcoin,ethereum",
+    }
+
+
+def line_of(output: str, kind: str) -> str:
+    lines = [line for line in output.splitlines() if line.startswith(f"{kind}: ")]
+    assert len(lines) == 1, output
+    return lines[0]
+
+
+def test_a_backfill_says_that_an_export_came_in_part_and_why(
+    almanac: Almanac, given: dict[str, str], sandbox: Sandbox
+) -> None:
+    sandbox.faults.set(CUT)
+    output = almanac("backfill", *MONTH, "--source", "export", "--yes", **given).output
+    said = line_of(output, "Partial")
+    assert re.search(r"\d{8}T\d{6}Z-export-[0-9a-f]+: .*the CSV ends inside a record", said)
+
+
+def test_run_says_which_batch_came_in_part(
+    almanac: Almanac, given: dict[str, str], sandbox: Sandbox
+) -> None:
+    sandbox.faults.set(SHIFTED)
+    said = line_of(almanac("run", **given).output, "Partial")
+    assert re.search(r"\d{8}T\d{6}Z-coins-[0-9a-f]+: \S", said)
+
+
+def test_programs_get_each_problem_as_an_object_also_of_a_run_that_fails_later(
+    almanac: Almanac, given: dict[str, str], sandbox: Sandbox
+) -> None:
+    sandbox.faults.set(SHIFTED)
+    (Path(given["home"]) / "lake").mkdir(parents=True)
+    (Path(given["home"]) / "lake" / "event_changes").write_text("in the way of the change log")
+    assert "-coins-" in line_of(almanac("run", code=1, **given).output, "Partial")
+    (Path(given["home"]) / "lake" / "event_changes").unlink()
+    merged = json.loads(almanac("merge", "--json", **given).stdout)
+    (problem,) = merged["problems"]
+    assert (problem["kind"], problem["feed"]) == ("partial", "coins")
+    assert problem["why"]
+
+
+def test_a_materialisation_says_it_in_its_log_and_its_metadata(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path / "home")
+    with instance_of(Home(settings.home)) as instance, open_door(settings) as (door, service):
+        service.sandbox.faults.set(CUT)
+        result = run_assets(
+            settings, instance, "landed_export", partition=TODAY, catalog=door, clock=service.clock
+        )
+        metadata = metadata_of(result, "landed_export", TODAY)
+        entries = [str(entry) for entry in instance.all_logs(result.run_id)]
+    assert "partial" in metadata["problems"]
+    assert any("Partial: " in entry and "-export-" in entry for entry in entries)
+
+
+def warnings_of(health: Health, kind: str) -> list[Any]:
+    return [warning for warning in health.warnings if warning.kind == kind]
+
+
+class TestStatus:
+    @pytest.fixture
+    def small(self, tmp_path: Path) -> SmallHome:
+        return SmallHome(tmp_path / "home")
+
+    def health(self, small: SmallHome, later: timedelta = DAY) -> Health:
+        return health_of(small.settings, small.home, SMALL_NOW + later)
+
+    def test_a_partial_batch_is_warned_of_with_its_reason_until_a_whole_pull_comes(
+        self, small: SmallHome
+    ) -> None:
+        small.land()
+        (partial,) = small.land("coins", at=SMALL_NOW + DAY / 2, why_incomplete="page 2 broke")
+        (warning,) = warnings_of(self.health(small), "partial")
+        assert partial.batch_id in warning.text
+        assert "page 2 broke" in warning.text
+        assert warning.since == partial.observed_at
+        merge(small.home)
+        assert warnings_of(self.health(small), "partial") == [warning]
+        small.land("coins", at=SMALL_NOW + DAY)
+        assert warnings_of(self.health(small), "partial") == []
+
+    def test_a_whole_pull_of_fewer_dates_does_not_make_a_partial_one_good(
+        self, small: SmallHome
+    ) -> None:
+        year = Scope(lower=SMALL_NOW - 300 * DAY, upper=SMALL_NOW + 65 * DAY)
+        week = Scope(lower=SMALL_NOW - DAY, upper=SMALL_NOW + 6 * DAY)
+        small.land("export", scope=year, why_incomplete="cut")
+        small.land("events", scope=week, at=SMALL_NOW + DAY / 2)
+        assert len(warnings_of(self.health(small), "partial")) == 1
+        small.land("events", scope=year, at=SMALL_NOW + DAY)
+        assert warnings_of(self.health(small), "partial") == []
+
+    def test_it_is_warned_of_for_two_days_and_listed_after_that(self, small: SmallHome) -> None:
+        small.land("coins", why_incomplete="cut")
+        assert len(warnings_of(self.health(small), "partial")) == 1
+        assert warnings_of(self.health(small, 3 * DAY), "partial") == []
+
+    def test_a_quarantined_batch_is_warned_of_once(self, small: SmallHome) -> None:
+        small.land("coins", body=b"<html>", why_incomplete="HTML in place of data")
+        merge(small.home)
+        health = self.health(small)
+        assert len(warnings_of(health, "quarantined")) == 1
+        assert warnings_of(health, "partial") == []

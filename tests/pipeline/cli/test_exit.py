@@ -1,0 +1,68 @@
+"""Ending the process: what must still happen, and that it is quick."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def ended(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
+    # Standard output is a pipe, so what is printed waits in a buffer.
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(("code", "seen"), [("None", 0), ("0", 0), ("1", 1), ("2", 2)])
+def test_the_code_is_that_of_the_command(tmp_path: Path, code: str, seen: int) -> None:
+    done = ended(
+        tmp_path,
+        f"from pipeline.cli.main import exit_without_teardown\nexit_without_teardown({code})",
+    )
+    assert (done.returncode, done.stderr) == (seen, "")
+
+
+def test_what_was_printed_threads_and_exit_handlers_are_not_lost(tmp_path: Path) -> None:
+    done = ended(
+        tmp_path,
+        "import atexit, threading, time\n"
+        "from pipeline.cli.main import exit_without_teardown\n"
+        "atexit.register(print, 'handler')\n"
+        "def late():\n"
+        "    time.sleep(0.2)\n"
+        "    print('thread')\n"
+        "threading.Thread(target=late).start()\n"
+        "print('said')\n"
+        "exit_without_teardown(0)\n",
+    )
+    assert done.stdout.split() == ["said", "thread", "handler"]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nothing_is_taken_apart(tmp_path: Path) -> None:
+    done = ended(
+        tmp_path,
+        "from pipeline.cli.main import exit_without_teardown\n"
+        "class Held:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "held = Held()\n"
+        "exit_without_teardown(0)\n",
+    )
+    assert done.stdout == ""
+
+
+def test_a_text_for_a_code_is_left_to_the_interpreter(tmp_path: Path) -> None:
+    done = ended(
+        tmp_path,
+        "from pipeline.cli.main import exit_without_teardown\n"
+        "exit_without_teardown('no')\nraise SystemExit('no')",
+    )
+    assert (done.returncode, done.stderr) == (1, "no\n")

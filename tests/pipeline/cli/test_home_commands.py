@@ -1,0 +1,223 @@
+"""Commands on a home: what import, prune, batches, merge and status say of it."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import time
+
+import pytest
+
+from catalog.sandbox.sandbox import Sandbox
+from catalog.server.app import ServerOptions
+from pipeline.runs.store import Damage, set_aside
+from tests.pipeline.conftest import Almanac
+from warehouse.attaching import set_aside_foreign_wal
+from warehouse.home import Home
+
+AT = ("--content-at", "2026-03-01T06:00:00Z")
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> str:
+    """A file that is no export: it can be landed, and a merge quarantines it."""
+    file = tmp_path / "page.csv"
+    file.write_text("<!DOCTYPE html><html><body>Sign in</body></html>")
+    return str(file)
+
+
+def landed(almanac: Almanac, page: str) -> str:
+    return str(json.loads(almanac("import", page, *AT, "--json").stdout)["batch_id"])
+
+
+def test_an_import_that_covers_from_after_to_is_refused(
+    almanac: Almanac, tmp_path: Path, page: str
+) -> None:
+    words = ("--covers-from", "2026-12-31", "--covers-to", "2026-01-01")
+    done = almanac("import", page, *AT, *words, code=2)
+    assert "--covers-from 2026-12-31 is after --covers-to 2026-01-01" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--content-at", "0001-01-01"),
+        ("--content-at", "9999-12-31T23:00:00-05:00"),
+        (*AT, "--observed-at", "0001-01-01T00:00:00+05:00"),
+        (*AT, "--covers-from", "0001-01-01", "--covers-to", "2026-01-01"),
+    ],
+)
+def test_an_import_of_a_time_far_off_is_refused_before_anything_is_landed(
+    almanac: Almanac, tmp_path: Path, page: str, words: tuple[str, ...]
+) -> None:
+    done = almanac("import", page, *words, code=2)
+    assert "expected a year of 1970 to 2200" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_import_of_a_file_that_is_not_there_leaves_no_home(
+    almanac: Almanac, tmp_path: Path
+) -> None:
+    almanac("import", "nowhere.csv", *AT, code=1)
+    assert not (tmp_path / "data" / "home.json").exists()
+
+
+def test_a_file_that_was_landed_before_is_told_to_be(
+    almanac: Almanac, tmp_path: Path, page: str
+) -> None:
+    assert "Landed as" in almanac("import", page, *AT).stdout
+    again = almanac("import", page, *AT)
+    assert "It was already landed as 20260301T060000Z-export-" in again.stdout
+    assert json.loads(almanac("import", page, *AT, "--json").stdout)["already_landed"] is True
+    assert len(Home(tmp_path / "data").landing.batch_ids()) == 1
+
+
+def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
+    almanac: Almanac, page: str
+) -> None:
+    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    done = almanac("import", page, "--content-at", yesterday, "--json")
+    batch_id = json.loads(done.stdout)["batch_id"]
+    for words in (("merge",), ("replay",)):
+        assert f"Quarantined: {batch_id}" in almanac(*words).stdout
+    assert "1 batches are quarantined" in almanac("status", "--exit-code", code=1).stdout
+
+
+def test_a_batch_is_shown_in_lines_for_people_and_as_json_for_programs(
+    almanac: Almanac, page: str
+) -> None:
+    batch_id = landed(almanac, page)
+    lines = almanac("batches", "show", batch_id).stdout.splitlines()
+    shown = dict(line.split(maxsplit=1) for line in lines)
+    assert shown["batch_id"] == batch_id
+    assert shown["outcome.status"] == "pending"
+    assert shown["complete"] == "False"
+    assert json.loads(almanac("batches", "show", batch_id, "--json").stdout)["pages"] == 1
+
+
+def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, page: str) -> None:
+    landed(almanac, page)
+    for batch_id in ("nonsense", "20260301T060000Z-export-000000000000"):
+        done = almanac("batches", "show", batch_id, code=1)
+        assert "`almanac batches list` lists them" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ({"quota": 1000, "remaining": 900}, "900 of 1,000"),
+        ({"quota": None, "remaining": None, "is_unlimited": True}, "no limit"),
+        ({"quota": None, "remaining": 900, "is_unlimited": False}, "900 left"),
+        ({"quota": None, "remaining": None, "is_unlimited": False}, "not said"),
+    ],
+)
+def test_the_quota_is_told_as_far_as_it_was_said_with_the_time_it_is_from(
+    almanac: Almanac, tmp_path: Path, named: dict[str, object], told: str
+) -> None:
+    home = Home(tmp_path / "data")
+    home.claim("sandbox:1")
+    home.state.mkdir()
+    line = {"at": "2026-03-01T06:07:08+00:00", **named}
+    (home.state / "usage.jsonl").write_text(json.dumps(line) + "\n")
+    assert f"{told}, as of 2026-03-01 06:07 UTC" in almanac("status").stdout
+
+
+@pytest.mark.parametrize(
+    ("headers", "since", "ends"),
+    [
+        (("@1767225600", "Tue, 01 Jan 2036 00:00:00 GMT"), "2026-01-01", None),
+        (("@1767225600", "Wed, 01 Jan 2025 00:00:00 GMT"), "2026-01-01", "2025-01-01"),
+        (("true", None), "no date said", None),
+    ],
+)
+def test_a_version_on_its_way_out_is_told_and_in_the_end_warned_of(
+    headers: tuple[str, str | None], since: str, ends: str | None, almanac: Almanac
+) -> None:
+    deprecation, sunset = headers
+    options = ServerOptions(deprecation=deprecation, sunset=sunset)
+    with Sandbox(seed=1, options=options) as sandbox:
+        given = {"base_url": sandbox.base_url, "api_key": sandbox.keys["elite"]}
+        almanac("backfill", "--from", "2026-03-01", "--to", "2026-03-02", code=2, **given)
+        health = json.loads(almanac("status", "--json", **given).stdout)
+        shown = almanac("status", **given).stdout
+    warned = [one["text"] for one in health["warnings"] if one["kind"] == "deprecated"]
+    assert f"since {since}, ends " in shown
+    assert len(warned) == (ends is not None)
+    assert ends is None or f"on {ends}" in warned[0]
+
+
+def test_prune_removes_what_killed_processes_left_and_nothing_that_may_be_in_use(
+    almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    home = Home(tmp_path / "data")
+    home.claim("sandbox:1")
+    old, young, verify, spill = (
+        home.root / "landing" / ".unfinished-1-a",
+        home.root / "landing" / ".unfinished-2-b",
+        home.state / "almanac-verify-x",
+        home.state / "spill",
+    )
+    for folder in (home.root / "landing", verify, spill):
+        folder.mkdir(parents=True)
+    for file in (old, young, verify / "warehouse.duckdb"):
+        file.write_bytes(b"12345")
+    two_hours_ago = time() - 7200
+    os.utime(old, (two_hours_ago, two_hours_ago))
+    planned = json.loads(almanac("prune", "--dry-run", "--json").stdout)
+    done = json.loads(almanac("prune", "--json").stdout)
+    assert done == planned
+    assert done[1] == {"what": "unfinished files", "count": 2, "bytes": 10}
+    assert [path.exists() for path in (old, young, verify)] == [False, True, False]
+    (spill / "123").mkdir()
+    (spill / "123" / "block").write_bytes(b"123")
+    done = json.loads(almanac("prune", "--json").stdout)
+    assert done[1] == {"what": "unfinished files", "count": 1, "bytes": 3}
+    assert json.loads(almanac("prune", "--json").stdout)[1]["count"] == 0
+
+
+def test_prune_removes_what_was_set_aside_long_ago_and_folders_of_dead_processes(
+    almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    home = Home(tmp_path / "data")
+    home.claim("sandbox:1")
+    history = home.dagster / "history"
+    (history / "runs").mkdir(parents=True)
+    written = datetime.now(UTC) - timedelta(days=91)
+    wal = home.warehouse.with_name("warehouse.duckdb.wal")
+    wal.write_bytes(b"12345")
+    os.utime(wal, (written.timestamp(), written.timestamp()))
+    foreign = set_aside_foreign_wal(home.warehouse)
+    assert foreign is not None
+    aside = []
+    for path in (history / "runs.db", history / "runs" / "index.db"):
+        path.write_bytes(b"123")
+        path.with_name(f"{path.name}-wal").write_bytes(b"4")
+        aside.append(set_aside(Damage(path, "malformed"), written))
+    damaged = [*aside, *(path.with_name(f"{path.name}-wal") for path in aside)]
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    young = [
+        wal.with_name(f"{wal.name}.foreign-{yesterday:%Y%m%dT%H%M%S}000000Z"),
+        history / f"runs.db.damaged-{yesterday:%Y%m%dT%H%M%S}",
+    ]
+    for path in young:
+        path.write_bytes(b"1")
+    dead = tmp_path / "almanac-process-dead"
+    dead.mkdir()
+    (dead / "answer").write_bytes(b"1234567")
+    due = [
+        {"what": "foreign .wal files", "count": 1, "bytes": 5},
+        {"what": "damaged databases", "count": 4, "bytes": 8},
+        {"what": "temporary folders", "count": 1, "bytes": 7},
+    ]
+
+    def pruned(*words: str) -> object:
+        return json.loads(almanac("prune", "--json", *words).stdout)[2:5]
+
+    assert pruned("--dry-run") == due
+    assert all(path.exists() for path in (foreign, *damaged, dead))
+    assert pruned() == due
+    assert not any(path.exists() for path in (foreign, *damaged, dead))
+    assert all(path.exists() for path in young)

@@ -1,0 +1,71 @@
+"""Signals that end a command: where it comes in the middle of anything, it is heard and quiet."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BEGIN = """
+import logging, os, signal, sys, time
+from pipeline.cli.options import interrupt_by_signals
+interrupt_by_signals()
+"""
+
+
+def ended(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", BEGIN + program],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_each_of_them_interrupts(name: str) -> None:
+    done = ended(
+        "try:\n"
+        f"    os.kill(os.getpid(), signal.{name}); time.sleep(20)\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(130)\n"
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_one_that_comes_while_an_object_is_taken_apart_is_not_lost() -> None:
+    done = ended(
+        "class Held:\n"
+        "    def __del__(self): os.kill(os.getpid(), signal.SIGTERM); time.sleep(0)\n"
+        "try:\n"
+        "    held = Held(); del held; time.sleep(20)\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(130)\n"
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_library_that_logs_the_interrupt_before_it_passes_it_on_is_quiet() -> None:
+    done = ended(
+        "try:\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGHUP); time.sleep(20)\n"
+        "    except BaseException:\n"
+        "        logging.getLogger('x').error('closing', exc_info=True); raise\n"
+        "except KeyboardInterrupt:\n"
+        "    logging.getLogger('x').error('other'); sys.exit(130)\n"
+    )
+    assert (done.returncode, done.stderr) == (130, "other\n")
+
+
+def test_who_had_a_hangup_ignored_gets_it() -> None:
+    done = subprocess.run(
+        ["nohup", sys.executable, "-c", BEGIN + "os.kill(os.getpid(), signal.SIGHUP)"],
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0

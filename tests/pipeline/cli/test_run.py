@@ -1,0 +1,120 @@
+"""`almanac run` as a program."""
+
+import json
+import os
+import signal
+import subprocess
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.daily_run import RunInstant, instants_of
+from tests.test_cli import ALMANAC, environment
+from warehouse.home import Home
+
+NOW = datetime(2026, 3, 10, 9, 30, tzinfo=UTC)
+
+
+def run(home: Path, *words: str, code: int = 0, **given: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*ALMANAC, "run", *words],
+        cwd=home.parent,
+        env={**environment(home), "ALMANAC_COINS": "bitcoin,ethereum", **given},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def run_json(home: Path, *words: str, **given: str) -> dict[str, Any]:
+    done = run(home, "--json", *words, **given)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_a_service_is_asked_for_today_and_a_spent_quota_is_no_error(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise", monthly_quota=1)
+    address = {"ALMANAC_BASE_URL": almanac_sandbox.base_url, "ALMANAC_API_KEY": key}
+    given = {**address, "ALMANAC_MAX_CLOCK_SKEW_DAYS": "36500"}
+    home = tmp_path / "home"
+    # The one request of the quota is spent on asking for the usage.
+    told = run_json(home, "--days", "5", **given)
+    assert told["days"] == ["2026-03-02"]
+    assert any("deferred" in note for note in told["notes"])
+    told = run_json(home, **given)
+    assert "quota" in told["deferred"]
+    assert told["resume_at"].startswith("2026-04-01")
+
+
+def test_errors_are_one_line(tmp_path: Path, almanac_sandbox: Sandbox) -> None:
+    home = tmp_path / "home"
+    lone = run(home, code=2, ALMANAC_BASE_URL="https://api.example.com")
+    assert "ALMANAC_BASE_URL is set, but ALMANAC_API_KEY is not" in lone.stderr
+    given = {"ALMANAC_BASE_URL": almanac_sandbox.base_url, "ALMANAC_API_KEY": "canary-9"}
+    refused = run(home, code=1, **given)
+    assert "Check the API key" in refused.stderr
+    (home / "home.json").write_text('{"source": "https://other.example", "format": 1}')
+    (home / "landing" / "batches" / "2026-03-01").mkdir(parents=True)
+    other = run(home, code=1)
+    assert "holds data of https://other.example" in other.stderr
+    for done in (lone, refused, other):
+        assert done.stderr.count("\n") == 1
+        assert "Traceback" not in done.stderr + done.stdout
+        assert "canary-9" not in done.stderr
+
+
+def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    process = subprocess.Popen(
+        [*ALMANAC, "run", "--days", "100"],
+        cwd=tmp_path,
+        env={**environment(home), "ALMANAC_COINS": "bitcoin,ethereum"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = monotonic() + 60
+        while not Home(home).landing.batch_ids() and monotonic() < deadline:
+            sleep(0.05)
+        # To all of its processes, as a terminal does.
+        os.killpg(process.pid, signal.SIGINT)
+        said, complained = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, said) == (130, "")
+    assert complained == "Interrupted. What was landed stands; `almanac run` goes on.\n"
+    assert Home(home).landing.batch_ids()
+
+
+def test_an_empty_home_plays_the_days_before_today_with_polls_and_ends_now() -> None:
+    found = instants_of(3, now=NOW, last_day=None)
+    assert [f"{one.at:%d %H:%M} {one.kind}" for one in found] == [
+        *("08 06:00 day", "08 12:00 poll", "08 18:00 poll"),
+        *("09 06:00 day", "09 12:00 poll", "09 18:00 poll"),
+        "10 09:30 day",
+    ]
+
+
+def test_a_home_goes_on_from_the_day_after_its_last() -> None:
+    def days(last_day: date) -> list[date]:
+        return [
+            one.at.date() for one in instants_of(7, now=NOW, last_day=last_day) if one.kind == "day"
+        ]
+
+    today = NOW.date()
+    assert days(today - timedelta(days=2)) == [today - timedelta(days=1), today]
+    assert days(today) == [today]
+    assert days(today + timedelta(days=5)) == [today]
+    assert len(days(date(2020, 1, 1))) == 7
+    assert instants_of(1, now=NOW, last_day=None) == [RunInstant(NOW, "day")]

@@ -1,0 +1,340 @@
+"""Alerts: what is told when, to a real receiver, by the daemon's parts and the command line."""
+
+import json
+import logging
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster import build_sensor_context
+from pydantic import SecretStr
+
+from pipeline.automation.alerts import EVERY_S, alert_job, alert_sensors, decide_alert
+from pipeline.automation.runs import LastRuns
+from pipeline.health.alerts import (
+    AlertNotPosted,
+    Alerts,
+    Changes,
+    Told,
+    after,
+    changes,
+    post,
+    post_changes,
+)
+from pipeline.health.records import Warned
+from pipeline.instance import instance_of
+from pipeline.settings import Settings, SettingsError, read_settings
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.health.receiving import Receiver, receiving
+from tests.pipeline.homes_in_days import QUIET
+from tests.pipeline.small_home import DAY, NOW, SmallHome
+from warehouse.home import Home
+
+STALE = Warned("stale:coins", "coins: was last looked at long ago: almanac run", NOW - DAY)
+DISK = Warned("disk", "The disk has 1.5 GB left: almanac prune")
+CANARY = "canary-hook-81c5"
+
+
+@pytest.fixture(scope="module")
+def hook() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def receiver(hook: Receiver) -> Receiver:
+    hook.status = 204
+    hook.bodies.clear()
+    hook.paths.clear()
+    return hook
+
+
+@pytest.fixture
+def small(tmp_path: Path, receiver: Receiver) -> SmallHome:
+    """A home whose coins, and nothing else, are stale in a day and an hour."""
+    small = SmallHome(tmp_path / "home", alert_url=SecretStr(receiver.url))
+    small.land("coins", "events", at=NOW - DAY)
+    small.land("export", "events", "cancellations", "categories", at=NOW - timedelta(hours=1))
+    return small
+
+
+LATER = NOW + DAY + timedelta(hours=1)
+
+
+class TestWhatIsTold:
+    def test_a_warning_is_told_when_it_begins_again_after_a_day_and_once_when_it_is_over(
+        self,
+    ) -> None:
+        before: dict[str, Told] = {}
+        told = []
+        for hour in range(0, 60, 6):
+            now = NOW + timedelta(hours=hour)
+            found = changes(before, [DISK] if 6 <= hour < 54 else [], now=now)
+            if found:
+                told.append((hour, found.kinds))
+            before = after(before, found, now=now)
+        assert told == [(6, ("+disk",)), (30, ("+disk",)), (54, ("-disk",))]
+
+    def test_it_says_since_when_also_where_the_warning_does_not(self) -> None:
+        first = changes({}, [DISK, STALE], now=NOW)
+        assert [one.since for one in first.begun] == [NOW, NOW - DAY]
+        later = changes(after({}, first, now=NOW), [DISK], now=NOW + DAY)
+        assert [one.since for one in later.again] == [NOW]
+        assert later.over == ("stale:coins",)
+
+    def test_a_text_that_changes_is_no_new_warning(self) -> None:
+        before = after({}, changes({}, [DISK], now=NOW), now=NOW)
+        assert not changes(before, [Warned("disk", "1.4 GB left")], now=NOW + timedelta(hours=1))
+
+    def test_where_not_all_is_known_nothing_is_over(self) -> None:
+        before = {"disk": Told(since=NOW, at=NOW)}
+        found = changes(before, [Warned("damaged", "unreadable")], now=NOW, is_all=False)
+        assert found.kinds == ("+damaged",)
+        assert after(before, found, now=NOW).keys() == {"disk", "damaged"}
+
+
+class TestPosting:
+    def test_the_body_says_all_in_one_line_too_and_names_no_folder(
+        self, small: SmallHome, receiver: Receiver
+    ) -> None:
+        told = post_changes(small.settings, small.home, LATER)
+        assert told.kinds == ("+stale:coins",)
+        (body,) = receiver.bodies
+        assert body.keys() == {"text", "source", "at", "warnings", "resolved"}
+        assert body["text"].startswith("Almanac, sandbox:1: coins: was last looked at 2026-03-01")
+        assert body["warnings"][0]["kind"] == "stale:coins"
+        assert body["warnings"][0]["since"] == "2026-03-03T12:00:00Z"
+        assert body["at"] == "2026-03-03T13:00:00Z"
+        assert str(small.home.root) not in json.dumps(body)
+        assert receiver.paths == [f"/hook?token={CANARY}"]
+
+    def test_what_was_told_is_not_told_again_and_its_end_is(
+        self, small: SmallHome, receiver: Receiver
+    ) -> None:
+        post_changes(small.settings, small.home, LATER)
+        assert not post_changes(small.settings, small.home, LATER)
+        small.land("coins", at=LATER)
+        post_changes(small.settings, small.home, LATER + timedelta(minutes=5))
+        assert not post_changes(small.settings, small.home, LATER + timedelta(minutes=10))
+        assert [body["resolved"] for body in receiver.bodies] == [[], ["stale:coins"]]
+        assert receiver.bodies[1]["text"] == "Almanac, sandbox:1: Over: stale:coins."
+
+    @pytest.mark.parametrize("status", [301, 307, 404, 500])
+    def test_what_is_not_accepted_is_told_again_at_the_next_look(
+        self, small: SmallHome, receiver: Receiver, status: int
+    ) -> None:
+        receiver.status = status
+        with pytest.raises(AlertNotPosted, match=f"the answer was {status}, expected 2xx"):
+            post_changes(small.settings, small.home, LATER)
+        assert len(receiver.paths) == 1
+        assert Alerts(small.home.state).before() == {}
+        receiver.status = 200
+        assert post_changes(small.settings, small.home, LATER).kinds == ("+stale:coins",)
+
+    def test_a_failure_names_no_address_and_refers_to_none(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        address = SecretStr(f"http://127.0.0.1:9/{CANARY}")
+        with pytest.raises(AlertNotPosted, match="no answer") as caught:
+            post(address, "sandbox:1", Changes(begun=(DISK,)), NOW)
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+        assert CANARY not in str(caught.value) + caplog.text
+
+    def test_an_answer_that_never_ends_is_given_up(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = SecretStr(f"http://127.0.0.1:{silent.getsockname()[1]}/")
+            with pytest.raises(AlertNotPosted, match="ReadTimeout"):
+                post(address, "sandbox:1", Changes(begun=(DISK,)), NOW, timeout_s=0.1)
+
+    def test_a_damaged_note_of_what_was_told_tells_all_anew(
+        self, small: SmallHome, receiver: Receiver
+    ) -> None:
+        post_changes(small.settings, small.home, LATER)
+        (small.home.state / "alerts.json").write_text('{"stale:coins": {"since": 1}}')
+        assert post_changes(small.settings, small.home, LATER).kinds == ("+stale:coins",)
+
+    def test_a_home_that_cannot_be_read_is_told_and_takes_nothing_back(
+        self, small: SmallHome, receiver: Receiver
+    ) -> None:
+        post_changes(small.settings, small.home, LATER)
+        stamp = small.home.root / "home.json"
+        whole = stamp.read_text()
+        stamp.write_text("{")
+        assert post_changes(small.settings, small.home, LATER).kinds == ("+damaged",)
+        assert "(DamagedStamp)" in receiver.bodies[-1]["text"]
+        stamp.write_text(whole)
+        assert post_changes(small.settings, small.home, LATER).kinds == ("-damaged",)
+
+    def test_where_there_is_no_home_nothing_is_told(
+        self, small: SmallHome, receiver: Receiver, tmp_path: Path
+    ) -> None:
+        assert not post_changes(small.settings, Home(tmp_path / "none"), LATER)
+        assert receiver.paths == []
+        assert not (tmp_path / "none").exists()
+
+
+class TestDeciding:
+    DUE = Changes(begun=(STALE,), over=("quota",))
+
+    def test_it_asks_with_a_key_that_says_what_attempt_and_when(self) -> None:
+        first = decide_alert(self.DUE, LastRuns(), now=NOW, running=None)
+        again = decide_alert(self.DUE, LastRuns(NOW, 1), now=NOW + timedelta(hours=1), running=None)
+        other = decide_alert(Changes(over=("quota",)), LastRuns(), now=NOW, running=None)
+        keys = [one.run_key or "" for one in (first, again, other)]
+        assert [key.split("-")[1:] for key in keys] == [
+            *(["1", "20260302T120000"], ["2", "20260302T130000"], ["1", "20260302T120000"]),
+        ]
+        assert keys[0][:12] == keys[1][:12] != keys[2][:12]
+
+    def test_nothing_new_and_a_run_under_way_are_said(self) -> None:
+        nothing = decide_alert(Changes(), LastRuns(), now=NOW, running=None)
+        waits = decide_alert(self.DUE, LastRuns(), now=NOW, running="0123456789")
+        assert (nothing.run_key, waits.run_key) == (None, None)
+        assert nothing.said == "Nothing new to tell. Looking again in 5 min."
+        assert "run 01234567 is to tell" in waits.said
+
+    def test_after_a_failure_it_asks_at_the_next_look_and_then_less_often(self) -> None:
+        waits = []
+        for failures in (1, 2, 3, 8):
+            last = LastRuns(NOW, failures)
+            ticks = (NOW + timedelta(seconds=EVERY_S) * n for n in range(20))
+            asked = (
+                at for at in ticks if decide_alert(self.DUE, last, now=at, running=None).run_key
+            )
+            waits.append(int((next(asked) - NOW).total_seconds()) // 60)
+        assert waits == [5, 10, 20, 60]
+        early = decide_alert(self.DUE, LastRuns(NOW, 1), now=NOW, running=None)
+        assert "the last 1 runs could not post it. The next one is at 12:05:00" in early.said
+
+
+class TestDaemon:
+    def test_without_an_address_there_is_no_sensor(self, tmp_path: Path) -> None:
+        small = SmallHome(tmp_path / "other")
+        assert alert_sensors(small.settings, small.home, lambda: NOW) == []
+
+    def test_a_tick_sends_nothing_and_the_run_it_asks_for_posts_once(
+        self, small: SmallHome, receiver: Receiver
+    ) -> None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            assert isinstance(tick(small, instance, NOW), dg.SkipReason)
+            asked = tick(small, instance, LATER)
+            assert isinstance(asked, dg.RunRequest)
+            assert receiver.paths == []
+            result = run(small, instance, LATER)
+            assert result.success
+            assert isinstance(tick(small, instance, LATER), dg.SkipReason)
+            assert run(small, instance, LATER).success
+        assert len(receiver.bodies) == 1
+
+    def test_a_receiver_that_is_down_fails_the_run_and_nothing_shows_the_address(
+        self, small: SmallHome, receiver: Receiver
+    ) -> None:
+        receiver.status = 503
+        with instance_of(small.home) as instance:
+            result = run(small, instance, LATER)
+            assert not result.success
+            assert len(receiver.paths) == 4
+            told = [str(entry) for entry in instance.all_logs(result.run_id)]
+            assert "the answer was 503, expected 2xx" in "".join(told)
+            (kept,) = instance.get_runs()
+            assert CANARY not in "".join(told) + str(kept.run_config) + str(kept.tags)
+            waiting = tick(small, instance, datetime.now(UTC))
+            assert isinstance(waiting, dg.SkipReason)
+            assert CANARY not in str(waiting)
+            receiver.status = 200
+            assert isinstance(tick(small, instance, datetime.now(UTC) + DAY), dg.RunRequest)
+        for path in small.home.root.rglob("*"):
+            assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path
+        assert CANARY not in repr(small.settings)
+
+
+def definitions_of(small: SmallHome, now: datetime) -> dg.Definitions:
+    return dg.Definitions(sensors=alert_sensors(small.settings, small.home, lambda: now))
+
+
+def tick(
+    small: SmallHome, instance: dg.DagsterInstance, now: datetime
+) -> dg.RunRequest | dg.SkipReason:
+    definitions = definitions_of(small, now)
+    definitions.resolve_job_def("alert")
+    sensor = definitions.resolve_sensor_def("alerts")
+    told = sensor(build_sensor_context(instance=instance, definitions=definitions))
+    assert isinstance(told, dg.RunRequest | dg.SkipReason)
+    return told
+
+
+def run(small: SmallHome, instance: dg.DagsterInstance, now: datetime) -> dg.ExecuteInProcessResult:
+    job = alert_job(small.settings, small.home, lambda: now, retry_wait_s=0.0)
+    return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
+
+
+class TestCommand:
+    def test_status_posts_what_is_new_and_says_so(
+        self, almanac: Almanac, tmp_path: Path, receiver: Receiver
+    ) -> None:
+        small = SmallHome(tmp_path / "data")
+        small.land(at=datetime.now(UTC) - 4 * DAY)
+        given = {"alert_url": receiver.url}
+        done = almanac("status", "--alert", **given)
+        assert "Posted: +coverage +stale:cancellations" in done.stdout
+        assert CANARY not in done.output
+        told = json.loads(almanac("status", "--alert", "--json", **given).stdout)
+        assert told["told"] == []
+        assert len(receiver.bodies) == 1
+
+    def test_a_post_that_fails_ends_with_1_after_what_is_shown(
+        self, almanac: Almanac, tmp_path: Path, receiver: Receiver
+    ) -> None:
+        SmallHome(tmp_path / "data")
+        receiver.status = 500
+        done = almanac("status", "--alert", code=1, alert_url=receiver.url)
+        assert "No complete look at events yet" in done.stdout
+        assert done.stderr == (
+            "almanac: The alert was not posted: the answer was 500, expected 2xx. "
+            "It is tried again.\n"
+        )
+
+    def test_without_an_address_it_is_a_wrong_setting(
+        self, almanac: Almanac, tmp_path: Path
+    ) -> None:
+        assert "ALMANAC_ALERT_URL" in almanac("status", "--alert", code=2).stderr
+
+
+class TestSetting:
+    @pytest.fixture(autouse=True)
+    def alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    @pytest.mark.parametrize(
+        "address",
+        [f"ftp://{CANARY}", CANARY, f"https:///{CANARY}", f"https://me:{CANARY}@example.com/"],
+    )
+    def test_an_address_that_cannot_be_used_is_refused_and_not_shown(
+        self, monkeypatch: pytest.MonkeyPatch, address: str
+    ) -> None:
+        monkeypatch.setenv("ALMANAC_ALERT_URL", address)
+        with pytest.raises(SettingsError, match="ALMANAC_ALERT_URL") as caught:
+            read_settings()
+        assert CANARY not in str(caught.value)
+
+    def test_it_may_be_in_a_file(self, tmp_path: Path) -> None:
+        file = tmp_path / "hook"
+        file.write_text(f"https://example.com/{CANARY}\n")
+        address = of_file(file).alert_address()
+        assert address is not None
+        assert address.get_secret_value() == f"https://example.com/{CANARY}"
+        file.write_text(CANARY)
+        with pytest.raises(SettingsError, match="ALMANAC_ALERT_URL_FILE") as caught:
+            of_file(file).alert_address()
+        assert CANARY not in str(caught.value)
+        assert Settings(_env_file=None).alert_address() is None  # type: ignore[call-arg]
+
+
+def of_file(file: Path) -> Settings:
+    settings = Settings(_env_file=None, alert_url_file=file)  # type: ignore[call-arg]
+    assert settings.alerts
+    return settings

@@ -1,0 +1,433 @@
+"""What `almanac status` finds out about a home, and what it warns of."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from catalog.contract.plans import PLANS
+from pipeline.cli.status import show
+from pipeline.console import people
+from pipeline.health import report as health_module
+from pipeline.health.coverage import lost_cancellations
+from pipeline.health.freshness import Seen
+from pipeline.health.records import Health, Warned
+from pipeline.health.report import health_of
+from pipeline.session import ledger_of
+from resources.backfill.state import BackfillState, BackfillStates
+from resources.deferrals import DeferredPull, DeferredPulls
+from resources.limits.allowance import ReportedLimits, hold, reconcile
+from resources.limits.ledger import Ledger
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes_in_days import address_of
+from tests.pipeline.small_home import DAY, NOW, PULLED, SmallHome
+from warehouse.files.storage import Storage
+from warehouse.history.merge import merge
+from warehouse.home import Home
+from warehouse.landing.batches import Scope
+
+MIDNIGHT = NOW.replace(hour=0)
+SERVICE = "https://api.example.com"
+
+
+def kinds(health: Health) -> list[str]:
+    return [one.kind for one in health.warnings]
+
+
+def warned(health: Health, kind: str) -> Warned:
+    (found,) = [one for one in health.warnings if one.kind == kind]
+    return found
+
+
+def look(small: SmallHome, now: datetime = NOW) -> Health:
+    return health_of(small.settings, small.home, now)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SmallHome:
+    return SmallHome(tmp_path / "home")
+
+
+class TestFreshness:
+    def test_a_look_that_is_landed_and_not_merged_counts(self, small: SmallHome) -> None:
+        small.land()
+        health = look(small, NOW + DAY)
+        assert kinds(health) == []
+        assert health.pending == len(PULLED)
+        assert {one.age_s for one in health.feeds if one.feed in PULLED} == {86_400.0}
+
+    def test_a_feed_is_stale_after_twice_its_interval_and_says_since_when(
+        self, small: SmallHome
+    ) -> None:
+        small.land()
+        small.land("export", "events", at=NOW + DAY)
+        health = look(small, NOW + 2 * DAY + timedelta(minutes=1))
+        assert kinds(health) == ["stale:cancellations", "stale:coins", "stale:categories"]
+        assert warned(health, "stale:coins").since == NOW + 2 * DAY
+        assert "2026-03-02 12:00 UTC" in warned(health, "stale:coins").text
+
+    def test_a_feed_that_is_not_in_the_plan_is_not_stale(self, small: SmallHome) -> None:
+        small.land("events", "cancellations", "coins", plan="free")
+        small.land("events", "cancellations", "coins", plan="free", at=NOW + 5 * DAY)
+        health = look(small, NOW + 6 * DAY)
+        assert kinds(health) == ["coverage"]
+        not_in_plan = [one.feed for one in health.feeds if not one.in_plan]
+        assert not_in_plan == ["export", "categories"]
+
+    def test_the_plan_of_the_newest_batch_tells(self, small: SmallHome) -> None:
+        small.land(at=NOW - 5 * DAY, plan="elite")
+        small.land("events", "cancellations", "coins", "categories", plan="pro")
+        assert look(small).plan == "pro"
+        assert "stale:export" not in kinds(look(small))
+
+    def test_a_backfill_of_the_past_is_no_look_at_events(self, small: SmallHome) -> None:
+        small.land()
+        old = Scope(lower=datetime(2019, 1, 1, tzinfo=UTC), upper=datetime(2019, 2, 1, tzinfo=UTC))
+        small.land("events", at=NOW + 4 * DAY, scope=old)
+        assert "stale:events" in kinds(look(small, NOW + 4 * DAY))
+
+    def test_a_partial_look_keeps_no_feed_fresh(self, small: SmallHome) -> None:
+        small.land()
+        small.land(at=NOW + 3 * DAY, why_incomplete="the quota")
+        assert "stale:events" in kinds(look(small, NOW + 3 * DAY))
+
+    def test_before_the_first_look_it_says_what_to_do(self, small: SmallHome) -> None:
+        (only,) = look(small).warnings
+        assert only == Warned("stale:events", "No complete look at events yet: almanac run")
+        assert look(SmallHome(small.home.root.parent / "other")).source == "sandbox:1"
+
+    def test_without_a_home_there_is_nothing_to_warn_of(self, tmp_path: Path) -> None:
+        settings = SmallHome(tmp_path / "one").settings
+        health = health_of(settings, Home(tmp_path / "none"), NOW)
+        assert (health.source, health.warnings) == (None, [])
+        assert not (tmp_path / "none").exists()
+
+
+class TestCancellations:
+    def test_after_30_days_without_a_look_it_warns_and_after_90_it_says_what_is_lost(
+        self, small: SmallHome
+    ) -> None:
+        small.land(at=NOW)
+        assert "cancellations" not in kinds(look(small, NOW + 30 * DAY))
+        health = look(small, NOW + 31 * DAY)
+        assert "31 days; after 90 some are lost" in warned(health, "cancellations").text
+        assert warned(health, "cancellations").since == NOW + 30 * DAY
+        assert health.coverage.cancellations_lost == []
+        small.land("cancellations", at=NOW + 95 * DAY)
+        (lost,) = look(small, NOW + 95 * DAY).coverage.cancellations_lost
+        assert (lost.first, lost.last) == (NOW.date(), (NOW + 5 * DAY).date())
+        assert "cancellations" not in kinds(look(small, NOW + 95 * DAY))
+
+    def test_polls_that_ask_since_the_look_before_leave_no_gap(self) -> None:
+        begin = NOW - 99 * DAY
+        polls = [seen_at(begin + days * DAY, since=days * DAY + begin - DAY) for days in range(100)]
+        assert lost_cancellations(polls, begin, NOW) == []
+        (lost,) = lost_cancellations([*polls[:3], *polls[6:]], begin, NOW)
+        assert (lost.first, lost.last) == (polls[2].content_at.date(), polls[5].content_at.date())
+
+
+def seen_at(at: datetime, *, since: datetime) -> Seen:
+    return Seen(
+        batch_id="",
+        feed="cancellations",
+        plan="pro",
+        scope=Scope(since=since),
+        observed_at=at,
+        content_at=at,
+        complete=True,
+    )
+
+
+class TestCoverage:
+    def test_days_without_a_look_are_told_as_ranges_and_today_is_not_over(
+        self, small: SmallHome
+    ) -> None:
+        for days in (20, 19, 15, 3, 1):
+            small.land("events", at=NOW - days * DAY)
+        coverage = look(small).coverage
+        told = [str(gap) for gap in coverage.unseen]
+        assert told == ["2026-02-12 to 2026-02-14", "2026-02-16 to 2026-02-26", "2026-02-28"]
+        assert coverage.days_unseen == 15
+        assert coverage.since == date(2026, 2, 10)
+
+    def test_a_gap_is_warned_of_for_two_days(self, small: SmallHome) -> None:
+        for days in (3, 1):
+            small.land("events", at=NOW - days * DAY)
+        assert "on 2026-02-28: " in warned(look(small), "coverage").text
+        small.land("events", at=NOW)
+        health = look(small, NOW + DAY)
+        assert "coverage" not in kinds(health)
+        assert health.coverage.days_unseen == 1
+
+    def test_a_home_begun_by_a_backfill_is_given_a_day_to_be_looked_at(
+        self, small: SmallHome
+    ) -> None:
+        years_ago = Scope(lower=NOW - 900 * DAY, upper=NOW - 800 * DAY)
+        small.land("events", scope=years_ago)
+        assert look(small, NOW + DAY).coverage.days_unseen == 0
+        small.land("events", scope=Scope(lower=NOW - 9 * DAY, upper=NOW + 2 * DAY))
+        assert [str(gap) for gap in look(small, NOW + 2 * DAY).coverage.unseen] == ["2026-03-03"]
+
+    def test_a_home_that_got_no_events_on_its_first_day_missed_it(self, small: SmallHome) -> None:
+        small.land("coins", "categories")
+        assert look(small, NOW + DAY).coverage.days_unseen == 1
+
+    def test_windows_of_polls_make_up_one_look_and_a_hole_between_them_does_not(
+        self, small: SmallHome
+    ) -> None:
+        def window(first: int, last: int) -> Scope:
+            step = timedelta(microseconds=1)
+            return Scope(lower=MIDNIGHT + first * DAY, upper=MIDNIGHT + (last + 1) * DAY - step)
+
+        small.land("events", scope=window(0, 2))
+        small.land("events", scope=window(4, 9))
+        assert look(small, NOW + DAY).coverage.days_unseen == 1
+        small.land("events", scope=replaced(window(3, 3), coins=("bitcoin",)))
+        assert look(small, NOW + DAY).coverage.days_unseen == 1
+        small.land("events", scope=window(3, 3))
+        assert look(small, NOW + DAY).coverage.days_unseen == 0
+
+    def test_the_list_of_the_least_plan_is_a_whole_look(self, small: SmallHome) -> None:
+        scope = Scope(lower=MIDNIGHT, upper=MIDNIGHT + 8 * DAY - timedelta(microseconds=1))
+        small.land("events", plan="free", scope=scope)
+        assert look(small, NOW + DAY).coverage.days_unseen == 0
+
+
+def replaced(scope: Scope, **given: object) -> Scope:
+    return Scope(**{"lower": scope.lower, "upper": scope.upper, **given})  # type: ignore[arg-type]
+
+
+class TestBatches:
+    def test_rejected_rows_are_warned_of_for_two_days_and_told_for_a_hundred(
+        self, small: SmallHome
+    ) -> None:
+        small.land("categories", body=b'{"data": [{"name": "no id"}]}')
+        small.land("events", "cancellations", "coins", "export")
+        merge(small.home, publishing=False)
+        health = look(small, NOW + timedelta(hours=1))
+        text = warned(health, "rejected").text
+        assert text.startswith("1 rows of 1 batches of the last 2 days were rejected")
+        assert warned(health, "rejected").since == NOW
+        later = look(small, NOW + timedelta(hours=49))
+        assert "rejected" not in kinds(later)
+        assert later.rejected == 1
+
+    def test_a_quarantined_batch_keeps_no_feed_fresh_and_is_warned_of(
+        self, small: SmallHome
+    ) -> None:
+        small.land("coins", body=b"<!DOCTYPE html><html></html>")
+        merge(small.home, publishing=False)
+        health = look(small, NOW + timedelta(hours=1))
+        assert warned(health, "quarantined").since == NOW
+        assert next(one.complete_at for one in health.feeds if one.feed == "coins") is None
+
+    def test_a_marker_whose_batch_was_never_written_is_passed_over(self, small: SmallHome) -> None:
+        small.land()
+        small.home.landing.storage.put("pending/20260302T120000Z-coins-000000000000.json", b"{}")
+        assert look(small).warnings == []
+
+
+class TestDisk:
+    def test_a_disk_that_fills_is_warned_of(
+        self, small: SmallHome, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        small.land()
+        full = SimpleNamespace(free=1_500_000_000)
+        monkeypatch.setattr(health_module.shutil, "disk_usage", lambda path: full)
+        assert warned(look(small), "disk").text == "The disk has 1.5 GB left: almanac prune"
+
+
+class TestPutOff:
+    def test_what_was_put_off_is_told_and_warned_of_when_it_does_not_go_on(
+        self, small: SmallHome
+    ) -> None:
+        small.land()
+        DeferredPulls(Storage(small.home.state)).note(
+            DeferredPull(
+                work="daily",
+                feed="export",
+                noted_at=NOW,
+                resume_at=NOW + timedelta(hours=2),
+                why="the monthly quota is used up",
+            )
+        )
+        scope = Scope(lower=MIDNIGHT - 60 * DAY, upper=MIDNIGHT)
+        BackfillStates(Storage(small.home.state), small.home.landing).put(
+            BackfillState(scope=scope, plan="elite", source="sandbox:1", started_at=NOW)
+        )
+        health = look(small, NOW + DAY)
+        assert [one.what for one in health.put_off] == [
+            "export",
+            "events of 2026-01-01 to 2026-03-02",
+        ]
+        assert "deferred" not in kinds(health)
+        late = warned(look(small, NOW + timedelta(hours=27)), "deferred")
+        assert "daily export: was to go on at 2026-03-02 14:00 UTC" in late.text
+        assert late.since == NOW + timedelta(hours=26)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> SmallHome:
+    """A home of a service with an address, on a machine that has no ledger yet."""
+    small = SmallHome(tmp_path / "home", SERVICE, **address_of(SERVICE, "key"), plan="pro")
+    small.land(plan="pro")
+    return small
+
+
+@pytest.fixture
+def ledger(served: SmallHome) -> Iterator[Ledger]:
+    """Its ledger: 1,000 of 3,000 were used when the service was asked."""
+    found = ledger_of(served.settings, PLANS["pro"])
+    assert found is not None
+    with found.locked() as entry:
+        account = ReportedLimits(3_000, 1_000, datetime(2026, 4, 1, tzinfo=UTC))
+        entry.state = replace(reconcile(entry.state, account), spent=(300, 90, 10))
+    yield found
+    found.close()
+
+
+def log(small: SmallHome, at: datetime, *, status: int | None = 200, count: int = 1) -> None:
+    folder = small.home.state / "requests"
+    folder.mkdir(parents=True, exist_ok=True)
+    line = json.dumps({"at": at.isoformat(), "path": "/v2/events", "status": status})
+    with (folder / f"{at:%Y-%m-%d}.jsonl").open("a") as file:
+        file.write(f"{line}\n" * count)
+
+
+class TestQuota:
+    def test_the_ledger_is_looked_at_and_never_made(self, served: SmallHome) -> None:
+        assert look(served).quota is None
+        assert not served.settings.state.exists()
+
+    def test_what_the_machine_counted_is_told_by_kind_of_work(
+        self, served: SmallHome, ledger: Ledger
+    ) -> None:
+        before = ledger.path.read_bytes()
+        ledger.path.chmod(0o400)
+        quota = look(served).quota
+        assert quota is not None
+        assert (quota.counted_by, quota.quota, quota.used, quota.remaining) == (
+            *("ledger", 3_000, 1_000, 2_000),
+        )
+        assert quota.spent == {"daily": 300, "polls": 90, "backfill": 10}
+        assert quota.reset_at == datetime(2026, 4, 1, tzinfo=UTC)
+        assert quota.reserve == 60_000
+        assert quota.held_until is None
+        assert ledger.path.read_bytes() == before
+
+    def test_the_users_own_quota_counts_where_it_is_less(
+        self, served: SmallHome, ledger: Ledger
+    ) -> None:
+        served.settings = served.settings.model_copy(update={"monthly_quota": 500})
+        quota = look(served).quota
+        assert quota is not None
+        assert (quota.quota, quota.used, quota.remaining, quota.reserve) == (500, 400, 100, 100)
+
+    def test_a_429_that_holds_everyone_back_is_told(
+        self, served: SmallHome, ledger: Ledger
+    ) -> None:
+        with ledger.locked() as entry:
+            entry.state = hold(entry.state, ledger.pace, entry.now_ns, 300.0)
+        quota = look(served).quota
+        assert quota is not None
+        assert quota.held_until is not None
+        assert timedelta(seconds=290) < quota.held_until - NOW <= timedelta(seconds=300)
+
+    def test_the_pace_of_the_last_week_says_whether_the_quota_will_run_out(
+        self, served: SmallHome, ledger: Ledger
+    ) -> None:
+        log(served, NOW - 20 * DAY, count=10_000)
+        log(served, NOW - 2 * DAY, count=400)
+        log(served, NOW - DAY, status=429, count=10_000)
+        log(served, NOW - DAY, status=None, count=20)
+        health = look(served)
+        assert health.quota is not None
+        assert health.quota.pace_per_day == 60.0
+        assert health.quota.projected == 1_000 + 29.5 * 60
+        assert "quota" not in kinds(health)
+        log(served, NOW - DAY, count=70)
+        text = warned(look(served), "quota").text
+        assert text.startswith("The month's quota of 3,000 will run out: 3,065 by 2026-04-01 00:00")
+
+    def test_a_home_of_a_day_has_the_pace_of_that_day(
+        self, served: SmallHome, ledger: Ledger
+    ) -> None:
+        log(served, NOW - timedelta(hours=1), count=24)
+        quota = look(served).quota
+        assert quota is not None
+        assert quota.pace_per_day == 24.0
+
+    def test_a_quota_that_is_used_up_says_until_when(
+        self, served: SmallHome, ledger: Ledger
+    ) -> None:
+        with ledger.locked() as entry:
+            entry.state = replace(entry.state, used=3_000)
+        text = warned(look(served), "quota").text
+        assert "is used up until 2026-04-01 00:00 UTC" in text
+
+    def test_a_ledger_of_last_month_or_of_another_boot_tells_nothing(
+        self, served: SmallHome, ledger: Ledger
+    ) -> None:
+        assert look(served, datetime(2026, 4, 1, tzinfo=UTC)).quota is None
+        ledger.path.write_bytes(b"damaged")
+        assert look(served).quota is None
+
+    def test_what_the_service_told_last_is_taken_on_by_what_was_sent_since(
+        self, small: SmallHome
+    ) -> None:
+        small.land()
+        log(small, NOW - timedelta(hours=2), count=30)
+        told = {
+            "at": (NOW - timedelta(hours=1)).isoformat(),
+            **{"plan": "elite", "used": 70, "quota": 100, "remaining": 30},
+            "reset_at": "2026-03-03T00:00:00+00:00",
+        }
+        (small.home.state / "usage.jsonl").write_text(json.dumps(told) + '\n{"at": "20')
+        log(small, NOW, count=10)
+        health = look(small)
+        assert health.quota is not None
+        assert (health.quota.counted_by, health.quota.remaining) == ("service", 30)
+        assert health.quota.projected == 70 + 10 + 20
+        assert "quota" not in kinds(health)
+        log(small, NOW, count=2)
+        assert "quota" in kinds(look(small))
+        over = look(small, datetime(2026, 3, 3, 1, tzinfo=UTC)).quota
+        assert over is not None
+        assert over.projected is None
+
+
+def test_everything_is_shown_to_people(
+    served: SmallHome,
+    ledger: Ledger,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(people, "width", 200)
+    log(served, NOW, count=7)
+    show(served.home, look(served, NOW + 4 * DAY))
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for part in (
+        "2,000 of 3,000, counted by this machine",
+        "daily 300, polls 90, backfill 10",
+        "Kept for daily looks 60,000",
+        "Days without a look 3: 2026-03-03 to 2026-03-05",
+        "stale",
+        "not in the plan",
+    ):
+        assert part in shown
+
+
+def test_the_json_has_every_key_and_warnings_with_their_kind(
+    almanac: Almanac, tmp_path: Path
+) -> None:
+    SmallHome(tmp_path / "data").land(at=datetime.now(UTC) - 4 * DAY)
+    told = json.loads(almanac("status", "--json", "--exit-code", code=1).stdout)
+    assert {"kind", "text", "since"} == set(told["warnings"][0])
+    assert "stale:coins" in [one["kind"] for one in told["warnings"]]
+    assert told["bytes"].keys() >= {"landing", "lake", "dagster"}
+    assert told["coverage"]["unseen"][0].keys() == {"first", "last"}
+    assert {one["feed"] for one in told["feeds"] if one["stale_since"]} >= {"coins"}

@@ -1,0 +1,81 @@
+"""Dagster's records of a small home: made once and copied, with runs as a test wants them.
+
+Belongs here: processes that hold, make or die, as forks; homes with records. Does not: judgements.
+"""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import dagster as dg
+
+from pipeline.instance import instance_of
+from pipeline.runs.presence import announce
+from warehouse.home import Home
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Do something in a process of its own, which ends with 0 if that ends well; return its id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    with suppress(BaseException):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        work()
+        code = 0
+    os._exit(code)
+
+
+def exit_code(child: int, *, within_s: float = 60.0) -> int | None:
+    """Wait for a process; None where it had to be killed because it did not end."""
+    give_up_at = time.monotonic() + within_s
+    while time.monotonic() < give_up_at:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def killed_after(child: int, seconds: float) -> None:
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def copied(made: Path, target: Path) -> Home:
+    """Return a home of a test's own, as another was made."""
+    shutil.copytree(made, target)
+    return Home(target)
+
+
+def run_of(home: Home, *, job: str = "daily") -> str:
+    """Put a run that has begun into the records; return its id."""
+    with instance_of(home) as instance:
+        run = dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.STARTED)
+        instance.run_storage.add_run(run)
+        return run.run_id
+
+
+def dies_with(home: Home, run_id: str) -> None:
+    """Have a process announce a run, and be killed."""
+
+    def work() -> None:
+        announce(home, run_id)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert exit_code(forked(work)) == -signal.SIGKILL
+
+
+def status_of(home: Home, run_id: str) -> str:
+    with instance_of(home) as instance:
+        run = instance.get_run_by_id(run_id)
+        assert run is not None
+        return run.status.value

@@ -1,0 +1,84 @@
+"""Commands over a home with a damaged file: an answer or one line, never a traceback."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.cli.main import app
+from tests.crashes.rotting import make_home
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.small_home import SmallHome
+from warehouse.history.merge import merge
+
+COMMANDS = (
+    *(("status",), ("budget",), ("batches", "list"), ("sql", "FROM events"), ("merge",)),
+    *(("verify",), ("replay",), ("prune",)),
+)
+HARMS: tuple[Callable[[bytes], bytes | None], ...] = (
+    lambda held: held[: len(held) // 2],
+    lambda _: b"\xff\x00garbage",
+    lambda _: None,  # a folder in its place
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_home(tmp_path_factory.mktemp("made") / "home").root
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "warehouse.duckdb",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in (
+                *("lake/event_changes", "landing/batches"),
+                *("state/change_log.json", "state/published.json", "state/requests"),
+                *("lake/head.json", "lake/checkpoints", "lake/events", "lake/coin_snapshots"),
+                *("landing/bodies", "landing/pending", "landing/released", "state/merge.lock"),
+            )
+        ),
+    ],
+)
+def test_no_command_ends_in_a_traceback_over_a_damaged_file(
+    name: str, made: Path, almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "home"
+    monkeypatch.setenv("ALMANAC_HOME", str(root))
+    for harm in HARMS:
+        shutil.copytree(made, root)
+        path = root / name
+        path = path if path.is_file() else min(one for one in path.rglob("*") if one.is_file())
+        data = harm(path.read_bytes())
+        path.unlink()
+        path.mkdir() if data is None else path.write_bytes(data)
+        for words in COMMANDS:
+            done = CliRunner().invoke(app, list(words))
+            assert isinstance(done.exception, SystemExit | None), (words, data)
+            assert done.exit_code in (0, 1), done.output
+        almanac("replay", code=int("landing/ba" in name or "landing/bo" in name))
+        shutil.rmtree(root)
+
+
+def test_status_shows_the_rest_where_a_batch_that_waits_is_damaged(
+    almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = SmallHome(tmp_path / "home")
+    small.land("coins")
+    merge(small.home)
+    (waiting,) = small.land("categories")
+    (path,) = small.home.landing.storage.path("batches").rglob(f"{waiting.batch_id}.json")
+    path.write_bytes(path.read_bytes()[:-9])
+    monkeypatch.setenv("ALMANAC_HOME", str(small.home.root))
+    for when in ("before", "after"):
+        said = " ".join(almanac("status").output.split())
+        assert "Waiting to be merged" in said
+        assert (
+            f"1 batch is damaged in landing and left out; the newest is {waiting.batch_id}" in said
+        )
+        almanac("batches", "list")
+        almanac("merge", code=int(when == "before"))

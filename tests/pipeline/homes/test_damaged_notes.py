@@ -1,0 +1,240 @@
+"""Damaged notes of what was put off, of backfills and of alerts: set aside, named once, no more."""
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import dagster as dg
+import pytest
+from dagster import build_sensor_context
+
+from pipeline.build import build_definitions
+from pipeline.health.alerts import Alerts, Told
+from pipeline.health.quota import sent_lately
+from pipeline.health.report import health_of
+from resources.backfill.state import BackfillState, BackfillStates
+from resources.deferrals import DeferredPull, DeferredPulls
+from resources.request_log import last_usage
+from resources.service_clock import FILE, Kept, read_kept
+from tests.pipeline.small_home import DAY, NOW, SmallHome
+from warehouse.files.notes import put_note
+from warehouse.files.storage import Storage
+from warehouse.landing.batches import Scope
+
+NAMES: Final = (
+    "deferred/daily-events.json",
+    "sweeps/20240115_20240630.json",
+    "alerts.json",
+)
+DUE: Final = NOW - DAY
+Harm = Callable[[Path], object]
+
+
+def noted(small: SmallHome) -> None:
+    """Write each kind of note, of what is due to go on."""
+    state = small.home.state_storage
+    DeferredPulls(state).note(
+        DeferredPull(work="daily", feed="events", noted_at=DUE, resume_at=DUE, why="used up")
+    )
+    scope = Scope(lower=datetime(2024, 1, 15, tzinfo=UTC), upper=datetime(2024, 6, 30, tzinfo=UTC))
+    BackfillStates(state, small.home.landing).put(
+        BackfillState(
+            scope=scope, plan="elite", source="s", started_at=DUE, resume_at=DUE, why="quota"
+        )
+    )
+    put_note(state, "alerts.json", {"disk": Told(since=DUE, at=DUE)})
+
+
+def read(small: SmallHome) -> list[Any]:
+    state = small.home.state_storage
+    return [
+        *DeferredPulls(state).all(),
+        *BackfillStates(state, small.home.landing).open(NOW),
+        *Alerts(small.home.state).before(),
+    ]
+
+
+def cut(part: float) -> Harm:
+    return lambda path: path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
+
+
+def flipped(place: float) -> Harm:
+    def harm(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[int(len(data) * place)] ^= 0x01
+        path.write_bytes(data)
+
+    return harm
+
+
+def holding(data: bytes) -> Harm:
+    return lambda path: path.write_bytes(data)
+
+
+def changed(change: Callable[[str], str]) -> Harm:
+    return lambda path: path.write_text(change(path.read_text()))
+
+
+def unsealed(change: Callable[[str], str]) -> Harm:
+    """Change a note as a hand or an earlier version would have written it, without a seal."""
+
+    def harm(path: Path) -> None:
+        note = json.loads(path.read_text())
+        del note["sha256_of_the_rest"]
+        text = json.dumps(note)
+        assert change(text) != text
+        path.write_text(change(text))
+
+    return harm
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    (path / "in it").mkdir(parents=True)
+
+
+HARMS: Final[dict[str, Harm]] = {
+    **{f"cut at {part}": cut(part) for part in (0.0, 0.2, 0.5, 0.9)},
+    **{f"flipped at {place}": flipped(place) for place in (0.05, 0.1, 0.25, 0.3, 0.4)},
+    "foreign text": holding(b"mine\n"),
+    "html": holding(b"<!doctype html><p>502"),
+    "zeros": holding(bytes(300)),
+    "no UTF-8": holding(b'{"why": "\xff\xfe"}'),
+    "null": holding(b"null"),
+    "a list": holding(b"[{}]"),
+    "a number": holding(b"7"),
+    "deep": holding(b'{"x": ' + b"[" * 100_000),
+    "another year": changed(lambda text: text.replace("2026", "2029")),
+    "more at the end": changed(lambda text: text.rstrip("}\n") + ', "more": {}'),
+    "instants without a zone": unsealed(lambda text: text.replace("Z", "")),
+    "numbers for instants": unsealed(lambda text: text.replace('"2026-', '"2026')),
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SmallHome:
+    return SmallHome(tmp_path / "home")
+
+
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_a_damaged_note_is_set_aside_named_once_and_counts_as_none(
+    small: SmallHome, harm: Harm, caplog: pytest.LogCaptureFixture
+) -> None:
+    noted(small)
+    assert len(read(small)) == len(NAMES)
+    for name in NAMES:
+        harm(small.home.state / name)
+    assert read(small) == []
+    assert [name in message for name, message in zip(NAMES, caplog.messages, strict=True)] == [
+        True
+    ] * len(NAMES)
+    assert read(small) == []
+    assert len(caplog.messages) == len(NAMES)
+    noted(small)
+    assert len(read(small)) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        (NAMES[0], '"daily"|"backfill"'),
+        (NAMES[0], '"daily"|"nightly"'),
+        (NAMES[0], '"events"|"export"'),
+        (NAMES[1], '"lower"|"lowest"'),
+        (NAMES[1], "2024-01|2025-01"),
+        (NAMES[1], "2024-01|2024-02"),
+    ],
+)
+def test_a_note_that_says_what_none_of_its_kind_does_is_damaged(
+    small: SmallHome, name: str, other: str
+) -> None:
+    noted(small)
+    unsealed(lambda text: text.replace(*other.split("|")))(small.home.state / name)
+    assert len(read(small)) == len(NAMES) - 1
+    assert (small.home.state / f"{name}.damaged").exists()
+
+
+def test_folders_in_place_of_notes_are_in_nobodys_way(small: SmallHome) -> None:
+    noted(small)
+    for name in NAMES:
+        a_folder(small.home.state / name)
+    assert read(small) == []
+    noted(small)
+    assert len(read(small)) == len(NAMES)
+
+
+def test_a_file_in_place_of_the_folder_of_notes_is_set_aside(small: SmallHome) -> None:
+    for folder in ("deferred", "sweeps"):
+        Storage(small.home.state).put(folder, b"mine")
+    assert read(small) == []
+    noted(small)
+    assert len(read(small)) == len(NAMES)
+
+
+def test_a_note_of_an_earlier_version_is_read(small: SmallHome) -> None:
+    noted(small)
+    for name in NAMES:
+        unsealed(lambda text: text + "\n")(small.home.state / name)
+    assert len(read(small)) == len(NAMES)
+
+
+def test_status_and_the_sensor_go_on_without_damaged_notes(
+    small: SmallHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    small.land()
+    definitions = build_definitions(small.settings, clock=lambda: NOW)
+    sensor = definitions.resolve_sensor_def("quota")
+    with dg.DagsterInstance.ephemeral() as instance:
+        for harm in ("instants without a zone", "no UTF-8"):
+            for look_first in (True, False):
+                noted(small)
+                for name in NAMES:
+                    HARMS[harm](small.home.state / name)
+                if look_first:
+                    health = health_of(small.settings, small.home, NOW + timedelta(hours=1))
+                    assert list(health.put_off) == []
+                skipped = sensor(build_sensor_context(instance=instance, definitions=definitions))
+                assert isinstance(skipped, dg.SkipReason)
+                assert skipped.skip_message == "Nothing is put off."
+
+
+LINES: Final = (
+    b"mine",
+    b"null",
+    b"[7]",
+    b"\x00" * 20,
+    b'{"at": "2026-03-02T11:59:00", "status": 200}',
+    b'{"at": 7, "status": 200}',
+    b'{"at": "2026-03-02T11:59:00Z", "status": "\xff", "plan": "\xff"}',
+    b'{"at": "2026-03-02T11:59:00Z", "status": 1.5, "used": 1e400}',
+    b'{"status": ' + b"[" * 100_000,
+    b'{"at": "2026-03-02T11:59:00Z", "reset_at": "2026-04-01T00:00:00", "status": "x"}',
+    b'{"at": "2026-03-02T11:5',
+)
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_lines_of_logs_that_are_none_are_passed_over(small: SmallHome, line: bytes) -> None:
+    state = small.home.state
+    (state / "requests").mkdir(parents=True)
+    sound = b'{"at": "2026-03-02T11:00:00Z", "status": 200, "used": 5}'
+    for name in ("usage.jsonl", "requests/2026-03-02.jsonl"):
+        (state / name).write_bytes(b"\n".join((sound, line)))
+    usage = last_usage(state)
+    assert usage is not None
+    assert usage.used == 5
+    assert len(sent_lately(state, NOW).at) == 1
+    (state / FILE).write_bytes(line)
+    assert read_kept(small.home.state_storage) == Kept()
+
+
+def test_folders_in_place_of_logs_are_no_logs(small: SmallHome) -> None:
+    for name in ("usage.jsonl", "requests/2026-03-02.jsonl", FILE):
+        (small.home.state / name).mkdir(parents=True)
+    assert last_usage(small.home.state) is None
+    assert sent_lately(small.home.state, NOW).at == ()
+    assert read_kept(small.home.state_storage) == Kept()

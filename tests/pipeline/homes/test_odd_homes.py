@@ -1,0 +1,61 @@
+"""Homes whose paths hold what DuckDB, SQLite, strftime or a URL give a meaning to."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.crashes.rotting import make_home
+from tests.history.stories.handmade import SOURCE
+from tests.pipeline.conftest import Almanac
+from warehouse.home import Home
+
+LONG = pytest.mark.long
+SEED = SOURCE.partition(":")[2]
+TAKEN = (
+    *("a*b", "[a]", "50%", "%d", "%(x)s", "a#b", "it's", 'q"q', " b c ", "ü", ";", "n\nl"),
+    *("rank=1", "a:b", "$HOME", "{x,y}"),
+)
+ALL_IN_ONE = "*[a]50% %d#'\"ü;=\n$"
+HIVE = "observed_date=2020-01-01"
+"""As a partition of other engines is named: DuckDB would add a column of that name."""
+REFUSED = ("a?b", "%20", "back\\slash")
+
+
+@pytest.mark.parametrize(
+    "name", [ALL_IN_ONE, HIVE, *(pytest.param(one, marks=LONG) for one in TAKEN)]
+)
+def test_every_command_works_in_a_home_of_an_odd_name(
+    name: str, tmp_path: Path, almanac: Almanac
+) -> None:
+    root = tmp_path / name
+    make_home(root)
+    # What a pattern would also find.
+    make_home(tmp_path / name.replace("*", "xx").replace("[a]", "a")) if "*" in name else None
+    for words in (
+        *(("merge",), ("sql", "FROM coin_snapshots"), ("verify", "--deep"), ("batches", "list")),
+        *(("replay",), ("status",), ("prune",), ("verify", "--deep"), ("merge", "--json")),
+    ):
+        almanac(*words, home=str(root))
+    answer = almanac("sql", "SELECT count(*) FROM batches", "--format", "csv", home=str(root))
+    assert answer.stdout.split()[-1] == str(len(Home(root).landing.batch_ids()))
+
+
+@LONG
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("name", [ALL_IN_ONE, *TAKEN])
+def test_a_run_with_dagster_works_in_a_home_of_an_odd_name(
+    name: str, tmp_path: Path, almanac: Almanac
+) -> None:
+    home = str(tmp_path / name)
+    for words in (("run", "--days", "1"), ("verify", "--deep"), ("doctor",), ("prune",)):
+        almanac(*words, home=home)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_home_that_would_be_taken_for_another_is_refused_before_anything_is_written(
+    name: str, tmp_path: Path, almanac: Almanac
+) -> None:
+    for words in (("run",), ("merge",), ("status",), ("sql", "SELECT 1"), ("ui",)):
+        done = almanac(*words, code=1, home=str(tmp_path / name / "home"))
+        assert "name a home without" in " ".join(done.output.split())
+    assert not (tmp_path / name).exists()

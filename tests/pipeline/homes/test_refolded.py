@@ -1,0 +1,105 @@
+"""What folding history again did to it is said by the command that did it."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.pipeline.conftest import Almanac
+from tests.warehouse.landed_days import land
+from warehouse.history import day as days
+from warehouse.history import fold
+from warehouse.history.change_log import NORMALISER, Head
+from warehouse.history.merge import merge
+from warehouse.history.verify import verify
+from warehouse.home import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A home with two days of one event, whose title changed."""
+    home = Home(tmp_path / "home")
+    home.claim("s")
+    for day in (0, 1):
+        land(home, day, id="a", title=f"title {day}")
+    # After those of `almanac`, which knows no home.
+    monkeypatch.setenv("ALMANAC_HOME", str(home.root))
+    return home
+
+
+def merge_as_older(home: Home, *, blind_to_titles: bool) -> None:
+    """Merge as an Almanac of other rules did."""
+    right = fold.normalise
+
+    def without_titles(connection: duckdb.DuckDBPyConnection, *given: Any) -> Any:
+        read = right(connection, *given)
+        connection.execute("UPDATE normalised SET title = 'one'")
+        return read
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(days, "Head", partial(Head, normaliser=NORMALISER - 1))
+        if blind_to_titles:
+            patched.setattr(fold, "normalise", without_titles)
+        merge(home)
+
+
+def test_a_sound_home_of_an_older_almanac_is_no_broken_one(home: Home, almanac: Almanac) -> None:
+    merge_as_older(home, blind_to_titles=True)
+    said = almanac("verify", "--deep").output
+    assert "2 days were folded by another version" in " ".join(said.split())
+    almanac("merge")
+    assert all(not one.notes and one.holds for one in verify(home, deep=True))
+
+
+def test_a_break_is_seen_in_a_home_of_an_older_almanac_too(home: Home) -> None:
+    merge_as_older(home, blind_to_titles=False)
+    first = next(iter(home.lake.folders("event_changes")))
+    home.lake.remove_folder(f"event_changes/{first}")
+    assert [one.check for one in verify(home) if "follow each other" in one.check and one.wrong]
+
+
+@pytest.mark.parametrize(
+    ("is_other", "told"),
+    [
+        (False, "2 days of another Almanac's rules were folded again: nothing changed."),
+        (True, "1 version before, 2 now; 2 new or other, 1 no more; revised 0 before, 1 now."),
+    ],
+    ids=["equal", "other"],
+)
+def test_days_of_an_older_almanac_are_told_with_what_became_of_them(
+    is_other: bool, told: str, home: Home, almanac: Almanac
+) -> None:
+    merge_as_older(home, blind_to_titles=is_other)
+    land(home, 2, id="new")
+    assert told in almanac("merge").output.replace("\n", " ")
+    assert json.loads(almanac("merge", "--json").stdout)["notes"] == []
+
+
+def test_what_new_batches_brought_is_not_taken_for_the_work_of_other_rules(home: Home) -> None:
+    merge_as_older(home, blind_to_titles=False)
+    land(home, 1, id="new")
+    (note,) = merge(home).notes
+    assert note.endswith("folded again: nothing changed (1 with new batches left out).")
+
+
+def test_replay_ends_with_1_where_a_batch_that_was_merged_is_set_aside(
+    home: Home, almanac: Almanac, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge(home)
+    lost = home.landing.batch_ids()[0]
+    right = fold.normalise
+
+    def failing(connection: duckdb.DuckDBPyConnection, *given: Any) -> Any:
+        if lost in str(given):
+            raise KeyError("odd")
+        return right(connection, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fold, "normalise", failing)
+        said = " ".join(almanac("replay", code=1).output.split())
+    assert f"{lost} was merged before and is quarantined now" in said
+    assert "KeyError: 'odd'" in said
+    almanac("replay")

@@ -1,0 +1,520 @@
+"""Dagster's records of runs: made once by many at a time, damaged, and left by the dead."""
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import sleep
+
+import dagster as dg
+import pytest
+from sqlalchemy import create_engine, text
+
+from assets.partitions import OBSERVED_DAYS
+from pipeline.daily_run import RunSummary, run_day
+from pipeline.health.run_checks import checked_runs, run_troubles
+from pipeline.instance import instance_of, make_stores
+from pipeline.runs import store as run_store
+from pipeline.runs.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, fail_dead_runs
+from pipeline.runs.presence import announce
+from pipeline.runs.store import INDEX, RUNS, STORES, RunUnderWay, check, damages
+from resources.http.retries import utc_now
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes.run_records import (
+    copied,
+    dies_with,
+    exit_code,
+    forked,
+    killed_after,
+    run_of,
+    status_of,
+)
+from tests.test_cli import ALMANAC, environment
+from warehouse.errors import RunRecordsBusy, RunRecordsDamaged, RunRecordsOutOfReach
+from warehouse.files.turns import holder
+from warehouse.home import Home
+
+AT_ONCE = 4
+ROUNDS = 2
+KILLS = 6
+MAKING_S = 0.5
+LOOK_EVERY_S = 5.0
+LONG = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stamped home with records of no run."""
+    home = Home(tmp_path_factory.mktemp("records") / "home")
+    home.claim("sandbox:1")
+    with instance_of(home):
+        pass
+    return home.root
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path) -> Home:
+    return copied(made, tmp_path / "data")
+
+
+def opened(home: Home) -> None:
+    with instance_of(home) as instance:
+        instance.get_runs_count()
+        instance.all_instigator_state()
+
+
+class TestMaking:
+    @pytest.mark.parametrize("round_", range(ROUNDS))
+    def test_many_at_once_make_the_records_once(self, tmp_path: Path, round_: int) -> None:
+        home = Home(tmp_path / "home")
+        children = [forked(lambda: opened(home)) for _ in range(AT_ONCE)]
+        assert [exit_code(child) for child in children] == [0] * AT_ONCE
+        assert damages(home, thorough=True) == []
+        for name in STORES:
+            with sqlite3.connect(home.dagster / name) as store:
+                assert store.execute("SELECT count(*) FROM alembic_version").fetchall() == [(1,)]
+
+    def test_a_process_that_is_killed_in_the_middle_leaves_nothing_in_the_way(
+        self, tmp_path: Path
+    ) -> None:
+        chance = random.Random(5)
+        for number in range(KILLS):
+            home = Home(tmp_path / f"home{number}")
+            killed_after(forked(lambda home=home: make_stores(home)), chance.uniform(0, MAKING_S))  # type: ignore[misc]
+            make_stores(home)
+            check(home)
+            assert [path.name for path in home.dagster.glob(".making-*")] == []
+
+    def test_what_a_killed_process_left_beside_finished_records_is_removed(
+        self, home: Home
+    ) -> None:
+        left = home.dagster / ".making-left"
+        left.mkdir()
+        (left / "runs.db").write_bytes(b"unfinished")
+        make_stores(home)
+        assert not left.exists()
+
+    def test_the_journal_of_a_database_that_is_gone_is_not_played_into_the_new_one(
+        self, home: Home
+    ) -> None:
+        (home.dagster / RUNS).unlink()
+        (home.dagster / f"{RUNS}-wal").write_bytes(b"of another" * 100)
+        opened(home)
+        assert damages(home, thorough=True) == []
+
+    @pytest.mark.long
+    def test_first_runs_at_once_all_end_well(self, tmp_path: Path) -> None:
+        for number in range(ROUNDS):
+            home = tmp_path / f"home{number}"
+            words = [*ALMANAC, "run", "--days", "1", "--json"]
+            env = {**environment(home), "ALMANAC_COINS": "bitcoin-sv"}
+            runs = [
+                subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL)
+                for _ in range(AT_ONCE)
+            ]
+            assert [run.wait(300) for run in runs] == [0] * AT_ONCE
+            assert damages(Home(home), thorough=True) == []
+
+
+def flipped(path: Path) -> None:
+    held = bytearray(path.read_bytes())
+    for place in range(100, len(held), 97):
+        held[place] ^= 0xFF
+    path.write_bytes(held)
+
+
+def other_head(path: Path) -> None:
+    with sqlite3.connect(path) as store:
+        store.execute("INSERT INTO alembic_version VALUES ('5771160a95ad')")
+
+
+def half_made(path: Path) -> None:
+    with sqlite3.connect(path) as store:
+        store.execute("DROP TABLE alembic_version")
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "flipped": flipped,
+    "truncated": lambda path: os.truncate(path, 5000),
+    "emptied": lambda path: os.truncate(path, 0),
+    "text": lambda path: path.write_text("mine"),
+    "folder": a_folder,
+    "two heads": other_head,
+    "half made": half_made,
+}
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        ("name", "harm"),
+        [
+            pytest.param(name, harm, marks=[] if name == RUNS or harm == "flipped" else LONG)
+            for name in STORES
+            for harm in HARMS
+        ],
+    )
+    def test_no_command_ends_in_a_traceback_and_doctor_mends_it(
+        self, home: Home, almanac: Almanac, name: str, harm: str
+    ) -> None:
+        path = home.dagster / name
+        HARMS[harm](path)
+        for words in (("run",), ("ui",), ("prune",)):
+            done = almanac(*words, code=1)
+            assert str(path.relative_to(home.root)) in done.stderr
+            assert "`almanac doctor --fix`" in done.stderr
+            assert done.stderr.count("\n") == 1
+        assert "almanac doctor --fix" in almanac("status").output
+        assert [one.holds for one in checked_runs(home, fix=False)] == [False]
+        mended = list(checked_runs(home, fix=True))
+        assert [one.holds for one in mended] == [True, True]
+        assert f"{path.name}.damaged-" in mended[0].found
+        assert [one.name for one in path.parent.glob(f"{path.name}.damaged-*")]
+        opened(home)
+
+
+def test_a_table_that_is_gone_is_damage(home: Home) -> None:
+    path = home.dagster / INDEX
+    with sqlite3.connect(path) as store:
+        store.execute("DROP TABLE event_logs")
+    with pytest.raises(RunRecordsDamaged, match=r"index\.db.*doctor --fix"), instance_of(home):
+        pass
+
+
+def test_damage_that_shows_while_a_run_goes_on_is_one_error_that_names_it(home: Home) -> None:
+    path = home.dagster / RUNS
+    with pytest.raises(RunRecordsDamaged, match=r"runs\.db.*doctor --fix"):  # noqa: SIM117
+        with instance_of(home) as instance:
+            with sqlite3.connect(path) as store:
+                store.execute("DROP TABLE run_tags")
+                store.execute("DROP TABLE runs")
+            instance.get_runs()
+
+
+def test_a_database_that_may_not_be_written_is_kept_and_opened_up(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = home.dagster / RUNS
+    path.chmod(0o444)
+    # Who tests as root may write everywhere.
+    monkeypatch.setattr(os, "access", lambda at, mode: bool(Path(at).stat().st_mode & 0o200))
+    with pytest.raises(RunRecordsDamaged, match=r"runs\.db.*can't be read and written"):
+        opened(home)
+    (records, _) = checked_runs(home, fix=True)
+    assert records.holds
+    assert "can be read and written again" in records.found
+    opened(home)
+
+
+def full(path: Path) -> None:
+    with sqlite3.connect(path) as store:
+        store.execute("PRAGMA max_page_count = 1")
+        store.execute("CREATE TABLE more AS SELECT * FROM runs")
+
+
+def read_only(path: Path) -> None:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as store:
+        store.execute("DROP TABLE runs")
+
+
+def in_no_folder(path: Path) -> None:
+    sqlite3.connect(path / "none" / "runs.db")
+
+
+class TestSoundDatabases:
+    """What goes wrong with a database that is in use, or that the machine keeps from us."""
+
+    @pytest.fixture
+    def locked(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+        """A database that another program has for itself alone."""
+        monkeypatch.setattr(run_store, "_BUSY_S", 0.05)
+        path = home.dagster / RUNS
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA locking_mode = EXCLUSIVE")
+            other.execute("UPDATE kvs SET value = value")
+            other.commit()
+            yield path
+
+    def test_one_that_is_locked_is_in_use_and_doctor_keeps_it(
+        self, home: Home, almanac: Almanac, locked: Path
+    ) -> None:
+        for words in (("run",), ("prune",)):
+            done = almanac(*words, code=1)
+            assert "is in use by another program" in done.stderr
+            assert "doctor --fix" not in done.stderr
+            assert done.stderr.count("\n") == 1
+        inode = locked.stat().st_ino
+        (records,) = checked_runs(home, fix=True)
+        assert not records.holds
+        assert "in use" in records.found
+        assert locked.stat().st_ino == inode
+        assert list(locked.parent.glob("*.damaged-*")) == []
+
+    @pytest.mark.parametrize("through_sqlalchemy", [False, True])
+    def test_a_lock_in_the_middle_of_a_run_is_told_as_one_and_names_who_is_at_work(
+        self, home: Home, through_sqlalchemy: bool
+    ) -> None:
+        path = home.dagster / RUNS
+
+        def work() -> None:
+            with home.ui_lock():
+                signal.pause()
+
+        child = forked(work)
+        while holder(home.state / "ui.lock") is None:
+            sleep(0.01)
+        engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 0})
+        try:
+            with (
+                closing(sqlite3.connect(path, isolation_level=None)) as other,
+                pytest.raises(RunRecordsBusy, match=rf"in use by .*pid {child}, "),
+                instance_of(home),
+            ):
+                other.execute("BEGIN IMMEDIATE")
+                if through_sqlalchemy:
+                    with engine.begin() as store:
+                        store.execute(text("UPDATE kvs SET value = value"))
+                else:
+                    with closing(sqlite3.connect(path, timeout=0)) as store:
+                        store.execute("BEGIN IMMEDIATE")
+        finally:
+            killed_after(child, 0)
+        opened(home)
+
+    @pytest.mark.parametrize(
+        ("harm", "said"),
+        [
+            (full, "database or disk is full"),
+            (read_only, "attempt to write a readonly database"),
+            (in_no_folder, "unable to open database file"),
+        ],
+    )
+    def test_what_the_machine_refuses_is_told_and_is_no_damage(
+        self, home: Home, harm: Callable[[Path], None], said: str
+    ) -> None:
+        with pytest.raises(RunRecordsOutOfReach, match=said) as caught, instance_of(home):
+            harm(home.dagster / RUNS)
+        assert "doctor" not in str(caught.value)
+
+
+@dataclass
+class Time:
+    """A clock that goes on as a test says, in seconds."""
+
+    s: float = 0.0
+
+    def now(self) -> float:
+        return self.s
+
+
+class TestTheDead:
+    def test_a_run_whose_process_was_killed_is_dead_at_once_and_marked_failed(
+        self, home: Home
+    ) -> None:
+        run_id = run_of(home)
+        dies_with(home, run_id)
+        assert [run.run_id for run in dead_runs(home)] == [run_id]
+        with instance_of(home) as instance:
+            fail_dead_runs(home, instance)
+        assert status_of(home, run_id) == "FAILURE"
+        assert dead_runs(home) == []
+        assert list((home.dagster / "running").iterdir()) == []
+
+    def test_a_run_whose_process_lives_is_left_alone_however_long_it_takes(
+        self, home: Home
+    ) -> None:
+        run_id = run_of(home)
+        announce(home, run_id)
+        with instance_of(home) as instance:
+            assert fail_dead_runs(home, instance) == []
+        time = Time()
+        watch = StartWatch(time.now)
+        for _ in range(int(MAY_START_WITHIN_S / LOOK_EVERY_S) + 2):
+            time.s += LOOK_EVERY_S
+            assert dead_runs(home, watch) == []
+        assert status_of(home, run_id) == "STARTED"
+
+    def test_a_run_that_nobody_announced_is_dead_when_it_has_had_time_to_start(
+        self, home: Home
+    ) -> None:
+        run_id = run_of(home)
+        assert dead_runs(home) == []
+        time = Time()
+        watch = StartWatch(time.now)
+        assert dead_runs(home, watch) == []
+        for _ in range(int(MAY_START_WITHIN_S / LOOK_EVERY_S) - 1):
+            time.s += LOOK_EVERY_S
+            assert dead_runs(home, watch) == []
+        time.s += LOOK_EVERY_S
+        assert [run.run_id for run in dead_runs(home, watch)] == [run_id]
+
+    def test_time_in_which_the_machine_slept_is_no_time_to_start(self, home: Home) -> None:
+        run_of(home)
+        time = Time()
+        watch = StartWatch(time.now)
+        for slept_s in (0.0, 3600.0, 86_400.0, 0.0):
+            time.s += slept_s
+            assert dead_runs(home, watch) == []
+
+    def test_a_run_whose_record_changed_has_the_whole_time_again(self) -> None:
+        time = Time()
+        watch = StartWatch(time.now)
+        starting = RunUnderWay("a", "daily", "STARTING", utc_now())
+        looks = int(MAY_START_WITHIN_S / LOOK_EVERY_S)
+        for run in (starting, replace(starting, changed_at=utc_now())):
+            for _ in range(looks):
+                assert watch.overdue([run]) == []
+                time.s += LOOK_EVERY_S
+        assert [one.run_id for one in watch.overdue([run])] == ["a"]
+
+    def test_a_command_that_looks_once_leaves_a_run_alone_that_may_be_starting(
+        self, home: Home, almanac: Almanac
+    ) -> None:
+        run_id = run_of(home)
+        with sqlite3.connect(home.dagster / RUNS) as store:
+            store.execute("UPDATE runs SET update_timestamp = '2001-01-01 00:00:00'")
+        assert "runs" not in {warned.kind for warned in run_troubles(home)}
+        assert all(one.holds for one in checked_runs(home, fix=True))
+        assert status_of(home, run_id) == "STARTED"
+
+    def test_a_day_that_is_killed_when_its_run_is_just_recorded_is_known_to_be_dead(
+        self, home: Home
+    ) -> None:
+        @dg.op
+        def step() -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        @dg.job(partitions_def=OBSERVED_DAYS)
+        def job() -> None:
+            step()
+
+        def work() -> None:
+            with instance_of(home) as instance:
+                run_day(home, job, utc_now().date(), instance, RunSummary())
+
+        assert exit_code(forked(work)) == -signal.SIGKILL
+        (run,) = dead_runs(home)
+        with instance_of(home) as instance:
+            fail_dead_runs(home, instance)
+        assert status_of(home, run.run_id) == "FAILURE"
+
+    def test_status_and_doctor_name_it_and_doctor_fix_frees_what_it_holds(
+        self, home: Home, almanac: Almanac
+    ) -> None:
+        run_id = run_of(home)
+        with instance_of(home) as instance:
+            storage = instance.event_log_storage
+            storage.set_concurrency_slots("catalog", 1)
+            assert storage.claim_concurrency_slot("catalog", run_id, "step").is_claimed
+        dies_with(home, run_id)
+        (warned,) = run_troubles(home)
+        assert warned.kind == "runs"
+        assert run_id[:8] in warned.text
+        assert run_id[:8] in almanac("status").output
+        records, dead = checked_runs(home, fix=False)
+        assert (records.holds, dead.holds) == (True, False)
+        assert all(one.holds for one in checked_runs(home, fix=True))
+        assert status_of(home, run_id) == "FAILURE"
+        with instance_of(home) as instance:
+            assert instance.event_log_storage.get_concurrency_run_ids() == set()
+
+    def test_a_slot_that_a_dead_run_holds_is_not_waited_for(self, home: Home) -> None:
+        run_id = run_of(home)
+        with instance_of(home) as instance:
+            storage = instance.event_log_storage
+            storage.set_concurrency_slots("catalog", 1)
+            storage.claim_concurrency_slot("catalog", run_id, "step")
+
+        @dg.op(pool="catalog")
+        def step() -> None:
+            return None
+
+        @dg.job
+        def job() -> None:
+            step()
+
+        def executed() -> None:
+            with instance_of(home) as instance:
+                assert job.execute_in_process(instance=instance).success
+
+        assert exit_code(forked(executed), within_s=30) == 0
+
+
+class TestWaiting:
+    @pytest.fixture
+    def holding(self, home: Home) -> Iterator[int]:
+        """A process that is at work on the home."""
+
+        def work() -> None:
+            with home.run_lock(), home.merge_lock():
+                signal.pause()
+
+        child = forked(work)
+        while holder(home.state / "merge.lock") is None:
+            sleep(0.01)
+        yield child
+        killed_after(child, 0)
+
+    @pytest.mark.timeout(60)
+    @pytest.mark.parametrize("words", [("run",), ("merge",), ("replay",), ("verify",), ("prune",)])
+    def test_a_wait_has_an_end_and_names_whom_it_was_for(
+        self, almanac: Almanac, holding: int, words: tuple[str, ...]
+    ) -> None:
+        done = almanac(*words, code=1, wait_s="0.3")
+        assert f"(pid {holding}, since " in done.stderr
+        assert "after 0.3 s" in done.stderr
+        assert "ALMANAC_WAIT_S" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.timeout(60)
+    def test_a_wait_that_no_setting_changes_names_none(
+        self, home: Home, almanac: Almanac, holding: int
+    ) -> None:
+        os.truncate(home.dagster / RUNS, 0)
+        (records,) = checked_runs(home, fix=True)
+        assert f"(pid {holding}, since " in records.found
+        with home.ui_lock():
+            done = almanac("ui", code=1)
+        for message in (records.found, done.stderr):
+            assert "is at work on this home" in message
+            assert "ALMANAC_WAIT_S" not in message
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_a_wait_is_told_and_ends_with_a_signal(
+        self, home: Home, holding: int, number: signal.Signals
+    ) -> None:
+        process = subprocess.Popen(
+            [*ALMANAC, "merge"],
+            cwd=home.root.parent,
+            env=environment(home.root),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            assert f"(pid {holding}, since " in line
+            process.send_signal(number)
+            said = process.communicate(timeout=20)[1]
+        finally:
+            process.kill()
+            process.wait()
+        assert process.returncode == 130
+        assert said.count("\n") == 1
+        assert "interrupted" in said.lower()
+
+    def test_a_turn_is_over_with_its_process(self, home: Home, holding: int) -> None:
+        os.kill(holding, signal.SIGKILL)
+        with home.run_lock(), home.merge_lock():
+            shutil.rmtree(home.root)

@@ -1,0 +1,129 @@
+"""What `almanac ui` starts, where it answers, and what an earlier one left behind."""
+
+import http.server
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import sleep
+
+import msgspec
+import pytest
+
+from pipeline.ui import programs
+from pipeline.ui.attached import ATTACHED
+from pipeline.ui.programs import DAEMON, address_of, end_orphans, lock_of, wait_until_answering
+from tests.pipeline.homes.run_records import forked, killed_after
+from warehouse.errors import TurnTaken
+from warehouse.files.turns import holder, turn
+from warehouse.home import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setattr(programs, "_ORPHANS_S", 0.2)
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def orphan(home: Home) -> Iterator[int]:
+    """A process that holds the daemon's lock and does not end by itself."""
+    lock = lock_of(home, DAEMON)
+
+    def work() -> None:
+        with turn(lock, "to be the daemon"):
+            signal.pause()
+
+    child = forked(work)
+    while holder(lock) is None:
+        sleep(0.01)
+    yield child
+    with suppress(ProcessLookupError, ChildProcessError):
+        killed_after(child, 0)
+
+
+def has_ended(pid: int) -> bool:
+    return os.waitpid(pid, os.WNOHANG)[0] == pid
+
+
+def test_a_program_that_an_earlier_one_left_is_ended(home: Home, orphan: int) -> None:
+    end_orphans(home)
+    assert os.waitpid(orphan, 0)[0] == orphan
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"machine": "elsewhere", "host": "elsewhere"}, id="of another host"),
+        pytest.param({"started": "1"}, id="an earlier process of that id"),
+        pytest.param({"machine": ""}, id="of an earlier version"),
+    ],
+)
+def test_a_process_that_may_be_another_is_never_ended(
+    home: Home, orphan: int, change: dict[str, str]
+) -> None:
+    lock = lock_of(home, DAEMON)
+    found = holder(lock)
+    assert found is not None
+    lock.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, **change)))
+    with pytest.raises(TurnTaken, match=rf"dagster-daemon of another .*pid {orphan}") as taken:
+        end_orphans(home)
+    assert change.get("host", "") in str(taken.value)
+    assert not has_ended(orphan)
+
+
+def test_a_lock_that_nobody_signed_is_told_and_nobody_is_ended(home: Home, orphan: int) -> None:
+    lock_of(home, DAEMON).write_bytes(b"")
+    with pytest.raises(TurnTaken, match="another process holds"):
+        end_orphans(home)
+    assert not has_ended(orphan)
+
+
+def test_a_program_whose_lock_another_holds_says_so_in_a_line(home: Home, orphan: int) -> None:
+    words = [sys.executable, "-m", ATTACHED, str(lock_of(home, DAEMON)), DAEMON]
+    done = subprocess.run(words, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"(pid {orphan}, since " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:3000"),
+        ("localhost", "http://localhost:3000"),
+        ("::1", "http://[::1]:3000"),
+        ("::", "http://[::]:3000"),
+    ],
+)
+def test_the_address_of_a_host_is_one_that_a_browser_reads(host: str, address: str) -> None:
+    assert address_of(host, 3000) == address
+
+
+class OverIpv6(http.server.HTTPServer):
+    address_family = socket.AF_INET6
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def test_pages_on_an_ipv6_host_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_START_S", 5.0)
+    try:
+        server = OverIpv6(("::1", 0), Answering)
+    except OSError:
+        pytest.skip("no IPv6 on this machine")
+    with server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        wait_until_answering(address_of("::1", server.server_port), [], lambda seconds: False)

@@ -1,0 +1,137 @@
+"""Polls in the real daemon: none is lost or doubled when it is killed, and many runs at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.sandbox.sandbox import Sandbox
+from tests.pipeline.automation.daemon import BACKFILL, Pages, programs_on, ui, wait_for
+from tests.test_cli import ALMANAC, environment
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+EVERY_S = 60
+"""The service's answers are a minute old: looking sooner brings nothing."""
+RUNS = """
+query { runsOrError(limit: 500) { ... on Runs { results {
+  runId status pipelineName tags { key value }
+} } } }
+"""
+UNDER_WAY = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
+
+
+@pytest.fixture
+def service() -> Iterator[Sandbox]:
+    with Sandbox(seed=1) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def env(tmp_path: Path, service: Sandbox) -> dict[str, str]:
+    return {
+        **environment(tmp_path / "home"),
+        "ALMANAC_BASE_URL": service.base_url,
+        "ALMANAC_API_KEY": service.new_key("pro"),
+        "ALMANAC_POLL_INTERVAL_S": "1",
+    }
+
+
+@pytest.fixture
+def home(tmp_path: Path, env: dict[str, str]) -> Path:
+    """A home after its first look."""
+    subprocess.run(
+        [*ALMANAC, "run", "--json"], cwd=tmp_path, env=env, check=True, capture_output=True
+    )
+    return tmp_path / "home"
+
+
+def runs_of(pages: Pages, *jobs: str) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = pages.ask(RUNS)["runsOrError"]["results"]
+    return [run for run in runs if run["pipelineName"] in jobs]
+
+
+def key_of(run: dict[str, Any]) -> str | None:
+    return next((tag["value"] for tag in run["tags"] if tag["key"] == "dagster/run_key"), None)
+
+
+def await_more(pages: Pages, seen: int) -> None:
+    wait_for(lambda: len(runs_of(pages, "poll")) > seen)
+
+
+def test_no_poll_is_lost_or_doubled_when_the_daemon_is_killed(
+    home: Path, env: dict[str, str], service: Sandbox
+) -> None:
+    service.forget_requests()
+    seen = 0
+    for number in range(3):
+        with ui(home, env) as (process, pages):
+            await_more(pages, seen)
+            seen = len(runs_of(pages, "poll"))
+            if number < 2:
+                (daemon,) = [pid for pid, args in programs_on(home) if "dagster-daemon" in args]
+                os.kill(daemon, signal.SIGKILL)
+                assert process.wait(90) == 1
+                continue
+            # One more, so that the last one is not cut off by the end of the test.
+            await_more(pages, seen)
+            polls = wait_for(lambda: ended(runs_of(pages, "poll")))
+    keys = Counter(key_of(run) for run in polls)
+    looks = [one.at for one in service.requests if one.path == "/v2/events/cancellations"]
+    apart = [later - earlier for earlier, later in pairwise(looks)]
+    told = {
+        "polls": len(polls),
+        "ended": Counter(run["status"] for run in polls),
+        "looks": len(looks),
+        "least apart, seconds": min(apart).total_seconds(),
+        "most apart, seconds": max(apart).total_seconds(),
+    }
+    sys.stdout.write(json.dumps(told) + "\n")
+    assert max(keys.values()) == 1
+    assert None not in keys
+    assert {run["status"] for run in polls} <= {"SUCCESS", "FAILURE"}
+    assert min(apart) >= timedelta(seconds=EVERY_S - 2)
+
+
+def test_many_runs_at_once_take_turns_and_leave_a_sound_home(
+    home: Path, env: dict[str, str], service: Sandbox
+) -> None:
+    today = sorted(path.name for path in (home / "landing" / "batches").iterdir())[-1]
+    month = f"{today[:7]}-01"
+    with ui(home, env) as (_, pages):
+        for assets, partition in (
+            (["landed_events", "event_changes"], today),
+            (["landed_coins"], today),
+            (["landed_calendar"], month),
+            (["landed_calendar"], month),
+            (["landed_cancellations", "event_changes", "events"], today),
+        ):
+            told = {
+                "assetSelection": [{"path": [name]} for name in assets],
+                "partitionNames": [partition],
+            }
+            pages.ask(BACKFILL, told=told)
+        wait_for(lambda: len(runs_of(pages, "__ASSET_JOB")) >= 5)
+        runs = wait_for(lambda: ended(runs_of(pages, "__ASSET_JOB")))
+        wait_for(lambda: not list((home / "landing" / "pending").iterdir()))
+        wait_for(lambda: ended(runs_of(pages, "merge", "poll")) or not runs_of(pages, "merge"))
+    assert [run["status"] for run in runs] == ["SUCCESS"] * len(runs)
+    assert all(one.status != 429 for one in service.requests)
+    verified = subprocess.run(
+        [*ALMANAC, "verify", "--json"], cwd=home.parent, env=env, capture_output=True, text=True
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def ended(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs once none is under way."""
+    return [] if any(run["status"] in UNDER_WAY for run in runs) else runs

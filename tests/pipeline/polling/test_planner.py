@@ -1,0 +1,402 @@
+"""What the planner of polls does, asked as a pure function; how well is for bench/polling."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.contract.plans import ELITE, ENTERPRISE, FREE, PRO, STANDARD, Plan
+from pipeline.polling.plan import (
+    CancellationsPull,
+    EventsPull,
+    LookUps,
+    Month,
+    PlannerInputs,
+    PollPlan,
+    ScheduleRow,
+    due_at,
+)
+from pipeline.polling.planner import plan_polls
+from pipeline.polling.rates import BANDS, NOTHING_WATCHED, ChangeRates, Watched, band_of, rates
+from pipeline.polling.windows import Calendar, PollWindow, calendar_of
+
+NOW = datetime(2026, 3, 10, 7, tzinfo=UTC)
+RESET = datetime(2026, 4, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+MINUTE = timedelta(minutes=1)
+
+
+def calendar(per_date: Callable[[int], int], *, days: int = 120) -> Calendar:
+    """Return a calendar with so many events on each date, by distance from NOW."""
+    today = NOW.date()
+    return Calendar(
+        {today + distance * DAY: per_date(distance) for distance in range(-40, days)}, {}
+    )
+
+
+EVEN = calendar(lambda distance: 12)
+
+
+def known(plan: Plan = STANDARD, **given_: Any) -> PlannerInputs:
+    quota = given_.pop("quota", plan.monthly_quota)
+    used = given_.pop("used", 0)
+    reserve = given_.pop("reserve", (quota or 0) // 5)
+    cap = given_.pop("cap", None)
+    base = PlannerInputs(
+        plan=plan,
+        now=NOW,
+        month=Month(quota, used, RESET, reserve, cap, daily_requests=40),
+        calendar=EVEN,
+        last_looks=looked_at(NOW - timedelta(hours=6)),
+        cancellations_looked_at=NOW - timedelta(hours=6),
+    )
+    return replace(base, **given_)
+
+
+def looked_at(at: datetime) -> dict[date, datetime]:
+    return {NOW.date() + distance * DAY: at for distance in range(-60, 900)}
+
+
+def windows(rows: Sequence[ScheduleRow]) -> list[ScheduleRow]:
+    return [row for row in rows if row.window is not None]
+
+
+def requests(plan: PollPlan) -> int:
+    return sum(pull.requests for pull in plan.due)
+
+
+@dataclass
+class Home:
+    """A home that does what its plan says, on a clock that jumps to what is due next."""
+
+    known: PlannerInputs
+    daily: bool = True
+    looks: list[tuple[datetime, object]] = field(default_factory=list)
+    most_used: int = 0
+
+    def run_until(self, end: datetime) -> None:
+        now = self.known.now
+        while now < end:
+            plan = plan_polls(replace(self.known, now=now))
+            for pull in plan.due:
+                self.looks.append((now, pull))
+                self._pay(pull.requests)
+                if isinstance(pull, EventsPull):
+                    self._look(pull.window, now)
+                elif isinstance(pull, CancellationsPull):
+                    self.known = replace(self.known, cancellations_looked_at=now)
+                else:
+                    left = [one for one in self.known.vanished if one not in pull.event_ids]
+                    self.known = replace(self.known, vanished=tuple(left))
+            assert plan.next_at > now
+            daily_at = datetime.combine(now.date(), datetime.min.time(), UTC) + 20 * MINUTE
+            daily_at += DAY * (daily_at <= now)
+            if self.daily and daily_at <= min(plan.next_at, end):
+                now = daily_at
+                self._pay(self.known.month.daily_requests)
+                self._look(PollWindow(now.date() - 40 * DAY, None), now)
+                self.known = replace(self.known, cancellations_looked_at=now)
+            else:
+                now = plan.next_at
+
+    def _pay(self, count: int) -> None:
+        month = self.known.month
+        cap = None if month.cap is None else month.cap - count
+        self.known = replace(self.known, month=replace(month, used=month.used + count, cap=cap))
+        self.most_used = max(self.most_used, month.used + count)
+
+    def _look(self, window: PollWindow, now: datetime) -> None:
+        last = window.last or now.date() + 900 * DAY
+        days = (last - window.first).days + 1
+        looked = {window.first + at * DAY: now for at in range(days)}
+        self.known = replace(self.known, last_looks={**self.known.last_looks, **looked})
+
+
+def test_near_events_are_looked_at_more_often_than_far_ones() -> None:
+    rows = windows(plan_polls(known(least_interval=timedelta(0))).schedule)
+    tomorrow = next(row for row in rows if covers(row, NOW.date() + DAY))
+    furthest = next(row for row in rows if covers(row, NOW.date() + 89 * DAY))
+    assert tomorrow.interval < furthest.interval
+
+
+def covers(row: ScheduleRow, day: date) -> bool:
+    window = row.window
+    return (
+        window is not None and window.first <= day and (window.last is None or day <= window.last)
+    )
+
+
+def test_everything_that_the_plan_shows_is_in_a_window() -> None:
+    for plan, first, last in (
+        (FREE, 0, 7),
+        (STANDARD, 0, 90),
+        (PRO, -30, 119),
+        (ELITE, -30, 119),
+        (ENTERPRISE, -30, 119),
+    ):
+        rows = plan_polls(known(plan)).schedule
+        for distance in range(first, last + 1):
+            assert any(covers(row, NOW.date() + distance * DAY) for row in rows), (plan, distance)
+
+
+def test_the_last_window_of_a_plan_without_horizon_has_no_end() -> None:
+    assert windows(plan_polls(known(PRO)).schedule)[-1].window.last is None  # type: ignore[union-attr]
+
+
+def test_windows_fill_their_pages() -> None:
+    rows = windows(plan_polls(known(least_interval=timedelta(0))).schedule)
+    for row in rows:
+        assert row.window is not None
+        held = ((row.window.last or NOW.date()) - row.window.first).days * 12 + 12
+        assert held % 100 >= 70 or held < 100
+
+
+def test_the_least_interval_holds_and_its_budget_goes_to_nobody_where_all_have_it() -> None:
+    plan = plan_polls(known(PRO, least_interval=60 * MINUTE))
+    assert {row.interval for row in plan.schedule} == {60 * MINUTE}
+    assert plan.spare is not None and plan.spare > 0
+
+
+def test_a_least_interval_of_nothing_leaves_only_the_freshness_of_the_service() -> None:
+    plan = plan_polls(known(ENTERPRISE, quota=None, least_interval=timedelta(0)))
+    assert min(row.interval for row in plan.schedule) == MINUTE
+    free = known(ENTERPRISE, quota=None, least_interval=timedelta(0), freshness=timedelta(0))
+    assert min(row.interval for row in plan_polls(free).schedule) < MINUTE
+
+
+def test_without_a_quota_nothing_is_projected() -> None:
+    plan = plan_polls(known(ENTERPRISE, quota=None))
+    assert plan.projected_at_reset is None
+    assert plan.spare is None
+
+
+def test_a_smaller_quota_makes_looks_rarer() -> None:
+    spends = [
+        plan_polls(known(quota=quota, least_interval=timedelta(0))).per_day
+        for quota in (3_000, 10_000, 30_000, 100_000)
+    ]
+    assert spends == sorted(spends)
+    assert spends[0] < spends[-1]
+
+
+def test_what_is_left_late_in_the_month_is_spent() -> None:
+    early = plan_polls(known(least_interval=timedelta(0)))
+    late = replace(known(least_interval=timedelta(0)), now=RESET - 2 * DAY)
+    late = replace(late, last_looks=looked_at(late.now), cancellations_looked_at=late.now)
+    assert plan_polls(late).per_day > 5 * early.per_day
+
+
+def test_a_quota_that_is_gone_leaves_nothing_due_until_the_reset() -> None:
+    for used in (24_000, 29_999, 30_000):
+        plan = plan_polls(known(used=used, last_looks={}))
+        assert plan.due == ()
+        assert plan.next_at == RESET
+        assert plan.per_day == 0
+        assert all("until the reset" in row.why for row in plan.schedule)
+
+
+def test_a_month_that_has_turned_has_its_quota_again() -> None:
+    after = replace(known(used=30_000), now=RESET + DAY)
+    assert plan_polls(after).due
+
+
+def test_a_cap_for_polls_holds_beside_the_quota() -> None:
+    assert plan_polls(known(cap=0, last_looks={})).due == ()
+    assert plan_polls(known(cap=100, least_interval=timedelta(0))).per_day < 100 / 21
+
+
+def test_a_fresh_home_looks_at_everything_once() -> None:
+    plan = plan_polls(known(last_looks={}, cancellations_looked_at=None))
+    assert [type(pull) for pull in plan.due] == [CancellationsPull, EventsPull]
+    assert plan.due[0] == CancellationsPull(since=None)
+    assert plan.due[1].window == PollWindow(NOW.date(), NOW.date() + 90 * DAY)  # type: ignore[union-attr]
+
+
+def test_cancellations_are_asked_for_again_a_little_before_the_last_look() -> None:
+    looked = NOW - timedelta(hours=6)
+    (pull,) = [one for one in plan_polls(known()).due if isinstance(one, CancellationsPull)]
+    assert pull.since is not None
+    assert timedelta(minutes=1) < looked - pull.since < timedelta(minutes=30)
+    assert pull.requests == 1
+
+
+def test_vanished_events_are_confirmed_only_where_a_404_tells_something() -> None:
+    for plan in (FREE, STANDARD):
+        assert not [one for one in plan_polls(known(plan, vanished=("a",))).due if is_look_up(one)]
+    for plan in (PRO, ELITE, ENTERPRISE):
+        (pull,) = [one for one in plan_polls(known(plan, vanished=("a",))).due if is_look_up(one)]
+        assert pull == LookUps(("a",))
+
+
+def is_look_up(pull: object) -> bool:
+    return isinstance(pull, LookUps)
+
+
+def test_vanished_events_take_a_bounded_share_oldest_first() -> None:
+    ids = tuple(str(number) for number in range(100_000))
+    first = plan_polls(known(PRO, vanished=ids)).due[0]
+    assert isinstance(first, LookUps)
+    assert first.event_ids == ids[: len(first.event_ids)]
+    assert len(first.event_ids) <= 0.03 * 240_000 / 21
+    after = known(PRO, vanished=ids, looked_up_today=len(first.event_ids))
+    assert not any(is_look_up(pull) for pull in plan_polls(after).due)
+
+
+def test_webhooks_replace_polls_but_for_a_look_a_day() -> None:
+    home = Home(known(ELITE, webhooks=True))
+    home.run_until(NOW + 3 * DAY)
+    assert home.looks == []
+    alone = Home(known(ELITE, webhooks=True), daily=False)
+    alone.run_until(NOW + 3 * DAY)
+    assert len([at for at, pull in alone.looks if isinstance(pull, EventsPull)]) == 3
+
+
+def test_free_is_looked_at_once_a_day() -> None:
+    with_job = Home(known(FREE))
+    with_job.run_until(NOW + 3 * DAY)
+    assert with_job.looks == []
+    alone = Home(known(FREE, least_interval=timedelta(0)), daily=False)
+    alone.run_until(NOW + 6 * DAY)
+    at = [at for at, pull in alone.looks if isinstance(pull, EventsPull)]
+    assert len(at) == 6
+    assert min(later - one for one, later in pairwise(at)) >= DAY
+
+
+def test_polls_part_the_day_evenly_between_two_of_the_jobs() -> None:
+    done = datetime(2026, 3, 10, 0, 20, tzinfo=UTC)
+    at, found = done, []
+    for _ in range(3):
+        at = due_at(at, timedelta(hours=6), timedelta(0))
+        found.append((at - done) / timedelta(hours=1))
+    assert found == pytest.approx([6, 12, 18])
+    assert due_at(at, timedelta(hours=6), timedelta(0)) == done + DAY + 40 * MINUTE
+
+
+def test_each_row_of_the_schedule_says_why() -> None:
+    for plan in (FREE, STANDARD, PRO, ELITE):
+        for row in plan_polls(known(plan)).schedule:
+            assert row.why and len(row.why) < 100
+            assert row.unit
+
+
+def test_rates_of_a_fresh_home_are_the_priors_and_fall_with_distance() -> None:
+    fresh = rates(NOTHING_WATCHED)
+    assert fresh.on_date(1, 15) > fresh.on_date(10, 15) > fresh.on_date(80, 15)
+
+
+def test_rates_follow_what_was_seen() -> None:
+    many = (100_000.0,) * len(BANDS)
+    seen = rates(Watched(many, many, many, many, 1_000.0, 100.0))
+    assert seen.announced == pytest.approx((1.0,) * len(BANDS), rel=0.2)
+    assert seen.cancelled == pytest.approx(10.0, rel=0.1)
+
+
+def test_every_distance_has_a_band() -> None:
+    assert [band_of(distance) for distance in (-99, -30, -1, 0, 3, 999)] == [0, 0, 1, 2, 4, 12]
+
+
+def test_an_event_of_several_days_is_counted_where_it_begins_and_where_it_runs_on() -> None:
+    first = date(2026, 3, 1)
+    found = calendar_of([(first, None), (first, first + 2 * DAY), (first + DAY, first + DAY)])
+    assert found.begins == {first: 2, first + DAY: 1}
+    assert found.runs_on == {first + DAY: 1, first + 2 * DAY: 1}
+
+
+PLANS = st.sampled_from([FREE, STANDARD, PRO, ELITE])
+COUNTS = st.lists(st.integers(0, 250), min_size=1, max_size=120)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    plan=PLANS,
+    counts=COUNTS,
+    days=st.floats(0.01, 3),
+    used=st.floats(0, 1),
+    reserve=st.floats(0, 1),
+    least=st.sampled_from([15, 120]),
+    vanished=st.integers(0, 40),
+)
+def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
+    plan: Plan,
+    counts: list[int],
+    days: float,
+    used: float,
+    reserve: float,
+    least: int,
+    vanished: int,
+) -> None:
+    quota = (plan.monthly_quota or 0) // 40
+    now = RESET - days * DAY
+    begins = {now.date() + at * DAY: count for at, count in enumerate(counts)}
+    home = Home(
+        replace(
+            known(plan, least_interval=least * MINUTE, vanished=tuple(map(str, range(vanished)))),
+            now=now,
+            month=Month(quota, int(used * quota), RESET, int(reserve * quota), None, 5),
+            calendar=Calendar(begins, {}),
+            last_looks={},
+        ),
+        daily=False,
+    )
+    before = home.known.month.used
+    projected = plan_polls(home.known).projected_at_reset
+    home.run_until(RESET)
+    bound = max(before, quota - int(reserve * quota))
+    assert home.most_used <= bound
+    assert projected is not None and projected <= bound + home.known.month.for_daily(now)
+
+
+@settings(max_examples=25, deadline=None)
+@given(counts=COUNTS, used=st.floats(0, 0.7), hours=st.integers(2, 30))
+def test_no_look_begins_or_ends_with_what_was_looked_at_within_its_least_interval(
+    counts: list[int], used: float, hours: int
+) -> None:
+    begins = {NOW.date() + at * DAY: count for at, count in enumerate(counts)}
+    home = Home(known(used=int(30_000 * used), calendar=Calendar(begins, {})))
+    home.run_until(NOW + timedelta(hours=hours))
+    seen: dict[date, datetime] = {}
+    for at, pull in home.looks:
+        if isinstance(pull, EventsPull) and pull.window.last is not None:
+            first, last = pull.window.first, pull.window.last
+            # Between them may lie what a neighbour has just shown, where the cut moved: as at
+            # midnight. To leave it out would part the window, and cost a page more.
+            for edge in (first, last):
+                # The whole comes along with its core a little early.
+                assert at - seen.get(edge, NOW - DAY) >= 9 * MINUTE
+            seen |= {first + number * DAY: at for number in range((last - first).days + 1)}
+
+
+@settings(max_examples=25, deadline=None)
+@given(falls=st.lists(st.floats(0.2, 1), min_size=len(BANDS), max_size=len(BANDS)))
+def test_where_rates_fall_with_distance_and_costs_are_equal_near_is_never_looked_at_less(
+    falls: list[float],
+) -> None:
+    edited, rate = [], 0.2
+    for band, fall in enumerate(falls):
+        rate *= fall if BANDS[band] > 1 else 1
+        edited.append(rate)
+    found = ChangeRates((0.0,) * len(BANDS), tuple(edited), 1.0)
+    # Each date fills a page, so that every window costs the same for what it holds.
+    full = calendar(lambda distance: 95)
+    rows = plan_polls(
+        known(PRO, quota=600_000, calendar=full, rates=found, least_interval=timedelta(0))
+    ).schedule
+    nearest = min(row.interval for row in rows if covers(row, NOW.date() + 2 * DAY))
+    for distance in (20, 60, 110):
+        far = min(row.interval for row in rows if covers(row, NOW.date() + distance * DAY))
+        assert nearest <= far * 1.02
+
+
+@settings(max_examples=20, deadline=None)
+@given(plan=PLANS, counts=COUNTS, used=st.integers(0, 30_000))
+def test_the_same_knowledge_gives_the_same_plan(plan: Plan, counts: list[int], used: int) -> None:
+    def once() -> PollPlan:
+        begins = {NOW.date() + at * DAY: count for at, count in enumerate(counts)}
+        return plan_polls(known(plan, used=used, calendar=Calendar(begins, {})))
+
+    assert once() == once()

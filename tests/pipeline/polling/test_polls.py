@@ -1,0 +1,257 @@
+"""Polls: what the sensor asks for, what the job lands, and what is known of it afterwards."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster import build_sensor_context
+
+from pipeline.automation.polls import POLL, PollCursor, config_of, decide_poll
+from pipeline.automation.runs import LastRuns
+from pipeline.build import build_definitions
+from pipeline.instance import instance_of
+from pipeline.polling.inputs import PollFacts
+from pipeline.polling.plan import CancellationsPull, EventsPull, LookUps, PlannerInputs
+from pipeline.polling.planner import plan_polls
+from pipeline.polling.windows import PollWindow
+from pipeline.session import OpenedSession, open_service
+from pipeline.settings import Settings
+from resources.deferrals import DeferredPulls, deferred_pull
+from resources.errors import Defer
+from resources.feeds import pull
+from resources.request_log import last_usage
+from resources.session import LazySession
+from tests.pipeline.homes_in_days import NOW, QUIET, failure_of, play_days, settings_of
+from warehouse.files.storage import Storage
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+LATER = NOW + timedelta(hours=3)
+
+
+@dataclass(frozen=True)
+class Polled:
+    """A home on a plan that is polled, with its instance."""
+
+    settings: Settings
+    instance: dg.DagsterInstance
+
+    @property
+    def home(self) -> Home:
+        return Home(self.settings.home)
+
+    def known(self, now: datetime) -> PlannerInputs:
+        known = PollFacts(self.settings, self.home).known(now)
+        assert known is not None
+        return known
+
+    def tick(self, now: datetime, cursor: str | None = None) -> dg.SensorResult:
+        """One tick of a daemon that has just been started."""
+        definitions = build_definitions(self.settings, clock=lambda: now)
+        context = build_sensor_context(
+            instance=self.instance, cursor=cursor, definitions=definitions
+        )
+        result = definitions.resolve_sensor_def("polls")(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    def run(self, service: OpenedSession, config: dict[str, object]) -> dg.ExecuteInProcessResult:
+        with LazySession(lambda: nullcontext(service), clock=service.clock) as door:
+            job = build_definitions(self.settings, catalog_for_polls=door).resolve_job_def(POLL)
+            return job.execute_in_process(
+                instance=self.instance, raise_on_error=False, run_config={**QUIET, **config}
+            )
+
+
+@pytest.fixture(scope="module")
+def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Polled]:
+    """A home on Pro, after a day's look at NOW."""
+    settings = settings_of(tmp_path_factory.mktemp("home"), coins=(), plan="pro")
+    with instance_of(Home(settings.home)) as instance:
+        play_days(settings, instance, days=1)
+        yield Polled(settings, instance)
+
+
+def test_a_fresh_home_asks_for_nothing_and_says_what_to_do(tmp_path: Path) -> None:
+    with instance_of(Home(tmp_path)) as instance:
+        result = Polled(settings_of(tmp_path), instance).tick(NOW)
+    assert result.run_requests == []
+    assert result.skip_reason is not None
+    assert "almanac run" in str(result.skip_reason.skip_message)
+
+
+def test_after_the_days_look_nothing_is_due_until_the_interval_is_over(polled: Polled) -> None:
+    result = polled.tick(NOW + timedelta(minutes=5))
+    assert result.run_requests == []
+    assert "The next look is due at 2026-03-02 09:1" in str(result.skip_reason)
+
+
+def test_what_is_due_is_asked_for_landed_and_then_not_due_any_more(polled: Polled) -> None:
+    asked = polled.tick(LATER)
+    (request,) = asked.run_requests or []
+    assert request.run_key == "poll-20260302T120000"
+    with open_service(polled.settings, now=LATER, work="polls") as service:
+        result = polled.run(service, request.run_config)
+        assert result.success
+    recorded = {
+        (event.materialization.asset_key.path[0], event.materialization.partition)
+        for event in result.all_events
+        if event.is_step_materialization
+    }
+    assert recorded == {
+        ("landed_events", "2026-03-02"),
+        ("landed_cancellations", "2026-03-02"),
+    }
+    merge(polled.home)
+    soon = LATER + timedelta(minutes=2)
+    after = polled.tick(soon, asked.cursor)
+    assert after.run_requests == []
+    looked_at = polled.known(soon).cancellations_looked_at
+    assert looked_at is not None
+    assert looked_at >= LATER - timedelta(seconds=1)
+    # A daemon that lost its cursor asks for nothing twice either: what is landed tells.
+    assert polled.tick(soon, None).run_requests == []
+
+
+def test_the_known_is_what_the_warehouse_and_landing_tell(polled: Polled) -> None:
+    known = polled.known(LATER)
+    assert known.plan.name == "pro"
+    assert sum(known.calendar.begins.values()) > 1_000
+    assert known.month.quota == 300_000
+    assert known.month.reserve == 60_000
+    assert 25 < known.month.daily_requests < 60
+    assert known.last_looks[date(2026, 3, 20)] <= known.now
+    assert known.webhooks is False
+
+
+def test_a_run_that_looks_is_waited_for(polled: Polled) -> None:
+    known = polled.known(LATER + timedelta(hours=9))
+    verdict = decide_poll(known, PollCursor(), LastRuns(), running="0123456789")
+    assert verdict.due == ()
+    assert "Run 01234567 is looking" in verdict.said
+
+
+def test_polls_that_fail_are_asked_for_again_after_a_wait_that_doubles(polled: Polled) -> None:
+    now = LATER + timedelta(hours=9)
+    known = polled.known(now)
+    failed = LastRuns(now - timedelta(minutes=40), failures=6)
+    verdict = decide_poll(known, PollCursor(), failed, running=None)
+    assert verdict.due == ()
+    assert verdict.said.startswith("6 polls failed; the next one is at 21:24:00")
+    assert decide_poll(
+        known, PollCursor(), LastRuns(now - timedelta(minutes=70), 6), running=None
+    ).due
+
+
+def test_two_polls_are_never_closer_than_the_least_interval(polled: Polled) -> None:
+    now = LATER + timedelta(hours=9)
+    known = polled.known(now)
+    assert (
+        decide_poll(known, PollCursor(at=now - timedelta(minutes=14)), LastRuns(), running=None).due
+        == ()
+    )
+    assert decide_poll(
+        known, PollCursor(at=now - timedelta(minutes=15)), LastRuns(), running=None
+    ).due
+
+
+def test_a_garbled_cursor_is_none(polled: Polled) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        fresh = Polled(polled.settings, instance)
+        assert fresh.tick(LATER + timedelta(hours=9), "{").run_requests
+
+
+def test_a_poll_looks_up_vanished_events_one_by_one(polled: Polled) -> None:
+    config = config_of([LookUps(("no-such-event", "nor-this-one"))])
+    over = Defer("asked to wait", resume_at=LATER, reason="asked_to_wait")
+    DeferredPulls(Storage(polled.home.state)).note(
+        deferred_pull("polls", "cancellations", over, NOW)
+    )
+    with open_service(polled.settings, now=LATER + timedelta(hours=1), work="polls") as service:
+        before = service.log.count
+        assert polled.run(service, config).success
+        assert service.log.count - before == 2
+    known = polled.known(LATER + timedelta(hours=1))
+    assert known.looked_up_today == 2
+    assert DeferredPulls(Storage(polled.home.state)).all() == [], "what it waited for is over"
+
+
+def test_a_poll_that_the_quota_ends_is_noted_and_no_failure(polled: Polled) -> None:
+    config = config_of(
+        [CancellationsPull(None), EventsPull(PollWindow(date(2026, 3, 2), None), 30)]
+    )
+    deferrals = DeferredPulls(Storage(polled.home.state))
+    with open_service(polled.settings, now=LATER + timedelta(hours=2), work="polls") as service:
+        assert service.sandbox is not None
+        service.sandbox.faults.set("quota~events")
+        assert polled.run(service, config).success
+        (note,) = deferrals.all()
+        assert (note.work, note.feed) == ("polls", "cancellations")
+        assert note.resume_at.date() == date(2026, 4, 1)
+        service.sandbox.faults.clear()
+        assert polled.run(service, config).success
+    assert deferrals.all() == []
+
+
+def test_a_poll_that_fails_says_why(polled: Polled) -> None:
+    config = config_of([EventsPull(PollWindow(date(2026, 3, 2), None), 30)])
+    with open_service(polled.settings, now=LATER + timedelta(hours=4), work="polls") as service:
+        assert service.sandbox is not None
+        service.sandbox.faults.set("repeat_cursor~events")
+        result = polled.run(service, config)
+    assert not result.success
+    assert "gave back a cursor" in failure_of(result)
+
+
+def test_the_config_of_a_run_says_what_is_due() -> None:
+    since = datetime(2026, 3, 1, 4, 30, tzinfo=UTC)
+    windows = [PollWindow(date(2026, 3, 2), date(2026, 3, 9)), PollWindow(date(2026, 3, 20), None)]
+    due = [*(EventsPull(one, 1) for one in windows), CancellationsPull(since), LookUps(("a",))]
+    assert config_of(due)["ops"] == {
+        "look_again": {
+            "config": {
+                "windows": [["2026-03-02", "2026-03-09"], ["2026-03-20"]],
+                "cancellations": True,
+                "since": "2026-03-01T04:30:00+00:00",
+                "event_ids": ["a"],
+                "as_daily": False,
+            }
+        }
+    }
+
+
+def test_where_no_ledger_counts_the_month_is_as_the_service_told_it_last(polled: Polled) -> None:
+    told = last_usage(polled.home.state)
+    assert told is not None and told.used is not None
+    assert polled.known(LATER).month.used == told.used > 0
+    assert polled.known(LATER + timedelta(days=31)).month.used == 0, "of another month"
+
+
+def test_a_poll_that_was_put_off_is_waited_for(polled: Polled) -> None:
+    now = LATER + timedelta(hours=9)
+    until = now + timedelta(hours=2)
+    known = polled.known(now)
+    verdict = decide_poll(known, PollCursor(), LastRuns(), running=None, wait_until=until)
+    assert verdict.due == ()
+    assert verdict.said == "Put off by the service until 2026-03-02 23:00:00 UTC."
+    assert decide_poll(known, PollCursor(), LastRuns(), running=None, wait_until=now).due
+
+
+def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_old(
+    tmp_path: Path,
+) -> None:
+    settings = settings_of(tmp_path, plan="free", coins=())
+    with open_service(settings, now=datetime(2026, 3, 2, 0, 20, tzinfo=UTC)) as service:
+        for feed in ("coins", "events", "cancellations"):
+            pull(feed, service)
+    merge(Home(tmp_path))
+    facts = PollFacts(settings, Home(tmp_path))
+    for hour in range(1, 24):
+        known = facts.known(datetime(2026, 3, 2, hour, 30, tzinfo=UTC))
+        assert known is not None
+        # The cancellations are not as old as the list: one look at them may be due.
+        assert [one for one in plan_polls(known).due if isinstance(one, EventsPull)] == []

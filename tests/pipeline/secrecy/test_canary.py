@@ -1,0 +1,241 @@
+"""A service that repeats the key in every part of its answers: it is found nowhere afterwards.
+
+Real commands on a real home, one after the other; then every file, output and process is looked at.
+"""
+
+import json
+import sqlite3
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import zstandard
+
+from catalog.sandbox.sandbox import Sandbox
+from tests.pipeline.automation.daemon import ui, wait_for
+from tests.pipeline.secrecy.repeating_service import (
+    HOOK,
+    KEY,
+    SPELLINGS,
+    TELLINGS,
+    RepeatingService,
+    traces_in,
+)
+from tests.test_cli import ALMANAC, environment
+
+QUICK_RUNS: tuple[dict[str, str], ...] = (
+    {},
+    {
+        "export": "cut",
+        "coins": "error 200",
+        "categories": "page",
+        "cancellations": "nothing like it",
+    },
+)
+"""By the end of the path, what is answered in each of the runs of the default tests."""
+FEEDS = ("usage", "coins", "events", "export")
+"""What is answered badly in the long run, one after the other."""
+QUICK_LOOKS = (
+    *(("status", "--alert"), ("status", "--json"), ("doctor",), ("batches", "list")),
+    *(("sql", "SELECT * FROM batches"), ("prune", "--dry-run")),
+)
+LONG_LOOKS = (
+    *QUICK_LOOKS,
+    *(("verify",), ("budget",), ("sql", "SELECT * FROM events", "--format", "json")),
+)
+
+
+class Owner:
+    """Who has the key, and starts commands; what they say is kept."""
+
+    def __init__(self, folder: Path, service: RepeatingService) -> None:
+        self.home = folder / "data"
+        self.temporary = folder / "tmp"
+        self.folder = folder
+        self.temporary.mkdir()
+        key_file = folder / "key" / "file"
+        key_file.parent.mkdir()
+        hook_file = folder / "key" / "hook"
+        for file, secret in ((key_file, KEY), (hook_file, f"http://127.0.0.1:9/{HOOK}")):
+            file.write_text(secret)
+            file.chmod(0o600)
+        self.env = {
+            **environment(self.home),
+            "ALMANAC_BASE_URL": service.base_url,
+            "ALMANAC_API_KEY_FILE": str(key_file),
+            "ALMANAC_ALERT_URL_FILE": str(hook_file),
+            "ALMANAC_PLAN": "enterprise",
+            "ALMANAC_COINS": "bitcoin",
+            "TMPDIR": str(self.temporary),
+        }
+        self.said: list[str] = []
+
+    def start(self, *words: str, **given: str) -> str:
+        done = subprocess.run(
+            [*ALMANAC, *words],
+            cwd=self.folder,
+            env={**self.env, **given},
+            capture_output=True,
+            timeout=300,
+            umask=0o022,
+        )
+        said = (done.stdout + done.stderr).decode()
+        assert "Traceback" not in said, said
+        assert traces_in(said.encode()) == [], said
+        self.said.append(said)
+        return said
+
+
+@pytest.fixture
+def owner(tmp_path: Path, almanac_sandbox: Sandbox) -> Iterator[tuple[Owner, RepeatingService]]:
+    key = almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+    with RepeatingService(almanac_sandbox.base_url, key).serving() as service:
+        yield Owner(tmp_path, service), service
+
+
+@contextmanager
+def watched_processes() -> Iterator[list[str]]:
+    """Look at the words of every process meanwhile, and yield those that show the key."""
+    found: list[str] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.2):
+            for words in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    said = words.read_bytes()
+                except OSError:
+                    continue  # It has ended.
+                if traces_in(said):
+                    found.append(said.decode())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join()
+
+
+def contents(path: Path) -> Iterator[bytes]:
+    """Yield what a file holds: its bytes, and what they say unpacked."""
+    data = path.read_bytes()
+    yield str(path).encode() + data
+    if path.suffix == ".zst":
+        yield zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+    elif path.suffix == ".parquet":
+        yield from _rows(f"SELECT * FROM '{path}'")
+        yield from _rows(f"SELECT * FROM parquet_kv_metadata('{path}')")
+    elif path.suffix == ".duckdb":
+        with duckdb.connect() as connection:
+            connection.execute(f"ATTACH '{path}' AS home (READ_ONLY)")
+            named = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'home'"
+            for (name,) in connection.execute(named).fetchall():
+                yield str(connection.execute(f'SELECT * FROM home."{name}"').fetchall()).encode()
+    elif data.startswith(b"SQLite format 3"):
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            yield "\n".join(database.iterdump()).encode()
+
+
+def _rows(query: str) -> Iterator[bytes]:
+    with duckdb.connect() as connection:
+        yield str(connection.execute(query).fetchall()).encode()
+
+
+def assert_kept_nowhere(owner: Owner) -> None:
+    files = [
+        path
+        for path in owner.folder.rglob("*")
+        if path.is_file() and path.parent != owner.folder / "key"
+    ]
+    assert len(files) > 20
+    kept = {path: found for path in files for one in contents(path) if (found := traces_in(one))}
+    assert kept == {}
+
+
+def assert_private(owner: Owner) -> None:
+    """All that commands made under a usual umask is their owner's alone."""
+    paths = [
+        path for root in (owner.home, owner.folder / "machine") for path in (root, *root.rglob("*"))
+    ]
+    names = {path.name for path in paths}
+    assert {"warehouse.duckdb", "home.json", "dagster.yaml", "landing", "runs.db"} <= names
+    assert [path for path in paths if stat.S_IMODE(path.lstat().st_mode) & 0o077] == []
+
+
+def look_around(owner: Owner, looks: tuple[tuple[str, ...], ...]) -> None:
+    """Start the commands that show what came."""
+    for words in looks:
+        owner.start(*words)
+    listed = json.loads(owner.start("batches", "list", "--json"))
+    assert any(one["why"] or one["why_incomplete"] for one in listed)
+    owner.start("batches", "show", listed[0]["batch_id"])
+
+
+def test_the_key_is_found_nowhere(owner: tuple[Owner, RepeatingService]) -> None:
+    user, service = owner
+    with watched_processes() as shown:
+        for tell in QUICK_RUNS:
+            service.tell = tell
+            user.start("run")
+        service.tell = {"usage": "plan"}
+        assert "[api key removed]" in user.start("doctor", ALMANAC_PLAN="").lower()
+        service.tell = {"events": "error 403"}
+        user.start("backfill", "--from", "2026-03-01", "--to", "2026-03-31", "--yes")
+    assert shown == []
+    assert service.asked > len(SPELLINGS)
+    service.tell = {}
+    look_around(user, QUICK_LOOKS)
+    assert "repeated the API key" in "".join(user.said)
+    assert_kept_nowhere(user)
+    assert_private(user)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TELLINGS)
+def test_nor_whatever_is_answered(name: str, owner: tuple[Owner, RepeatingService]) -> None:
+    user, service = owner
+    user.start("run")
+    for feed in FEEDS:
+        service.tell = {feed: name}
+        user.start("run")
+    service.tell, service.usual = {}, name
+    for words in (("run",), ("doctor",), ("backfill", "--from", "2026-03-01", "--yes")):
+        user.start(*words)
+    service.usual = "good"
+    look_around(user, LONG_LOOKS)
+    assert_kept_nowhere(user)
+
+
+@pytest.mark.long
+def test_no_page_of_dagster_shows_it(owner: tuple[Owner, RepeatingService]) -> None:
+    user, service = owner
+    user.start("run")
+    everything = """
+        query($id: ID!) {
+          runOrError(runId: $id) { ... on Run { status runConfigYaml tags { value } } }
+          logsForRun(runId: $id) { ... on EventConnection { events {
+            ... on MessageEvent { message }
+            ... on ErrorEvent { error { message stack causes { message } } }
+            ... on MaterializationEvent { metadataEntries { label description
+              ... on TextMetadataEntry { text } ... on MarkdownMetadataEntry { mdStr } } } } } } }
+    """
+    with watched_processes() as shown, ui(user.home, user.env) as (_, pages):
+        for tell in ({}, {"coins": "error 403"}, {"coins": "page"}, {"coins": "cut"}):
+            service.tell = tell
+            run_id = pages.materialise("landed_coins", "2026-03-02")
+            wait_for(lambda run=run_id: pages.run_status(run) in ("SUCCESS", "FAILURE"))
+            page: dict[str, Any] = pages.ask(everything, id=run_id)
+            assert "messages" in json.dumps(page) or "message" in json.dumps(page)
+            assert traces_in(json.dumps(page).encode()) == []
+        time.sleep(1)
+    assert shown == []
+    assert_kept_nowhere(user)

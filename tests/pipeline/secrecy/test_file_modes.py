@@ -1,0 +1,96 @@
+"""Files of home and state are their owner's alone, and what others can read is told and closed."""
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.maintenance import PACKAGES
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.small_home import SmallHome
+from tests.test_cli import ALMANAC, ROOT, environment
+from warehouse.files.file_modes import close_for_writing
+
+
+def start(home: Path, *words: str, umask: int = 0o022, **given: str) -> str:
+    """Run a command as from a shell with the usual mask."""
+    done = subprocess.run(
+        [*ALMANAC, *words],
+        cwd=home.parent,
+        env={**environment(home), "ALMANAC_COINS": "bitcoin", **given},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        umask=umask,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def modes_below(*roots: Path) -> dict[str, int]:
+    found = [path for root in roots for path in (root, *root.rglob("*"))]
+    return {str(path): stat.S_IMODE(path.lstat().st_mode) for path in found}
+
+
+@pytest.mark.parametrize(("shared", "expected"), [("", {0o700, 0o600}), ("group", {0o750, 0o640})])
+def test_what_a_command_makes_is_its_owners_or_its_groups(
+    shared: str, expected: set[int], tmp_path: Path
+) -> None:
+    """All that a run makes, Dagster's files too, is looked at in test_canary.py."""
+    small = SmallHome(tmp_path / "data")
+    small.land("coins")
+    start(small.home.root, "merge", ALMANAC_SHARED=shared)
+    modes = modes_below(small.home.root / "lake")
+    assert set(modes.values()) == expected
+    published = stat.S_IMODE(small.home.warehouse.stat().st_mode)
+    assert published & ~0o200 == min(expected & {0o600, 0o640}) & ~0o200
+
+
+def test_code_that_dagster_loads_makes_private_files() -> None:
+    code = "import os; from pipeline.definitions import almanac; almanac(); print(oct(os.umask(0)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, umask=0o022
+    )
+    assert done.stdout.strip() == "0o77", done.stderr
+
+
+def test_an_answer_has_the_modes_of_its_user(tmp_path: Path) -> None:
+    small = SmallHome(tmp_path / "data")
+    small.land("coins")
+    start(small.home.root, "merge")
+    target = tmp_path / "answer.csv"
+    start(small.home.root, "sql", "SELECT 1 AS a", "-f", "csv", "-o", str(target))
+    assert stat.S_IMODE(target.stat().st_mode) == 0o644
+
+
+def test_doctor_tells_of_files_that_others_can_read_and_closes_them(
+    tmp_path: Path, almanac: Almanac
+) -> None:
+    small = SmallHome(tmp_path / "data")
+    small.land("coins")
+    root = small.home.root
+    for path in (root, *root.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    link = root / "link"
+    link.symlink_to(tmp_path)
+    before = stat.S_IMODE(tmp_path.stat().st_mode)
+    assert "others can read" in almanac("doctor", home=str(root)).stdout
+    found = json.loads(almanac("doctor", "--json", home=str(root)).stdout)
+    assert [one["is_caution"] for one in found if one["what"] == "files"] == [True]
+    assert len(found) > len(PACKAGES)
+    assert "no longer open" in almanac("doctor", "--fix", home=str(root)).stdout
+    assert [path for path, mode in modes_below(root).items() if mode & 0o077] == [str(link)]
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == before
+    assert "others can read" not in almanac("doctor", home=str(root)).stdout
+
+
+def test_a_file_closed_for_writing_keeps_its_readers(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for mode, expected in ((0o600, 0o400), (0o640, 0o440), (0o644, 0o444)):
+        file.chmod(mode)
+        close_for_writing(file)
+        assert stat.S_IMODE(file.stat().st_mode) == expected

@@ -1,0 +1,79 @@
+"""The key, and the address of alerts, are nowhere but in memory: in no page, config, log or file.
+
+What posting to that address leaves behind is in test_alerts.py.
+"""
+
+from pathlib import Path
+
+import dagster as dg
+from pydantic import SecretStr
+
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.build import build_definitions, build_resources
+from pipeline.health.report import health_of
+from pipeline.instance import instance_of
+from resources.http.retries import utc_now
+from tests.pipeline.homes_in_days import NOW, address_of, play_days, run_assets, settings_of
+from tests.pipeline.small_home import NOW as THEN
+from tests.pipeline.small_home import SmallHome
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+HOOK = "canary-hook-5d20"
+
+
+def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise")
+    given = address_of(almanac_sandbox.base_url, key)
+    hook = SecretStr(f"http://127.0.0.1:9/{HOOK}")
+    settings = settings_of(tmp_path, **given, alert_url=hook)
+    secrets = (key, HOOK)
+    with instance_of(Home(tmp_path)) as instance:
+        play_days(settings, instance, days=1, now=NOW.replace(hour=12))
+        for run in instance.get_runs():
+            told = [str(entry) for entry in instance.all_logs(run.run_id)]
+            kept = "".join(told) + str(run.run_config) + str(run.tags)
+            assert [one for one in secrets if one in kept] == []
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    for secret in secrets:
+        assert [path for path in files if secret.encode() in path.read_bytes()] == []
+    definitions = build_definitions(settings)
+    shown = repr(settings) + repr(definitions.resources) + repr(definitions.sensors)
+    shown += repr(build_resources(settings, clock=utc_now))
+    assert [one for one in secrets if one in shown] == []
+
+
+def test_a_key_that_is_refused_is_not_told_by_the_failure(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    canary = "canary-4f1d9a77c2"
+    settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, canary))
+    with instance_of(Home(tmp_path)) as instance:
+        result = run_assets(
+            settings,
+            instance,
+            "landed_coins",
+            partition=NOW.date(),
+            clock=lambda: NOW,
+        )
+        assert not result.success
+        logs = "".join(str(entry) for entry in instance.all_logs(result.run_id))
+        assert "Check the API key" in logs
+        assert canary not in logs
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or canary.encode() not in path.read_bytes(), path
+    assert isinstance(result, dg.ExecuteInProcessResult)
+
+
+def test_status_warns_of_a_key_that_the_service_repeated(tmp_path: Path) -> None:
+    small = SmallHome(tmp_path)
+    (waiting,) = small.land("coins", body=b'{"data": [{"slug": "a", "name": "[API key removed]"}]}')
+    for _ in ("waiting", "merged"):
+        health = health_of(small.settings, small.home, THEN)
+        (warned,) = [one for one in health.warnings if one.kind == "key"]
+        assert "1 batch" in warned.text
+        assert warned.since == waiting.observed_at
+        merge(small.home)

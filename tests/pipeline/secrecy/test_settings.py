@@ -1,0 +1,266 @@
+"""The settings: read in one place, told plainly, never shown."""
+
+import grp
+import json
+import pwd
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline.secrecy import cautions_of, open_home, short_key
+from pipeline.settings import Settings, SettingsError, described, read_settings
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes_in_days import address_of, settings_of
+from tests.pipeline.small_home import SmallHome
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, _, _ in described():
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_without_address_and_key_it_is_the_sandbox() -> None:
+    settings = read_settings()
+    assert settings.service_address() is None
+    assert settings.source == "sandbox:1"
+
+
+@pytest.mark.parametrize(
+    ("given", "lacking"),
+    [
+        ("ALMANAC_BASE_URL", "ALMANAC_API_KEY"),
+        ("ALMANAC_API_KEY", "ALMANAC_BASE_URL"),
+    ],
+)
+def test_one_without_the_other_is_refused(
+    monkeypatch: pytest.MonkeyPatch, given: str, lacking: str
+) -> None:
+    monkeypatch.setenv(given, "https://api.example.com")
+    with pytest.raises(SettingsError, match=f"{given} is set, but {lacking} is not"):
+        read_settings().service_address()
+
+
+def test_the_key_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k-123\n")
+    monkeypatch.setenv("ALMANAC_BASE_URL", "https://api.example.com/v2/")
+    monkeypatch.setenv("ALMANAC_API_KEY_FILE", str(tmp_path / "key"))
+    found = read_settings().service_address()
+    assert found is not None
+    assert (found[0], found[1].get_secret_value()) == ("https://api.example.com", "k-123")
+    assert "k-123" not in repr(read_settings()) + repr(found)
+    (tmp_path / "key").unlink()
+    with pytest.raises(SettingsError, match="ALMANAC_API_KEY_FILE"):
+        read_settings().service_address()
+
+
+def test_comma_lists_and_empty_texts_are_read_as_people_write_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ALMANAC_COINS", " bitcoin, ethereum ,")
+    monkeypatch.setenv("ALMANAC_PLAN", "")
+    monkeypatch.setenv("ALMANAC_BASE_URL", "")
+    settings = read_settings()
+    assert settings.coins == ("bitcoin", "ethereum")
+    assert settings.plan is None
+    assert settings.service_address() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ALMANAC_PLAN", "gold", "there is no plan 'gold'"),
+        ("ALMANAC_RATE_PER_S", "0", "greater than 0"),
+        ("ALMANAC_BURST", "many", "valid integer"),
+    ],
+)
+def test_a_wrong_value_is_one_line_that_names_the_setting(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv("ALMANAC_API_KEY", "canary-1")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=name) as caught:
+        read_settings()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "canary-1" not in str(caught.value)
+
+
+def test_every_setting_is_described() -> None:
+    rows = described()
+    assert {name for name, _, _ in rows} == {
+        f"ALMANAC_{name.upper()}" for name in Settings.model_fields
+    }
+    assert all(meaning.endswith((".", "`.")) for _, _, meaning in rows)
+
+
+def test_an_empty_text_is_the_default_also_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, _, _ in described():
+        monkeypatch.delenv(name, raising=False)
+    unset = read_settings()
+    for name, _, _ in described():
+        monkeypatch.setenv(name, "")
+    assert read_settings() == unset
+    assert read_settings().home == Path("data")
+    assert read_settings().sandbox_seed == 1
+
+
+def test_a_tilde_is_the_home_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ALMANAC_HOME", "~/almanac")
+    monkeypatch.setenv("ALMANAC_API_KEY_FILE", "~/key")
+    assert read_settings().home == tmp_path / "almanac"
+    assert read_settings().api_key_file == tmp_path / "key"
+    monkeypatch.setenv("ALMANAC_HOME", "~nobody-of-this-name/almanac")
+    with pytest.raises(SettingsError, match="ALMANAC_HOME"):
+        read_settings()
+
+
+KEY = "canary-9b1f77c2aa10"
+PLACED = {
+    "ALMANAC_BASE_URL": "https://api.example.com",
+    "ALMANAC_API_KEY": KEY,
+    "ALMANAC_API_KEY_FILE": "KEY_FILE",
+}
+
+
+def place(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *, in_file: tuple[str, ...], outside: tuple[str]
+) -> None:
+    key_file = folder / "elsewhere" / "key"
+    key_file.parent.mkdir(exist_ok=True)
+    key_file.write_text(KEY)
+    key_file.chmod(0o600)
+    values = {**PLACED, "ALMANAC_API_KEY_FILE": str(key_file)}
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    (work / ".env").write_text("".join(f"{name}={values[name]}\n" for name in in_file))
+    (work / ".env").chmod(0o600)
+    monkeypatch.chdir(work)
+    for name in outside:
+        monkeypatch.setenv(name, values[name])
+
+
+URL, GIVEN, FILE = PLACED
+
+
+@pytest.mark.parametrize(
+    ("in_file", "outside"),
+    [((URL,), (GIVEN,)), ((URL,), (FILE,)), ((GIVEN,), (URL,)), ((FILE,), (URL,)),
+     ((URL, FILE), ()), ((URL,), (URL, GIVEN))],
+)  # fmt: skip
+def test_a_env_file_gives_no_address_to_a_key_from_elsewhere(
+    in_file: tuple[str, ...], outside: tuple[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=in_file, outside=outside)
+    with pytest.raises(SettingsError, match="Nothing was sent") as raised:
+        read_settings().service_address()
+    assert KEY not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("in_file", "outside"), [((URL, GIVEN), ()), ((), (URL, GIVEN)), ((), (URL, FILE))]
+)
+def test_address_and_key_of_one_place_are_used(
+    in_file: tuple[str, ...], outside: tuple[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=in_file, outside=outside)
+    assert read_settings().service_address() is not None
+
+
+def test_a_key_file_beside_a_env_file_is_of_the_same_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=(URL,), outside=())
+    Path("key").write_text(KEY)
+    with Path(".env").open("a") as file:
+        file.write("ALMANAC_API_KEY_FILE=key\n")
+    assert read_settings().service_address() is not None
+
+
+def test_a_env_file_that_others_may_write_to_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=(URL, GIVEN), outside=())
+    Path(".env").chmod(0o602)
+    with pytest.raises(SettingsError, match="others than you may write"):
+        read_settings()
+    Path(".env").write_text("OTHER=1\n")
+    assert read_settings().service_address() is None
+
+
+@pytest.mark.parametrize(
+    ("group", "members", "is_refused"),
+    [("me", [], False), ("me", ["me", "somebody"], True), ("staff", [], True)],
+)
+def test_a_env_file_that_a_group_of_others_may_write_to_is_refused(
+    group: str,
+    members: list[str],
+    is_refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    place(monkeypatch, tmp_path, in_file=(URL, GIVEN), outside=())
+    Path(".env").chmod(0o660)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="me"))
+    monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name=group, gr_mem=members))
+    with pytest.raises(SettingsError, match="others than you") if is_refused else nullcontext():
+        read_settings()
+
+
+def test_a_home_that_others_can_enter_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ALMANAC_HOME", str(tmp_path))
+    tmp_path.chmod(0o755)
+    assert "doctor --fix" in open_home(read_settings())
+    tmp_path.chmod(0o750)
+    assert open_home(read_settings())
+    monkeypatch.setenv("ALMANAC_SHARED", "group")
+    assert open_home(read_settings()) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://api.example.com", True),
+        ("http://10.0.0.7:8000", True),
+        ("https://api.example.com", False),
+        ("http://127.0.0.1:8000", False),
+        ("http://[::1]:8000", False),
+        ("http://localhost:1", False),
+    ],
+)
+def test_an_address_in_the_clear_and_a_key_file_for_all_are_warned_of(
+    url: str, warned: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ALMANAC_BASE_URL", url)
+    key_file = tmp_path / "key"
+    key_file.write_text(KEY)
+    monkeypatch.setenv("ALMANAC_API_KEY_FILE", str(key_file))
+    key_file.chmod(0o600)
+    assert any("in the clear" in one for one in cautions_of(read_settings())) == warned
+    key_file.chmod(0o644)
+    assert any("_FILE: others can read" in one for one in cautions_of(read_settings()))
+
+
+def test_each_warning_of_secrets_is_said_once_a_command(almanac: Almanac, tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_text("short")
+    key_file.chmod(0o640)
+    given = {"base_url": "http://10.255.255.1", "api_key_file": str(key_file), "plan": "elite"}
+    SmallHome(tmp_path / "data", source="http://10.255.255.1")
+    done = almanac("batches", "list", **given)
+    assert done.stderr.count("warning: ALMANAC_API_KEY_FILE: others can read") == 1
+    assert done.stderr.count("warning: ALMANAC_BASE_URL: http://") == 1
+    shown = json.loads(almanac("status", "--json", **given).stdout)
+    assert "exposed" in [one["kind"] for one in shown["warnings"]]
+    short = settings_of(tmp_path, **address_of("http://a.test", "short"))
+    assert "under 12 characters" in short_key(short)
+    assert short_key(settings_of(tmp_path, **address_of("http://a.test", KEY))) == ""

@@ -1,0 +1,157 @@
+"""Dagster's pages behind the guard: no page of anybody else can change anything."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+from dagster import DagsterInstance
+from websockets.sync.client import connect
+
+from pipeline.ui.webserver import guarded
+from tests.server.foreign_requests import FOREIGN, REFUSED, Foreign, status_of
+
+KEY = "set-by-a-page"
+CHANGE = 'mutation { setConcurrencyLimit(concurrencyKey: "set-by-a-page", limit: 1) }'
+NAME = "almanac.internal"
+
+
+class Pages:
+    """The real application behind the guard, on a port of its own."""
+
+    def __init__(self, instance: DagsterInstance, host: str, stack: ExitStack) -> None:
+        # Of the workers that collect these tests one runs them, and GraphQL takes a second.
+        from dagster._core.workspace.context import WorkspaceProcessContext
+        from dagster_webserver.app import create_app_from_workspace_process_context
+
+        self.instance = instance
+        workspace = stack.enter_context(WorkspaceProcessContext(instance, None, version="tested"))
+        app = guarded(create_app_from_workspace_process_context(workspace), host, [NAME])
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = int(probe.getsockname()[1])
+        config = uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="critical")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(setattr, server, "should_exit", True)
+        while not server.started:
+            time.sleep(0.02)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def changed(self) -> bool:
+        """Whether the change took place; it is undone."""
+        storage = self.instance.event_log_storage
+        if KEY not in storage.get_concurrency_keys():
+            return False
+        storage.delete_concurrency_limit(KEY)
+        return True
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    from dagster._core.test_utils import instance_for_test
+
+    folder = tmp_path_factory.mktemp("dagster")
+    with ExitStack() as stack:
+        instance = stack.enter_context(
+            instance_for_test(temp_dir=str(folder), overrides={"telemetry": {"enabled": False}})
+        )
+        yield Pages(instance, "127.0.0.1", stack)
+
+
+def test_the_change_of_these_tests_is_one(pages: Pages) -> None:
+    answer = httpx.post(f"{pages.address}/graphql", json={"query": CHANGE}, trust_env=False)
+    assert answer.json() == {"data": {"setConcurrencyLimit": True}}
+    assert pages.changed()
+
+
+@pytest.mark.parametrize("foreign", FOREIGN, ids=lambda foreign: foreign.name)
+def test_what_is_foreign_is_refused_and_changes_nothing(pages: Pages, foreign: Foreign) -> None:
+    assert status_of(foreign, pages.port, CHANGE) in REFUSED
+    assert not pages.changed()
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "LOCALHOST:8000", "[::1]:80", NAME, f"{NAME}:443"]
+)
+def test_known_hosts_are_answered_on_any_port(pages: Pages, host: str) -> None:
+    answer = httpx.get(f"{pages.address}/server_info", headers={"Host": host}, trust_env=False)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("127.0.0.1:<port>", "http://127.0.0.1:<port>"),
+        ("localhost:<port>", "http://localhost:<port>"),
+        ("localhost", "http://localhost"),
+        (NAME, f"https://{NAME}"),
+        (f"{NAME}:443", f"https://{NAME}"),
+    ],
+)
+def test_the_pages_own_requests_pass(pages: Pages, host: str, origin: str) -> None:
+    """Also behind a proxy that ends TLS, and keeps the Host."""
+    headers = {
+        "Host": host.replace("<port>", str(pages.port)),
+        "Origin": origin.replace("<port>", str(pages.port)),
+        "Sec-Fetch-Site": "same-origin",
+    }
+    question = {"query": "{ version }"}
+    answer = httpx.post(f"{pages.address}/graphql", json=question, headers=headers, trust_env=False)
+    assert answer.json()["data"]["version"]
+
+
+def test_a_link_from_elsewhere_opens_a_page(pages: Pages) -> None:
+    headers = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
+    for path in ("/", "/asset-groups?view=list", "/runs"):
+        answer = httpx.get(f"{pages.address}{path}", headers=headers, trust_env=False)
+        assert answer.status_code == 200
+        assert "<html" in answer.text
+
+
+def test_subscriptions_of_the_pages_pass(pages: Pages) -> None:
+    with connect(
+        f"ws://127.0.0.1:{pages.port}/graphql",
+        origin=f"http://127.0.0.1:{pages.port}",  # type: ignore[arg-type]
+        subprotocols=["graphql-ws"],  # type: ignore[list-item]
+        proxy=None,
+    ) as websocket:
+        websocket.send(json.dumps({"type": "connection_init", "payload": {}}))
+        assert json.loads(websocket.recv(10))["type"] == "connection_ack"
+
+
+def test_a_refusal_says_why(pages: Pages) -> None:
+    answer = httpx.get(pages.address, headers={"Host": "evil.example"}, trust_env=False)
+    assert (answer.status_code, answer.text) == (
+        421,
+        "This server is not known as evil.example.\n",
+    )
+
+
+def test_on_every_address_the_one_that_was_asked_is_known(tmp_path: Path) -> None:
+    async def app(scope: object, receive: object, send: object) -> None:
+        raise AssertionError("not called")
+
+    rules = guarded(app, "0.0.0.0").rules  # type: ignore[arg-type]
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b""}
+    for host, server, refused in (
+        (b"192.168.1.7:3000", "192.168.1.7", False),
+        (b"192.168.1.8", "192.168.1.7", True),
+        (b"myhost", "192.168.1.7", True),
+    ):
+        asked = {**scope, "headers": [(b"host", host)], "server": (server, 3000)}
+        assert (rules.refusal(asked) is not None) is refused

@@ -1,0 +1,228 @@
+"""Broken, dribbling and oversized bodies off a raw socket, which the sandbox can't make."""
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resources.errors import (
+    CatalogError,
+    ContractBroken,
+    RequestRejected,
+    TooLarge,
+    TruncatedBody,
+    Unreachable,
+)
+from resources.http.calls import Bounds, Timeouts
+from resources.http.client import CatalogClient
+from resources.http.pages import RawPage
+from resources.http.retries import RetryPolicy
+from resources.limits.limiter import Unlimited
+from tests.resources.fakes import KEY, Chunk, FakeTime, RawServer, chunked, head, raw_server
+
+ROWS = [{"id": f"event-{n}", "title": "x" * 50} for n in range(40)]
+LIST = json.dumps({"data": ROWS, "meta": {"total": 40, "limit": 100, "cursor": None}}).encode()
+PACKED = gzip.compress(LIST)
+GZIP = "Content-Encoding: gzip"
+CHUNKED = "Transfer-Encoding: chunked"
+
+
+def length(body: bytes) -> str:
+    return f"Content-Length: {len(body)}"
+
+
+def client_of(server: RawServer, attempts: int = 2, **options: Any) -> CatalogClient:
+    return CatalogClient(
+        server.base_url,
+        KEY,
+        limiter=Unlimited(),
+        ambient=FakeTime().ambient(),
+        policy=RetryPolicy(attempts=attempts),
+        **options,
+    )
+
+
+def pages_of(server: RawServer, **options: Any) -> list[RawPage]:
+    with client_of(server, **options) as client:
+        return list(client.events_pages())
+
+
+WHOLE: dict[str, list[Chunk]] = {
+    "with its length": [head(length(LIST)), LIST],
+    "chunked": [head(CHUNKED), chunked(LIST)],
+    "without a length": [head(), LIST],
+    "gzip": [head(GZIP, length(PACKED)), PACKED],
+    "gzip chunked": [head(GZIP, CHUNKED), chunked(PACKED)],
+    "gzip in two members": [head(GZIP), gzip.compress(LIST[:99]) + gzip.compress(LIST[99:])],
+    "gzip that no header names": [head(), PACKED[:1], 0.02, PACKED[1:]],
+    "a byte at a time": [head(length(LIST)), *(LIST[n : n + 1] for n in range(len(LIST)))],
+}
+BROKEN: dict[str, list[Chunk]] = {
+    "half of its length": [head(length(LIST)), LIST[: len(LIST) // 2]],
+    "half without a length": [head(), LIST[: len(LIST) // 2]],
+    "a cleanly ended half": [head(CHUNKED), chunked(LIST[: len(LIST) // 2])],
+    "chunks without an end": [head(CHUNKED), chunked(LIST, end=False)],
+    "gzip cut in half": [head(GZIP), PACKED[: len(PACKED) // 2]],
+    "gzip cut in half, cleanly": [head(GZIP, CHUNKED), chunked(PACKED[: len(PACKED) // 2])],
+    "gzip without its trailer": [head(GZIP), PACKED[:-8]],
+    "gzip with half a trailer": [head(GZIP, CHUNKED), chunked(PACKED[:-4])],
+    "gzip with another's trailer": [head(GZIP), PACKED[:-8] + gzip.compress(b"other")[-8:]],
+    "gzip that is none": [head(GZIP), LIST],
+    "no answer": [b""],
+    "half a header": [b"HTTP/1.1 200 OK\r\nContent-Le"],
+    "no HTTP": [b"220 mail.test ESMTP\r\n\r\n"],
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_body_is_read_however_it_is_sent(name: str) -> None:
+    with raw_server(WHOLE[name]) as server:
+        (page,) = pages_of(server)
+    assert page.body == LIST
+    assert page.rows == 40
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_body_is_never_taken_for_a_whole_one(name: str) -> None:
+    with raw_server(BROKEN[name]) as server:
+        with pytest.raises((TruncatedBody, Unreachable), match="after 2 attempts"):
+            pages_of(server)
+        assert len(server.heads) == 2
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_body_broken_once_is_fetched_again(name: str) -> None:
+    with raw_server(BROKEN[name], WHOLE["with its length"]) as server:
+        (page,) = pages_of(server)
+    assert (page.body, page.attempts) == (LIST, 2)
+
+
+def test_identity_is_asked_for_and_the_key_is_sent_once() -> None:
+    with raw_server(WHOLE["chunked"]) as server:
+        pages_of(server)
+    lines = server.heads[0].lower().splitlines()
+    assert lines.count("accept-encoding: identity") == 1
+    assert lines.count(f"x-api-key: {KEY}") == 1
+    assert not [line for line in lines if line.startswith("authorization")]
+
+
+def test_another_encoding_is_named() -> None:
+    with (
+        raw_server([head("Content-Encoding: br"), LIST]) as server,
+        pytest.raises(ContractBroken, match=r"'br'.*identity"),
+    ):
+        pages_of(server)
+
+
+def test_a_field_of_ten_megabytes_is_carried_whole() -> None:
+    body = json.dumps({"data": [{"id": "a", "description": "x" * 10_000_000}]}).encode()
+    with raw_server([head(length(body)), body]) as server:
+        (page,) = pages_of(server)
+    assert (len(page.body), page.ids) == (len(body), ("a",))
+
+
+def test_a_body_over_the_bound_is_left_off_at_once() -> None:
+    endless: list[Chunk] = [head(), *[b" " * 65_536] * 4_000]
+    with (
+        raw_server(endless) as server,
+        pytest.raises(TooLarge, match="over 1000000 bytes"),
+    ):
+        pages_of(server, bounds=Bounds(page_bytes=1_000_000))
+
+
+def test_a_body_that_unpacks_without_measure_is_left_off() -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(b" " * 1_000_000) for _ in range(200)) + packer.flush()
+    with (
+        raw_server([head(GZIP, length(bomb)), bomb]) as server,
+        pytest.raises(TooLarge, match="200 times"),
+    ):
+        pages_of(server)
+
+
+@pytest.mark.parametrize("dribbled", ["headers", "body"])
+def test_an_answer_that_dribbles_is_bounded_as_a_whole(dribbled: str) -> None:
+    start = head(length(LIST)) if dribbled == "body" else b"HTTP/1.1 200 OK\r\nX-A: "
+    answer: list[Chunk] = [start]
+    for _ in range(200):
+        answer += [b"x", 0.02]
+    with (
+        raw_server(answer) as server,
+        pytest.raises(Unreachable, match="ReadTimeout"),
+    ):
+        pages_of(server, attempts=1, timeouts=Timeouts(total=0.15))
+
+
+def test_a_redirect_is_not_followed_with_the_key() -> None:
+    with (
+        raw_server([head("Location: http://127.0.0.1:1/v2/events", status="301 Moved")]) as server,
+        pytest.raises(RequestRejected, match="not taken to another address"),
+    ):
+        pages_of(server)
+
+
+def test_endless_pages_end() -> None:
+    answers = []
+    for n in range(60):
+        body = json.dumps(
+            {"data": [{"id": str(n)}], "meta": {"cursor": f"c{n}", "total": 1, "limit": 1}}
+        ).encode()
+        answers.append([head(length(body)), body])
+    with raw_server(*answers) as server, client_of(server) as client:
+        sweep = client.events_pages(limit=1)
+        with pytest.raises(CatalogError, match="has a next"):
+            list(sweep)
+        assert sweep.report.pages <= 6
+
+
+CSV = b"id,title\r\n" + b"".join(b'%d,"T, %d"\r\n' % (n, n) for n in range(500))
+PACKED_CSV = gzip.compress(CSV)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [head(length(CSV)), CSV],
+        [head(GZIP, length(PACKED_CSV)), PACKED_CSV],
+        [head("Content-Type: application/gzip"), PACKED_CSV],
+    ],
+    ids=["plain", "gzip", "a gzip file"],
+)
+def test_an_export_is_unpacked_into_the_file(answer: list[Chunk], tmp_path: Path) -> None:
+    file = tmp_path / "export.csv"
+    with raw_server(answer) as server, client_of(server) as client:
+        pull = client.export(file)
+    assert file.read_bytes() == CSV
+    assert (pull.rows, pull.bytes, pull.attempts) == (500, len(CSV), 1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [head(length(CSV)), CSV[:3000]],
+        [head(CHUNKED), chunked(CSV, end=False)],
+        [head(GZIP), PACKED_CSV[:-8]],
+        [head(GZIP), PACKED_CSV[:500]],
+    ],
+    ids=["short", "no last chunk", "no trailer", "half a gzip"],
+)
+def test_a_broken_export_is_begun_anew(broken: list[Chunk], tmp_path: Path) -> None:
+    file = tmp_path / "export.csv"
+    with raw_server(broken, [head(), CSV]) as server, client_of(server) as client:
+        pull = client.export(file)
+    assert file.read_bytes() == CSV
+    assert (pull.rows, pull.attempts) == (500, 2)
+
+
+def test_an_export_that_unpacks_without_measure_is_left_off(tmp_path: Path) -> None:
+    bomb = gzip.compress(b"id,title\n" + b"1,a\n" * 5_000_000)
+    with (
+        raw_server([head(GZIP), bomb]) as server,
+        client_of(server) as client,
+        pytest.raises(TooLarge),
+    ):
+        client.export(tmp_path / "export.csv")
+    assert (tmp_path / "export.csv").stat().st_size < 5_000_000

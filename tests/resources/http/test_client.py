@@ -1,0 +1,375 @@
+"""The client against the real sandbox, endpoint by endpoint."""
+
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from catalog.sandbox.pytest_plugin import STANDS_AT
+from catalog.sandbox.sandbox import Sandbox
+from resources.errors import KeyRejected, PlanLacksAccess, RequestRejected, VersionGone
+from resources.http.client import CatalogClient, checked_base_url
+from resources.http.pages import RawPage
+from resources.http.transport import SentRequest
+from resources.limits.allowance import Pace, Share
+from resources.limits.ledger import Ledger
+from resources.limits.limiter import Unlimited
+from resources.limits.shared_limiter import SharedLimiter
+from tests.resources.conftest import Door
+from tests.resources.fakes import mocked
+
+MARCH = (date(2026, 3, 1), date(2026, 3, 31))
+
+
+def rows_of(pages: Iterable[RawPage]) -> list[dict[str, Any]]:
+    return [row for page in pages for row in json.loads(page.body)["data"]]
+
+
+def ids_on(sandbox: Sandbox, lower: date, upper: date) -> set[str]:
+    """What the truth says the list should hold a minute ago."""
+    first = datetime(lower.year, lower.month, lower.day, tzinfo=UTC)
+    last = datetime(upper.year, upper.month, upper.day, 23, 59, 59, tzinfo=UTC)
+    seen = sandbox.truth().events_at(STANDS_AT - timedelta(seconds=60)).values()
+    return {one.id for one in seen if one.date <= last and (one.date_end or one.date) >= first}
+
+
+class TestEvents:
+    def test_a_sweep_brings_every_event_of_the_range_once(
+        self, almanac_sandbox: Sandbox, door: Door
+    ) -> None:
+        sweep = door().events_pages(*MARCH)
+        pages = list(sweep)
+        ids = [row["id"] for row in rows_of(pages)]
+        assert set(ids) == ids_on(almanac_sandbox, *MARCH)
+        report = sweep.report
+        assert report.complete
+        assert report.why_incomplete == ""
+        assert report.rows_unique == report.rows_arrived == len(ids) == report.total_first
+        assert report.pages == report.requests == -(-len(ids) // 100)
+        assert (report.duplicates, report.missing) == (0, 0)
+        assert report.first_date == report.last_date == STANDS_AT
+        assert sweep.remaining() == ()
+        assert [row for page in pages for row in page.ids] == ids
+
+    def test_a_page_keeps_the_raw_body_the_dates_and_the_cursors(self, door: Door) -> None:
+        pages = list(door().events_pages(*MARCH, limit=20, coins=["bitcoin"]))
+        first, second = pages[0], pages[1]
+        assert json.loads(first.body)["meta"]["cursor"] == first.cursor_out == second.cursor_in
+        assert first.cursor_in is None
+        assert pages[-1].cursor_out is None
+        assert first.params == {
+            "coins": "bitcoin", "from": "2026-03-01", "to": "2026-03-31", "limit": "20",
+        }  # fmt: skip
+        assert first.date == STANDS_AT
+        assert first.date_known
+        assert first.wire_bytes == len(first.body)
+        assert first.limit == 20
+        assert first.shape == "data"
+        assert first.headers["content-type"].startswith("application/json")
+        assert "sandbox" not in repr(first).lower()
+
+    def test_a_sweep_goes_on_from_a_cursor_and_accounts_for_the_whole(self, door: Door) -> None:
+        client = door()
+        whole = client.events_pages(*MARCH, limit=50)
+        pages = list(whole)
+        cut = len(pages) // 2
+        known = [one for page in pages[:cut] for one in page.ids]
+        rest = client.events_pages(*MARCH, limit=50, cursor=pages[cut].cursor_in, known_ids=known)
+        assert rows_of(rest) == rows_of(pages[cut:])
+        assert rest.report.complete
+        assert rest.report.rows_unique == whole.report.rows_unique
+        blind = client.events_pages(*MARCH, limit=50, cursor=pages[cut].cursor_in)
+        list(blind)
+        assert not blind.report.complete
+        assert "began at a cursor" in blind.report.why_incomplete
+
+    def test_a_sweep_left_early_names_what_remains(self, door: Door) -> None:
+        client = door()
+        sweep = client.events_pages(*MARCH, limit=50)
+        first = next(iter(sweep))
+        assert not sweep.report.complete
+        (part,) = sweep.remaining()
+        assert part.cursor == first.cursor_out
+        rest = client.resume_events(sweep.remaining(), limit=50, known_ids=first.ids)
+        assert len(rows_of(rest)) + first.rows == rest.report.total_last
+        assert rest.report.complete
+
+    def test_more_coins_than_a_request_takes_become_several_lists(
+        self, almanac_sandbox: Sandbox, door: Door
+    ) -> None:
+        slugs = [coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)[:150]]
+        sweep = door().events_pages(*MARCH, coins=slugs)
+        pages = list(sweep)
+        assert len({page.params["coins"] for page in pages}) == 2
+        wanted = set(slugs)
+        ids = {row["id"] for row in rows_of(pages)}
+        everything = rows_of(door().events_pages(*MARCH))
+        assert ids == {
+            row["id"] for row in everything if wanted & {coin["slug"] for coin in row["coins"]}
+        }
+        assert sweep.report.complete
+        assert sweep.report.rows_unique == len(ids)
+
+    def test_an_empty_range_is_complete(self, door: Door) -> None:
+        sweep = door().events_pages(date(2016, 1, 1), date(2016, 1, 2))
+        assert [page.rows for page in sweep] == [0]
+        assert sweep.report.complete
+
+    def test_the_total_of_a_range_costs_one_request(
+        self, almanac_sandbox: Sandbox, door: Door
+    ) -> None:
+        sent: list[SentRequest] = []
+        total = door(observer=sent.append).events_total(*MARCH)
+        assert total == len(ids_on(almanac_sandbox, *MARCH))
+        assert [one.path for one in sent] == ["/v2/events"]
+
+    def test_windows_side_by_side_do_not_disturb_each_other(self, door: Door) -> None:
+        client = door()
+        months = [(date(2026, month, 1), date(2026, month, 28)) for month in range(1, 9)]
+
+        def pull(span: tuple[date, date]) -> tuple[int, bool, int | None]:
+            sweep = client.events_pages(*span, limit=40)
+            rows = len(rows_of(sweep))
+            return rows, sweep.report.complete, sweep.report.total_last
+
+        with ThreadPoolExecutor(8) as pool:
+            for rows, complete, total in pool.map(pull, months):
+                assert complete
+                assert total
+                assert rows == total
+
+
+class TestLookUps:
+    def test_a_found_a_cancelled_and_an_unknown_event(
+        self, almanac_sandbox: Sandbox, door: Door
+    ) -> None:
+        client = door()
+        listed = rows_of(client.events_pages(*MARCH, limit=1, coins=["bitcoin"]))[0]
+        found = client.event(listed["id"])
+        assert (found.status, json.loads(found.body)) == ("found", listed)
+        assert found.date == STANDS_AT
+        cancelled = rows_of(client.cancellations_pages())[0]
+        gone = client.event(cancelled["id"])
+        assert gone.status == "gone"
+        assert gone.cancelled_at == datetime.fromisoformat(cancelled["cancelledAt"])
+        unknown = client.event("no/such?event")
+        assert (unknown.status, unknown.shape) == ("not_found", "json")
+        assert unknown.cancelled_at is None
+        assert almanac_sandbox.requests[-1].status == 404
+
+    @pytest.mark.parametrize("event_id", ["", ".", ".."])
+    def test_an_id_that_would_be_another_path_is_refused(self, door: Door, event_id: str) -> None:
+        with pytest.raises(ValueError, match="no event id"):
+            door().event(event_id)
+
+    def test_a_404_in_html_says_that_no_catalog_may_have_been_asked(self) -> None:
+        page = httpx.Response(404, html="<html>nginx</html>")
+        answer = mocked(lambda _: page).event("a")
+        assert (answer.status, answer.shape) == ("not_found", "html")
+
+    def test_a_410_of_a_retired_version_is_no_cancellation(self) -> None:
+        answer = httpx.Response(410, json={"error": {"code": "version_retired"}})
+        with pytest.raises(VersionGone):
+            mocked(lambda _: answer).event("a")
+
+    def test_an_event_wrapped_in_data_is_found(self) -> None:
+        answer = httpx.Response(200, json={"data": {"id": "a"}})
+        assert mocked(lambda _: answer).event("a").wrapped
+
+    def test_usage_is_read(self, almanac_sandbox: Sandbox, door: Door) -> None:
+        key = almanac_sandbox.new_key("free")
+        client = door(key)
+        assert client.usage().used == 1
+        usage = client.usage()
+        assert (usage.plan, usage.used, usage.limit, usage.remaining) == ("free", 2, 3000, 2998)
+        assert usage.reset_at == usage.period_end == datetime(2026, 4, 1, tzinfo=UTC)
+        assert usage.period_start == datetime(2026, 3, 1, tzinfo=UTC)
+        assert (usage.rate, usage.burst, dict(usage.extra)) == (1.0, 5, {})
+
+    def test_usage_without_a_quota_differs_from_one_that_says_nothing(self, door: Door) -> None:
+        usage = door().usage()
+        assert usage.limit is None
+        assert "limit" in usage.named
+        silent = mocked(lambda _: httpx.Response(200, json={})).usage()
+        assert silent.limit is None
+        assert silent.named == frozenset()
+
+    def test_usage_keeps_unknown_names_and_survives_strange_values(self) -> None:
+        said = {"plan": 7, "used": "12", "limit": -3, "rate": "fast", "resetAt": "soon",
+                "period": "March", "burst": True, "seats": {"used": 1}}  # fmt: skip
+        usage = mocked(lambda _: httpx.Response(200, json={"data": said})).usage()
+        assert usage.used == 12
+        assert {usage.plan, usage.limit, usage.rate, usage.reset_at, usage.burst} == {None}
+        assert usage.extra == {"seats": {"used": 1}}
+
+    @pytest.mark.parametrize("number", [2**63, 2**64, 10**400, "1e300", 1e300, "9" * 5_000])
+    def test_usage_numbers_of_any_size_can_be_counted_with(
+        self, number: object, tmp_path: Path
+    ) -> None:
+        said = {"used": number, "limit": number, "remaining": number, "burst": number}
+        body = json.dumps(said).encode()
+        usage = mocked(lambda _: httpx.Response(200, content=body)).usage()
+        assert usage.account is None or usage.account.used < 2**62
+        if usage.account is not None:
+            ledger = Ledger(tmp_path / "ledger", Pace(1.0, 1))
+            limiter = SharedLimiter(ledger, Share(), clock=lambda: STANDS_AT)
+            limiter.on_usage(usage.account)
+            limiter.on_usage(usage.account, charged_before=0)
+            assert limiter.left() is not None
+
+    @pytest.mark.parametrize(
+        "reset",
+        [
+            *("9999-12-31T23:59:59Z", "2031-01-01T00:00:00Z"),
+            *("0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),
+        ],
+    )
+    def test_a_reset_that_is_over_or_years_away_is_taken_for_the_first_of_next_month(
+        self, reset: str
+    ) -> None:
+        said = {"used": 3_000, "limit": 3_000, "resetAt": reset}
+        headers = {"Date": "Mon, 02 Mar 2026 12:00:00 GMT"}
+        usage = mocked(lambda _: httpx.Response(200, json=said, headers=headers)).usage()
+        assert usage.account is not None
+        ahead = usage.account.resets_at - usage.received_at
+        assert ahead == datetime(2026, 4, 1, tzinfo=UTC) - STANDS_AT
+
+
+class TestOtherLists:
+    def test_coins_are_swept(self, almanac_sandbox: Sandbox, door: Door) -> None:
+        sweep = door().coins_pages()
+        slugs = {row["slug"] for row in rows_of(sweep)}
+        assert slugs == {coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)}
+        assert sweep.report.complete
+        assert sweep.report.pages == -(-len(slugs) // 200)
+
+    def test_coins_are_searched(self, door: Door) -> None:
+        rows = rows_of(door().coins_pages(q="bitcoin", tracked=True))
+        assert rows
+        assert all(row["tracked"] for row in rows)
+
+    def test_cancellations_since_an_instant_are_swept(self, door: Door) -> None:
+        since = STANDS_AT - timedelta(days=10)
+        sweep = door().cancellations_pages(since, limit=10)
+        rows = rows_of(sweep)
+        assert sweep.report.complete
+        assert sweep.report.pages > 1
+        assert min(datetime.fromisoformat(row["cancelledAt"]) for row in rows) >= since
+
+    def test_categories_are_swept(self, almanac_sandbox: Sandbox, door: Door) -> None:
+        rows = rows_of(door().categories())
+        assert {row["id"] for row in rows} == {one.id for one in almanac_sandbox.truth().categories}
+
+    def test_categories_may_be_a_bare_array_with_numeric_ids(self) -> None:
+        sweep = mocked(lambda _: httpx.Response(200, json=[{"id": 1}, {"id": 2}])).categories()
+        (page,) = sweep
+        assert (page.shape, page.ids, page.total) == ("array", ("1", "2"), None)
+        assert sweep.report.complete
+
+
+class TestRefusals:
+    def test_a_bad_key_is_asked_once(self, door: Door) -> None:
+        sent: list[SentRequest] = []
+        with pytest.raises(KeyRejected, match="Check the API key"):
+            door("no-such-key", observer=sent.append).usage()
+        assert len(sent) == 1
+
+    def test_a_plan_that_lacks_the_export_or_a_filter_says_so(
+        self, almanac_sandbox: Sandbox, door: Door, tmp_path: Path
+    ) -> None:
+        client = door(almanac_sandbox.new_key("free"))
+        with pytest.raises(PlanLacksAccess, match="needs the plan Elite"):
+            client.export(tmp_path / "export.csv")
+        with pytest.raises(PlanLacksAccess):
+            list(client.events_pages(categories=["release"]))
+
+    @pytest.mark.parametrize(
+        ("status", "body", "error"),
+        [
+            (401, {"message": "Unauthorized"}, KeyRejected),
+            (402, {}, PlanLacksAccess),
+            (403, {"message": "Forbidden"}, KeyRejected),
+            (403, {"message": "Upgrade your plan"}, PlanLacksAccess),
+            (403, {"error": {"code": "version_retired"}}, VersionGone),
+            (410, {}, VersionGone),
+            (400, {"error": "bad limit"}, RequestRejected),
+            (422, [], RequestRejected),
+            (404, {}, RequestRejected),
+            (302, {}, RequestRejected),
+        ],
+    )
+    def test_what_would_fail_again_is_never_retried(
+        self, status: int, body: object, error: type[Exception]
+    ) -> None:
+        sent: list[SentRequest] = []
+        client = mocked(lambda _: httpx.Response(status, json=body), observer=sent.append)
+        with pytest.raises(error) as raised:
+            client.events_total()
+        assert type(raised.value) is error
+        assert [one.status for one in sent] == [status]
+
+    def test_a_rejected_parameter_says_what_the_service_said(self, door: Door) -> None:
+        with pytest.raises(RequestRejected, match="limit must be an integer from 1 to 100"):
+            list(door().events_pages(limit=1000))
+
+
+class TestMaking:
+    @pytest.mark.parametrize(
+        "text", ["", "/", "/v2", "/v2/"], ids=["bare", "slash", "version", "version and slash"]
+    )
+    def test_the_base_address_may_name_the_version(
+        self, almanac_sandbox: Sandbox, unlimited_key: str, text: str
+    ) -> None:
+        base = almanac_sandbox.base_url
+        with CatalogClient(base + text, unlimited_key, limiter=Unlimited()) as client:
+            assert client.base_url == base
+            assert client.events_total(*MARCH)
+
+    def test_a_path_before_the_version_is_kept(self) -> None:
+        assert checked_base_url("https://h.test/api/v2/") == "https://h.test/api"
+
+    @pytest.mark.parametrize(
+        "text", ["", "h.test", "ftp://h.test", "https://", "https://u:p@h.test", "https://h/?a=1"]
+    )
+    def test_an_address_that_is_none_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="base address"):
+            checked_base_url(text)
+
+    @pytest.mark.parametrize("key", ["", "  ", "two words", "line\nbreak", "schlüssel"])
+    def test_a_key_that_can_not_stand_in_a_header_is_refused_unseen(
+        self, door: Door, key: str
+    ) -> None:
+        with pytest.raises(ValueError, match="the API key") as raised:
+            door(key)
+        assert key.strip() == "" or key not in str(raised.value)
+
+    def test_a_version_on_its_way_out_is_shown(self) -> None:
+        headers = {"Deprecation": "@1780000000", "Sunset": "Thu, 01 Apr 2027 00:00:00 GMT"}
+        client = mocked(lambda _: httpx.Response(200, json={}, headers=headers))
+        assert (client.deprecation, client.sunset) == (None, None)
+        client.usage()
+        assert client.deprecation == headers["Deprecation"]
+        assert client.sunset == headers["Sunset"]
+
+    def test_extra_headers_are_read_at_each_request(self, door: Door) -> None:
+        headers: dict[str, str] = {}
+        client = door(extra_headers=headers)
+        assert client.usage().date == STANDS_AT
+        headers["Sandbox-Now"] = "2025-05-05T05:05:05Z"
+        assert client.usage().date == datetime(2025, 5, 5, 5, 5, 5, tzinfo=UTC)
+
+    def test_without_a_date_header_our_own_time_stands_in_and_says_so(self) -> None:
+        (page,) = mocked(lambda _: httpx.Response(200, json={"data": []})).categories()
+        assert not page.date_known
+        assert page.date == page.received_at
+
+    def test_the_observer_hears_of_every_attempt_and_its_bytes(self, door: Door) -> None:
+        sent: list[SentRequest] = []
+        pages = list(door(observer=sent.append).events_pages(*MARCH, limit=50))
+        assert [one.bytes for one in sent] == [page.wire_bytes for page in pages]
+        assert {(one.method, one.path, one.status) for one in sent} == {("GET", "/v2/events", 200)}

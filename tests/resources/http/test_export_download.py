@@ -1,0 +1,160 @@
+"""The export in a file: what it says of itself, what is broken, what only looks so."""
+
+import csv
+import hashlib
+import io
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from catalog.contract.records import EVENT_FIELDS
+from catalog.sandbox.pytest_plugin import STANDS_AT
+from resources.errors import NotData, RequestRejected, TooLarge, TooSlow, TruncatedBody
+from resources.http.calls import Bounds
+from resources.http.export_download import ExportPull
+from tests.resources.conftest import Door
+from tests.resources.fakes import answering, mocked
+
+MARCH = (date(2026, 3, 1), date(2026, 3, 31))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "export.csv"
+
+
+def pull_of(text: bytes | str, file: Path, expected: int | None = None) -> ExportPull:
+    content = text if isinstance(text, bytes) else text.encode()
+    answer = httpx.Response(200, content=content, headers={"Content-Type": "text/csv"})
+    return mocked(answering(answer)).export(file, rows_expected=expected)
+
+
+class TestTheSandbox:
+    def test_an_export_is_pulled_whole_and_says_what_it_is(self, door: Door, file: Path) -> None:
+        client = door()
+        pull = client.export(file, *MARCH, rows_expected=client.events_total(*MARCH))
+        body = file.read_bytes()
+        rows = list(csv.DictReader(io.StringIO(body.decode(), newline="")))
+        assert pull.rows == len(rows) > 0
+        assert pull.bytes == pull.wire_bytes == len(body)
+        assert pull.sha256 == hashlib.sha256(body).hexdigest()
+        assert pull.columns == EVENT_FIELDS
+        assert pull.last_modified == datetime(2026, 3, 2, 0, 5, tzinfo=UTC)
+        assert (pull.date, pull.date_known) == (STANDS_AT, True)
+        assert pull.content_type.startswith("text/csv")
+        assert pull.content_encoding == ""
+        assert pull.etag
+        assert not pull.not_modified
+
+    def test_an_unchanged_export_is_not_sent_again(self, door: Door, file: Path) -> None:
+        client = door()
+        first = client.export(file, *MARCH)
+        file.write_text("kept")
+        again = client.export(file, *MARCH, etag=first.etag)
+        assert again.not_modified
+        assert again.last_modified == first.last_modified
+        assert (again.rows, again.wire_bytes, again.suspicions) == (0, 0, ())
+        assert file.read_text() == "kept"
+        assert not client.export(file, *MARCH, etag='W/"other"').not_modified
+
+    def test_a_cut_export_is_an_error_or_at_least_looks_truncated(
+        self, door: Door, file: Path
+    ) -> None:
+        client = door(extra_headers=(extra := {}))
+        whole = client.export(file, *MARCH)
+        for share in range(5, 100, 9):
+            extra["Sandbox-Faults"] = f"truncate={share / 100}"
+            try:
+                pull = client.export(file, *MARCH, rows_expected=whole.rows)
+            except TruncatedBody as error:
+                assert error.evidence is not None
+                assert error.evidence.file == file
+                continue
+            assert pull.looks_truncated, share
+            assert pull.rows <= whole.rows
+
+    def test_a_dropped_export_is_begun_anew(self, door: Door, file: Path) -> None:
+        extra = {"Sandbox-Faults": "drop=0.4"}
+        client = door(extra_headers=extra)
+        with pytest.raises(TruncatedBody, match=r"connection broke.*6 attempts"):
+            client.export(file, *MARCH)
+
+    @pytest.mark.parametrize(("fault", "kind"), [("html", "html"), ("empty", "empty")])
+    def test_no_csv_is_named_and_kept(self, door: Door, file: Path, fault: str, kind: str) -> None:
+        with pytest.raises(NotData) as raised:
+            door(extra_headers={"Sandbox-Faults": fault}).export(file)
+        assert raised.value.kind == kind
+        assert raised.value.evidence is not None
+        assert raised.value.evidence.file == file
+        assert file.exists()
+
+    def test_an_export_that_is_too_slow_asks_for_less(self, door: Door, file: Path) -> None:
+        with pytest.raises(TooSlow, match="half the range"):
+            door(extra_headers={"Sandbox-Faults": "error=0.001"}).export(file)
+
+    def test_the_path_is_a_setting(self, door: Door, file: Path) -> None:
+        with pytest.raises(RequestRejected, match="export path"):
+            door(export_path="v2/download").export(file)
+
+    @pytest.mark.parametrize("fault", ["drift", "drift=rename", "drift=missing"])
+    def test_other_columns_are_reported_as_they_are(
+        self, door: Door, file: Path, fault: str
+    ) -> None:
+        pull = door(extra_headers={"Sandbox-Faults": fault}).export(file, *MARCH)
+        assert pull.columns != EVENT_FIELDS
+        assert pull.suspicions == ()
+
+    def test_an_export_over_the_bound_is_left_off(self, door: Door, file: Path) -> None:
+        with pytest.raises(TooLarge):
+            door(bounds=Bounds(export_bytes=10_000)).export(file, *MARCH)
+
+
+class TestForms:
+    @pytest.mark.parametrize(
+        "text", ["id,t\r\n1,a\r\n2,b\r\n", "id,t\n1,a\n2,b\n", "\ufeffid,t\n1,a\n2,b\n",
+                 '"id","t"\n"1","a\n""x"""\n2,b\n', "id,t\n\n1,a\n2,b\n\n"],
+    )  # fmt: skip
+    def test_line_ends_quotes_and_a_byte_order_mark(self, text: str, file: Path) -> None:
+        pull = pull_of(text, file)
+        assert (pull.rows, pull.columns, pull.suspicions) == (2, ("id", "t"), ())
+        assert file.read_bytes() == text.encode()
+
+    @pytest.mark.parametrize(
+        ("text", "where"), [("id,t\n1,a\n2,", ""), ('id,t\n1,a\n2,"b', "inside quotes"),
+                            ("id,t\n1,a\n2", "inside a record")],
+    )  # fmt: skip
+    def test_an_end_inside_a_record(self, text: str, where: str, file: Path) -> None:
+        if where:
+            with pytest.raises(TruncatedBody, match=f"{where}, after 2 rows"):
+                pull_of(text, file)
+        else:
+            assert pull_of(text, file).suspicions == ("the last line has no line end",)
+
+    def test_fewer_rows_than_expected_are_reported_not_judged(self, file: Path) -> None:
+        pull = pull_of("id,t\n1,a\n2,b\n", file, 5)
+        assert pull.suspicions == ("2 rows of 5 expected",)
+        assert pull_of("id,t\n1,a\n2,b\n", file, 1).suspicions == ()
+
+    def test_a_short_last_line_with_its_end_is_reported(self, file: Path) -> None:
+        pull = pull_of("id,t\n1,a\n2\n", file)
+        assert pull.suspicions == ("the last record has too few fields",)
+
+    @pytest.mark.parametrize(
+        ("text", "kind"),
+        [("", "empty"), ("\ufeff \n", "empty"), ("id,t\r\n", "bare_header"),
+         ("id,t", "bare_header"), ('{"error": {}}', "json_error"), ("[1]", "json"),
+         (" <html>", "html")],
+    )  # fmt: skip
+    def test_what_is_no_catalog_is_named(self, text: str, kind: str, file: Path) -> None:
+        with pytest.raises(NotData) as raised:
+            pull_of(text, file)
+        assert raised.value.kind == kind
+
+    def test_a_bare_header_is_fine_where_no_rows_are_expected(self, file: Path) -> None:
+        assert pull_of("id,t\r\n", file, 0).rows == 0
+
+    def test_more_coins_than_a_request_takes_are_refused(self, door: Door, file: Path) -> None:
+        with pytest.raises(ValueError, match="ask in batches"):
+            door().export(file, coins=[f"coin-{n}" for n in range(101)])

@@ -1,0 +1,369 @@
+"""Paging when the service misbehaves: loops, runaways, shifts, slowness, odd wrappers; its cost."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from catalog.contract import decisions
+from catalog.contract.plans import ELITE
+from catalog.contract.windows import plan_window
+from catalog.sandbox.sandbox import Sandbox
+from resources.errors import CursorLoop, Defer, NotData, RunawayPaging, TooSlow, TruncatedBody
+from resources.http.list_query import DateRange, bound_text, event_filters
+from resources.http.paginator import Paginator
+from tests.resources.conftest import Door
+from tests.resources.fakes import FakeTime, FaultScript, mocked
+from tests.resources.pulls import AT, puller_of
+
+MARCH = (date(2026, 3, 1), date(2026, 3, 31))
+SLOW = httpx.Response(500, json={"error": {"code": "timeout"}})
+
+
+def page(ids: list[str], cursor: Any = None, **meta: Any) -> httpx.Response:
+    rows = [{"id": one} for one in ids]
+    return httpx.Response(200, json={"data": rows, "meta": {"cursor": cursor, **meta}})
+
+
+def sweep_of(handler: Callable[[httpx.Request], httpx.Response], **options: Any) -> Paginator:
+    return mocked(handler).events_pages(*MARCH, **options)
+
+
+class Catalog:
+    """One event a day in 2026, paged by offset, that is too slow for what `slow` says."""
+
+    def __init__(self, slow: Callable[[int, int], bool], limit_max: int = 100) -> None:
+        self.slow = slow
+        self.limit_max = limit_max
+        self.asked: list[dict[str, str]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        params = dict(request.url.params)
+        self.asked.append(params)
+        limit = min(int(params["limit"]), self.limit_max)
+        first, last = (date.fromisoformat(params[name][:10]) for name in ("from", "to"))
+        days = (last - first).days + 1
+        if self.slow(limit, days):
+            return SLOW
+        ids = [str(first + timedelta(days=n)) for n in range(days)]
+        at = int(params.get("cursor", "0"))
+        following = str(at + limit) if at + limit < days else None
+        return page(ids[at : at + limit], following, total=days, limit=limit)
+
+
+class TestLoops:
+    @pytest.mark.parametrize("fault", ["repeat_cursor", "cycle_cursor"])
+    def test_a_cursor_that_comes_back_ends_the_sweep(self, door: Door, fault: str) -> None:
+        client = door(extra_headers={"Sandbox-Faults": fault})
+        sweep = client.events_pages(*MARCH, limit=50)
+        pages = []
+        with pytest.raises(CursorLoop, match="asked before") as raised:
+            for one in sweep:
+                pages.append(one)
+        assert 2 <= len(pages) <= 4
+        assert f"{len(pages)} pages" in str(raised.value)
+        assert not sweep.report.complete
+        assert sweep.report.why_incomplete.startswith("CursorLoop")
+        assert sweep.report.requests == len(pages)
+
+    def test_a_longer_loop_is_found_too(self) -> None:
+        following = {"": "a", "a": "b", "b": "c", "c": "a"}
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            cursor = request.url.params.get("cursor", "")
+            return page([f"event-{cursor}"], following[cursor], total=100)
+
+        with pytest.raises(CursorLoop):
+            list(sweep_of(handle))
+
+    def test_the_cursor_it_began_at_counts(self) -> None:
+        with pytest.raises(CursorLoop):
+            list(sweep_of(lambda _: page(["x"], "a"), cursor="a"))
+
+
+class TestRunaways:
+    def test_pages_past_the_total_end_the_sweep(self) -> None:
+        count = iter(range(10_000))
+
+        def handle(_: httpx.Request) -> httpx.Response:
+            n = next(count)
+            return page([f"{n}-{row}" for row in range(10)], f"c{n}", total=20, limit=10)
+
+        sweep = sweep_of(handle, limit=10)
+        with pytest.raises(RunawayPaging, match=r"meta\.total promised 20"):
+            list(sweep)
+        assert sweep.report.pages <= 2 + 4
+
+    @pytest.mark.parametrize("ids", [[], ["same"]])
+    def test_pages_that_bring_nothing_new_end_the_sweep(self, ids: list[str]) -> None:
+        count = iter(range(10_000))
+        sweep = sweep_of(lambda _: page(ids, f"c{next(count)}"))
+        with pytest.raises(RunawayPaging, match="without a new row"):
+            list(sweep)
+        assert sweep.report.pages <= 4
+
+
+class TestReconciling:
+    def test_duplicated_rows_are_counted_and_named(self, door: Door) -> None:
+        client = door(extra_headers={"Sandbox-Faults": "duplicate_rows"})
+        sweep = client.events_pages(*MARCH, limit=50)
+        pages = list(sweep)
+        report = sweep.report
+        assert report.duplicates == len(pages) - 1 == len(report.duplicate_ids)
+        assert report.rows_arrived == report.rows_unique + report.duplicates
+        assert report.complete
+
+    def test_rows_that_shifted_away_make_it_incomplete(self, door: Door) -> None:
+        client = door(extra_headers={"Sandbox-Faults": "shift_rows"})
+        sweep = client.events_pages(*MARCH, limit=50)
+        pages = list(sweep)
+        assert sweep.report.missing == len(pages) - 1
+        assert not sweep.report.complete
+        assert "meta.total promised" in sweep.report.why_incomplete
+
+    @pytest.mark.parametrize(
+        ("totals", "complete"), [((4, 5), True), ((5, 4), True), ((5, 5), False)]
+    )
+    def test_a_catalog_that_moves_while_paged_is_held_to_the_smaller_total(
+        self, totals: tuple[int, int], complete: bool
+    ) -> None:
+        pages = [page(["a", "b"], "x", total=totals[0]), page(["c", "d"], total=totals[1])]
+        sweep = sweep_of(lambda _: pages.pop(0))
+        list(sweep)
+        assert sweep.report.complete is complete
+        assert (sweep.report.total_first, sweep.report.total_last) == totals
+
+    @pytest.mark.parametrize("fault", ["drift", "drift=rename", "drift=missing", "drift=retype"])
+    def test_another_schema_is_no_matter_here(self, door: Door, fault: str) -> None:
+        sweep = door(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
+        pages = list(sweep)
+        assert sweep.report.complete
+        if fault == "drift":
+            assert b'"sentiment"' in pages[0].body
+
+    def test_rows_without_an_id_are_told_apart_by_their_content(self) -> None:
+        rows = [{"x": 1}, {"x": 2}, {"x": 1}, 5, None]
+        sweep = sweep_of(lambda _: httpx.Response(200, json={"data": rows}))
+        list(sweep)
+        assert (sweep.report.rows_unique, sweep.report.duplicates) == (4, 1)
+
+
+class TestLiberality:
+    @pytest.mark.parametrize(
+        "meta",
+        [None, [], {}, {"cursor": ""}, {"cursor": None, "total": "x", "limit": -1},
+         {"total": True, "limit": 1.5, "cursor": False}],
+    )  # fmt: skip
+    def test_a_poor_meta_is_a_last_page_without_a_total(self, meta: object) -> None:
+        sweep = sweep_of(lambda _: httpx.Response(200, json={"data": [{"id": "a"}], "meta": meta}))
+        (one,) = sweep
+        assert (one.cursor_out, one.total, one.limit) == (None, None, None)
+        assert sweep.report.complete
+
+    def test_a_smaller_page_than_asked_is_paged_on_from(self) -> None:
+        catalog = Catalog(lambda limit, days: False, limit_max=7)
+        sweep = sweep_of(catalog)
+        assert [one.rows for one in sweep] == [7, 7, 7, 7, 3]
+        assert sweep.report.complete
+
+    def test_a_cursor_may_be_a_number(self) -> None:
+        pages = [page(["a"], 50), page(["b"])]
+        asked: list[str | None] = []
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.params.get("cursor"))
+            return pages.pop(0)
+
+        list(sweep_of(handle))
+        assert asked == [None, "50"]
+
+    @pytest.mark.parametrize(
+        "body",
+        [b'\xef\xbb\xbf{"data":[{"id":"a"}]}', b'{"data":[{"id":"a","impact":NaN}]}',
+         b'{"data":[{"id":"a","title":"\\ud800"}]}'],
+    )  # fmt: skip
+    def test_json_that_is_not_quite_is_read(self, body: bytes) -> None:
+        (one,) = sweep_of(lambda _: httpx.Response(200, content=body))
+        assert (one.ids, one.body) == (("a",), body)
+
+
+class TestNoData:
+    @pytest.mark.parametrize(
+        ("answer", "kind"),
+        [
+            (httpx.Response(200, html="<html>"), "html"),
+            (httpx.Response(200, content=b" <!doctype html>"), "html"),
+            (httpx.Response(200), "empty"),
+            (httpx.Response(200, json={"error": {"code": "x"}}), "json_error"),
+            (httpx.Response(200, json={"data": None}), "json"),
+            (httpx.Response(200, json="text"), "json"),
+            (httpx.Response(200, text="a,b\n", headers={"Content-Type": "text/csv"}),
+             "content_type"),
+        ],
+    )  # fmt: skip
+    def test_something_else_in_place_of_a_list_is_named(
+        self, answer: httpx.Response, kind: str
+    ) -> None:
+        with pytest.raises(NotData) as raised:
+            list(sweep_of(lambda _: answer))
+        assert raised.value.kind == kind
+        assert raised.value.evidence is not None
+        assert raised.value.evidence.body == answer.content
+
+    @pytest.mark.parametrize("fault", ["html", "empty"])
+    def test_the_sandbox_s_own(self, door: Door, fault: str) -> None:
+        with pytest.raises(NotData) as raised:
+            list(door(extra_headers={"Sandbox-Faults": fault}).coins_pages())
+        assert raised.value.kind == fault
+
+    @pytest.mark.parametrize("fault", ["truncate=0.5", "drop=0.5", "truncate=0.99"])
+    def test_a_broken_page_is_fetched_again(self, door: Door, fault: str) -> None:
+        sweep = door(transport=FaultScript(fault)).events_pages(*MARCH)
+        list(sweep)
+        assert sweep.report.complete
+        assert sweep.report.requests == sweep.report.pages + 1
+
+    @pytest.mark.parametrize("fault", ["truncate", "drop"])
+    def test_a_page_that_stays_broken_is_an_error(self, door: Door, fault: str) -> None:
+        sweep = door(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
+        with pytest.raises(TruncatedBody, match="6 attempts"):
+            list(sweep)
+        assert (sweep.report.requests, sweep.report.pages) == (6, 0)
+
+    def test_a_body_of_another_length_than_it_says_is_broken(self) -> None:
+        body = b'{"data":[]}'
+        answer = httpx.Response(200, content=body, headers={"Content-Length": "12"})
+        with pytest.raises(TruncatedBody, match="11 bytes of 12"):
+            list(sweep_of(lambda _: answer))
+
+
+class TestSlowness:
+    def test_the_limit_is_halved_at_the_same_cursor(self) -> None:
+        catalog = Catalog(lambda limit, days: limit > 12)
+        sweep = sweep_of(catalog, limit=50)
+        rows = [one for got in sweep for one in got.ids]
+        assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
+        limits = [int(one["limit"]) for one in catalog.asked]
+        assert limits == [50, 25, 12, 12, 12]
+        assert sweep.report.requests == 5
+        assert sweep.report.complete
+
+    def test_slowness_in_the_middle_keeps_the_cursor(self, door: Door, fake_time: FakeTime) -> None:
+        client = door(transport=FaultScript("", "error=0.001", "error=0.001"))
+        sweep = client.events_pages(*MARCH)
+        pages = list(sweep)
+        assert [one.params["limit"] for one in pages[:2]] == ["100", "25"]
+        assert sweep.report.complete
+        assert sweep.report.duplicates == 0
+        assert fake_time.slept == []
+
+    def test_then_the_dates_are_halved(self) -> None:
+        catalog = Catalog(lambda limit, days: days > 8)
+        sweep = sweep_of(catalog, limit=10)
+        rows = sorted(one for got in sweep for one in got.ids)
+        assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
+        report = sweep.report
+        assert report.complete
+        assert report.total_last == report.rows_unique == 31
+
+    def test_one_day_is_cut_by_the_clock_until_it_can_not_be(self) -> None:
+        catalog = Catalog(lambda limit, days: True)
+        sweep = mocked(catalog).events_pages(MARCH[0], MARCH[0], limit=5)
+        with pytest.raises(TooSlow):
+            list(sweep)
+        last = catalog.asked[-1]
+        assert last["from"] == last["to"] == "2026-03-01T00:00:00Z"
+        assert sweep.report.requests == len(catalog.asked) < 25
+
+    def test_without_dates_it_gives_up_at_the_least_limit(self) -> None:
+        with pytest.raises(TooSlow, match="half the range"):
+            list(mocked(lambda _: SLOW).events_pages())
+
+
+class TestGoingOn:
+    def test_after_a_defer_the_same_sweep_goes_on_where_it_stood(self, door: Door) -> None:
+        sweep = door(transport=FaultScript("", "", "quota")).events_pages(*MARCH, limit=50)
+        pages = []
+        with pytest.raises(Defer, match=r"2 pages \(100 rows\)") as raised:
+            for one in sweep:
+                pages.append(one)
+        assert raised.value.cursor == pages[-1].cursor_out
+        pages += sweep
+        assert sweep.report.complete
+        assert sweep.report.requests == len(pages) + 1
+        assert len({one.cursor_in for one in pages}) == len(pages)
+
+
+class TestQueries:
+    def test_halves_of_days_leave_no_gap(self) -> None:
+        first, second = DateRange(*MARCH).halves() or (None, None)
+        assert first == DateRange(date(2026, 3, 1), date(2026, 3, 16))
+        assert second == DateRange(date(2026, 3, 17), date(2026, 3, 31))
+
+    def test_halves_of_one_day_meet_within_a_second(self) -> None:
+        first, second = DateRange(MARCH[0], MARCH[0]).halves() or (DateRange(), DateRange())
+        assert first.params() == {"from": "2026-03-01T00:00:00Z", "to": "2026-03-01T11:59:59Z"}
+        assert second.params() == {"from": "2026-03-01T12:00:00Z", "to": "2026-03-01T23:59:59Z"}
+
+    @pytest.mark.parametrize(
+        "span",
+        [DateRange(), DateRange(MARCH[0]), DateRange(MARCH[1], MARCH[0]),
+         DateRange(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))],
+    )  # fmt: skip
+    def test_what_is_open_empty_or_a_second_is_not_cut(self, span: DateRange) -> None:
+        assert span.halves() is None
+
+    def test_an_instant_without_a_zone_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="has no zone"):
+            bound_text(datetime(2026, 3, 1))  # noqa: DTZ001
+
+    @pytest.mark.parametrize("coins", [[], "bitcoin", ["bitcoin", ""]])
+    def test_a_filter_that_is_none_is_refused(self, coins: Any) -> None:
+        with pytest.raises(ValueError, match="sequence of identifiers"):
+            list(event_filters(coins))
+
+    def test_filters_are_sent_as_the_interface_names_them(self) -> None:
+        asked: list[dict[str, str]] = []
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            asked.append(dict(request.url.params))
+            return page([])
+
+        client = mocked(handle)
+        list(client.events_pages(datetime(2026, 3, 1, 1, tzinfo=UTC), coins=["a", "b", "a"],
+             categories=["c"], keyword="k", impact_min=7.5, sort_by="impact_desc"))  # fmt: skip
+        assert json.loads(json.dumps(asked)) == [
+            {"coins": "a,b", "categories": "c", "keyword": "k", "impactMin": "7.5",
+             "sortBy": "impact_desc", "from": "2026-03-01T01:00:00Z", "limit": "100"}
+        ]  # fmt: skip
+
+
+BAR = 1.02
+
+
+def test_a_sweep_of_the_whole_catalog_costs_no_more_than_two_percent_over_its_pages(
+    almanac_sandbox: Sandbox, door: Door, tmp_path: Path
+) -> None:
+    key = almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+    client, window = door(key), plan_window(ELITE, AT)
+    puller = puller_of(client, tmp_path, plan=ELITE)
+    before = client.usage().used
+    landed = puller.events(window.lower, window.upper)
+    after = client.usage().used
+    assert before is not None
+    assert after is not None
+    # The second question for the usage is in its own answer.
+    counted = after - before - 1
+    total = landed.manifest.rows_claimed
+    assert landed.manifest.complete
+    assert total == landed.rows > 10_000
+    pages = ceil(total / decisions.EVENTS_LIMIT_MAX)
+    assert counted == landed.requests == landed.manifest.requests
+    assert pages <= counted <= BAR * pages
+    sys.stdout.write(f"\n{total:,} events in {counted} requests counted; {pages} pages\n")

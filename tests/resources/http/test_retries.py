@@ -1,0 +1,284 @@
+"""What is tried again, how long is waited, and what an answer that is no data becomes."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resources.errors import (
+    CatalogError,
+    Defer,
+    RateHeld,
+    RetryLater,
+    ServiceFailing,
+    TooSlow,
+    Unreachable,
+)
+from resources.http.retries import RetryPolicy
+from resources.http.transport import SentRequest
+from resources.limits.limiter import Limiter
+from resources.service_clock import RETRY_AFTER_CEILING_S, read_http_date, retry_after_s
+from tests.resources.conftest import Door
+from tests.resources.fakes import STARTS_AT, FakeTime, FaultScript, answering, mocked
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+DATE = {"Date": format_datetime(NOW, usegmt=True)}
+FINE = httpx.Response(200, json={"used": 1})
+
+
+def refusal(status: int, retry_after: str | None = None, **fields: object) -> httpx.Response:
+    wait = {} if retry_after is None else {"Retry-After": retry_after}
+    return httpx.Response(status, json=fields, headers={**DATE, **wait})
+
+
+class TestRetryAfter:
+    @given(st.integers(0, 10**12))
+    def test_seconds_are_seconds_up_to_a_ceiling(self, seconds: int) -> None:
+        assert retry_after_s(str(seconds), now=NOW) == min(seconds, RETRY_AFTER_CEILING_S)
+
+    @given(st.integers(-(10**6), 10**6))
+    def test_a_date_is_the_time_until_then_and_past_is_none_at_all(self, seconds: int) -> None:
+        text = format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
+        assert retry_after_s(text, now=NOW) == max(0, seconds)
+
+    @given(st.text(max_size=60))
+    def test_no_text_breaks_it(self, text: str) -> None:
+        read = retry_after_s(text, now=NOW)
+        assert read is None or 0 <= read <= RETRY_AFTER_CEILING_S
+
+    @pytest.mark.parametrize(
+        ("text", "seconds"),
+        [(None, None), ("", None), ("soon", None), ("-5", None), ("nan", None), ("inf", None),
+         ("²", None), ("Mon, 99 Foo 2026", None), ("0", 0), (" 7 ", 7), ("1.5", 1.5),
+         ("1e9", RETRY_AFTER_CEILING_S), ("9" * 400, None), ("9" * 300, RETRY_AFTER_CEILING_S),
+         ("1e999", RETRY_AFTER_CEILING_S)],
+    )  # fmt: skip
+    def test_odd_values(self, text: str | None, seconds: float | None) -> None:
+        assert retry_after_s(text, now=NOW) == seconds
+
+    @given(st.datetimes(min_value=datetime(1971, 1, 1), max_value=datetime(2100, 1, 1)))  # noqa: DTZ001
+    def test_http_dates_are_read_back(self, naive: datetime) -> None:
+        instant = naive.replace(microsecond=0, tzinfo=UTC)
+        assert read_http_date(format_datetime(instant, usegmt=True)) == instant
+
+
+class TestRetrying:
+    @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+    def test_a_passing_failure_is_tried_again(self, status: int) -> None:
+        client = mocked(answering(refusal(status), refusal(status), FINE))
+        assert client.usage().used == 1
+
+    @pytest.mark.parametrize(
+        "error",
+        [httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadTimeout, httpx.ReadError,
+         httpx.RemoteProtocolError, httpx.PoolTimeout, httpx.WriteError],
+    )  # fmt: skip
+    def test_a_lost_connection_is_tried_again(self, error: type[httpx.TransportError]) -> None:
+        client = mocked(answering(error("gone"), FINE))
+        assert client.usage().used == 1
+
+    def test_it_gives_up_after_the_attempts_of_the_policy(self) -> None:
+        sent: list[SentRequest] = []
+        client = mocked(
+            answering(httpx.ConnectError("refused")),
+            policy=RetryPolicy(attempts=3),
+            observer=sent.append,
+        )
+        with pytest.raises(Unreachable, match=r"refused\) after 3 attempts") as raised:
+            client.usage()
+        assert raised.value.attempts == len(sent) == 3
+        assert {one.status for one in sent} == {None}
+
+    def test_it_gives_up_when_the_total_time_is_over(self) -> None:
+        fake = FakeTime(chance=0.999)
+        policy = RetryPolicy(attempts=1_000, total_s=60.0)
+        client = mocked(answering(refusal(503)), policy=policy, ambient=fake.ambient())
+        with pytest.raises(ServiceFailing):
+            client.usage()
+        assert sum(fake.slept) <= 60.0
+
+    def test_the_wait_doubles_with_full_jitter_up_to_a_cap(self) -> None:
+        policy = RetryPolicy(base_s=1.0, cap_s=5.0)
+        assert [policy.backoff_s(n, 1.0) for n in (1, 2, 3, 4, 500)] == [1, 2, 4, 5, 5]
+        assert policy.backoff_s(3, 0.0) == 0.0
+        assert policy.backoff_s(3, 0.25) == 1.0
+
+    def test_while_hurried_nothing_is_tried_again(self) -> None:
+        fake = FakeTime()
+        client = mocked(answering(refusal(503), FINE), ambient=fake.ambient())
+        with client.hurried(), pytest.raises(ServiceFailing):
+            client.usage()
+        assert fake.slept == []
+        assert client.usage().used == 1
+
+    def test_retry_after_is_a_floor_under_the_jitter(self) -> None:
+        fake = FakeTime(chance=0.5)
+        client = mocked(answering(refusal(503, "9"), FINE), ambient=fake.ambient())
+        client.usage()
+        assert fake.slept == [9.25]
+
+    def test_retry_after_as_a_date_is_measured_on_the_service_s_clock(self) -> None:
+        fake = FakeTime()
+        date = format_datetime(NOW + timedelta(seconds=30), usegmt=True)
+        client = mocked(answering(refusal(429, date), FINE), ambient=fake.ambient())
+        fake.seconds += 7_777
+        client.usage()
+        assert fake.slept == [30.0]
+
+    @pytest.mark.parametrize("text", ["soon", "-5", "Mon, 02 Mar 2026 11:00:00 GMT"])
+    def test_a_past_or_unreadable_retry_after_is_no_wait(self, text: str) -> None:
+        fake = FakeTime()
+        mocked(answering(refusal(503, text), FINE), ambient=fake.ambient()).usage()
+        assert fake.slept == [0.0]
+
+    def test_a_429_without_retry_after_waits_a_second(self) -> None:
+        fake = FakeTime()
+        mocked(answering(refusal(429), FINE), ambient=fake.ambient()).usage()
+        assert fake.slept == [1.0]
+
+    def test_the_limiter_hears_of_a_429_for_rate(self) -> None:
+        class Listening(Limiter):
+            heard: list[float | None] = []  # noqa: RUF012
+
+            def acquire(self, *, asks_usage: bool = False) -> None:
+                return None
+
+            def on_rate_limited(self, retry_after_s: float | None) -> None:
+                self.heard.append(retry_after_s)
+
+        listening = Listening()
+        mocked(answering(refusal(429, "4"), FINE), limiter=listening).usage()
+        assert listening.heard == [4.0]
+
+    def test_a_storm_of_the_sandbox_is_weathered(self, door: Door, fake_time: FakeTime) -> None:
+        client = door(transport=FaultScript("storm=5", "storm=none", "unavailable=502"))
+        assert client.usage().plan == "enterprise"
+        assert fake_time.slept == [5.0, 1.0, 0.0]
+
+    def test_a_storm_without_end_is_an_error_that_says_what_to_do(self, door: Door) -> None:
+        client = door(extra_headers={"Sandbox-Faults": "storm=1"})
+        with pytest.raises(RateHeld, match=r"Too Many Requests.*6 attempts.*Lower the rate"):
+            client.usage()
+
+
+class TestDefer:
+    def test_a_quota_that_is_gone_defers_to_the_reset_without_a_retry(
+        self, door: Door, fake_time: FakeTime
+    ) -> None:
+        with pytest.raises(Defer, match="quota is used up") as raised:
+            door(extra_headers={"Sandbox-Faults": "quota"}).usage()
+        assert raised.value.reason == "quota"
+        reset = datetime(2026, 4, 1, tzinfo=UTC)
+        assert abs(raised.value.resume_at - reset) <= timedelta(seconds=1)
+        assert (fake_time.slept, raised.value.attempts) == ([], 1)
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            refusal(429, message="Limit Exceeded"),
+            refusal(429, error={"code": "quota_exceeded"}),
+            httpx.Response(429, text="Limit Exceeded", headers=DATE),
+        ],
+    )
+    def test_a_quota_without_retry_after_defers_to_the_next_month(
+        self, answer: httpx.Response
+    ) -> None:
+        with pytest.raises(Defer) as raised:
+            mocked(answering(answer)).usage()
+        assert raised.value.resume_at == datetime(2026, 4, 1, tzinfo=UTC)
+        assert raised.value.estimated
+
+    def test_december_is_followed_by_january(self) -> None:
+        late = {"Date": "Thu, 31 Dec 2026 23:59:59 GMT"}
+        answer = httpx.Response(429, json={"message": "Limit Exceeded"}, headers=late)
+        with pytest.raises(Defer) as raised:
+            mocked(answering(answer)).usage()
+        assert raised.value.resume_at == datetime(2027, 1, 1, tzinfo=UTC)
+
+    @pytest.mark.parametrize("status", [429, 503])
+    def test_a_wait_beyond_the_bound_defers(self, status: int) -> None:
+        with pytest.raises(Defer) as raised:
+            mocked(answering(refusal(status, "3600"))).usage()
+        assert raised.value.resume_at == NOW + timedelta(hours=1)
+        assert raised.value.reason == "asked_to_wait"
+
+    @pytest.mark.parametrize(("fields", "days"), [({}, 1), ({"message": "Limit Exceeded"}, 31)])
+    def test_an_absurd_wait_is_cut_short(self, fields: dict[str, str], days: int) -> None:
+        with pytest.raises(Defer) as raised:
+            mocked(answering(refusal(429, "1e9", **fields))).usage()
+        assert raised.value.resume_at == NOW + timedelta(days=days)
+
+    def test_a_quota_really_used_up(self, almanac_sandbox, door: Door) -> None:  # type: ignore[no-untyped-def]
+        client = door(almanac_sandbox.new_key("enterprise", monthly_quota=2))
+        client.usage()
+        assert client.usage().remaining == 0
+        with pytest.raises(Defer) as raised:
+            client.usage()
+        assert raised.value.resume_at == datetime(2026, 4, 1, tzinfo=UTC)
+        assert not raised.value.estimated
+
+
+class TestSlowness:
+    @pytest.mark.parametrize("status", [500, 504])
+    def test_a_failure_after_a_long_wait_is_not_tried_again(self, status: int) -> None:
+        fake = FakeTime()
+
+        def handle(_: httpx.Request) -> httpx.Response:
+            fake.seconds += 25.0
+            return refusal(status)
+
+        with pytest.raises(TooSlow, match=r"25\.0 s.*smaller limit"):
+            mocked(handle, ambient=fake.ambient()).usage()
+        assert fake.slept == []
+
+    def test_the_wait_for_the_limiter_is_not_the_service_s_slowness(self) -> None:
+        fake = FakeTime()
+
+        class Slow(Limiter):
+            def acquire(self, *, asks_usage: bool = False) -> None:
+                fake.seconds += 25.0
+
+            def on_rate_limited(self, retry_after_s: float | None) -> None:
+                return None
+
+        with pytest.raises(ServiceFailing):
+            mocked(answering(refusal(500)), ambient=fake.ambient(), limiter=Slow()).usage()
+
+
+class TestErrorBodies:
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            httpx.Response(503),
+            httpx.Response(503, text="upstream unavailable"),
+            httpx.Response(503, html="<html>busy</html>"),
+            httpx.Response(503, json={"message": "busy"}),
+            httpx.Response(503, json={"error": "busy"}),
+            httpx.Response(503, json=["busy"]),
+            httpx.Response(503, content=b"\xff\xfe{"),
+            httpx.Response(503, content=b"[" * 100_000),
+            httpx.Response(503, content=b"x", headers={"Content-Encoding": "gzip"}),
+        ],
+    )
+    def test_every_shape_of_error_body_is_read(self, answer: httpx.Response) -> None:
+        with pytest.raises(ServiceFailing, match="answered 503"):
+            mocked(answering(answer)).usage()
+
+    def test_what_the_service_said_is_cut_and_printable(self) -> None:
+        answer = httpx.Response(400, json={"message": "a\x1b[31m\n" + "b" * 10_000})
+        with pytest.raises(CatalogError) as raised:
+            mocked(answering(answer)).usage()
+        assert str(raised.value).isprintable()
+        assert len(str(raised.value)) < 500
+
+    def test_the_evidence_is_kept_with_the_error(self) -> None:
+        with pytest.raises(RetryLater) as raised:
+            mocked(answering(refusal(503, message="busy"))).usage()
+        evidence = raised.value.evidence
+        assert evidence is not None
+        assert (evidence.status, evidence.body) == (503, b'{"message":"busy"}')
+        assert evidence.date == NOW
+        assert evidence.received_at >= STARTS_AT

@@ -1,0 +1,458 @@
+"""Backfills against the real sandbox: whole, cheap, side by side, and gone on with."""
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from catalog.contract.plans import ELITE, FREE, PRO, STANDARD, Plan
+from catalog.sandbox.sandbox import Sandbox
+from resources.backfill.backfill import Backfill
+from resources.backfill.state import ABANDONED_AFTER, BackfillStates, RequestedList
+from resources.errors import (
+    ContractBroken,
+    Defer,
+    PlanLacksAccess,
+    ServiceFailing,
+    SweepUnderWay,
+)
+from resources.http.client import CatalogClient
+from resources.http.retries import Ambient, RetryPolicy
+from resources.limits.allowance import Pace
+from resources.limits.limiter import Unlimited
+from resources.request_log import RequestLog
+from resources.service_clock import ServiceClock
+from resources.session import CatalogSession
+from tests.resources.conftest import Door
+from tests.resources.pulls import AT, SOURCE
+from warehouse.files.storage import Storage
+from warehouse.landing.batches import Scope
+from warehouse.landing.landing import Landing
+
+YEARS = (date(2024, 1, 1), date(2026, 12, 31))
+YEARS_OF = range(2024, 2027)
+DAY = timedelta(days=1)
+KEY = SecretStr("a-key-that-is-logged-nowhere")
+
+
+class Counted(Unlimited):
+    """Lets so many requests through, then tells that the month is used up."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed = allowed
+
+    def acquire(self, *, asks_usage: bool = False) -> None:
+        if self.allowed <= 0:
+            refused = Defer("the month is used up", resume_at=AT + 30 * DAY, reason="quota")
+            refused.attempts = 0
+            raise refused
+        self.allowed -= 1
+
+
+class Broken(Unlimited):
+    """Lets so many requests through; then the service fails, and soon after somebody presses
+    Ctrl-C."""
+
+    def __init__(self, allowed: int, sandbox: Sandbox) -> None:
+        self.allowed = allowed
+        self.hurried = False
+        self._sandbox = sandbox
+        self._lock = threading.Lock()
+
+    def hurry(self, on: bool) -> None:
+        self.hurried |= on
+
+    def acquire(self, *, asks_usage: bool = False) -> None:
+        with self._lock:
+            self.allowed -= 1
+            is_last = self.allowed == 0
+        if is_last:
+            self._sandbox.faults.set("unavailable~events")
+            main = threading.main_thread().ident
+            assert main is not None
+            threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
+
+
+@pytest.fixture
+def months(tmp_path: Path, door: Door) -> "Months":
+    return Months(tmp_path, door)
+
+
+class Months:
+    """A home's landing and notes, and backfills of it."""
+
+    def __init__(self, root: Path, door: Door) -> None:
+        self.landing = Landing(root / "landing")
+        self.sweeps = BackfillStates(Storage(root / "state"), self.landing)
+        self._root = root
+        self._door = door
+
+    def backfill(
+        self,
+        span: tuple[date, date | None] = YEARS,
+        *,
+        plan: Plan = ELITE,
+        partly: bool = False,
+        coins: tuple[str, ...] | None = None,
+        **options: Any,
+    ) -> Backfill:
+        options.setdefault("service_clock", ServiceClock(lambda: AT))
+        client: CatalogClient = self._door(**options)
+        service = CatalogSession(
+            client=client,
+            plan=plan,
+            source=SOURCE,
+            landing=self.landing,
+            clock=lambda: AT,
+            log=RequestLog(self._root / "state", lambda: AT, key=KEY),
+            pace=Pace(plan.rate_per_s, plan.burst),
+            coins=coins,
+        )
+        return Backfill(service, self.sweeps, *span, partly=partly)
+
+    def ids(self) -> set[str]:
+        """Return the ids of all events landed."""
+        found: set[str] = set()
+        for batch_id in self.landing.batch_ids():
+            manifest = self.landing.manifest(batch_id)
+            for _, body in self.landing.pages(manifest):
+                found.update(row["id"] for row in json.loads(body)["data"])
+        return found
+
+
+def pages_asked(sandbox: Sandbox) -> int:
+    return sum(
+        one.path == "/v2/events" and "limit=1&" not in f"{one.query}&" for one in sandbox.requests
+    )
+
+
+def all_of(backfill: Backfill) -> list[datetime]:
+    return [month for months in backfill.go("list") for month in months]
+
+
+@pytest.fixture(scope="module")
+def truth(almanac_sandbox: Sandbox, unlimited_key: str) -> Iterator[set[str]]:
+    """The ids of the events of YEARS, by one plain sweep."""
+    with CatalogClient(almanac_sandbox.base_url, unlimited_key, limiter=Unlimited()) as client:
+        yield {row for page in client.events_pages(*YEARS) for row in page.ids}
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 0.05])
+def test_a_range_comes_whole_for_hardly_more_than_its_pages_however_long_the_way(
+    latency_s: float, months: Months, almanac_sandbox: Sandbox, truth: set[str]
+) -> None:
+    slow = {"extra_headers": {"Sandbox-Faults": f"slow={latency_s}"}} if latency_s else {}
+    almanac_sandbox.forget_requests()
+    backfill = months.backfill(**slow)
+    done = all_of(backfill)
+    assert not latency_s or done != sorted(done), "several go side by side"
+    assert sorted(done) == [datetime(y, m, 1, tzinfo=UTC) for y in YEARS_OF for m in range(1, 13)]
+    assert len(done) == len(set(done))
+    assert months.ids() == truth
+    pages = ceil(len(truth) / 100)
+    assert pages <= pages_asked(almanac_sandbox) == backfill.requests <= ceil(pages * 1.02)
+    assert months.sweeps.open(AT) == []
+    assert all(one.complete for one in backfill.manifests)
+
+
+def test_months_are_recorded_before_the_sweep_is_at_its_end(months: Months) -> None:
+    going = months.backfill().go("list")
+    assert len(next(going)) == 1
+    assert 0 < len(months.landing.batch_ids()) < 10
+    assert len(months.sweeps.open(AT)) == 1
+    going.close()
+
+
+def test_one_that_was_cut_short_asks_only_for_what_is_not_landed(
+    months: Months, almanac_sandbox: Sandbox, truth: set[str]
+) -> None:
+    almanac_sandbox.forget_requests()
+    going = months.backfill().go("list")
+    first = [month for _ in range(10) for month in next(going)]
+    going.close()
+    again = months.backfill()
+    assert again.resumed
+    told_first, *later = again.go("list")
+    assert set(told_first) >= set(first), "what was landed before is told first"
+    assert len({*told_first, *(month for months in later for month in months)}) == 36
+    assert months.ids() == truth
+    assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
+    assert months.sweeps.open(AT) == []
+
+
+def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
+    going = months.backfill().go("list")
+    for _ in range(6):
+        next(going)
+    going.close()
+    (note,) = months.sweeps.open(AT)
+    part = months.backfill((date(2024, 1, 1), date(2024, 3, 31)))
+    assert part.resumed
+    assert len(all_of(part)) == 3
+    assert part.requests == 0
+    assert months.sweeps.open(AT) == [note], "the rest is still to come"
+
+
+@pytest.mark.parametrize("days", [3, 70])
+def test_one_without_an_end_is_gone_on_with_to_the_end_it_had(months: Months, days: int) -> None:
+    """The next day, and where a cap spreads it over months."""
+    going = months.backfill((date(2026, 1, 1), None)).go("list")
+    next(going)
+    going.close()
+    (note,) = months.sweeps.open(AT)
+    assert note.scope.upper is not None
+    days_less = msgspec.structs.replace(note.scope, upper=note.scope.upper - days * DAY)
+    begun = AT - days * DAY
+    months.sweeps.end(note)
+    months.sweeps.put(
+        msgspec.structs.replace(note, scope=days_less, started_at=begun, gone_on_at=AT)
+    )
+    assert months.backfill((date(2026, 1, 1), None)).resumed
+
+
+def test_an_end_that_was_named_is_not_taken_for_an_open_one(months: Months) -> None:
+    going = months.backfill((date(2026, 1, 1), date(2026, 12, 31))).go("list")
+    next(going)
+    going.close()
+    assert not months.backfill((date(2026, 1, 1), None)).resumed
+
+
+def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    all_of(months.backfill(limiter=Counted(20)))
+    (note,) = months.sweeps.open(AT)
+    assert note.resume_at is not None
+    almanac_sandbox.faults.set("unavailable~events")
+    try:
+        with pytest.raises(ServiceFailing):
+            all_of(months.backfill())
+    finally:
+        almanac_sandbox.faults.clear()
+    assert months.sweeps.open(AT) == [note]
+
+
+def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
+    months: Months, almanac_sandbox: Sandbox, truth: set[str]
+) -> None:
+    patient = RetryPolicy(base_s=600.0, cap_s=600.0, total_s=6_000.0)
+    slowly = {"ambient": Ambient(random=lambda: 1.0), "policy": patient}
+    limiter = Broken(20, almanac_sandbox)
+    almanac_sandbox.forget_requests()
+    # A shell's background job is started with it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            all_of(months.backfill(limiter=limiter, **slowly))
+    finally:
+        signal.signal(signal.SIGINT, before)
+        almanac_sandbox.faults.clear()
+    assert limiter.hurried
+    again = months.backfill()
+    assert again.resumed
+    assert len(set(all_of(again))) == 36
+    answered = sum(one.status == 200 for one in almanac_sandbox.requests)
+    assert answered <= ceil(len(truth) / 100) * 1.02 + 4, "what came before it is landed"
+
+
+def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    first, second = months.backfill(), months.backfill()
+    going = first.go("list")
+    next(going)
+    almanac_sandbox.forget_requests()
+    with pytest.raises(SweepUnderWay, match="another process is at a backfill"):
+        next(second.go("list"))
+    going.close()
+    assert len(set(all_of(second))) == 36
+
+
+def test_rows_that_shift_between_pages_are_told_and_nothing_counts_as_landed(
+    months: Months,
+) -> None:
+    shifting = {"extra_headers": {"Sandbox-Faults": "shift_rows@0.2~events"}}
+    backfill = months.backfill(**shifting)
+    with pytest.raises(ContractBroken, match=r"\d+ rows that meta.total promised did not come"):
+        all_of(backfill)
+    (note,) = months.sweeps.open(AT)
+    assert note.started_at > AT
+    assert months.sweeps.landed(note) == []
+
+
+def test_a_new_one_asks_for_everything_again(months: Months) -> None:
+    year = (date(2025, 1, 1), date(2025, 12, 31))
+    all_of(months.backfill(year))
+    again = months.backfill(year)
+    assert not again.resumed
+    all_of(again)
+    assert again.requests > 10
+
+
+def test_a_quota_that_ends_defers_with_all_that_came_landed(
+    months: Months, almanac_sandbox: Sandbox, truth: set[str]
+) -> None:
+    almanac_sandbox.forget_requests()
+    limited = months.backfill(limiter=Counted(20))
+    done = all_of(limited)
+    assert limited.deferred is not None
+    assert limited.requests == 20
+    assert 0 < len(done) < 36
+    (note,) = months.sweeps.open(AT)
+    assert note.resume_at == limited.deferred.resume_at
+    assert "used up" in note.why
+    later = all_of(months.backfill())
+    assert len(set(later)) == 36
+    assert months.ids() == truth
+    # Where it stopped inside a month it goes on from the last date that is whole.
+    assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
+    assert months.sweeps.open(AT) == []
+
+
+def test_one_that_was_left_for_too_long_is_begun_anew(months: Months) -> None:
+    going = months.backfill().go("list")
+    next(going)
+    going.close()
+    (note,) = months.sweeps.open(AT)
+    long_ago = AT - ABANDONED_AFTER - DAY
+    left = msgspec.structs.replace(note, started_at=long_ago, gone_on_at=long_ago)
+    months.sweeps.put(left)
+    assert months.sweeps.open(AT) == []
+    assert not months.backfill().resumed
+    # A cap may spread one over many months: it goes on as long as it is not forgotten.
+    for known in ("resume_at", "gone_on_at"):
+        months.sweeps.put(msgspec.structs.replace(left, **{known: AT}))
+        assert months.backfill().resumed
+
+
+def test_one_begun_under_another_plan_is_superseded(months: Months) -> None:
+    going = months.backfill().go("list")
+    next(going)
+    going.close()
+    (begun,) = months.sweeps.open(AT)
+    months.sweeps.put(msgspec.structs.replace(begun, plan="enterprise"))
+    again = months.backfill((date(2024, 2, 1), date(2024, 3, 31)))
+    assert not again.resumed
+    assert len(all_of(again)) == 2
+    assert months.sweeps.open(AT) == []
+
+
+def test_an_error_is_told_and_what_came_before_it_is_landed(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    going = months.backfill().go("list")
+    done = next(going)
+    almanac_sandbox.faults.set("unavailable~events")
+    try:
+        with pytest.raises(ServiceFailing, match="what is whole of them is landed"):
+            for one in going:
+                done += one
+    finally:
+        almanac_sandbox.faults.set("")
+    assert len(months.landing.batch_ids()) >= len(done)
+    assert len(set(all_of(months.backfill()))) == 36
+
+
+def test_more_coins_than_one_request_takes_are_whole_when_every_list_is(
+    months: Months, almanac_sandbox: Sandbox
+) -> None:
+    coins = tuple(coin.slug for coin in almanac_sandbox.truth().coins_at(AT)[:150])
+    span = (date(2026, 1, 1), date(2026, 6, 30))
+    backfill = months.backfill(span, coins=coins)
+    assert len(all_of(backfill)) == 6
+    assert {len(one.scope.coins or ()) for one in backfill.manifests} == {100, 50}
+
+
+def test_the_price_is_that_of_what_is_lacking_and_the_cheaper_way_comes_first(
+    months: Months, truth: set[str]
+) -> None:
+    backfill = months.backfill()
+    export, listed = backfill.prices()
+    assert (export.by, export.requests) == ("export", 2)
+    assert (listed.by, listed.requests, listed.rows) == ("list", ceil(len(truth) / 100), len(truth))
+    going = backfill.go("list")
+    for _ in range(12):
+        next(going)
+    going.close()
+    (rest,) = [price for price in months.backfill().prices() if price.by == "list"]
+    assert rest.requests < listed.requests - 10
+
+
+def test_the_export_makes_every_month_whole_at_once(months: Months, truth: set[str]) -> None:
+    backfill = months.backfill()
+    found = list(backfill.go("export"))
+    assert [len(one) for one in found] == [36]
+    assert backfill.requests <= 2
+    assert backfill.rows == pytest.approx(len(truth), rel=0.01), "it is of midnight"
+
+
+@pytest.mark.parametrize(
+    ("plan", "begin", "said"),
+    [
+        (FREE, "2026-03-01", "shows events from 2026-03-02 on"),
+        (STANDARD, "2017-01-01", "shows events from 2026-03-02 on"),
+        (PRO, "2026-01-01", "shows events from 2026-01-31 on"),
+        (STANDARD, "2026-07-01", "shows events up to 2026-05-31"),
+    ],
+)
+def test_a_range_that_the_plan_does_not_reach_is_refused_with_the_reason(
+    plan: Plan, begin: str, said: str, months: Months, almanac_sandbox: Sandbox
+) -> None:
+    almanac_sandbox.forget_requests()
+    with pytest.raises(PlanLacksAccess, match=said):
+        months.backfill((date.fromisoformat(begin), date(2026, 12, 31)), plan=plan)
+    assert almanac_sandbox.requests == []
+
+
+def test_a_month_that_the_plan_shows_in_part_is_taken_in_part_and_says_so(months: Months) -> None:
+    span = (date(2026, 3, 1), date(2026, 6, 30))
+    backfill = months.backfill(span, plan=STANDARD, partly=True)
+    assert backfill.notes == [
+        "the plan standard shows nothing before 2026-03-02",
+        "the plan standard shows nothing after 2026-05-31",
+    ]
+    assert [month.month for month in all_of(backfill)] == [3, 4, 5]
+
+
+def test_the_export_is_refused_on_a_plan_without_it(months: Months) -> None:
+    backfill = months.backfill((date(2026, 3, 2), None), plan=PRO)
+    with pytest.raises(PlanLacksAccess, match="--source list"):
+        list(backfill.go("export"))
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda at: (at[0], at[0] + at[1])),
+    max_size=8,
+)
+
+
+@given(spans=spans, first=st.integers(0, 30), length=st.integers(0, 30))
+def test_what_a_lane_lacks_is_every_instant_that_no_span_holds(
+    spans: list[tuple[int, int]], first: int, length: int
+) -> None:
+    def at(day: int) -> datetime:
+        return AT + day * DAY
+
+    step = timedelta(microseconds=1)
+    lane = RequestedList(Scope(), tuple((at(a), at(b + 1) - step) for a, b in spans))
+    lacking = lane.lacks(at(first), at(first + length + 1) - step)
+    found = {
+        day
+        for scope in lacking
+        for day in range(70)
+        if scope.lower is not None
+        and scope.upper is not None
+        and scope.lower <= at(day) <= scope.upper
+    }
+    held = {day for a, b in spans for day in range(a, b + 1)}
+    assert found == set(range(first, first + length + 1)) - held

@@ -1,0 +1,169 @@
+"""Pulls by a machine whose clock is hours from the service's: none of them is dated by it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from catalog.contract.plans import ENTERPRISE
+from resources.errors import CatalogError
+from resources.http.client import CatalogClient
+from resources.http.retries import Ambient, RetryPolicy
+from resources.ingest.puller import Puller
+from resources.limits.limiter import Unlimited
+from resources.service_clock import ServiceClock
+from tests.resources.fakes import RawServer, head, mocked, raw_server
+from tests.resources.pulls import SOURCE
+from warehouse.files.storage import Storage
+from warehouse.landing.landing import Landing
+
+SERVICE_AT = datetime(2026, 3, 2, 23, 0, tzinfo=UTC)
+DATE = "Date: Mon, 02 Mar 2026 23:00:00 GMT"
+AHEAD = timedelta(hours=3, minutes=30)
+"""The machine's clock is already in the service's next day."""
+HEADER = b"id,slug,title,date,isEstimated\r\n"
+ROW = b"65a000000000000000000001,a,A,2026-06-01T00:00:00Z,false\r\n"
+ONCE = RetryPolicy(attempts=1)
+
+
+def machine() -> datetime:
+    return SERVICE_AT + AHEAD
+
+
+def heard_in(root: Path) -> ServiceClock:
+    heard = ServiceClock(machine, state=Storage(root / "state"))
+    heard.keep()
+    return heard
+
+
+def puller_of(client: CatalogClient, root: Path) -> Puller:
+    landing = Landing(root / "landing")
+    return Puller(client, landing, plan=ENTERPRISE, source=SOURCE, clock=machine)
+
+
+def client_of(server: RawServer, root: Path, **options: Any) -> CatalogClient:
+    return CatalogClient(
+        server.base_url,
+        "canary",
+        limiter=Unlimited(),
+        ambient=Ambient(machine, sleep=lambda seconds: None),
+        policy=ONCE,
+        service_clock=heard_in(root),
+        **options,
+    )
+
+
+@pytest.fixture
+def cut_export() -> Iterator[RawServer]:
+    """A service that breaks off inside the body of each answer."""
+    answer = head("Content-Type: text/csv", "Content-Length: 9000", DATE) + HEADER + ROW
+    with raw_server([answer]) as server:
+        yield server
+
+
+def test_an_export_that_breaks_off_is_dated_by_its_head(
+    cut_export: RawServer, tmp_path: Path
+) -> None:
+    with client_of(cut_export, tmp_path) as client:
+        (landed,) = puller_of(client, tmp_path).export(None, None, rows_expected=9)
+    assert landed.manifest.observed_at == SERVICE_AT
+    assert landed.manifest.content_at == SERVICE_AT.replace(hour=0, minute=5)
+    assert not landed.manifest.complete
+    assert landed.manifest.date_doubt is None
+
+
+def test_a_broken_body_sets_the_clock_for_the_pulls_and_processes_to_come(
+    cut_export: RawServer, tmp_path: Path
+) -> None:
+    with client_of(cut_export, tmp_path) as client:
+        with pytest.raises(CatalogError) as raised:
+            client.usage()
+        assert raised.value.evidence is not None
+        assert (raised.value.evidence.status, raised.value.evidence.date) == (200, SERVICE_AT)
+        # Another pull of the same process, of its default window.
+        with pytest.raises(CatalogError):
+            puller_of(client, tmp_path).events(None, None)
+    assert "from=2026-03-02" in cut_export.heads[-1]
+    assert heard_in(tmp_path).now() == SERVICE_AT
+
+
+@pytest.mark.parametrize("status", [200, 304, 400, 401, 404, 410, 429, 500, 503])
+def test_every_answer_is_heard_whatever_it_says(status: int, tmp_path: Path) -> None:
+    heard = heard_in(tmp_path)
+    headers = dict([DATE.split(": ", 1)])
+    with (
+        mocked(
+            lambda request: httpx.Response(status, headers=headers, content=b"nothing of use"),
+            service_clock=heard,
+            policy=ONCE,
+        ) as client,
+        pytest.raises(CatalogError),
+    ):
+        client.usage()
+    assert heard.offset == -AHEAD
+
+
+@pytest.mark.parametrize("date", ["Fri, 31 Dec 9999 23:59:59 GMT", "Tue, 01 Jan 2030 00:00:00 GMT"])
+def test_a_page_with_a_date_that_can_not_be_is_dated_by_what_was_expected(
+    date: str, tmp_path: Path
+) -> None:
+    dates = [DATE.split(": ", 1)[1], date]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        said = dates.pop(0) if len(dates) > 1 else dates[0]
+        body = {"data": [], "meta": {"total": 0, "cursor": None}}
+        return httpx.Response(200, headers={"Date": said}, json=body)
+
+    with mocked(answer, service_clock=heard_in(tmp_path)) as client:
+        puller = puller_of(client, tmp_path)
+        right, wrong = puller.cancellations(), puller.cancellations()
+    assert right.manifest.observed_at == wrong.manifest.observed_at == SERVICE_AT
+    assert right.manifest.date_doubt is None
+    assert "is not believed" in (wrong.manifest.date_doubt or "")
+    assert wrong.manifest.scope.since == SERVICE_AT - timedelta(days=90)
+
+
+def test_a_page_in_the_journal_keeps_why_its_date_was_not_believed(tmp_path: Path) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if "cursor" in str(request.url):
+            raise KeyboardInterrupt
+        body = {"data": [], "meta": {"total": 9, "cursor": "next"}}
+        body["data"] = [{"id": "a" * 24, "cancelledAt": "2026-03-01T00:00:00Z"}]
+        return httpx.Response(200, headers={"Date": "Tue, 01 Jan 2030 00:00:00 GMT"}, json=body)
+
+    interrupted = pytest.raises(KeyboardInterrupt)
+    with mocked(answer, service_clock=heard_in(tmp_path)) as client, interrupted:
+        puller_of(client, tmp_path).cancellations()
+    gone = mocked(lambda request: httpx.Response(503), policy=ONCE)
+    with gone as client:
+        (landed,) = puller_of(client, tmp_path).resume_open()
+    assert "is not believed" in (landed.manifest.date_doubt or "")
+
+
+def test_content_that_says_it_is_of_later_is_true_when_it_was_observed(tmp_path: Path) -> None:
+    headers = dict([DATE.split(": ", 1)])
+    headers |= {"Last-Modified": "Tue, 01 Jan 2030 00:00:00 GMT", "Content-Type": "text/csv"}
+    with mocked(
+        lambda request: httpx.Response(200, headers=headers, content=HEADER + ROW),
+        service_clock=heard_in(tmp_path),
+    ) as client:
+        (landed,) = puller_of(client, tmp_path).export(None, None, rows_expected=1)
+    assert landed.manifest.content_at <= landed.manifest.observed_at == SERVICE_AT
+
+
+@pytest.mark.parametrize("reset_at", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"])
+def test_a_usage_of_a_year_that_can_not_be_is_read_without_it(
+    reset_at: str, tmp_path: Path
+) -> None:
+    usage = {"plan": "elite", "used": 5, "limit": 100, "resetAt": reset_at}
+    headers = dict([DATE.split(": ", 1)])
+    with mocked(
+        lambda request: httpx.Response(200, headers=headers, json=usage),
+        service_clock=heard_in(tmp_path),
+    ) as client:
+        account = client.usage().account
+    assert account is not None
+    assert account.allowed == 100

@@ -1,0 +1,378 @@
+"""Pulls whose process was killed: no page is bought twice, no batch is landed twice, and what
+can't be told is never called complete."""
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from catalog.contract.plans import ELITE
+from catalog.sandbox.sandbox import Sandbox
+from resources.ingest.context import Landed
+from tests.resources.conftest import Door
+from tests.resources.fakes import FaultScript, answering, mocked
+from tests.resources.ingest.killed_pulls import Killing, pull_of
+from tests.resources.ingest.test_puller import MARCH_SCOPE
+from tests.resources.pulls import AT, MACHINE_AT, SOURCE, all_manifests, puller_of, rows_of
+from warehouse.errors import LandingError
+from warehouse.landing.batches import Manifest, Scope
+from warehouse.landing.journal import Intent, PageNote
+from warehouse.landing.landing import Landing
+
+ROOT = Path(__file__).parents[3]
+STEP = timedelta(microseconds=1)
+Kill = Callable[..., Killing]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "landing"
+
+
+@pytest.fixture(scope="module")
+def killer() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.resources.ingest.killed_pulls"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()
+
+
+@pytest.fixture
+def kill(
+    killer: subprocess.Popen[str], almanac_sandbox: Sandbox, unlimited_key: str, root: Path
+) -> Kill:
+    """Pull in another process until it is killed."""
+
+    def killed(feed: str, point: str, **more: Any) -> Killing:
+        what = Killing(almanac_sandbox.base_url, unlimited_key, str(root), feed, point, **more)
+        assert killer.stdin is not None
+        assert killer.stdout is not None
+        killer.stdin.write(msgspec.json.encode(what).decode() + "\n")
+        killer.stdin.flush()
+        assert int(killer.stdout.readline()) == -signal.SIGKILL
+        return what
+
+    return killed
+
+
+@pytest.fixture
+def some_coins(door: Door, tmp_path: Path) -> list[str]:
+    landed = puller_of(door(), tmp_path / "coins").coins()
+    rows = rows_of(Landing(tmp_path / "coins"), landed.manifest)
+    return [row["slug"] for row in rows][:230]
+
+
+def bought(sandbox: Sandbox) -> Counter[tuple[str, str]]:
+    """Count the pages that were sent, whatever their limit was."""
+    pages: Counter[tuple[str, str]] = Counter()
+    for one in sandbox.requests:
+        params = httpx.QueryParams(one.query).remove("limit")
+        if one.status == 200:
+            pages[one.path, str(params)] += 1
+    return pages
+
+
+def ids_of(root: Path, landed: Landed) -> list[str]:
+    rows = rows_of(Landing(root), landed.manifest)
+    return sorted({row["id"] if "id" in row else row["slug"] for row in rows})
+
+
+POINTS = [
+    *(("events", "page", n) for n in range(1, 8)),
+    ("events", "before", 0),
+    ("events", "after", 0),
+    *(("coins", "page", n) for n in (1, 8, 15, 16)),
+    ("coins", "before", 0),
+    ("coins", "after", 0),
+    *(("cancellations", "page", n) for n in (1, 2, 3)),
+    ("cancellations", "after", 0),
+]
+
+
+class TestKilled:
+    @pytest.mark.parametrize(("feed", "point", "page"), POINTS)
+    def test_it_goes_on_where_it_stood_and_lands_the_batch_it_would_have_been(
+        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path,
+        feed: str, point: str, page: int,
+    ) -> None:  # fmt: skip
+        almanac_sandbox.forget_requests()
+        what = kill(feed, point, page=page)
+        before = sum(bought(almanac_sandbox).values())
+        (landed,) = puller_of(door(), root).resume_open()
+        pages = bought(almanac_sandbox)
+        assert set(pages.values()) == {1}
+        assert len(pages) == landed.requests == len(landed.manifest.pages)
+        assert landed.resumed_pages == before == (page or len(pages))
+        assert landed.manifest.complete
+        assert all_manifests(root) == [landed.manifest]
+        assert Landing(root).journal.open_pulls() == []
+        assert puller_of(door(), root).resume_open() == []
+        aside = root.with_name("aside")
+        whole = pull_of(puller_of(door(), aside), what)()
+        assert landed.manifest.batch_id == whole.manifest.batch_id
+        assert landed.manifest.rows_claimed == whole.manifest.rows_claimed == landed.rows
+
+    @pytest.mark.parametrize(
+        ("point", "page"), [("page", 1), ("page", 2), ("page", 3), ("after", 0)]
+    )
+    def test_so_does_a_sweep_of_several_lists(
+        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path,
+        some_coins: list[str], point: str, page: int,
+    ) -> None:  # fmt: skip
+        almanac_sandbox.forget_requests()
+        what = kill("events", point, page=page, coins=some_coins)
+        (landed,) = puller_of(door(), root).resume_open()
+        assert set(bought(almanac_sandbox).values()) == {1}
+        assert landed.manifest.complete
+        whole = pull_of(puller_of(door(), root.with_name("aside")), what)()
+        assert landed.manifest.batch_id == whole.manifest.batch_id
+        assert all_manifests(root) == [landed.manifest]
+
+    @pytest.mark.parametrize(
+        ("point", "page"), [("page", 1), ("page", 3), ("page", 6), ("page", 8), ("after", 0)]
+    )
+    def test_so_does_one_whose_dates_were_cut_because_the_service_was_slow(
+        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path, point: str, page: int
+    ) -> None:
+        almanac_sandbox.forget_requests()
+        what = kill(
+            "events", point, page=page, lower="2026-03-20", upper="2026-03-22",
+            # Too slow down to the least limit, and after a page still: the dates are cut, twice.
+            faults=[*["error=0.001"] * 5, "", "error=0.001", "", "error=0.001"],
+        )  # fmt: skip
+        (landed,) = puller_of(door(), root).resume_open()
+        pages = bought(almanac_sandbox)
+        assert set(pages.values()) == {1}
+        ranges = {httpx.QueryParams(query)["to"] for _, query in pages}
+        assert len(ranges) >= (1 if page == 1 else 3)
+        whole = pull_of(puller_of(door(), root.with_name("aside")), what)()
+        assert whole.manifest.complete
+        assert ids_of(root, landed) == ids_of(root.with_name("aside"), whole)
+        assert landed.manifest.complete
+        assert all_manifests(root) == [landed.manifest]
+
+    def test_killed_again_and_again_it_is_one_batch_in_the_end(
+        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path
+    ) -> None:
+        """Each resumption is stopped by the next kill: here by an error that is not the tree's."""
+        almanac_sandbox.forget_requests()
+        kill("events", "page", page=1)
+
+        class Killed(BaseException):
+            pass
+
+        def stop(feed: str, rows: int, total: int | None) -> None:
+            raise Killed
+
+        for _ in range(4):
+            with pytest.raises(Killed):
+                puller_of(door(), root, on_page=stop).resume_open()
+        (landed,) = puller_of(door(), root).resume_open()
+        assert (landed.resumed_pages, len(landed.manifest.pages)) == (5, 7)
+        assert set(bought(almanac_sandbox).values()) == {1}
+
+    def test_before_the_first_page_nothing_is_left_of_it(self, door: Door, root: Path) -> None:
+        scope, landing = Scope(), Landing(root)
+        landing.journal.begin(intent("coins", scope))
+        assert puller_of(door(), root).resume_open() == []
+        assert landing.journal.open_pulls() == []
+        assert all_manifests(root) == []
+
+
+class TestUnderWay:
+    def test_a_pull_of_another_that_lives_is_left_as_it_is(self, door: Door, root: Path) -> None:
+        other, seen = puller_of(door(), root), []
+
+        def look(feed: str, rows: int, total: int | None) -> None:
+            (journal,) = Landing(root).journal.open_pulls()
+            before = len(list(journal.pages()))
+            newest = max((root / "journal").rglob("*.page"))
+            whole = newest.read_bytes()
+            newest.write_bytes(b"")  # As half of a write may look.
+            assert other.resume_open() == []
+            newest.write_bytes(whole)
+            seen.append(before == len(list(journal.pages())))
+
+        landed = puller_of(door(), root, on_page=look).coins()
+        assert landed.manifest.complete
+        assert len(seen) > 1
+        assert all(seen)
+
+    def test_a_page_that_is_gone_under_way_lands_nothing_that_claims_to_have_it(
+        self, door: Door, root: Path
+    ) -> None:
+        def lose(feed: str, rows: int, total: int | None) -> None:
+            if len(pages := sorted((root / "journal").rglob("*.page"))) == 2:
+                pages[0].unlink()
+
+        with pytest.raises(LandingError, match="are there"):
+            puller_of(door(), root, on_page=lose).coins()
+        assert all_manifests(root) == []
+        assert puller_of(door(), root).resume_open() == []
+        assert puller_of(door(), root).coins().manifest.complete
+
+
+def intent(feed: Any, scope: Scope) -> Intent:
+    return Intent(feed=feed, scope=scope, plan="enterprise", source=SOURCE, started_at=MACHINE_AT)
+
+
+class TestNotGoneOnWith:
+    def late(self, door: Door, root: Path, **options: Any) -> Landed:
+        options.setdefault("clock", lambda: MACHINE_AT + timedelta(minutes=15, seconds=1))
+        (landed,) = puller_of(door(), root, **options).resume_open()
+        assert not landed.manifest.complete
+        assert Landing(root).journal.open_pulls() == []
+        return landed
+
+    def test_after_fifteen_minutes_it_is_closed_and_the_rest_is_left_over(
+        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path
+    ) -> None:
+        kill("events", "page", page=3)
+        almanac_sandbox.forget_requests()
+        landed = self.late(door, root)
+        assert almanac_sandbox.requests == []
+        assert landed.manifest.why_incomplete == (
+            "resumed after more than 15 minutes; the rest is a new batch"
+        )
+        last = datetime.fromisoformat(rows_of(Landing(root), landed.manifest)[-1]["date"])
+        assert landed.left_over == Scope(lower=last, upper=MARCH_SCOPE.upper)
+        assert landed.manifest.scope == Scope(lower=MARCH_SCOPE.lower, upper=last - STEP)
+        assert (landed.rows, landed.resumed_pages, landed.requests) == (300, 3, 3)
+
+    def test_exactly_fifteen_minutes_are_not_too_late(
+        self, door: Door, kill: Kill, root: Path
+    ) -> None:
+        kill("events", "page", page=3)
+        clock = lambda: MACHINE_AT + timedelta(minutes=15)  # noqa: E731
+        (landed,) = puller_of(door(), root, clock=clock).resume_open()
+        assert landed.manifest.complete
+
+    @pytest.mark.parametrize("point", ["before", "after"])
+    def test_one_that_had_come_to_its_end_is_complete_however_late(
+        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path, point: str
+    ) -> None:
+        kill("cancellations", point)
+        almanac_sandbox.forget_requests()
+        days = timedelta(days=3)
+        puller = puller_of(
+            door(), root, clock=lambda: MACHINE_AT + days, plan=ELITE, source="elsewhere"
+        )
+        (landed,) = puller.resume_open()
+        assert almanac_sandbox.requests == []
+        assert landed.manifest.complete
+        assert (landed.manifest.plan, landed.manifest.source) == ("enterprise", SOURCE)
+        assert all_manifests(root) == [landed.manifest]
+
+    @pytest.mark.parametrize(
+        ("options", "word"), [({"plan": ELITE}, "now elite"), ({"source": "other"}, "not asked")]
+    )
+    def test_of_another_plan_or_source_it_is_closed(
+        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path,
+        options: dict[str, Any], word: str,
+    ) -> None:  # fmt: skip
+        kill("events", "page", page=2)
+        almanac_sandbox.forget_requests()
+        landed = self.late(door, root, clock=lambda: MACHINE_AT, **options)
+        assert almanac_sandbox.requests == []
+        assert word in (landed.manifest.why_incomplete or "")
+        assert (landed.manifest.plan, landed.manifest.source) == ("enterprise", SOURCE)
+        assert landed.left_over is not None
+
+    def test_a_cut_sweep_leaves_over_what_its_parts_say(
+        self, door: Door, kill: Kill, root: Path
+    ) -> None:
+        kill(
+            "events", "page", page=2, lower="2026-03-20", upper="2026-03-22",
+            faults=["error=0.001"] * 6,
+        )  # fmt: skip
+        landed = self.late(door, root)
+        assert landed.left_over is not None
+        rest, scope = landed.left_over, landed.manifest.scope
+        assert rest.lower is not None
+        assert rest.upper == datetime(2026, 3, 22, 23, 59, 59, 999_999, tzinfo=UTC)
+        assert (scope.upper == rest.lower - STEP) or scope.upper == rest.upper
+
+    def test_pages_that_do_not_follow_each_other_are_never_called_complete(
+        self, almanac_sandbox: Sandbox, door: Door, root: Path
+    ) -> None:
+        scope = MARCH_SCOPE
+        pull = Landing(root).journal.begin(intent("events", scope))
+        note = PageNote(
+            number=1, cursor_in="from nowhere", cursor_out=None, rows=1, total=1, limit=100,
+            date=AT, received_at=MACHINE_AT, lower="2026-03-01", upper="2026-03-31",
+        )  # fmt: skip
+        pull.add(note, b'{"data":[{"id":"a","date":"2026-03-05T00:00:00Z"}],"meta":{"total":1}}')
+        almanac_sandbox.forget_requests()
+        landed = self.late(door, root, clock=lambda: MACHINE_AT)
+        assert almanac_sandbox.requests == []
+        assert landed.left_over == landed.manifest.scope == scope
+        assert landed.manifest.rows_claimed is None
+
+    def test_a_page_that_is_no_list_is_landed_apart_once(self, door: Door, root: Path) -> None:
+        class Killed(BaseException):
+            pass
+
+        class KilledLanding(Landing):
+            def land(self, *_: object) -> Manifest:
+                raise Killed
+
+        landing = KilledLanding(root)
+        puller = puller_of(door(transport=FaultScript("", "html")), root, landing=landing)
+        with pytest.raises(Killed):
+            puller.events(date(2026, 3, 1), date(2026, 3, 31))
+        landed = self.late(door, root, clock=lambda: MACHINE_AT)
+        assert (landed.rows, landed.requests) == (100, 2)
+        assert len(all_manifests(root)) == 2
+        bad = next(one for one in all_manifests(root) if one != landed.manifest)
+        assert bad.scope == landed.left_over
+        assert b"<html>" in b"".join(Landing(root).body(bad))
+
+    def test_what_stops_the_service_again_is_said_and_no_error(
+        self, door: Door, kill: Kill, root: Path
+    ) -> None:
+        kill("events", "page", page=2)
+        kill("coins", "page", page=2)
+        refused = mocked(answering(httpx.Response(403, json={"message": "Forbidden"})))
+        landed = puller_of(refused, root).resume_open()
+        assert [one.rows for one in landed] == [400, 200]
+        assert all("403" in one.warnings[0] for one in landed)
+        assert all(one.left_over is not None for one in landed)
+        assert [one.requests for one in landed] == [3, 3]
+
+    def test_quota_gone_on_the_way_is_returned_with_it(
+        self, door: Door, kill: Kill, root: Path
+    ) -> None:
+        kill("events", "page", page=2)
+        puller = puller_of(door(transport=FaultScript("", "quota")), root)
+        (landed,) = puller.resume_open()
+        assert landed.deferred is not None
+        assert (landed.rows, landed.resumed_pages) == (300, 2)
+
+    def test_a_pull_whose_process_lives_is_left_alone(self, door: Door, root: Path) -> None:
+        seen: list[list[Landed]] = []
+        other = puller_of(door(), root)
+
+        def meanwhile(feed: str, rows: int, total: int | None) -> None:
+            seen.append(other.resume_open())
+
+        landed = puller_of(door(), root, on_page=meanwhile).events(
+            date(2026, 3, 1), date(2026, 3, 31)
+        )
+        assert seen == [[]] * 7
+        assert landed.manifest.complete
+        assert list((root / "journal").iterdir()) == []

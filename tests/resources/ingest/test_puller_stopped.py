@@ -1,0 +1,351 @@
+"""Pulls that stop early or bring no list: what came is landed, marked, and the rest is named."""
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from resources.errors import CursorLoop, Defer, ServiceFailing, TruncatedBody
+from tests.resources.conftest import Door
+from tests.resources.fakes import FaultScript, answering, mocked
+from tests.resources.ingest.test_puller import MARCH, MARCH_SCOPE
+from tests.resources.pulls import AT, all_manifests, puller_of, rows_of
+from warehouse.landing.batches import Scope
+from warehouse.landing.landing import Landing
+
+STEP = timedelta(microseconds=1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "landing"
+
+
+def no_journal(root: Path) -> bool:
+    return Landing(root).journal.open_pulls() == []
+
+
+class TestStops:
+    def test_quota_gone_in_the_middle_lands_what_came_and_says_when_to_go_on(
+        self, door: Door, root: Path
+    ) -> None:
+        landed = puller_of(door(transport=FaultScript("", "", "", "quota")), root).events(*MARCH)
+        assert landed.deferred is not None
+        assert landed.deferred.resume_at > AT
+        assert not landed.manifest.complete
+        assert "quota" in (landed.manifest.why_incomplete or "")
+        assert (landed.rows, landed.requests, len(landed.manifest.pages)) == (300, 4, 3)
+        assert landed.manifest.rows_claimed is not None
+        assert landed.manifest.rows_claimed > 600
+        assert no_journal(root)
+
+    def test_what_was_paged_fully_and_what_is_left_over_are_the_whole(
+        self, door: Door, root: Path
+    ) -> None:
+        puller = puller_of(door(transport=FaultScript("", "", "", "quota")), root)
+        first = puller.events(*MARCH)
+        rest, scope = first.left_over, first.manifest.scope
+        assert rest is not None
+        assert rest.lower is not None
+        assert scope == Scope(lower=MARCH_SCOPE.lower, upper=rest.lower - STEP)
+        assert rest.upper == MARCH_SCOPE.upper
+        second = puller.events(rest.lower, rest.upper)
+        assert second.manifest.complete
+        whole = puller.events(*MARCH)
+        landing = Landing(root)
+        ids = {row["id"] for one in (first, second) for row in rows_of(landing, one.manifest)}
+        assert ids == {row["id"] for row in rows_of(landing, whole.manifest)}
+        fully = puller.events(scope.lower, scope.upper)
+        assert {row["id"] for row in rows_of(landing, fully.manifest)} <= {
+            row["id"] for row in rows_of(landing, first.manifest)
+        }
+
+    def test_quota_gone_before_the_first_page_is_an_error_and_nothing_lands(
+        self, door: Door, root: Path
+    ) -> None:
+        with pytest.raises(Defer):
+            puller_of(door(transport=FaultScript("quota")), root).events(*MARCH)
+        assert all_manifests(root) == []
+        assert no_journal(root)
+
+    def test_cancellations_are_left_over_from_the_last_row_on(self, door: Door, root: Path) -> None:
+        landed = puller_of(door(transport=FaultScript("", "quota")), root).cancellations()
+        last = rows_of(Landing(root), landed.manifest)[-1]["cancelledAt"]
+        assert landed.left_over == Scope(since=datetime.fromisoformat(last))
+        assert landed.manifest.scope == Scope(since=AT - timedelta(days=90))
+
+    def test_coins_are_left_over_whole(self, door: Door, root: Path) -> None:
+        landed = puller_of(door(transport=FaultScript("", "quota")), root).coins()
+        assert landed.left_over == landed.manifest.scope == Scope()
+
+    def test_several_lists_leave_over_what_their_filters_say(self, door: Door, root: Path) -> None:
+        coins = [
+            row["slug"] for row in rows_of(Landing(root), puller_of(door(), root).coins().manifest)
+        ]
+        some = sorted(coins[:150])
+        landed = puller_of(door(transport=FaultScript("", "quota")), root).events(
+            date(2026, 3, 20), date(2026, 3, 31), coins=some
+        )
+        assert landed.deferred is not None
+        assert landed.left_over == Scope(
+            lower=datetime(2026, 3, 20, tzinfo=UTC),
+            upper=MARCH_SCOPE.upper,
+            coins=tuple(some[100:]),
+        )
+        assert landed.manifest.scope.coins == tuple(some)
+        assert landed.manifest.scope.lower == landed.left_over.lower
+        assert not landed.manifest.complete
+
+    def test_a_failing_service_lands_what_came_and_is_an_error_that_names_the_batch(
+        self, door: Door, root: Path
+    ) -> None:
+        client = door(transport=FaultScript("", "", *["unavailable"] * 6))
+        with pytest.raises(ServiceFailing) as raised:
+            puller_of(client, root).events(*MARCH)
+        (manifest,) = all_manifests(root)
+        assert not manifest.complete
+        assert len(manifest.pages) == 2
+        assert manifest.requests == 8
+        assert f"200 rows are landed as the partial batch {manifest.batch_id}" in str(raised.value)
+        assert no_journal(root)
+
+    @pytest.mark.parametrize("fault", ["repeat_cursor", "cycle_cursor"])
+    def test_a_cursor_that_comes_back_lands_a_partial_batch_and_is_an_error(
+        self, door: Door, root: Path, fault: str
+    ) -> None:
+        with pytest.raises(CursorLoop):
+            puller_of(door(extra_headers={"Sandbox-Faults": fault}), root).events(*MARCH)
+        (manifest,) = all_manifests(root)
+        assert not manifest.complete
+        assert "asked before" in (manifest.why_incomplete or "")
+        assert no_journal(root)
+
+
+class TestNoLists:
+    @pytest.mark.parametrize(
+        "answer",
+        [httpx.Response(200, html="<html>back soon</html>"), httpx.Response(200),
+         httpx.Response(200, json={"error": {"code": "oops"}})],
+    )  # fmt: skip
+    def test_what_is_no_list_is_landed_and_said(self, root: Path, answer: httpx.Response) -> None:
+        landed = puller_of(mocked(answering(answer)), root).events(*MARCH)
+        assert not landed.manifest.complete
+        assert landed.manifest.scope == landed.left_over == MARCH_SCOPE
+        assert landed.manifest.why_incomplete in landed.warnings
+        assert b"".join(Landing(root).body(landed.manifest)) == answer.content
+        assert (landed.rows, landed.requests, landed.manifest.rows_claimed) == (0, 1, None)
+        assert no_journal(root)
+
+    def test_in_the_middle_it_is_a_batch_of_its_own_and_spoils_no_rows(
+        self, door: Door, root: Path
+    ) -> None:
+        landed = puller_of(door(transport=FaultScript("", "", "html")), root).events(*MARCH)
+        good, bad = (
+            landed.manifest,
+            next(one for one in all_manifests(root) if one != landed.manifest),
+        )
+        assert len(rows_of(Landing(root), good)) == landed.rows == 200
+        assert "page 3 was no list" in (good.why_incomplete or "")
+        assert b"<html>" in b"".join(Landing(root).body(bad))
+        assert bad.scope == landed.left_over
+        assert not bad.complete
+        assert any(bad.batch_id in warning for warning in landed.warnings)
+        assert good.requests + bad.requests == landed.requests == 3
+
+    def test_a_page_that_stays_cut_off_is_landed_as_far_as_it_came(
+        self, door: Door, root: Path
+    ) -> None:
+        client = door(transport=FaultScript(*["truncate"] * 6))
+        landed = puller_of(client, root).events(*MARCH)
+        assert not landed.manifest.complete
+        assert landed.manifest.requests == 6
+        assert b"".join(Landing(root).body(landed.manifest)).startswith(b'{"data":[')
+
+    def test_without_a_body_there_is_nothing_to_land(self, door: Door, root: Path) -> None:
+        with pytest.raises(TruncatedBody):
+            puller_of(door(transport=FaultScript(*["drop"] * 6)), root).events(*MARCH)
+        assert all_manifests(root) == []
+
+    def test_an_error_status_is_not_landed(self, root: Path) -> None:
+        with pytest.raises(ServiceFailing):
+            puller_of(mocked(answering(httpx.Response(503, html="<html>"))), root).coins()
+        assert all_manifests(root) == []
+
+
+class TestExports:
+    def test_an_export_is_true_at_its_snapshot_and_claims_what_was_counted(
+        self, door: Door, root: Path
+    ) -> None:
+        (landed,) = puller_of(door(), root).export(*MARCH)
+        manifest = landed.manifest
+        assert (manifest.feed, manifest.scope) == ("export", MARCH_SCOPE)
+        assert manifest.observed_at == AT
+        assert manifest.content_at == datetime(2026, 3, 2, 0, 5, tzinfo=UTC)
+        assert manifest.complete
+        assert (manifest.requests, landed.requests) == (2, 2)
+        assert manifest.rows_claimed is not None
+        assert abs(manifest.rows_claimed - landed.rows) < 0.02 * landed.rows
+        assert b"".join(Landing(root).body(manifest)).count(b"\r\n") > landed.rows
+
+    def test_rows_that_are_expected_are_not_asked_for(self, door: Door, root: Path) -> None:
+        (landed,) = puller_of(door(), root).export(*MARCH, rows_expected=600)
+        assert (landed.requests, landed.manifest.rows_claimed) == (1, 600)
+        assert landed.manifest.complete
+
+    @pytest.mark.parametrize(("expected", "complete"), [(660, True), (1000, False)])
+    def test_only_under_98_percent_of_what_was_expected_is_it_flagged(
+        self, door: Door, root: Path, expected: int, complete: bool
+    ) -> None:
+        (landed,) = puller_of(door(), root).export(*MARCH, rows_expected=expected)
+        assert landed.rows < expected
+        assert landed.manifest.complete is complete
+        said = " ".join(landed.warnings) if complete else landed.manifest.why_incomplete
+        assert f"{landed.rows} rows of {expected} expected" in (said or "")
+
+    def test_without_bounds_it_covers_the_plans_window(self, door: Door, root: Path) -> None:
+        (landed,) = puller_of(door(), root).export(None, None, coins=["bitcoin"])
+        assert landed.manifest.scope == Scope(
+            lower=datetime(2017, 1, 1, tzinfo=UTC), coins=("bitcoin",)
+        )
+
+    @pytest.mark.parametrize(
+        ("answer", "word"),
+        [(httpx.Response(200, html="<html>"), "HTML"), (httpx.Response(200), "empty body"),
+         (httpx.Response(200, json={"error": {"code": "x"}}), "JSON"),
+         (httpx.Response(200, text="id,title\r\n"), "header without rows")],
+    )  # fmt: skip
+    def test_what_is_no_catalog_is_landed_and_flagged(
+        self, root: Path, answer: httpx.Response, word: str
+    ) -> None:
+        answer.headers["Date"] = "Mon, 02 Mar 2026 00:09:59 GMT"
+        (landed,) = puller_of(mocked(answering(answer)), root).export(*MARCH, rows_expected=9)
+        manifest = landed.manifest
+        assert not manifest.complete
+        assert word in (manifest.why_incomplete or "")
+        assert landed.warnings == (manifest.why_incomplete,)
+        assert b"".join(Landing(root).body(manifest)) == answer.content
+        assert manifest.content_at == datetime(2026, 3, 1, 0, 5, tzinfo=UTC)
+        assert (landed.rows, manifest.rows_claimed) == (0, 9)
+
+    def test_an_export_cut_off_inside_a_record_is_landed_as_far_as_it_came(
+        self, door: Door, root: Path
+    ) -> None:
+        client = door(extra_headers={"Sandbox-Faults": "truncate=0.5~export"})
+        (landed,) = puller_of(client, root).export(*MARCH)
+        assert not landed.manifest.complete
+        assert landed.manifest.bytes > 10_000
+
+    def test_a_connection_that_breaks_lands_what_came(self, door: Door, root: Path) -> None:
+        client = door(extra_headers={"Sandbox-Faults": "drop=0.5~export"})
+        (landed,) = puller_of(client, root).export(*MARCH)
+        assert "connection broke" in (landed.manifest.why_incomplete or "")
+        assert landed.manifest.bytes > 10_000
+        assert landed.requests == 7
+
+    @pytest.mark.parametrize(
+        ("fetched", "last_modified", "content"),
+        [("09:00:00", None, "02T00:05:00"), ("00:09:59", None, "01T00:05:00"),
+         ("00:10:00", None, "02T00:05:00"), ("09:00:00", "03:00:00", "02T03:00:00"),
+         ("09:00:00", "10:00:00", "02T00:05:00")],
+    )  # fmt: skip
+    def test_without_a_sound_last_modified_it_is_the_snapshot_of_its_day(
+        self, root: Path, fetched: str, last_modified: str | None, content: str
+    ) -> None:
+        headers = {"Date": f"Mon, 02 Mar 2026 {fetched} GMT"}
+        if last_modified is not None:
+            headers["Last-Modified"] = f"Mon, 02 Mar 2026 {last_modified} GMT"
+        answer = httpx.Response(200, text="id\r\na\r\n", headers=headers)
+        (landed,) = puller_of(mocked(answering(answer)), root).export(*MARCH, rows_expected=1)
+        assert landed.manifest.content_at == datetime.fromisoformat(f"2026-03-{content}+00:00")
+        assert landed.manifest.complete
+        assert bool(landed.warnings) == (f"02T{last_modified}" != content)
+
+    def test_a_plan_that_may_not_count_pulls_without_a_claim(self, root: Path) -> None:
+        answers = [httpx.Response(403, json={"error": {"code": "plan_required"}}),
+                   httpx.Response(200, text="id\r\na\r\n")]  # fmt: skip
+        (landed,) = puller_of(mocked(answering(*answers)), root).export(*MARCH)
+        assert landed.manifest.rows_claimed is None
+        assert landed.manifest.complete
+        assert landed.requests == 2
+
+    def test_more_coins_than_a_request_takes_are_batches_of_their_own(
+        self, door: Door, root: Path
+    ) -> None:
+        puller = puller_of(door(), root)
+        coins = [row["slug"] for row in rows_of(Landing(root), puller.coins().manifest)][:150]
+        landed = puller.export(*MARCH, coins=coins)
+        scopes = [one.manifest.scope.coins for one in landed]
+        assert scopes == [tuple(sorted(coins)[:100]), tuple(sorted(coins)[100:])]
+        assert all(one.rows > 50 and one.left_over is None for one in landed)
+
+
+class SlowExports:
+    """Exports one row a day; too slow for more than `days_max`, and gone after `quota` answers."""
+
+    def __init__(self, days_max: int, quota: int = 1_000) -> None:
+        self.days_max = days_max
+        self.quota = quota
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        asked: dict[str, Any] = dict(request.url.params)
+        first = date.fromisoformat(asked["from"][:10])
+        last = date.fromisoformat(asked["to"][:10]) if "to" in asked else date(2400, 1, 1)
+        days = (last - first).days + 1
+        headers = {"Date": "Mon, 02 Mar 2026 12:00:00 GMT"}
+        if not request.url.path.endswith("export"):
+            meta = {"total": min(days, 400)}
+            return httpx.Response(200, json={"data": [], "meta": meta}, headers=headers)
+        if days > self.days_max and days < 100_000:
+            return httpx.Response(500, json={"error": {"code": "timeout"}})
+        self.quota -= 1
+        if self.quota < 0:
+            return httpx.Response(429, json={"error": {"code": "quota_exceeded"}})
+        rows = [str(first + timedelta(days=n)) for n in range(min(days, 400))]
+        return httpx.Response(200, text="\r\n".join(["id", *rows, ""]), headers=headers)
+
+
+class TestSlowExports:
+    def test_the_dates_are_halved_and_each_part_is_a_batch_with_its_own_scope(
+        self, root: Path
+    ) -> None:
+        landed = puller_of(mocked(SlowExports(10)), root).export(*MARCH)
+        scopes = [one.manifest.scope for one in landed]
+        assert len(scopes) == 4
+        assert (scopes[0].lower, scopes[-1].upper) == (MARCH_SCOPE.lower, MARCH_SCOPE.upper)
+        for one, following in pairwise(scopes):
+            assert one.upper is not None
+            assert one.upper + STEP == following.lower
+        assert sum(one.rows for one in landed) == 31
+        assert all(one.manifest.complete for one in landed)
+        # Three too slow and four good exports, each counted before.
+        assert sum(one.requests for one in landed) == 14
+
+    def test_a_range_without_an_end_is_cut_after_today(self, root: Path) -> None:
+        slow = httpx.Response(500, json={"error": {"code": "timeout"}})
+        puller = puller_of(mocked(answering(slow, httpx.Response(200, text="id\r\na\r\n"))), root)
+        parts = puller.export(AT - timedelta(days=3), None, rows_expected=1)
+        assert [one.manifest.scope.upper for one in parts] == [
+            datetime(2026, 3, 2, 23, 59, 59, 999_999, tzinfo=UTC),
+            None,
+        ]
+
+    def test_quota_gone_between_two_parts_is_returned_with_what_is_left_over(
+        self, root: Path
+    ) -> None:
+        landed = puller_of(mocked(SlowExports(10, quota=2)), root).export(*MARCH)
+        assert len(landed) == 2
+        last = landed[-1]
+        assert last.deferred is not None
+        assert last.manifest.scope.upper is not None
+        assert last.left_over == Scope(
+            lower=last.manifest.scope.upper + STEP, upper=MARCH_SCOPE.upper
+        )
+
+    def test_a_service_that_is_always_too_slow_is_an_error_in_the_end(self, root: Path) -> None:
+        slow = httpx.Response(500, json={"error": {"code": "timeout"}})
+        with pytest.raises(Exception, match="half the range"):
+            puller_of(mocked(answering(slow)), root).export(date(2026, 3, 1), None)
+        assert all_manifests(root) == []

@@ -1,0 +1,178 @@
+"""A month that is used up in the middle of a sweep: landed, deferred, and gone on with after it.
+
+The machine counts the month with the service; here another one spends from it unseen.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from catalog.sandbox.sandbox import Sandbox
+from resources.errors import Defer
+from resources.http.client import CatalogClient
+from resources.http.retries import Ambient
+from resources.ingest.context import Landed
+from resources.ingest.puller import Puller
+from resources.limits.allowance import Pace
+from resources.limits.ledger import Ledger
+from resources.limits.limiter import Unlimited
+from resources.limits.shared_limiter import SharedLimiter
+from tests.resources.ingest.test_puller import MARCH, MARCH_SCOPE
+from tests.resources.pulls import puller_of
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+RESET = datetime(2026, 4, 1, tzinfo=UTC)
+QUOTA = 8
+
+
+class SaysLimitExceeded(httpx.BaseTransport):
+    """The network, with a service that words a used-up month as others do, and names no wait."""
+
+    def __init__(self) -> None:
+        self._network = httpx.HTTPTransport()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._network.handle_request(request)
+        if answer.status_code != 429:
+            return answer
+        answer.close()
+        said = {"message": "Limit Exceeded"}
+        return httpx.Response(429, json=said, headers={"Date": answer.headers["Date"]})
+
+    def close(self) -> None:
+        self._network.close()
+
+
+@pytest.fixture(scope="module")
+def own_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(seed=1, now=NOW) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(own_sandbox: Sandbox) -> Sandbox:
+    own_sandbox.set_clock(NOW)
+    return own_sandbox
+
+
+@pytest.fixture
+def key(sandbox: Sandbox) -> str:
+    return sandbox.new_key("enterprise", monthly_quota=QUOTA, rate_per_s=1e5, burst=1_000)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "landing"
+
+
+Opening = Callable[..., Puller]
+
+
+@pytest.fixture
+def opened(sandbox: Sandbox, key: str, root: Path, tmp_path: Path) -> Iterator[Opening]:
+    """Opens pullers as a process would: the limiter asks for the usage where it must."""
+    with ExitStack() as stack:
+
+        def make(transport: httpx.BaseTransport | None = None) -> Puller:
+            ledger = Ledger(tmp_path / "key.ledger", Pace(1e4, 100))
+            stack.callback(ledger.close)
+            limiter = SharedLimiter(ledger, clock=sandbox.clock.now)
+            client = CatalogClient(
+                sandbox.base_url,
+                key,
+                limiter=limiter,
+                ambient=Ambient(clock=sandbox.clock.now),
+                transport=transport,
+            )
+            limiter.ask = client.usage
+            stack.enter_context(client)
+            return puller_of(client, root, clock=sandbox.clock.now)
+
+        yield make
+
+
+def spend(sandbox: Sandbox, key: str, count: int) -> None:
+    """Use the key from another machine."""
+    with CatalogClient(sandbox.base_url, key, limiter=Unlimited()) as elsewhere:
+        for _ in range(count):
+            elsewhere.event("nothing")
+
+
+def go_on_after_the_reset(sandbox: Sandbox, first: Landed, puller: Puller) -> Landed:
+    """Ask too early for nothing, then after the reset for what was left over."""
+    assert first.left_over is not None
+    rest = (first.left_over.lower, first.left_over.upper)
+    sandbox.forget_requests()
+    sandbox.set_clock(RESET - timedelta(seconds=2))
+    with pytest.raises(Defer) as refused:
+        puller.events(*rest)
+    assert abs(refused.value.resume_at - RESET) <= timedelta(seconds=1)
+    assert sandbox.requests == []
+    sandbox.set_clock(RESET + timedelta(seconds=1))
+    second = puller.events(*rest)
+    assert sandbox.requests[0].path == "/v2/usage"
+    assert {one.status for one in sandbox.requests} == {200}
+    assert len(sandbox.requests) == 1 + second.requests
+    return second
+
+
+@pytest.mark.parametrize("says", [None, SaysLimitExceeded])
+def test_what_came_is_landed_and_the_rest_goes_on_by_itself_after_the_reset(
+    sandbox: Sandbox,
+    key: str,
+    root: Path,
+    opened: Opening,
+    says: type[SaysLimitExceeded] | None,
+) -> None:
+    puller = opened(None if says is None else says())
+    puller.event("nothing")
+    spend(sandbox, key, 3)
+    first = puller.events(*MARCH)
+    assert first.deferred is not None
+    assert first.deferred.reason == "quota"
+    assert first.deferred.estimated == (says is not None)
+    assert abs(first.deferred.resume_at - RESET) <= timedelta(seconds=1)
+    assert not first.manifest.complete
+    # One asked for the usage, one for an event, three were another's, and the last was refused.
+    assert (len(first.manifest.pages), first.requests) == (QUOTA - 5, QUOTA - 4)
+    second = go_on_after_the_reset(sandbox, first, puller)
+    assert second.manifest.complete
+    # Together they are what was asked for, without a gap.
+    done, rest = first.manifest.scope, second.manifest.scope
+    assert (done.lower, rest.upper) == (MARCH_SCOPE.lower, MARCH_SCOPE.upper)
+    assert done.upper is not None
+    assert done.upper + timedelta(microseconds=1) == rest.lower
+
+
+def test_where_our_own_count_comes_to_the_end_the_service_is_not_asked_in_vain(
+    sandbox: Sandbox, root: Path, opened: Opening
+) -> None:
+    puller = opened()
+    puller.event("nothing")
+    puller.event("nothing")
+    sandbox.forget_requests()
+    first = puller.events(*MARCH)
+    assert first.deferred is not None
+    assert first.deferred.resume_at == RESET
+    assert len(first.manifest.pages) == first.requests == QUOTA - 3
+    assert {one.status for one in sandbox.requests} == {200}
+    assert go_on_after_the_reset(sandbox, first, puller).manifest.complete
+
+
+def test_another_process_hears_of_it_and_asks_for_nothing(
+    sandbox: Sandbox, key: str, opened: Opening
+) -> None:
+    one, other = opened(), opened()
+    other.event("nothing")
+    spend(sandbox, key, QUOTA - 2)
+    with pytest.raises(Defer):
+        one.event("nothing")
+    sandbox.forget_requests()
+    with pytest.raises(Defer) as refused:
+        other.event("nothing")
+    assert refused.value.resume_at == RESET
+    assert sandbox.requests == []

@@ -1,0 +1,46 @@
+"""A machine whose clocks the tests hold: they stand until somebody sleeps, and can be moved."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from resources.http.retries import Ambient
+from resources.limits.allowance import Pace, ReportedLimits, Share
+from resources.limits.ledger import Ledger
+from resources.limits.shared_limiter import SharedLimiter
+
+MARCH = datetime(2026, 3, 10, tzinfo=UTC)
+RESET = datetime(2026, 4, 1, tzinfo=UTC)
+BOOT = b"one boot".ljust(16, b"\0")
+
+
+class Machine:
+    """Monotonic time in `ns`, wall time in `wall`. `on_sleep` hears of each sleep, before it."""
+
+    def __init__(self, wall: datetime = MARCH, uptime_s: float = 1_000.0) -> None:
+        self.ns = int(uptime_s * 1e9)
+        self.wall = wall
+        self.boot = BOOT
+        self.slept_s = 0.0
+        self.on_sleep: Callable[[], None] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        self.on_sleep()
+        self.slept_s += seconds
+        self.ns += int(seconds * 1e9)
+        self.wall += timedelta(seconds=seconds)
+
+    def ambient(self) -> Ambient:
+        """For a client of this machine: no chance in it."""
+        return Ambient(lambda: self.wall, lambda: self.ns / 1e9, self.sleep, lambda: 0.0)
+
+    def limiter(self, path: Path, pace: Pace, share: Share | None = None) -> SharedLimiter:
+        """Return what a process started now would ask."""
+        ledger = Ledger(path, pace, now_ns=lambda: self.ns, boot=lambda: self.boot)
+        return SharedLimiter(ledger, share, clock=lambda: self.wall, sleep=self.sleep)
+
+
+def told(limiter: SharedLimiter, allowed: int | None = 1_000, used: int = 0) -> SharedLimiter:
+    """Give it an account of the month, as if the service had just been asked."""
+    limiter.on_usage(ReportedLimits(allowed, used, RESET), charged_before=limiter.charged())
+    return limiter

@@ -1,0 +1,127 @@
+"""A ledger whose users are killed: never over the limit, never stuck, never damaged."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from resources.limits.allowance import Pace, ReportedLimits
+from resources.limits.ledger import Ledger
+from resources.limits.shared_limiter import SharedLimiter
+from tests.resources.limits import reserving
+from tests.resources.limits.moved_clock import Machine, told
+
+FAR = datetime(2100, 1, 1, tzinfo=UTC)
+PLENTY = 10**9
+RATE, BURST, PROCESSES = 2_000.0, 20, 4
+STUCK_S = 2.0
+"""Many times what the living wait for a token, on a machine that has other things to do."""
+
+
+class Killed(BaseException):
+    """The process ends here: nothing of it is tidied up."""
+
+
+class Run:
+    """Processes that reserve from one ledger, and what came of it."""
+
+    def __init__(self, folder: Path, *, allowed: int = PLENTY, **more: Any) -> None:
+        order = reserving.Order(
+            ledger=str(folder / "key.ledger"),
+            notes=str(folder / "notes"),
+            **{"rate_per_s": RATE, "burst": BURST, "processes": PROCESSES, **more},
+        )
+        ledger = Ledger(folder / "key.ledger", Pace(order.rate_per_s, order.burst))
+        limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
+        limiter.on_usage(ReportedLimits(allowed, 0, FAR), charged_before=0)
+        program = (sys.executable, "-m", "tests.resources.limits.reserving")
+        said = subprocess.run(
+            [*program, msgspec.json.encode(order).decode()], stdout=subprocess.PIPE, check=True
+        )
+        self.order = order
+        self.account = msgspec.json.decode(said.stdout, type=reserving.Account)
+        self.granted_ns = reserving.instants(folder / "notes")
+        self.charged = limiter.charged()
+        ledger.close()
+
+    def over(self) -> float:
+        """Return by how much the fullest span of time was over usable burst + rate x time.
+
+        Whoever is put aside between its turn and its note is late, once for each process: as
+        many may come together with the tokens that are due.
+        """
+        least, most = float("inf"), 0.0
+        for place, instant_ns in enumerate(self.granted_ns):
+            level = place - instant_ns * self.order.rate_per_s / 1e9
+            least = min(least, level)
+            most = max(most, level - least + 1)
+        return most - self.order.burst - self.order.processes
+
+    def longest_gap_s(self) -> float:
+        return max(after - before for before, after in pairwise(self.granted_ns)) / 1e9
+
+    def say(self) -> None:
+        sys.stdout.write(
+            f"\n{self.account.kills} kills, {self.account.hits} with the lock held; "
+            f"{len(self.granted_ns)} tokens noted, {self.charged} charged; fullest span "
+            f"{self.over():+.2f} over its bound; longest gap {self.longest_gap_s():.3f} s, "
+            f"survivor {self.account.survivor_s:.3f} s; {self.account.seconds:.1f} s\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("kills", "hits"), [(40, 2), pytest.param(1_000, 50, marks=pytest.mark.long)]
+)
+def test_killed_while_reserving_nobody_is_over_the_limit_or_stuck_and_the_record_is_whole(
+    tmp_path: Path, kills: int, hits: int
+) -> None:
+    run = Run(tmp_path, kills=kills, hits=hits)
+    run.say()
+    account = run.account
+    assert account.kills >= kills
+    assert account.hits >= hits
+    assert account.looks == account.kills + 1
+    assert run.over() <= 0
+    assert run.longest_gap_s() <= STUCK_S
+    assert account.survivor_s <= STUCK_S
+    assert account.damaged == 0
+    assert account.short == 0
+    # The survivor's is charged and not noted.
+    most = len(run.granted_ns) + account.kills + PROCESSES + 1
+    assert len(run.granted_ns) < run.charged <= most
+
+
+def test_those_killed_while_they_wait_keep_the_living_waiting_for_half_a_minute_at_most(
+    tmp_path: Path,
+) -> None:
+    machine, path, pace = Machine(), tmp_path / "key.ledger", Pace(1.0, 4)
+    told(machine.limiter(path, pace))
+
+    def die() -> None:
+        raise Killed
+
+    machine.on_sleep = die
+    for _ in range(200):
+        with pytest.raises(Killed):
+            machine.limiter(path, pace).acquire()
+    machine.on_sleep = lambda: None
+    machine.limiter(path, pace).acquire()
+    assert machine.slept_s <= 31
+
+
+def test_eight_processes_stop_at_a_reserve_of_a_fifth_to_one_request(tmp_path: Path) -> None:
+    # So fast that all of them want the last request at once.
+    run = Run(tmp_path, allowed=2_500, processes=8, floor=500, rate_per_s=1e6, burst=1_000)
+    assert len(run.granted_ns) == run.charged == 2_000
+    assert (run.account.damaged, run.account.short) == (0, 0)
+
+
+def test_killed_on_the_way_to_the_reserve_they_lose_requests_and_gain_none(tmp_path: Path) -> None:
+    run = Run(tmp_path, allowed=500, processes=8, floor=100, rate_per_s=5_000.0, kills=60)
+    assert 400 - 60 <= len(run.granted_ns) <= run.charged
+    assert run.charged == 400

@@ -1,0 +1,248 @@
+"""Clocks that are moved, and machines that start anew: never over the limit, never stuck."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.sandbox.sandbox import Sandbox
+from resources.errors import Defer, QuotaUnknown
+from resources.http.client import CatalogClient
+from resources.http.retries import Ambient
+from resources.limits.allowance import Pace
+from resources.limits.shared_limiter import SharedLimiter
+from tests.resources.limits.moved_clock import RESET, Machine, told
+
+PACE = Pace(2.0, 4)
+HOUR = timedelta(hours=1)
+HOUR_S = 3_600.0
+REFILL_S = PACE.burst / PACE.rate_per_s
+ENDS_AT = RESET - timedelta(minutes=30)
+UNEVEN_S = 1.0
+"""A monotonic clock that is behind by less is taken for that of another processor."""
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine(uptime_s=100_000.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "key.ledger"
+
+
+@pytest.fixture(scope="module")
+def own_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(seed=1, now=ENDS_AT) as sandbox:
+        yield sandbox
+
+
+class TestMonotonicClock:
+    @pytest.mark.parametrize("back_s", [0.5, 2.0, 60.0, 899.0, HOUR_S, 99_000.0])
+    def test_after_it_ran_backwards_nobody_waits_longer_than_an_empty_bucket_takes(
+        self, path: Path, machine: Machine, back_s: float
+    ) -> None:
+        told(machine.limiter(path, PACE)).acquire()
+        machine.ns -= int(back_s * 1e9)
+        before_s = machine.slept_s
+        machine.limiter(path, PACE).acquire(asks_usage=True)
+        assert machine.slept_s - before_s <= REFILL_S + UNEVEN_S
+
+    def test_after_it_ran_backwards_the_service_is_asked_what_is_left(
+        self, path: Path, machine: Machine
+    ) -> None:
+        told(machine.limiter(path, PACE)).acquire()
+        machine.ns -= int(HOUR_S * 1e9)
+        with pytest.raises(QuotaUnknown):
+            machine.limiter(path, PACE).acquire()
+
+    def test_a_sleeper_whose_token_went_into_the_far_future_looks_again(
+        self, path: Path, machine: Machine
+    ) -> None:
+        def restored_from_a_snapshot() -> None:
+            machine.on_sleep = lambda: None
+            machine.ns -= int(HOUR_S * 1e9)
+
+        machine.on_sleep = restored_from_a_snapshot
+        machine.limiter(path, PACE).acquire(asks_usage=True)
+        assert machine.slept_s <= REFILL_S + UNEVEN_S
+
+    def test_a_hold_of_another_time_is_not_waited_for(self, path: Path, machine: Machine) -> None:
+        told(machine.limiter(path, PACE)).on_rate_limited(1e9)
+        machine.ns -= int(HOUR_S * 1e9)
+        machine.limiter(path, PACE).acquire(asks_usage=True)
+        assert machine.slept_s <= REFILL_S + UNEVEN_S
+
+    def test_where_nothing_names_the_boot_a_machine_that_started_anew_is_not_stuck(
+        self, path: Path, machine: Machine
+    ) -> None:
+        machine.boot = bytes(16)
+        told(machine.limiter(path, PACE)).acquire()
+        machine.ns, before_s = 20 * 10**9, machine.slept_s
+        machine.limiter(path, PACE).acquire(asks_usage=True)
+        assert machine.slept_s - before_s <= REFILL_S
+
+    def test_after_it_ran_ahead_there_is_one_burst_and_no_more(
+        self, path: Path, machine: Machine
+    ) -> None:
+        limiter = told(machine.limiter(path, PACE))
+        machine.ns += int(HOUR_S * 1e9)
+        for _ in range(PACE.burst):
+            limiter.acquire()
+        assert machine.slept_s == 0
+        limiter.acquire()
+        assert machine.slept_s == pytest.approx(1 / PACE.rate_per_s, abs=0.001)
+
+    @given(
+        st.lists(
+            st.tuples(st.floats(0, 3), st.sampled_from((0.0, 0.0, 0.3, 0.9, 1.5, 5.0, 700.0))),
+            max_size=40,
+        )
+    )
+    def test_however_often_it_runs_backwards_the_limit_holds_in_true_time(
+        self, steps: list[tuple[float, float]]
+    ) -> None:
+        machine, sent_s, back_s = Machine(uptime_s=100_000.0), [], 0.0
+        with TemporaryDirectory() as folder:
+            limiter = told(machine.limiter(Path(folder) / "key.ledger", PACE))
+            for passes_s, jumps_s in steps:
+                machine.ns += int((passes_s - jumps_s) * 1e9)
+                back_s += jumps_s
+                limiter.acquire(asks_usage=True)
+                sent_s.append(machine.ns / 1e9 + back_s)
+            limiter.ledger.close()
+        for place, began_s in enumerate(sent_s):
+            for more, ended_s in enumerate(sent_s[place:]):
+                assert more + 1 <= PACE.burst + (ended_s - began_s) * PACE.rate_per_s + 1e-3
+        assert machine.slept_s <= len(steps) * (REFILL_S + UNEVEN_S)
+
+
+class TestAnotherBoot:
+    def test_a_sleeper_looks_again_and_asks_what_is_left(
+        self, path: Path, machine: Machine
+    ) -> None:
+        limiter = told(machine.limiter(path, PACE))
+
+        def started_anew() -> None:
+            machine.on_sleep = lambda: None
+            machine.boot, machine.ns = b"another boot".ljust(16, b"\0"), 10**9
+            machine.limiter(path, PACE).acquire(asks_usage=True)
+
+        machine.on_sleep = started_anew
+        with pytest.raises(QuotaUnknown):
+            limiter.acquire()
+
+    def test_a_sleeper_that_asks_for_the_usage_takes_a_token_of_the_new_boot(
+        self, path: Path, machine: Machine
+    ) -> None:
+        limiter = machine.limiter(path, PACE)
+        grants_ns: list[int] = []
+
+        def started_anew() -> None:
+            machine.on_sleep = lambda: None
+            machine.boot, machine.ns = b"another boot".ljust(16, b"\0"), 10**9
+            machine.limiter(path, PACE).acquire(asks_usage=True)
+            grants_ns.append(machine.ns)
+
+        machine.on_sleep = started_anew
+        limiter.acquire(asks_usage=True)
+        # Both had an empty bucket before them.
+        assert machine.ns - grants_ns[0] >= 1e9 / PACE.rate_per_s
+        assert machine.ns <= 10e9
+
+    @pytest.mark.parametrize("uptime_s", [20.0, 200_000.0])
+    def test_the_bucket_is_empty_and_no_quota_is_known_until_the_service_gave_its_account(
+        self, path: Path, machine: Machine, uptime_s: float
+    ) -> None:
+        told(machine.limiter(path, PACE), used=40).acquire()
+        machine.boot, machine.ns = b"another boot".ljust(16, b"\0"), int(uptime_s * 1e9)
+        limiter, before_s = machine.limiter(path, PACE), machine.slept_s
+        with pytest.raises(QuotaUnknown):
+            limiter.acquire()
+        limiter.acquire(asks_usage=True)
+        told(limiter, used=42)
+        for _ in range(2):
+            limiter.acquire()
+        assert limiter.charged() == 44
+        assert machine.slept_s - before_s >= 3 / PACE.rate_per_s
+
+
+class TestWallClock:
+    """The machine's clock is moved while the month of a real server ends."""
+
+    QUOTA = 30
+
+    @pytest.fixture
+    def sandbox(self, own_sandbox: Sandbox) -> Sandbox:
+        own_sandbox.set_clock(ENDS_AT)
+        own_sandbox.forget_requests()
+        return own_sandbox
+
+    @pytest.fixture
+    def connect(
+        self, sandbox: Sandbox, path: Path, machine: Machine
+    ) -> Iterator[Callable[..., CatalogClient]]:
+        """Makes clients of one key for machines whose clocks are ahead of the service's."""
+        key = sandbox.new_key("enterprise", monthly_quota=self.QUOTA, rate_per_s=1e5, burst=1_000)
+        with ExitStack() as stack:
+
+            def make(ahead: Callable[[], timedelta]) -> CatalogClient:
+                def clock() -> datetime:
+                    return sandbox.clock.now() + ahead()
+
+                ledger = machine.limiter(path, Pace(1e5, 1_000)).ledger
+                limiter = SharedLimiter(ledger, clock=clock, sleep=machine.sleep)
+                ambient = Ambient(clock=clock, sleep=machine.sleep)
+                client = CatalogClient(sandbox.base_url, key, limiter=limiter, ambient=ambient)
+                limiter.ask = client.usage
+                return stack.enter_context(client)
+
+            yield make
+
+    @pytest.mark.parametrize("shift", [HOUR, -HOUR])
+    def test_moved_by_an_hour_in_the_middle_the_quota_is_used_up_to_one_request(
+        self,
+        sandbox: Sandbox,
+        connect: Callable[..., CatalogClient],
+        shift: timedelta,
+    ) -> None:
+        ahead = [timedelta(0)]
+        client = connect(lambda: ahead[0])
+        for _ in range(10):
+            client.event("nothing")
+        ahead[0] = shift
+        with pytest.raises(Defer) as refused:
+            for _ in range(self.QUOTA):
+                client.event("nothing")
+        assert {one.status for one in sandbox.requests} == {200, 404}
+        assert len(sandbox.requests) == self.QUOTA
+        late = refused.value.resume_at - shift - RESET
+        assert timedelta(0) <= late <= (HOUR if shift < timedelta(0) else timedelta(0))
+
+    @pytest.mark.parametrize("shift", [HOUR, -HOUR])
+    def test_after_the_reset_it_goes_on_though_the_clock_is_wrong(
+        self,
+        sandbox: Sandbox,
+        connect: Callable[..., CatalogClient],
+        shift: timedelta,
+    ) -> None:
+        ahead = [timedelta(0)]
+        client = connect(lambda: ahead[0])
+        client.event("nothing")
+        ahead[0] = shift
+        with pytest.raises(Defer):
+            for _ in range(self.QUOTA):
+                client.event("nothing")
+        sandbox.set_clock(RESET + timedelta(seconds=1) + max(timedelta(0), -shift))
+        sandbox.forget_requests()
+        for _ in range(5):
+            client.event("nothing")
+        # The month's account is asked for once.
+        assert len(sandbox.requests) == 6
+        assert {one.status for one in sandbox.requests} == {200, 404}

@@ -1,0 +1,106 @@
+"""A service that answers 429 for a while, to several processes of several threads each."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from catalog.sandbox.control import SeenRequest
+from catalog.sandbox.sandbox import Sandbox
+from resources.limits.allowance import Pace, ReportedLimits
+from resources.limits.ledger import Ledger
+from resources.limits.shared_limiter import SharedLimiter
+from tests.resources.limits import storming
+
+RATE, BURST, QUOTA = 40.0, 5, 10_000
+PROCESSES, THREADS, CALLS = 4, 8, 4
+ALL_CALLS = PROCESSES * THREADS * CALLS
+WAIT_S = 1.0
+"""What both storms ask for: by Retry-After, and by saying nothing."""
+STORM_S = 2.5
+UNDER_WAY_S = 0.4
+"""How long after a 429 a request may still come in that had left before it was heard of."""
+STUCK_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def own_sandbox() -> Iterator[Sandbox]:
+    """Its clock runs: the server notes when it was asked."""
+    with Sandbox(seed=1) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(own_sandbox: Sandbox) -> Iterator[Sandbox]:
+    own_sandbox.forget_requests()
+    yield own_sandbox
+    own_sandbox.faults.clear()
+
+
+def wait_for_requests(sandbox: Sandbox, count: int) -> None:
+    until = time.monotonic() + 30
+    while len(sandbox.requests) < count and time.monotonic() < until:
+        time.sleep(0.005)
+    assert len(sandbox.requests) >= count
+
+
+def rounds_of(refused: list[SeenRequest]) -> list[list[float]]:
+    """Return when requests were refused, in seconds after the first, parted by the long waits."""
+    seconds = [(one.at - refused[0].at).total_seconds() for one in refused]
+    rounds = [seconds[:1]]
+    for before_s, after_s in pairwise(seconds):
+        if after_s - before_s > WAIT_S / 2:
+            rounds.append([])
+        rounds[-1].append(after_s)
+    return rounds
+
+
+@pytest.mark.parametrize("storm", ["storm=1", pytest.param("storm=none", marks=pytest.mark.long)])
+def test_in_a_storm_every_process_holds_back_and_after_it_all_go_on(
+    sandbox: Sandbox, tmp_path: Path, storm: str
+) -> None:
+    key = sandbox.new_key("enterprise", monthly_quota=QUOTA, rate_per_s=1e5, burst=10_000)
+    path = tmp_path / "key.ledger"
+    limiter = SharedLimiter(Ledger(path, Pace(RATE, BURST)), clock=lambda: datetime.now(UTC))
+    month_ends = datetime.now(UTC) + timedelta(days=9)
+    limiter.on_usage(ReportedLimits(QUOTA, 0, month_ends), charged_before=0)
+    order = storming.Order(
+        base_url=sandbox.base_url, key=key, ledger=str(path), rate_per_s=RATE, burst=BURST,
+        processes=PROCESSES, threads=THREADS, calls=CALLS,
+    )  # fmt: skip
+    program = (sys.executable, "-m", "tests.resources.limits.storming")
+    with subprocess.Popen(
+        [*program, msgspec.json.encode(order).decode()], stdout=subprocess.PIPE
+    ) as senders:
+        wait_for_requests(sandbox, 20)
+        sandbox.faults.set(storm)
+        time.sleep(STORM_S)
+        sandbox.faults.clear()
+        over_at = time.time()
+        output, _ = senders.communicate()
+    told = msgspec.json.decode(output, type=list[storming.Told])
+    refused = sorted(one for one in sandbox.requests if one.status == 429)
+    rounds = rounds_of(refused)
+
+    assert [one.errors for one in told] == [[]] * PROCESSES
+    assert sum(one.answered for one in told) == ALL_CALLS
+    # Each wait ends with a burst, and as many may leave before it is heard of: never the rate.
+    bound = (1 + int(STORM_S / WAIT_S)) * 2 * BURST
+    assert len(refused) <= bound
+    assert all(one[-1] - one[0] <= UNDER_WAY_S for one in rounds)
+    assert all(late[0] - early[-1] >= WAIT_S - 0.05 for early, late in pairwise(rounds))
+    last_s = max(one.ended_at for one in told) - over_at
+    assert last_s <= WAIT_S + ALL_CALLS / RATE + STUCK_S
+    asked = httpx.get(f"{sandbox.base_url}/v2/usage", headers={"x-api-key": key}).json()
+    assert limiter.charged() == asked["used"] - 1 == ALL_CALLS
+    sys.stdout.write(
+        f"\n{storm}: {len(refused)} requests in {STORM_S} s of storm (bound {bound}), "
+        f"rounds of {[len(one) for one in rounds]}; all done {last_s:.2f} s after\n"
+    )

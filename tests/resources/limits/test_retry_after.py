@@ -1,0 +1,208 @@
+"""Retry-After in every shape, through the real client and limiter: a wait that is sane, always."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+
+from resources.errors import Defer
+from resources.http.client import CatalogClient
+from resources.limits.allowance import LONGEST_HOLD_S, Pace
+from resources.limits.limiter import RATE_LIMITED_WAIT_S
+from resources.limits.shared_limiter import SharedLimiter
+from tests.resources.fakes import KEY, head, raw_server
+from tests.resources.limits.moved_clock import MARCH, RESET, Machine, told
+
+QUICK = Pace(1_000.0, 10)
+NEARLY_S = 0.05
+DATE = f"Date: {format_datetime(MARCH, usegmt=True)}"
+USAGE = json.dumps({"used": 1, "limit": 1_000, "resetAt": "2026-04-01T00:00:00Z"}).encode()
+FINE = head(DATE, "Content-Type: application/json", f"Content-Length: {len(USAGE)}") + USAGE
+Door = Callable[..., CatalogClient]
+
+
+def at(seconds: float) -> str:
+    return format_datetime(MARCH + timedelta(seconds=seconds), usegmt=True)
+
+
+READ = [
+    ("0", 0), ("7", 7), (" 7 ", 7), ("1.5", 1.5), ("120", 120), ("121", 121), ("1e2", 100),
+    (at(30), 30), (at(600), 600),
+    ("Tue, 10 Mar 2026 00:00:30 -0000", 30), ("Tue Mar 10 00:00:30 2026", 30),
+    (at(0), 0), (at(-1), 0), (at(-10**8), 0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+]  # fmt: skip
+ENDLESS = [
+    "900",
+    "901",
+    "3600",
+    "1e9",
+    "1e999",
+    "9" * 300,
+    "Fri, 31 Dec 9999 23:59:59 GMT",
+    at(1e8),
+]
+UNREADABLE = [
+    "", "soon", "-5", "-1e9", "nan", "inf", "infinity", "-inf", "0x10", "1_000", "5, 7", "7;",
+    "9" * 400, "9" * 20_000, "Mon, 99 Foo 2026", "Tue, 10 Mar 2026 25:61:61 GMT", "\xb2",
+    "\xff\xfe", "Fri, 31 Dec 99999 23:59:59 GMT",
+]  # fmt: skip
+
+
+def refusal(status: str, retry_after: str | None, body: bytes = b"{}") -> bytes:
+    wait = [] if retry_after is None else [f"Retry-After: {retry_after}"]
+    plain = [DATE, "Content-Type: application/json", f"Content-Length: {len(body)}"]
+    lines = head(*plain, status=status).removesuffix(b"\r\n")
+    return lines + "".join(f"{line}\r\n" for line in wait).encode("latin-1") + b"\r\n" + body
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def limiter(machine: Machine, tmp_path: Path) -> SharedLimiter:
+    limiter = told(machine.limiter(tmp_path / "key.ledger", QUICK))
+    machine.ns += 10**9  # an unknown bucket is empty
+    return limiter
+
+
+@pytest.fixture
+def door(machine: Machine, limiter: SharedLimiter) -> Iterator[Door]:
+    """Makes a client of a server that gives one refusal and then answers."""
+    with ExitStack() as stack:
+
+        def make(*refusals: bytes) -> CatalogClient:
+            server = stack.enter_context(raw_server(*([one] for one in (*refusals, FINE))))
+            client = CatalogClient(server.base_url, KEY, limiter=limiter, ambient=machine.ambient())
+            return stack.enter_context(client)
+
+        yield make
+
+
+def waited_s(machine: Machine, client: CatalogClient) -> float:
+    """Return how long it took until the service answered, by calling again after each Defer."""
+    for _ in range(3):
+        try:
+            assert client.usage().used == 1
+        except Defer as deferred:
+            assert deferred.reason == "asked_to_wait"
+            continue
+        return machine.slept_s
+    raise AssertionError("deferred again and again")
+
+
+@pytest.mark.parametrize(("text", "seconds"), READ)
+def test_a_429_is_waited_for_as_long_as_it_asks(
+    door: Door, machine: Machine, text: str, seconds: float
+) -> None:
+    waited = waited_s(machine, door(refusal("429 Too Many", text)))
+    assert seconds <= waited <= seconds + NEARLY_S
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("7", 7), (at(30), 30), ("121", 121)])
+def test_so_is_a_503(door: Door, machine: Machine, text: str, seconds: float) -> None:
+    waited = waited_s(machine, door(refusal("503 Busy", text)))
+    assert seconds <= waited <= seconds + NEARLY_S
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_a_429_whose_wait_cannot_be_read_is_waited_for_a_second(
+    door: Door, machine: Machine, text: str
+) -> None:
+    waited = waited_s(machine, door(refusal("429 Too Many", text)))
+    assert RATE_LIMITED_WAIT_S <= waited <= RATE_LIMITED_WAIT_S + NEARLY_S
+
+
+@pytest.mark.parametrize("status", ["429 Too Many", "503 Busy"])
+@pytest.mark.parametrize("text", ENDLESS)
+def test_no_wait_holds_the_machine_back_longer_than_the_longest_hold(
+    door: Door, machine: Machine, text: str, status: str
+) -> None:
+    waited = waited_s(machine, door(refusal(status, text)))
+    assert LONGEST_HOLD_S <= waited <= LONGEST_HOLD_S + NEARLY_S
+
+
+@pytest.mark.parametrize("text", [None, "", "soon", "-5", "nan", "9" * 400])
+def test_a_503_whose_wait_cannot_be_read_is_tried_again_by_the_backoff_alone(
+    door: Door, machine: Machine, text: str | None
+) -> None:
+    assert waited_s(machine, door(refusal("503 Busy", text))) <= NEARLY_S
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "soon", "-5", "0", at(-1), "7", "1e9", "9" * 300, ENDLESS[-2]]
+)
+def test_a_quota_that_is_gone_names_a_time_to_go_on_within_the_month(
+    door: Door, machine: Machine, text: str | None
+) -> None:
+    client = door(refusal("429 Too Many", text, b'{"message": "Limit Exceeded"}'))
+    with pytest.raises(Defer) as refused:
+        client.usage()
+    assert refused.value.reason == "quota"
+    assert MARCH < refused.value.resume_at <= max(RESET, MARCH + timedelta(days=31))
+    assert machine.slept_s <= NEARLY_S
+
+
+@pytest.mark.parametrize("text", ["5", "1e9", "soon"])
+def test_another_process_waits_as_long(
+    door: Door, machine: Machine, limiter: SharedLimiter, text: str
+) -> None:
+    client = door(refusal("429 Too Many", text))
+    held: list[float] = []
+
+    def another_process() -> None:
+        machine.on_sleep = lambda: None
+        other, began = machine.limiter(limiter.ledger.path, QUICK), machine.slept_s
+        other.acquire()
+        held.append(machine.slept_s - began)
+
+    try:
+        machine.on_sleep = another_process
+        client.usage()
+    except Defer:
+        another_process()
+    due = {"5": 5.0, "1e9": LONGEST_HOLD_S, "soon": RATE_LIMITED_WAIT_S}[text]
+    assert held[0] == pytest.approx(due, abs=NEARLY_S)
+
+
+def test_of_two_waits_the_longer_one_holds(door: Door, machine: Machine) -> None:
+    client = door(refusal("429 Too Many", "60"), refusal("429 Too Many", "0"))
+    assert waited_s(machine, client) >= 60
+
+
+class TestCounting:
+    """What the machine counts is what the service counts: all but a 429."""
+
+    @pytest.mark.parametrize("text", ["2", "3600"])
+    def test_a_429_is_not_counted(self, door: Door, limiter: SharedLimiter, text: str) -> None:
+        waited_s(Machine(), door(refusal("429 Too Many", text)))
+        assert limiter.charged() == 1
+
+    @pytest.mark.parametrize("text", ["2", "3600"])
+    def test_a_503_is_counted(self, door: Door, limiter: SharedLimiter, text: str) -> None:
+        waited_s(Machine(), door(refusal("503 Busy", text)))
+        assert limiter.charged() == 2
+
+
+class TestMessages:
+    @pytest.mark.parametrize(
+        "said", ["Rate limit exceeded", "API rate limit exceeded", "Burst Limit Exceeded."]
+    )
+    def test_a_rate_that_is_exceeded_is_not_taken_for_the_month(
+        self, door: Door, machine: Machine, said: str
+    ) -> None:
+        body = json.dumps({"message": said}).encode()
+        assert waited_s(machine, door(refusal("429 Too Many", "3", body))) < 4
+
+    @pytest.mark.parametrize(
+        "said", ["Limit Exceeded", "limit exceeded.", "Monthly Limit Exceeded"]
+    )
+    def test_a_limit_without_a_name_is_the_month(self, door: Door, said: str) -> None:
+        body = json.dumps({"message": said}).encode()
+        with pytest.raises(Defer, match="quota is used up"):
+            door(refusal("429 Too Many", None, body)).usage()

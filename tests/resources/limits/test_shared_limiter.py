@@ -1,0 +1,293 @@
+"""One limiter for every process of a machine: real files, real processes, real kills."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from threading import Thread
+
+import pytest
+from pydantic import SecretStr
+
+from resources.errors import Defer, LedgerUnusable, QuotaUnknown, RateHeld
+from resources.limits.allowance import Pace, ReportedLimits, Share
+from resources.limits.ledger import Ledger, ledger_name
+from resources.limits.shared_limiter import SharedLimiter
+
+NOW = datetime(2026, 3, 10, tzinfo=UTC)
+RESET = datetime(2026, 4, 1, tzinfo=UTC)
+FAR = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    """Monotonic and wall time that stand until somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.ns = 10**12
+        self.wall = NOW
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def sleep(self, seconds: float) -> None:
+        self.ns += int(seconds * 1e9)
+        self.wall += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "limits" / "key.ledger"
+
+
+def opened(
+    path: Path, clock: Clock, share: Share | None = None, boot: bytes = b""
+) -> SharedLimiter:
+    ledger = Ledger(path, Pace(2.0, 4), now_ns=clock.now_ns, boot=lambda: boot.ljust(16, b"\0"))
+    return SharedLimiter(ledger, share, clock=lambda: clock.wall, sleep=clock.sleep)
+
+
+def told(limiter: SharedLimiter, *, allowed: int | None = 1_000, used: int = 0) -> SharedLimiter:
+    limiter.on_usage(ReportedLimits(allowed, used, RESET), charged_before=limiter.charged())
+    return limiter
+
+
+def test_nothing_is_sent_before_the_account_of_the_month_is_known(path: Path, clock: Clock) -> None:
+    limiter = opened(path, clock)
+    with pytest.raises(QuotaUnknown):
+        limiter.acquire()
+    limiter.acquire(asks_usage=True)
+    told(limiter, used=1).acquire()
+    assert limiter.charged() == 2
+
+
+def test_an_unknown_bucket_is_empty(path: Path, clock: Clock) -> None:
+    began = clock.ns
+    opened(path, clock).acquire(asks_usage=True)
+    assert clock.ns - began == pytest.approx(0.5e9, rel=0.01)
+
+
+def test_a_second_home_goes_on_where_the_first_one_is(path: Path, clock: Clock) -> None:
+    first, second = opened(path, clock), opened(path, clock)
+    told(first)
+    for limiter in (first, second, first, second):
+        limiter.acquire()
+    assert second.charged() == 4
+
+
+def test_a_429_met_by_one_holds_back_the_others(path: Path, clock: Clock) -> None:
+    first, second = opened(path, clock), opened(path, clock)
+    told(first).acquire()
+    began = clock.ns
+    first.on_rate_limited(30.0)
+    second.acquire()
+    assert clock.ns - began >= 30e9
+    assert second.charged() == 1
+
+
+def test_a_sleeper_looks_again_when_another_meets_a_429(path: Path, clock: Clock) -> None:
+    first, second = told(opened(path, clock)), opened(path, clock)
+    began = clock.ns
+
+    def interrupted(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock.ns - began < 1e9:
+            first.on_rate_limited(60.0)
+
+    SharedLimiter(second.ledger, clock=lambda: clock.wall, sleep=interrupted).acquire()
+    assert clock.ns - began >= 60e9
+
+
+def test_whoever_is_in_a_hurry_is_told_and_not_kept_waiting(path: Path, clock: Clock) -> None:
+    limiter = told(opened(path, clock))
+    limiter.on_rate_limited(900.0)
+    began = clock.ns
+
+    def hurried(seconds: float) -> None:
+        clock.sleep(seconds)
+        limiter.hurry(on=True)
+
+    limiter = SharedLimiter(limiter.ledger, clock=lambda: clock.wall, sleep=hurried)
+    with pytest.raises(RateHeld, match="and no time") as raised:
+        limiter.acquire()
+    assert raised.value.attempts == 0
+    assert clock.ns - began < 10e9
+    assert limiter.charged() == 0
+    limiter.hurry(on=False)
+
+
+@pytest.mark.parametrize("damage", ["unlink", "empty", "cut", "other_bytes", "other_layout"])
+def test_a_damaged_ledger_is_an_empty_bucket_and_no_quota(
+    damage: str, path: Path, clock: Clock
+) -> None:
+    told(opened(path, clock)).acquire()
+    whole = path.read_bytes()
+    if damage == "unlink":
+        path.unlink()
+    else:
+        broken = {
+            "empty": b"",
+            "cut": whole[:-3],
+            "other_bytes": whole[:20] + bytes([whole[20] ^ 1]) + whole[21:],
+            "other_layout": b"another program's file" * 20,
+        }
+        path.write_bytes(broken[damage])
+    with pytest.raises(QuotaUnknown):
+        opened(path, clock).acquire()
+
+
+def test_another_boot_is_an_empty_bucket_and_no_quota(path: Path, clock: Clock) -> None:
+    told(opened(path, clock, boot=b"before")).acquire()
+    clock.ns = 5
+    after = opened(path, clock, boot=b"after")
+    with pytest.raises(QuotaUnknown):
+        after.acquire()
+    after.acquire(asks_usage=True)
+    assert clock.ns <= 6 * 10**8
+
+
+def test_a_wall_clock_that_jumps_changes_no_rate(path: Path, clock: Clock) -> None:
+    limiter = told(opened(path, clock))
+    began = clock.ns
+    for jump in (timedelta(hours=1), timedelta(hours=-2)):
+        clock.wall += jump
+        limiter.acquire()
+    limiter.acquire()
+    assert clock.ns - began == pytest.approx(1.5e9, rel=0.01)
+
+
+def test_a_spent_quota_defers_to_its_reset_and_then_asks_anew(path: Path, clock: Clock) -> None:
+    limiter = told(opened(path, clock), allowed=3, used=2)
+    limiter.acquire()
+    with pytest.raises(Defer) as refused:
+        limiter.acquire()
+    assert (refused.value.resume_at, refused.value.attempts) == (RESET, 0)
+    clock.wall = RESET
+    with pytest.raises(QuotaUnknown):
+        limiter.acquire()
+
+
+def test_a_reserve_is_kept_from_a_backfill_alone(path: Path, clock: Clock) -> None:
+    backfill = told(opened(path, clock, Share("backfill", floor=20)), allowed=100, used=79)
+    backfill.acquire()
+    with pytest.raises(Defer, match="kept for other work"):
+        backfill.acquire()
+    opened(path, clock).acquire()
+
+
+def test_a_service_that_says_the_quota_is_gone_stops_every_process(
+    path: Path, clock: Clock
+) -> None:
+    first, second = told(opened(path, clock)), opened(path, clock)
+    first.acquire()
+    first.on_quota_gone()
+    with pytest.raises(Defer, match="used up"):
+        second.acquire()
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_what_to_do(
+    tmp_path: Path, clock: Clock
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LedgerUnusable, match="ALMANAC_STATE"):
+        opened(tmp_path / "file" / "key.ledger", clock).acquire()
+
+
+def test_the_name_of_a_ledger_tells_no_key() -> None:
+    canary = SecretStr("canary-5f7e")
+    name = ledger_name("https://api.example", canary)
+    assert "canary" not in name
+    assert name == ledger_name("https://api.example", canary)
+    assert name != ledger_name("https://api.example", SecretStr("canary-5f7f"))
+
+
+def test_threads_of_one_limiter_take_turns(path: Path) -> None:
+    ledger = Ledger(path, Pace(400.0, 1))
+    limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
+    limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
+    began = time.monotonic()
+
+    def ask() -> None:
+        for _ in range(20):
+            limiter.acquire()
+
+    threads = [Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert limiter.charged() == 80
+    assert time.monotonic() - began >= 79 / 400
+
+
+def test_a_forked_child_does_not_share_its_parents_lock(path: Path) -> None:
+    limiter = SharedLimiter(Ledger(path, Pace(500.0, 500)), clock=lambda: datetime.now(UTC))
+    limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
+    with limiter.ledger.locked():
+        pass
+    child = os.fork()
+    if child == 0:
+        for _ in range(50):
+            limiter.acquire()
+        os._exit(0)
+    for _ in range(50):
+        limiter.acquire()
+    assert os.waitpid(child, 0)[1] == 0
+    assert limiter.charged() == 100
+
+
+class TestProcesses:
+    RATE, BURST = 200.0, 10
+
+    @pytest.fixture
+    def limiter(self, path: Path) -> Iterator[SharedLimiter]:
+        ledger = Ledger(path, Pace(self.RATE, self.BURST))
+        yield SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
+        ledger.close()
+
+    def start(self, limiter: SharedLimiter, count: int) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tests.resources.limits.shared_sender"),
+                *(str(limiter.ledger.path), str(self.RATE), str(self.BURST), str(count)),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def test_four_together_keep_the_rate_and_stop_at_the_reserve_to_one_request(
+        self, limiter: SharedLimiter
+    ) -> None:
+        limiter.on_usage(ReportedLimits(150, 0, FAR), charged_before=0)
+        children = [self.start(limiter, 1_000) for _ in range(4)]
+        sent = sorted(int(line) for one in children for line in one.communicate()[0].split())
+        assert len(sent) == 150
+        for first in range(len(sent) - 60):
+            span_s = (sent[first + 60] - sent[first]) / 1e9
+            # A process that was put aside between its turn and its note comes a little late.
+            assert self.BURST + (span_s + 0.05) * self.RATE + 1 >= 61
+
+    def test_the_killed_neither_hold_the_lock_nor_give_back_what_they_took(
+        self, limiter: SharedLimiter
+    ) -> None:
+        limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
+        random, told, began = Random(3), 0, time.monotonic()
+        for _ in range(6):
+            child = self.start(limiter, 100_000)
+            assert child.stdout is not None
+            child.stdout.readline()
+            time.sleep(random.uniform(0, 0.05))
+            child.send_signal(signal.SIGKILL)
+            told += 1 + len(child.communicate()[0].splitlines())
+        assert told <= limiter.charged() <= told + 6
+        assert told <= self.BURST + (time.monotonic() - began) * self.RATE + 1
+        limiter.acquire()

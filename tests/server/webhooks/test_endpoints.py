@@ -1,0 +1,340 @@
+"""The book of endpoints and its commands."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from catalog.server.accounts.json_file import JsonFileError
+from catalog.server.webhooks.change_feed import batches
+from catalog.server.webhooks.endpoints import (
+    EndpointBook,
+    EndpointError,
+    PlanWithoutWebhooks,
+    UnknownEndpoint,
+)
+from catalog.server.webhooks.outbox import (
+    APPLICATION_ID,
+    VERSION,
+    NotDead,
+    Outbox,
+    OutboxDelivery,
+    OutboxUnreadable,
+)
+from catalog.server.webhooks.url_guard import TargetRefused
+from pipeline.cli.accounts import endpoints_app
+
+START = datetime(2026, 5, 1, 12, tzinfo=UTC)
+URL = "https://hooks.example/in"
+
+
+class Wall:
+    def __init__(self) -> None:
+        self.instant = START
+
+    def __call__(self) -> datetime:
+        return self.instant
+
+    def advance(self, **span: float) -> None:
+        self.instant += timedelta(**span)
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "service" / "endpoints.json"
+
+
+@pytest.fixture
+def book(path: Path, wall: Wall) -> EndpointBook:
+    numbers = count(1)
+    return EndpointBook(path, wall=wall, token=lambda size: f"canary{next(numbers)}of{size}")
+
+
+def test_an_endpoint_is_kept_in_a_file_that_only_its_owner_reads(
+    book: EndpointBook, path: Path
+) -> None:
+    endpoint, secret = book.add(URL, plan="elite", account="acme")
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = EndpointBook(path, wall=lambda: START).get(endpoint.id)
+    assert again == endpoint
+    assert again.signing_secrets(START) == (secret,) == ("whsec_canary1of32",)
+    assert again.created_at == START
+
+
+def test_secrets_are_random_unless_injected(path: Path) -> None:
+    book = EndpointBook(path, wall=lambda: START)
+    secrets = {book.add(URL, plan="elite", account="acme")[1] for _ in range(3)}
+    assert len(secrets) == 3
+    assert all(len(secret) == len("whsec_") + 64 for secret in secrets)
+
+
+@pytest.mark.parametrize("plan", ["free", "standard", "pro", "gold", ""])
+def test_a_plan_without_webhooks_is_refused_and_nothing_is_kept(
+    book: EndpointBook, path: Path, plan: str
+) -> None:
+    with pytest.raises(PlanWithoutWebhooks, match="elite, enterprise"):
+        book.add(URL, plan=plan, account="acme")
+    assert not path.exists()
+
+
+def test_a_private_address_is_refused_unless_the_endpoint_allows_it(book: EndpointBook) -> None:
+    with pytest.raises(TargetRefused):
+        book.add("http://127.0.0.1:9/", plan="elite", account="acme")
+    book.add("http://127.0.0.1:9/", plan="elite", account="acme", allow_private=True)
+
+
+def test_a_running_reader_sees_what_another_process_wrote(
+    book: EndpointBook, path: Path, wall: Wall
+) -> None:
+    reader = EndpointBook(path, wall=wall)
+    assert reader.endpoints() == ()
+    first, _ = book.add(URL, plan="elite", account="acme")
+    assert reader.endpoints() == (first,)
+    second, _ = book.add(URL, plan="enterprise", account="other")
+    assert reader.endpoints() == (first, second)
+    book.remove(first.id)
+    assert reader.endpoints() == (second,)
+
+
+def test_an_unchanged_file_is_not_read_again(book: EndpointBook) -> None:
+    book.add(URL, plan="elite", account="acme")
+    assert book.endpoints() is book.endpoints()
+
+
+def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
+    def add(_: int) -> str:
+        return EndpointBook(path, wall=lambda: START).add(URL, plan="elite", account="a")[0].id
+
+    with ThreadPoolExecutor(8) as pool:
+        added = set(pool.map(add, range(24)))
+    assert {one.id for one in EndpointBook(path, wall=lambda: START).endpoints()} == added
+
+
+def test_the_old_secret_signs_on_for_the_overlap_alone(book: EndpointBook, wall: Wall) -> None:
+    endpoint, first = book.add(URL, plan="elite", account="acme")
+    second = book.rotate(endpoint.id, overlap_hours=2)
+    assert book.get(endpoint.id).signing_secrets(START) == (second, first)
+    wall.advance(hours=1)
+    third = book.rotate(endpoint.id, overlap_hours=2)
+    assert book.get(endpoint.id).signing_secrets(wall()) == (third, second, first)
+    wall.advance(hours=1)
+    assert book.get(endpoint.id).signing_secrets(wall()) == (third, second)
+    wall.advance(hours=1)
+    assert book.get(endpoint.id).signing_secrets(wall()) == (third,)
+    fourth = book.rotate(endpoint.id, overlap_hours=0)
+    assert [secret.value for secret in book.get(endpoint.id).secrets] == [fourth]
+    with pytest.raises(EndpointError, match="overlap"):
+        book.rotate(endpoint.id, overlap_hours=-1)
+
+
+def test_disabling_keeps_the_first_reason_and_enabling_clears_it(
+    book: EndpointBook, wall: Wall
+) -> None:
+    endpoint, _ = book.add(URL, plan="elite", account="acme")
+    book.disable(endpoint.id, reason="410")
+    wall.advance(hours=1)
+    book.disable(endpoint.id, reason="by hand")
+    disabled = book.get(endpoint.id)
+    assert (disabled.enabled, disabled.disabled_at, disabled.disabled_reason) == (
+        *(False, START),
+        "410",
+    )
+    book.enable(endpoint.id)
+    assert book.get(endpoint.id) == endpoint
+
+
+def test_an_unknown_endpoint_is_named(book: EndpointBook) -> None:
+    for refused in (book.remove, book.rotate, book.enable, book.get):
+        with pytest.raises(UnknownEndpoint, match="ep_none"):
+            refused("ep_none")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('"format": 1', '"format": 2'),
+        ('"plan": "elite"', '"plan": "pro"'),
+        ("2026-05-01T12:00:00Z", "2026-05-01T12:00:00"),
+        ('"expires_at": null', '"expires_at": "2026-05-02T12:00:00Z"'),
+        ("{", ""),
+    ],
+)
+def test_a_file_that_is_no_book_is_an_error_and_stays(
+    book: EndpointBook, path: Path, change: tuple[str, str]
+) -> None:
+    book.add(URL, plan="elite", account="acme")
+    broken = path.read_text().replace(*change)
+    path.write_text(broken)
+    with pytest.raises(JsonFileError) as caught:
+        book.endpoints()
+    with pytest.raises(JsonFileError):
+        book.add(URL, plan="elite", account="acme")
+    assert path.read_text() == broken
+    assert "canary1of32" not in str(caught.value)
+
+
+def test_no_repr_shows_a_secret(book: EndpointBook) -> None:
+    endpoint, secret = book.add(URL, plan="elite", account="acme")
+    assert secret == "whsec_canary1of32"
+    page = StringIO()
+    Console(file=page, width=500).print(endpoint, endpoint.secrets, book)
+    for shown in (repr(endpoint), str(endpoint.secrets), repr(book), page.getvalue()):
+        assert "canary1of32" not in shown
+
+
+def letter(number: int, **fields: object) -> OutboxDelivery:
+    values = {"endpoint_id": "ep_1", "kind": "event.created", "body": b"{}", "created_at": START}
+    return OutboxDelivery(**{"id": f"dlv_{number}", **values, **fields})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Outbox]:
+    with Outbox(tmp_path / "outbox.sqlite") as outbox:
+        yield outbox
+
+
+def enqueue(box: Outbox, *letters: OutboxDelivery, watermark: datetime = START) -> None:
+    box.enqueue(letters, due_at=START, watermark=watermark, subscriptions={"ep_1": START})
+
+
+def test_the_outbox_comes_back_as_it_was(box: Outbox, tmp_path: Path) -> None:
+    later = START + timedelta(microseconds=1)
+    enqueue(box, letter(1), letter(2), watermark=later)
+    box.mark_failed("dlv_2", status=503, error=None, retry_at=later)
+    box.close()
+    assert (tmp_path / "outbox.sqlite").stat().st_mode & 0o777 == 0o600
+    with Outbox(tmp_path / "outbox.sqlite") as again:
+        assert again.watermark() == later
+        assert again.subscriptions() == {"ep_1": START}
+        assert again.pending() == (
+            letter(1, next_attempt_at=START),
+            letter(2, next_attempt_at=later, attempts=1, last_status=503),
+        )
+        assert again.due("ep_1", now=START, limit=9) == (letter(1, next_attempt_at=START),)
+        assert again.due("ep_2", now=later, limit=9) == ()
+
+
+def test_the_watermark_and_the_letters_are_written_together_or_not_at_all(box: Outbox) -> None:
+    def failing() -> Iterator[OutboxDelivery]:
+        yield letter(1)
+        raise RuntimeError("cut")
+
+    with pytest.raises(RuntimeError):
+        box.enqueue(failing(), due_at=START, watermark=START, subscriptions={"ep_1": START})
+    assert (box.pending(), box.watermark(), box.subscriptions()) == ((), None, {})
+
+
+def test_what_was_delivered_is_not_enqueued_again(box: Outbox) -> None:
+    enqueue(box, letter(1))
+    box.mark_delivered("dlv_1", status=204)
+    enqueue(box, letter(1, body=b"other"))
+    assert (box.pending(), box.dead()) == ((), ())
+
+
+def test_an_answer_that_comes_after_the_letter_was_given_up_counts(box: Outbox) -> None:
+    enqueue(box, letter(1))
+    box.bury("ep_1", error="removed")
+    box.mark_failed("dlv_1", status=500, error=None, retry_at=START)
+    assert [one.last_error for one in box.dead()] == ["removed"]
+    box.mark_delivered("dlv_1", status=200)
+    assert box.dead() == ()
+
+
+def test_only_a_dead_letter_is_requeued(box: Outbox) -> None:
+    enqueue(box, letter(1))
+    with pytest.raises(NotDead):
+        box.requeue("dlv_1", now=START)
+    box.mark_failed("dlv_1", status=500, error=None, retry_at=None)
+    later = START + timedelta(hours=1)
+    box.requeue("dlv_1", now=later)
+    assert box.pending() == (letter(1, next_attempt_at=later, last_status=500),)
+
+
+@pytest.mark.parametrize("kind", ["text", "foreign", "newer"])
+def test_a_file_that_is_no_outbox_is_an_error_and_stays(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "outbox.sqlite"
+    if kind == "text":
+        path.write_bytes(b"not a database, and longer than the header of one " * 20)
+    else:
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE other (a)")
+            if kind == "newer":
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+        connection.close()
+    before = path.read_bytes()
+    with pytest.raises(OutboxUnreadable, match="move it away"):
+        Outbox(path)
+    assert path.read_bytes() == before
+
+
+def test_a_batch_never_ends_between_changes_of_one_instant() -> None:
+    changes = [SimpleNamespace(at=number // 80) for number in range(260)]
+    parts = list(batches(changes))  # type: ignore[arg-type]
+    assert [len(part) for part in parts] == [160, 100]
+    assert [change for part in parts for change in part] == changes
+
+
+class Commands:
+    """The commands as a person types them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __call__(self, *words: str, exits: int = 0) -> str:
+        result = CliRunner().invoke(endpoints_app, [*words, "--dir", str(self._directory)])
+        assert result.exit_code == exits, result.output
+        return result.output
+
+
+@pytest.fixture
+def almanac(tmp_path: Path) -> Commands:
+    return Commands(tmp_path)
+
+
+def test_the_commands_show_a_secret_only_when_it_is_made(almanac: Commands) -> None:
+    made = json.loads(almanac("add", URL, "--account", "acme", "--json"))
+    rotated = json.loads(almanac("rotate", made["id"], "--overlap-hours", "1", "--json"))
+    listed = almanac("list", "--json")
+    for secret in (made["secret"], rotated["secret"]):
+        assert secret.startswith("whsec_")
+        assert secret not in listed + almanac("list")
+    (endpoint,) = json.loads(listed)
+    assert len(endpoint["secrets"]) == 2
+    almanac("disable", made["id"], "--reason", "too slow")
+    assert json.loads(almanac("list", "--json"))[0]["disabled_reason"] == "too slow"
+    almanac("enable", made["id"])
+    almanac("remove", made["id"])
+    assert json.loads(almanac("list", "--json")) == []
+
+
+def test_the_commands_list_and_requeue_dead_letters(almanac: Commands, tmp_path: Path) -> None:
+    with Outbox(tmp_path / "outbox.sqlite") as outbox:
+        enqueue(outbox, letter(1), letter(2))
+        outbox.mark_failed("dlv_1", status=500, error=None, retry_at=None)
+    assert [one["id"] for one in json.loads(almanac("deliveries", "--json"))] == ["dlv_2", "dlv_1"]
+    assert "dlv_1" in almanac("deliveries", "--dead")
+    assert "dlv_2" not in almanac("deliveries", "--dead")
+    almanac("requeue", "dlv_1")
+    assert json.loads(almanac("deliveries", "--dead", "--json")) == []
+
+
+def test_the_commands_say_what_is_wrong_in_one_line(almanac: Commands) -> None:
+    assert "no webhooks" in almanac("add", URL, "--account", "a", "--plan", "pro", exits=1)
+    assert "--allow-private" in almanac("add", "http://10.0.0.1/", "--account", "a", exits=1)
+    assert "no endpoint" in almanac("remove", "ep_1", exits=1)
+    assert "not a dead letter" in almanac("requeue", "dlv_1", exits=1)

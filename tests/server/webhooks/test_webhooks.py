@@ -1,0 +1,581 @@
+"""Webhooks end to end: real files, a real receiver on loopback, clocks that tests move."""
+
+import asyncio
+import json
+import logging
+import multiprocessing
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+
+import pytest
+from msgspec import json as msgspec_json
+
+from catalog.contract.decisions import (
+    SIGNATURE_HEADER,
+    WEBHOOK_KINDS,
+    WEBHOOK_RETRY_AFTER_S,
+)
+from catalog.contract.plans import Plan
+from catalog.contract.records import CancelledEvent, Delivery, Event
+from catalog.contract.signature import verify
+from catalog.server.store import CatalogChange, CatalogView, StoredEvent
+from catalog.server.webhooks.delivery import Poster
+from catalog.server.webhooks.endpoints import Endpoint, EndpointBook
+from catalog.server.webhooks.outbox import Outbox
+from catalog.server.webhooks.sender import WebhookSender
+
+pytestmark = pytest.mark.anyio
+
+CATALOG_START = datetime(2026, 5, 1, 12, tzinfo=UTC)
+WALL_START = datetime(2030, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+CANARY_TITLE = "canary-title"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class SetClock:
+    """A clock that stands where it is put: the catalog's, and (called) the wall's."""
+
+    def __init__(self, instant: datetime) -> None:
+        self.instant = instant
+
+    def now(self) -> datetime:
+        return self.instant
+
+    def __call__(self) -> datetime:
+        return self.instant
+
+    def advance(self, span: timedelta) -> None:
+        self.instant += span
+
+
+class ListedStore:
+    """A store that has nothing but a list of changes."""
+
+    def __init__(self, *changes: CatalogChange) -> None:
+        self.listed = list(changes)
+
+    def at(self, instant: datetime) -> CatalogView:
+        raise AssertionError("webhooks do not look at views")
+
+    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
+        return [change for change in self.listed if after < change.at <= until]
+
+
+def stored_event(event_id: str) -> StoredEvent:
+    return StoredEvent(
+        id=event_id,
+        slug=event_id,
+        title=CANARY_TITLE,
+        description=None,
+        displayed_date="08 Oct",
+        date=datetime(2026, 10, 8, tzinfo=UTC),
+        date_end=None,
+        date_type="date",
+        is_estimated=False,
+        categories=(),
+        coins=(),
+        impact=7.25,
+        impact_summary=None,
+        source_url=None,
+        snapshot_url=None,
+        last_verified_at=None,
+        created_at=CATALOG_START,
+        updated_at=CATALOG_START,
+    )
+
+
+def change(number: int, kind: str = "event.created", *, event: str | None = None) -> CatalogChange:
+    """A change that happens `number` minutes after the start."""
+    at = CATALOG_START + number * MINUTE
+    return CatalogChange(
+        at=at,
+        kind=kind,  # type: ignore[arg-type]
+        event=stored_event(event or f"e{number}"),
+        cancelled_at=at if kind == "event.cancelled" else None,
+    )
+
+
+def render(change: CatalogChange, plan: Plan) -> Event:
+    fields = {name: getattr(change.event, name) for name in StoredEvent.__slots__}
+    fields |= {"coins": (), "impact": change.event.impact if plan.webhooks else None}
+    if change.cancelled_at is None:
+        return Event(**fields)
+    return CancelledEvent(**fields, cancelled_at=change.cancelled_at)
+
+
+@dataclass(frozen=True)
+class Received:
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        return str(json.loads(self.body)["id"])
+
+    @property
+    def signature(self) -> str:
+        return self.headers[SIGNATURE_HEADER]
+
+
+class Receiver:
+    """An HTTP server on loopback that keeps what arrives; `answer` gives the status of each."""
+
+    def __init__(self) -> None:
+        self.received: list[Received] = []
+        self.answer: Callable[[Received], int] = lambda _: 200
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                one = Received(self.path, dict(self.headers.items()), body)
+                receiver.received.append(one)
+                status = receiver.answer(one)
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing."""
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 128
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """Say nothing when a killed sender hangs up."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/hook"
+
+    def of(self, path: str) -> list[Received]:
+        return [one for one in self.received if one.path == path]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+class Service:
+    """A sender with its files, on clocks that stand still; `restarted` is another on the files."""
+
+    def __init__(self, directory: Path, store: ListedStore) -> None:
+        self.directory = directory
+        self.store = store
+        self.clock = SetClock(CATALOG_START)
+        self.wall = SetClock(WALL_START)
+        self.start()
+
+    def start(self) -> None:
+        self.book = EndpointBook(self.directory / "endpoints.json", wall=self.wall)
+        self.outbox = Outbox(self.directory / "outbox.sqlite")
+        self.sender = WebhookSender(
+            self.store,
+            self.clock,
+            self.book,
+            self.outbox,
+            render,
+            self.wall,
+            poster=Poster(timeout_s=5.0),
+            poll_s=0.02,
+        )
+
+    def restart(self) -> None:
+        self.outbox.close()
+        self.start()
+
+    def add(self, url: str) -> tuple[Endpoint, str]:
+        return self.book.add(url, plan="elite", account="acme", allow_private=True)
+
+    async def subscribe(self, url: str) -> tuple[Endpoint, str]:
+        """Add an endpoint and let the sender see it, so that it is sent what changes from now."""
+        added = self.add(url)
+        await self.sender.run_once()
+        return added
+
+    async def pass_minutes(self, minutes: int) -> None:
+        """Move the catalog's clock, and send what that gives."""
+        self.clock.advance(minutes * MINUTE)
+        await self.sender.run_once()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path, ListedStore())
+    yield service
+    service.outbox.close()
+
+
+async def test_each_kind_of_change_is_sent_at_once_with_its_whole_event(
+    service: Service, receiver: Receiver
+) -> None:
+    _, secret = await service.subscribe(receiver.url)
+    kinds = dict(enumerate(WEBHOOK_KINDS, start=1))
+    service.store.listed = [change(n, kind, event="e") for n, kind in kinds.items()]
+    for _ in kinds:
+        await service.pass_minutes(1)
+    for number, one in enumerate(receiver.received, start=1):
+        verify(one.signature, one.body, secrets=[secret], now=CATALOG_START + number * MINUTE)
+        body = json.loads(one.body)
+        assert list(body) == ["id", "type", "createdAt", "data"]
+        assert body["type"] == kinds[number]
+        assert body["createdAt"] == f"2026-05-01T12:0{number}:00Z"
+        assert (body["data"]["title"], body["data"]["impact"]) == (CANARY_TITLE, 7.25)
+        assert body["data"].get("cancelledAt") == ("2026-05-01T12:03:00Z" if number == 3 else None)
+        assert msgspec_json.decode(one.body, type=Delivery).id == body["id"]
+        assert one.headers["Content-Type"] == "application/json"
+        assert one.headers["User-Agent"].startswith("almanac")
+    assert [json.loads(one.body)["type"] for one in receiver.received] == list(WEBHOOK_KINDS)
+
+
+async def test_only_changes_after_the_endpoint_was_added_are_sent(
+    service: Service, receiver: Receiver
+) -> None:
+    service.store.listed = [change(n) for n in (1, 2, 3)]
+    await service.sender.run_once()
+    await service.pass_minutes(2)
+    await service.subscribe(receiver.url)
+    await service.pass_minutes(5)
+    assert [json.loads(one.body)["data"]["id"] for one in receiver.received] == ["e3"]
+
+
+async def test_an_endpoint_added_by_the_catalogs_clock_while_nothing_ran_misses_nothing(
+    service: Service, receiver: Receiver
+) -> None:
+    service.store.listed = [change(n) for n in (1, 2, 3)]
+    await service.sender.run_once()
+    service.restart()
+    service.wall.instant = CATALOG_START + MINUTE
+    service.add(receiver.url)
+    await service.pass_minutes(5)
+    sent = sorted(json.loads(one.body)["data"]["id"] for one in receiver.received)
+    assert sent == ["e2", "e3"]
+
+
+async def test_what_changed_while_no_server_ran_is_sent_after_a_restart(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(n) for n in (1, 2)]
+    service.restart()
+    await service.pass_minutes(5)
+    service.restart()
+    await service.pass_minutes(5)
+    assert len(receiver.received) == 2
+
+
+async def test_a_failure_is_retried_on_the_schedule_and_then_listed_as_a_dead_letter(
+    service: Service, receiver: Receiver
+) -> None:
+    _, secret = await service.subscribe(receiver.url)
+    service.store.listed = [change(1)]
+    receiver.answer = lambda _: 503
+    await service.pass_minutes(1)
+    for attempts, wait_s in enumerate(WEBHOOK_RETRY_AFTER_S, start=1):
+        service.wall.advance(timedelta(seconds=wait_s, microseconds=-1))
+        service.restart()
+        await service.pass_minutes(1)
+        assert len(receiver.received) == attempts
+        service.wall.advance(timedelta(microseconds=1))
+        await service.sender.run_once()
+        assert len(receiver.received) == attempts + 1
+    service.wall.advance(timedelta(days=30))
+    await service.pass_minutes(1)
+    assert len(receiver.received) == 1 + len(WEBHOOK_RETRY_AFTER_S)
+    assert len({one.body for one in receiver.received}) == 1
+    times = [one.signature.split(",")[0] for one in receiver.received]
+    assert len(set(times)) == len(times)
+    for number, one in enumerate(receiver.received):
+        now = CATALOG_START + (number + 1) * MINUTE
+        verify(one.signature, one.body, secrets=[secret], now=now)
+    (dead,) = service.outbox.dead()
+    assert (dead.id, dead.attempts, dead.last_status) == (receiver.received[0].id, 10, 503)
+    assert service.outbox.pending() == ()
+
+
+async def test_a_requeued_dead_letter_is_sent_with_the_same_id_and_body(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(1)]
+    receiver.answer = lambda _: 500
+    await service.pass_minutes(1)
+    (letter,) = service.outbox.pending()
+    service.outbox.bury(letter.endpoint_id, error="test")
+    receiver.answer = lambda _: 204
+    service.outbox.requeue(letter.id, now=service.wall())
+    await service.sender.run_once()
+    assert [one.body for one in receiver.received] == [letter.body] * 2
+    assert service.outbox.dead() == service.outbox.pending() == ()
+
+
+@pytest.mark.parametrize("status", [302, 304, 400, 404, 500])
+async def test_anything_but_2xx_is_a_failure(
+    service: Service, receiver: Receiver, status: int
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(1)]
+    receiver.answer = lambda _: status
+    await service.pass_minutes(1)
+    (letter,) = service.outbox.pending()
+    assert (letter.attempts, letter.last_status) == (1, status)
+
+
+async def test_a_receiver_that_is_not_there_is_a_failure(service: Service) -> None:
+    with socket.socket() as bound:  # bound but not listening: nothing else takes the port
+        bound.bind(("127.0.0.1", 0))
+        await service.subscribe(f"http://127.0.0.1:{bound.getsockname()[1]}/")
+        service.store.listed = [change(1)]
+        await service.pass_minutes(1)
+    (letter,) = service.outbox.pending()
+    assert (letter.attempts, letter.last_status) == (1, None)
+    assert "Connect" in str(letter.last_error)
+
+
+async def test_410_disables_the_endpoint_and_what_is_pending_for_it_is_given_up(
+    service: Service, receiver: Receiver
+) -> None:
+    endpoint, _ = await service.subscribe(receiver.url)
+    service.store.listed = [change(n) for n in (1, 2, 3)]
+    receiver.answer = lambda _: 500
+    await service.pass_minutes(2)
+    receiver.answer = lambda _: 410
+    await service.pass_minutes(1)
+    disabled = EndpointBook(service.directory / "endpoints.json", wall=service.wall).get(
+        endpoint.id
+    )
+    assert not disabled.enabled
+    assert "410" in str(disabled.disabled_reason)
+    assert service.outbox.pending() == ()
+    assert len(service.outbox.dead()) == 3
+    service.store.listed.append(change(5))
+    service.wall.advance(timedelta(days=9))
+    await service.pass_minutes(9)
+    assert len(receiver.received) == 3
+
+
+async def test_what_is_pending_for_a_removed_endpoint_is_given_up(
+    service: Service, receiver: Receiver
+) -> None:
+    endpoint, _ = await service.subscribe(receiver.url)
+    service.store.listed = [change(1)]
+    receiver.answer = lambda _: 500
+    await service.pass_minutes(1)
+    service.book.remove(endpoint.id)
+    await service.sender.run_once()
+    assert [one.last_error for one in service.outbox.dead()] == [
+        "the endpoint was disabled or removed"
+    ]
+
+
+async def test_while_a_secret_rotates_both_sign(service: Service, receiver: Receiver) -> None:
+    endpoint, old = await service.subscribe(receiver.url)
+    service.store.listed = [change(1), change(2)]
+    new = service.book.rotate(endpoint.id, overlap_hours=1)
+    await service.pass_minutes(1)
+    service.wall.advance(timedelta(hours=1))
+    await service.pass_minutes(1)
+    during, after = receiver.received
+    assert during.signature.count("v1=") == 2
+    for secret in (old, new):
+        verify(during.signature, during.body, secrets=[secret], now=service.clock.now())
+    assert after.signature.count("v1=") == 1
+    verify(after.signature, after.body, secrets=[new], now=service.clock.now())
+
+
+async def test_a_clock_set_back_takes_the_watermark_along_and_doubles_nothing(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(1), change(3)]
+    await service.pass_minutes(4)
+    await service.pass_minutes(-4)
+    assert service.outbox.watermark() == CATALOG_START
+    service.store.listed = [change(1), change(2), change(3)]
+    await service.pass_minutes(4)
+    assert [json.loads(one.body)["data"]["id"] for one in receiver.received[2:]] == ["e2"]
+
+
+async def test_each_endpoint_has_its_own_delivery_ids(service: Service, receiver: Receiver) -> None:
+    service.add(receiver.url + "/a")
+    await service.subscribe(receiver.url + "/b")
+    service.store.listed = [change(1)]
+    await service.pass_minutes(1)
+    assert len({one.id for one in receiver.received}) == len(receiver.received) == 2
+
+
+async def test_many_simultaneous_changes_are_all_sent_once(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [replace(change(1), event=stored_event(f"e{n}")) for n in range(60)]
+    await service.pass_minutes(1)
+    assert len({one.id for one in receiver.received}) == len(receiver.received) == 60
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, for a few seconds at most."""
+    async with asyncio.timeout(8):
+        while not holds():  # noqa: ASYNC110 - what it waits for is in other threads
+            await asyncio.sleep(0.01)
+
+
+async def test_a_slow_endpoint_does_not_hold_up_another(
+    service: Service, receiver: Receiver
+) -> None:
+    released = threading.Event()
+    slow, fast = "/hook/slow", "/hook/fast"
+
+    def answer(one: Received) -> int:
+        if one.path == slow:
+            released.wait(8)
+        return 200
+
+    receiver.answer = answer
+    service.add(receiver.url + "/slow")
+    await service.subscribe(receiver.url + "/fast")
+    service.store.listed = [change(n) for n in range(1, 13)]
+    running = asyncio.create_task(service.sender.run())
+    try:
+        service.clock.advance(6 * MINUTE)
+        service.sender.wake()
+        await eventually(lambda: len(receiver.of(fast)) == 6)
+        service.clock.advance(6 * MINUTE)
+        await eventually(lambda: len(receiver.of(fast)) == 12)
+        await eventually(lambda: len(receiver.of(slow)) == 4)
+        released.set()
+        await eventually(lambda: len(receiver.of(slow)) == 12)
+    finally:
+        released.set()
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_an_attempt_cut_by_a_stop_counts_as_not_made(
+    service: Service, receiver: Receiver
+) -> None:
+    released = threading.Event()
+    receiver.answer = lambda _: 200 if released.wait(8) else 500
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(1)]
+    service.clock.advance(MINUTE)
+    running = asyncio.create_task(service.sender.run())
+    await eventually(lambda: len(receiver.received) == 1)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    released.set()
+    assert [letter.attempts for letter in service.outbox.pending()] == [0]
+    service.restart()
+    await service.sender.run_once()
+    assert receiver.received[0].body == receiver.received[1].body
+    assert service.outbox.pending() == ()
+
+
+async def test_an_endpoint_added_while_the_sender_runs_is_served(
+    service: Service, receiver: Receiver
+) -> None:
+    service.store.listed = [change(n) for n in (1, 2)]
+    running = asyncio.create_task(service.sender.run())
+    try:
+        await eventually(lambda: service.outbox.watermark() is not None)
+        elsewhere = EndpointBook(service.directory / "endpoints.json", wall=service.wall)
+        elsewhere.add(receiver.url, plan="enterprise", account="acme", allow_private=True)
+        service.clock.advance(MINUTE)
+        await eventually(lambda: len(receiver.received) == 1)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_an_endpoint_file_that_breaks_leaves_the_known_endpoints_in_force(
+    service: Service, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(1)]
+    (service.directory / "endpoints.json").write_text("{")
+    await service.pass_minutes(1)
+    assert len(receiver.received) == 1
+    assert len([one for one in caplog.records if one.levelno == logging.ERROR]) == 1
+
+
+async def test_neither_secrets_nor_bodies_are_logged(
+    service: Service, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    endpoint, old = await service.subscribe(receiver.url)
+    new = service.book.rotate(endpoint.id, overlap_hours=1)
+    service.store.listed = [change(n) for n in (1, 2, 3)]
+    for status in (200, 500, 410):
+        receiver.answer = lambda _, status=status: status  # type: ignore[misc]
+        await service.pass_minutes(1)
+    assert len(receiver.received) == 3
+    assert "webhook failed" in caplog.text
+    for record in caplog.records:
+        shown = f"{record.getMessage()} {record.__dict__}"
+        for canary in (old, new, CANARY_TITLE):
+            assert canary not in shown
+    assert old not in repr(vars(service.sender)) + repr(service.outbox.dead())
+
+
+def _send_for_ever(directory: Path, changes: list[CatalogChange]) -> None:
+    """The process that is killed."""
+    service = Service(directory, ListedStore(*changes))
+    service.clock.advance(60 * MINUTE)
+    asyncio.run(service.sender.run())
+
+
+async def test_killed_in_mid_delivery_it_loses_nothing(
+    service: Service, receiver: Receiver
+) -> None:
+    _, secret = await service.subscribe(receiver.url)
+    service.store.listed = [change(n) for n in range(1, 21)]
+    killed = threading.Event()
+    numbers = count(1)
+    receiver.answer = lambda _: 200 if next(numbers) <= 4 or killed.wait(20) else 500
+    process = multiprocessing.get_context("spawn").Process(
+        target=_send_for_ever, args=(service.directory, service.store.listed)
+    )
+    process.start()
+    await eventually(lambda: len(receiver.received) == 8)
+    process.kill()
+    process.join()
+    killed.set()
+    assert process.exitcode == -signal.SIGKILL
+    assert len(service.outbox.pending()) == 16
+
+    service.restart()
+    await service.pass_minutes(60)
+    times_received = Counter(one.id for one in receiver.received)
+    assert sorted(times_received.values()) == [1] * 16 + [2] * 4
+    assert len({one.body for one in receiver.received}) == 20
+    assert service.outbox.pending() == service.outbox.dead() == ()
+    for one in receiver.received:
+        verify(one.signature, one.body, secrets=[secret], now=service.clock.now())

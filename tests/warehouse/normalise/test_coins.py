@@ -1,0 +1,83 @@
+"""Lists of coins and of categories as typed rows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.warehouse.normalise.catalog_bodies import Shelf, json_body, page
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        yield opened
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
+    return Shelf(tmp_path, connection)
+
+
+def coin(**changes: Any) -> dict[str, Any]:
+    plain = {"slug": "btc", "symbol": "btc", "name": "Bitcoin", "rank": 1, "tracked": True}
+    counters = {"upcomingCount": 3, "majorCount": 2, "peakImpact": 8.5}
+    return plain | {"iconUrl": "https://example.org/b.png"} | counters | changes
+
+
+def test_coins_are_typed(shelf: Shelf) -> None:
+    shelf.read("coins", page(coin(mood="x"), coin(slug="x", rank=None, peakImpact="7")))
+    first, second = shelf.seen("seen_coins")
+    assert first == {
+        "position": 0,
+        "slug": "btc",
+        "symbol": "btc",
+        "name": "Bitcoin",
+        "rank": 1,
+        "tracked": True,
+        "icon_url": "https://example.org/b.png",
+        "upcoming_count": 3,
+        "major_count": 2,
+        "peak_impact": 8.5,
+        "extra": '{"mood":"x"}',
+    }
+    assert (second["rank"], second["peak_impact"], second["extra"]) == (None, 7.0, None)
+
+
+def test_the_counters_of_scores_are_hidden_where_the_plan_hides_them(shelf: Shelf) -> None:
+    shelf.read("coins", page(coin()), plan="standard")
+    row = shelf.one("seen_coins")
+    assert (row["major_count"], row["peak_impact"], row["upcoming_count"]) == (None, None, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"slug": None}, "slug: expected a text, met nothing"),
+        ({"rank": 1.5}, "rank: expected a whole number, met '1.5'"),
+        ({"rank": 2**40}, "rank: expected a whole number"),
+        ({"rank": "first"}, "rank: expected a number, met '\"first\"'"),
+        ({"tracked": "maybe"}, "tracked: expected true or false"),
+        ({"peakImpact": "nan"}, "peakImpact: expected a number"),
+        ({"name": "a\0b"}, "contains NUL"),
+        ({"symbol": []}, "symbol: expected a text, met '[]'"),
+    ],
+)
+def test_a_coin_that_cannot_be_read_is_rejected(
+    shelf: Shelf, changes: dict[str, Any], reason: str
+) -> None:
+    read = shelf.read("coins", page(coin(**changes), coin()))
+    assert (read.arrived, read.good, read.rejected) == (2, 1, 1)
+    assert shelf.rejected()[0][1].startswith(reason)
+
+
+def test_categories_may_be_bare_with_numeric_ids_and_more_fields(shelf: Shelf) -> None:
+    rows = [{"id": 1, "name": "A", "slug": "a"}, {"id": "b", "name": "B"}, {"name": "C"}]
+    read = shelf.read("categories", json_body(rows))
+    assert shelf.seen("seen_categories") == [
+        {"position": 0, "id": "1", "name": "A", "extra": '{"slug":"a"}'},
+        {"position": 1, "id": "b", "name": "B", "extra": None},
+    ]
+    assert (read.arrived, read.good, read.rejected) == (3, 2, 1)

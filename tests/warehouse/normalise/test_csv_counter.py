@@ -1,0 +1,104 @@
+"""The counters of records, against Python's csv."""
+
+import csv
+import io
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from warehouse.normalise.csv_counter import QuickCounter, RecordCounter
+
+TEXTS = st.text(alphabet='ab,"\n\r;é', max_size=40)
+CELLS = st.text(alphabet='ab,"\n\r;é', max_size=8)
+
+
+def counted(data: bytes, step: int) -> RecordCounter:
+    counter = RecordCounter()
+    for at in range(0, len(data), step):
+        counter.feed(data[at : at + step])
+    counter.finish()
+    return counter
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+
+
+@given(text=TEXTS, step=st.integers(1, 7))
+@example(text='a"b"\n"c', step=1)
+@example(text='"a"b"c\nd"\n', step=2)
+@example(text="a\r\n\r\nb\r", step=2)
+@example(text='""\n""', step=1)
+def test_any_text_in_any_cut_has_the_records_that_csv_reads(text: str, step: int) -> None:
+    rows = rows_of(text)
+    counter = counted(text.encode(), step)
+    assert counter.records == len(rows)
+    if rows:
+        assert counter.last_fields == len(rows[-1])
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=8),
+    step=st.integers(1, 50),
+    end=st.sampled_from(["\n", "\r\n"]),
+    bom=st.booleans(),
+    all_quoted=st.booleans(),
+)
+def test_what_csv_writes_is_counted_whole(
+    rows: list[list[str]], step: int, end: str, bom: bool, all_quoted: bool
+) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=end, quoting=csv.QUOTE_ALL if all_quoted else 0).writerows(
+        [cell if end == "\r\n" else cell.replace("\r", "\n") for cell in row] for row in rows
+    )
+    data = text.getvalue().encode("utf-8-sig" if bom else "utf-8")
+    counter = counted(data, step)
+    assert counter.records == len(rows)
+    assert counter.last_fields == len(rows[-1])
+    assert counter.ends_with_line_end
+    assert not counter.in_quotes
+
+
+def test_an_end_inside_quotes_is_seen() -> None:
+    counter = counted(b'a,b\r\n1,"two\r\n', 4)
+    assert counter.in_quotes
+    assert counter.records == 2
+
+
+def test_a_missing_final_line_end_and_a_short_last_record_are_seen() -> None:
+    counter = counted(b"a,b,c\n1,2,3\n4,5", 3)
+    assert not counter.ends_with_line_end
+    assert counter.last_fields == 2
+
+
+def test_nothing_has_no_records() -> None:
+    assert counted(b"", 1).records == 0
+    assert counted(b"\xef\xbb\xbf", 1).records == 0
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=8),
+    step=st.integers(1, 50),
+    all_quoted=st.booleans(),
+)
+def test_the_quick_count_of_what_csv_writes_is_exact(
+    rows: list[list[str]], step: int, all_quoted: bool
+) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text, quoting=csv.QUOTE_ALL if all_quoted else 0).writerows(rows)
+    data = text.getvalue().encode()
+    for body in (data, data.removesuffix(b"\r\n")):
+        quick = QuickCounter()
+        for at in range(0, len(body), step):
+            quick.feed(body[at : at + step])
+        assert quick.records == len(rows)
+        assert not quick.has_nul
+
+
+def test_the_quick_count_sees_nul_and_nothing() -> None:
+    quick = QuickCounter()
+    assert quick.records == 0
+    quick.feed(b"")
+    quick.feed(b'a,"\0"\n')
+    assert quick.has_nul
+    assert quick.records == 1

@@ -1,0 +1,245 @@
+"""An export as typed rows: every odd form that was met or measured, counted independently."""
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from catalog.contract.records import EVENT_FIELDS
+from tests.warehouse.normalise.catalog_bodies import (
+    AT,
+    BEFORE,
+    PLAIN,
+    Shelf,
+    csv_body,
+    json_body,
+    json_event,
+    plain,
+    plains,
+)
+from warehouse.schema.columns import ALL, BIT
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        yield opened
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
+    return Shelf(tmp_path, connection)
+
+
+MANY = plains(40)
+
+
+def test_a_row_is_typed_and_in_canonical_form(shelf: Shelf) -> None:
+    text = plain(title=" A\r\nB ", categories="b; a ;;a", coins="", dateEnd="2026-10-09")
+    shelf.read("export", csv_body([text]))
+    row = shelf.one()
+    assert row["position"] == 0
+    assert row["event_id"] == "e1"
+    assert row["title"] == "A\nB"
+    assert row["categories"] == ["a", "b"]
+    assert row["coins"] == []
+    assert row["coin_names"] is None
+    assert row["impact"] == 7.5
+    assert row["impact_band"] == "Critical"
+    assert row["is_estimated"] is False
+    assert row["snapshot_url"] is None
+    assert row["date_end"].isoformat() == "2026-10-09T00:00:00+00:00"
+    assert row["observed_at"] == AT
+    assert row["content_at"] == BEFORE
+    assert row["status"] == "scheduled"
+    assert row["shown"] == ALL
+    assert row["extra"] is None
+
+
+GOOD = {
+    "CRLF": csv_body(MANY),
+    "LF": csv_body(MANY, end="\n"),
+    "CR": csv_body(MANY, end="\r"),
+    "mixed line ends": csv_body(MANY).replace(b"\r\n", b"\n", 7),
+    "BOM": b"\xef\xbb\xbf" + csv_body(MANY),
+    "BOM and quotes": b"\xef\xbb\xbf" + csv_body(MANY, quoting=csv.QUOTE_ALL),
+    "all quoted": csv_body(MANY, quoting=csv.QUOTE_ALL),
+    "no last line end": csv_body(MANY).rstrip(),
+    "blank lines": csv_body(MANY).replace(b"\r\n", b"\r\n\r\n"),
+    "blank lines at the end": csv_body(MANY) + b"\r\n\r\n\r\n",
+    "blank lines before the header": b"\r\n\r\n" + csv_body(MANY),
+    "another order": csv_body(MANY, columns=EVENT_FIELDS[::-1]),
+    "snake case": csv_body(MANY).replace(b"displayedDate", b"displayed_date", 1),
+    "upper case": csv_body(MANY).replace(b"displayedDate", b"DISPLAYEDDATE", 1),
+    "gzip": gzip.compress(csv_body(MANY)),
+    "gzip in members": gzip.compress(csv_body(MANY)[:99]) + gzip.compress(csv_body(MANY)[99:]),
+    "gzip with mixed line ends": gzip.compress(csv_body(MANY).replace(b"\r\n", b"\n", 7)),
+    "joined with |": csv_body(MANY).replace(b";", b"|"),
+    "joined with ,": csv_body([row | {"categories": "Release,Mainnet"} for row in MANY]),
+    "JSON arrays": csv_body([row | {"categories": '["Release","Mainnet"]'} for row in MANY]),
+    "JSON objects": csv_body(
+        [
+            row | {"categories": '[{"id":1,"name":"Release"},{"id":2,"name":"Mainnet"}]'}
+            for row in MANY
+        ]
+    ),
+    "a comma after the last column": csv_body(MANY)
+    .replace(b"\r\n", b",\r\n")
+    .replace(b"updatedAt,", b"updatedAt", 1),
+    "a space before quotes": csv_body(MANY).replace(b"Goes live", b' "Goes live"'),
+    "a space before quotes and mixed line ends": csv_body(MANY)
+    .replace(b"Goes live", b' "Goes live"')
+    .replace(b"\r\n", b"\n", 7),
+}
+
+
+@pytest.mark.parametrize("body", GOOD.values(), ids=GOOD)
+def test_every_form_of_the_same_rows_gives_the_same_rows(shelf: Shelf, body: bytes) -> None:
+    shelf.read("export", csv_body(MANY))
+    expected = shelf.seen()
+    read = shelf.read("export", body)
+    assert (read.arrived, read.good, read.rejected) == (40, 40, 0)
+    assert read.quarantine is None
+    assert shelf.seen() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("BOM", "BOM"),
+        ("gzip", "gzip"),
+        ("another order", "columns in another order"),
+        ("joined with |", "categories joined with |"),
+        ("joined with ,", "categories joined with ,"),
+        ("JSON arrays", "categories as JSON arrays"),
+        ("mixed line ends", "read by the tolerant reader: "),
+    ],
+)
+def test_the_form_that_was_met_is_noted(shelf: Shelf, name: str, note: str) -> None:
+    assert any(words.startswith(note) for words in shelf.read("export", GOOD[name]).notes)
+
+
+def test_a_list_is_parted_by_what_most_plainly_joins_it_however_late_it_comes(
+    shelf: Shelf,
+) -> None:
+    late = [plain(categories="A, B"), *MANY[:300] * 10, plain(id="z", categories="A;B")]
+    shelf.read("export", csv_body(late))
+    assert shelf.seen()[0]["categories"] == ["A, B"]
+    assert shelf.seen()[-1]["categories"] == ["A", "B"]
+
+
+def test_missing_columns_are_unknown_and_unknown_ones_are_kept(shelf: Shelf) -> None:
+    columns = ["mood", "id", "title", "date", "Zeal"]
+    row = {"id": "1", "title": "t", "date": "2026-01-01", "mood": 'so "so"', "Zeal": ""}
+    read = shelf.read("export", csv_body([row], columns=columns))
+    seen = shelf.one()
+    assert seen["shown"] == BIT["title"] | BIT["date"]
+    assert json.loads(seen["extra"]) == {"Zeal": None, "mood": 'so "so"'}
+    assert seen["categories"] is None
+    assert "unknown columns: Zeal, mood" in read.notes
+
+
+def test_json_in_place_of_csv_is_read_and_noted(shelf: Shelf) -> None:
+    shelf.read("export", csv_body([PLAIN]))
+    expected = shelf.one()["content_md5"]
+    read = shelf.read("export", json_body([json_event()]))
+    assert read.good == 1
+    assert "JSON in place of CSV" in read.notes
+    assert shelf.one()["content_md5"] == expected
+
+
+NO_CATALOG = {
+    "an empty body": b"",
+    "white space": b" \r\n ",
+    "HTML": b"<!doctype html><title>Sign in</title>",
+    "HTML after a BOM": b"\xef\xbb\xbf\n<html>",
+    "a JSON error": b'{"error":{"code":"internal","message":"no"}}',
+    "a JSON message": b'{"message":"Forbidden"}',
+    "a bare header": csv_body([]),
+    "a bare header without a line end": csv_body([]).rstrip(),
+    "plain words": b"service unavailable",
+    "no id": csv_body(MANY, columns=EVENT_FIELDS[1:]),
+    "no title and no date": csv_body(MANY, columns=["id", "slug"]),
+    "a column twice": csv_body(MANY, columns=(*EVENT_FIELDS, "title")),
+    "a column twice in other spelling": csv_body(MANY, columns=(*EVENT_FIELDS, "date_end")),
+    "gzip cut off": gzip.compress(csv_body(MANY))[:-20],
+    "gzip of nothing": gzip.compress(b""),
+    "NUL alone": b"\0" * 50,
+}
+
+
+@pytest.mark.parametrize("body", NO_CATALOG.values(), ids=NO_CATALOG)
+def test_what_is_no_catalog_is_quarantined(shelf: Shelf, body: bytes) -> None:
+    read = shelf.read("export", body)
+    assert read.quarantine is not None
+    assert shelf.seen() == []
+
+
+BROKEN_ROWS = {
+    "a column short": (b"x,y\r\n", "expected 18 columns, met 2"),
+    "a column over": (b"," * 18 + b"x\r\n", "expected 18 columns, met 19"),
+    "bytes that are not UTF-8": (
+        csv_body([plain(title="caf\udce9")]).split(b"\r\n", 1)[1],
+        "not UTF-8",
+    ),
+    "NUL": (csv_body([plain(title="a\0b")]).split(b"\r\n", 1)[1], "contains NUL"),
+    "an open quote": (b'e9,"never closed\r\nx,y\r\n', "a quote that is never closed"),
+}
+
+
+@pytest.mark.parametrize(("row", "reason"), BROKEN_ROWS.values(), ids=BROKEN_ROWS)
+def test_a_broken_row_costs_itself_alone(shelf: Shelf, row: bytes, reason: str) -> None:
+    read = shelf.read("export", csv_body(MANY) + row)
+    assert (read.arrived, read.good, read.rejected) == (41, 40, 1)
+    assert read.quarantine is None
+    ((position, words, _raw),) = shelf.rejected()
+    assert position == 40
+    assert reason in words
+
+
+def test_a_field_of_ten_megabytes_is_read(shelf: Shelf) -> None:
+    read = shelf.read("export", csv_body([*MANY, plain(id="x", description="long " * 2_000_000)]))
+    assert read.good == 41
+    assert len(shelf.seen()[-1]["description"]) == 9_999_999
+
+
+def test_the_raw_text_of_a_rejected_row_is_cut(shelf: Shelf) -> None:
+    shelf.read("export", csv_body([plain(date="x", description="long " * 50_000)]))
+    ((_, reason, raw),) = shelf.rejected()
+    assert reason.endswith("(raw text cut behind its id)")
+    assert len(raw) == 65_536
+
+
+@pytest.mark.parametrize(
+    ("bad", "arrived", "quarantined"),
+    [(9, 9, False), (10, 10, True), (10, 1_000, False), (11, 1_000, True)],
+)
+def test_over_one_percent_and_at_least_ten_rejected_rows_are_a_quarantine(
+    shelf: Shelf, bad: int, arrived: int, quarantined: bool
+) -> None:
+    rows = [*plains(arrived - bad), *(plain(date="x") for _ in range(bad))]
+    read = shelf.read("export", csv_body(rows))
+    assert (read.arrived, read.rejected) == (arrived, bad)
+    assert (read.quarantine is not None) is quarantined
+    assert len(shelf.seen()) == arrived - bad
+
+
+def test_duplicates_are_kept_and_counted(shelf: Shelf) -> None:
+    read = shelf.read("export", csv_body([PLAIN, PLAIN, plain(id="e2"), PLAIN]))
+    assert (read.good, read.duplicates) == (4, 2)
+
+
+def test_normalising_twice_gives_the_same(shelf: Shelf) -> None:
+    body = csv_body([*MANY, plain(id="")])
+    once = shelf.read("export", body), shelf.seen(), shelf.rejected()
+    assert (shelf.read("export", body), shelf.seen(), shelf.rejected()) == once
+
+
+def test_quotes_newlines_and_separators_inside_fields_are_text(shelf: Shelf) -> None:
+    text = 'He said "now",\nthen;\r\nleft'
+    shelf.read("export", csv_body([plain(description=text)] * 30))
+    assert {row["description"] for row in shelf.seen()} == {text.replace("\r\n", "\n")}

@@ -1,0 +1,244 @@
+"""Lists of events as typed rows: keys, plans, pages, and every odd row."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.warehouse.normalise.catalog_bodies import Shelf, json_body, json_event, page
+from warehouse.errors import DamagedBody, LandingError
+from warehouse.normalise.normalise import normalise
+from warehouse.schema.columns import ALL, BIT, NAMES, plan_named, shown_by
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        yield opened
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
+    return Shelf(tmp_path, connection)
+
+
+def test_rows_of_all_pages_are_in_order_of_arrival(shelf: Shelf) -> None:
+    bodies = [
+        page(json_event(id="a"), json_event(id="b")),
+        json_body([json_event(id="c")]),
+        json_body({"data": [json_event(id="d")]}),
+        page(),
+    ]
+    read = shelf.read("events", bodies)
+    assert [(row["position"], row["event_id"]) for row in shelf.seen()] == [
+        *((0, "a"), (1, "b"), (2, "c"), (3, "d"))
+    ]
+    assert (read.arrived, read.good, read.quarantine) == (4, 4, None)
+    assert read.notes == ("a bare array", "a list without meta")
+
+
+def test_labels_of_coins_come_with_their_slugs(shelf: Shelf) -> None:
+    coins = [{"slug": "b ", "symbol": "B", "name": "Bee"}, {"slug": "a"}]
+    shelf.read("events", page(json_event(coins=coins), json_event(coins=["z", "y"])))
+    first, second = shelf.seen()
+    assert first["coins"] == ["a", "b"]
+    assert first["coin_names"] == [
+        {"slug": "a", "symbol": None, "name": None},
+        {"slug": "b", "symbol": "B", "name": "Bee"},
+    ]
+    assert second["coins"] == ["y", "z"]
+    assert second["coin_names"] is None
+
+
+@pytest.mark.parametrize("plan", ["free", "standard", "pro", "elite", "enterprise"])
+def test_what_the_plan_hides_is_unknown_whatever_the_row_says(shelf: Shelf, plan: str) -> None:
+    shelf.read("events", page(json_event(impact="High" if plan == "pro" else 7.5)), plan=plan)
+    row = shelf.one()
+    assert row["shown"] == shown_by(plan_named(plan))
+    assert all(row[name] in (None, []) for name in NAMES if not row["shown"] & BIT[name])
+
+
+def test_an_absent_key_is_unknown_and_a_null_is_known_to_be_empty(shelf: Shelf) -> None:
+    absent = json_event()
+    del absent["description"], absent["categories"], absent["impact"]
+    empty = json_event(description=None, categories=None, impact=None)
+    shelf.read("events", page(absent, empty, json_event(description="", impact="")))
+    first, second, third = shelf.seen()
+    gone = BIT["description"] | BIT["categories"] | BIT["impact"] | BIT["impact_band"]
+    assert first["shown"] == ALL & ~gone
+    assert first["categories"] is None
+    assert second["shown"] == third["shown"] == ALL
+    assert second["categories"] == []
+    assert second["impact"] is second["impact_band"] is None
+
+
+IMPACTS = [
+    # plan, keys, impact, band, known
+    ("elite", {"impact": 7.4}, 7.4, "High", "both"),
+    ("elite", {"impact": "7.4"}, 7.4, "High", "both"),
+    ("elite", {"impact": "critical"}, None, "Critical", "band"),
+    ("elite", {"impact": None}, None, None, "both"),
+    ("elite", {"impact": None, "impactBand": "Low"}, None, "Low", "band"),
+    ("elite", {"impact": 1, "impactBand": "Low"}, 1.0, "Low", "both"),
+    ("pro", {"impact": "High"}, None, "High", "band"),
+    ("pro", {"impact": " mid "}, None, "Mid", "band"),
+    ("pro", {"impactBand": "LOW"}, None, "Low", "band"),
+    ("pro", {"impact": None}, None, None, "both"),
+    ("pro", {"impact": ""}, None, None, "both"),
+    ("pro", {"impact": 3}, 3.0, "Mid", "both"),
+    ("pro", {}, None, None, "none"),
+    ("standard", {"impact": 3}, None, None, "none"),
+    ("standard", {"impact": "nonsense"}, None, None, "none"),
+]
+
+
+@pytest.mark.parametrize(("plan", "keys", "impact", "band", "known"), IMPACTS)
+def test_an_impact_is_a_score_or_a_band(
+    shelf: Shelf,
+    plan: str,
+    keys: dict[str, Any],
+    impact: float | None,
+    band: str | None,
+    known: str,
+) -> None:
+    event = json_event()
+    del event["impact"]
+    assert shelf.read("events", page(event | keys), plan=plan).good == 1
+    row = shelf.one()
+    bits = {"both": BIT["impact"] | BIT["impact_band"], "band": BIT["impact_band"], "none": 0}
+    assert (row["impact"], row["impact_band"]) == (impact, band)
+    assert row["shown"] & (BIT["impact"] | BIT["impact_band"]) == bits[known]
+
+
+def test_unknown_fields_are_kept_as_json_with_sorted_keys(shelf: Shelf) -> None:
+    shelf.read("events", page(json_event(zeal=[1, {"b": None, "a": "é"}], mood=None)))
+    assert shelf.one()["extra"] == '{"mood":null,"zeal":[1,{"a":"é","b":null}]}'
+
+
+def test_the_names_of_categories_are_read_from_objects(shelf: Shelf) -> None:
+    shelf.read("events", page(json_event(categories=[{"id": "x", "name": "X"}, {"id": 3}])))
+    assert shelf.one()["categories"] == ["3", "X"]
+
+
+HOSTILE = [
+    (b'{"id":"a","title":"t","date":"2026-01-01","title":"last"}', None),
+    (b'{"id":5,"title":6,"date":"2026-01-01"}', None),
+    (b'{"id":"a","title":"t","date":"2026-01-01","x":NaN}', None),
+    (b'{"id":"a","title":"t","date":"2026-01-01","x":1e999}', None),
+    (b'{"id":"a","title":"t","date":"2026-01-01","x":' + b"9" * 400 + b"}", None),
+    (b'{"id":"a","title":"t","date":"2026-01-01","x":' + b"[" * 300 + b"]" * 300 + b"}", None),
+    (b'{"id":"a","title":"\\\\u0000","date":"2026-01-01"}', None),
+    (b'{"id":"a","title":"t","date":"2026-01-01","impact":NaN}', "impact: expected a number"),
+    (b'{"id":"a","title":"t","date":"2026-01-01","impact":1e999}', "impact: expected a number"),
+    (b'{"id":"a","title":"t","date":"2026-01-01","impact":11}', "impact: expected a number"),
+    (b'{"id":"a","title":"t","date":"2026-01-01","impact":true}', "impact: expected a number"),
+    (b'{"id":"a","title":"t\\u0000","date":"2026-01-01"}', "contains NUL"),
+    (b'{"id":"a","title":"\\ud800","date":"2026-01-01"}', "half of a surrogate pair"),
+    (b'{"id":"a","title":"t","date":"2026-01-01","x":"\\ud800"}', "half of a surrogate pair"),
+    (b'{"id":"a","title":"caf\xe9","date":"2026-01-01"}', "not UTF-8"),
+    (b'{"id":"a","title":{"en":"t"},"date":"2026-01-01"}', "title: expected a text, met"),
+    (b'{"id":"a","title":"t","date":["2026-01-01"]}', "date: expected a text, met"),
+    (b'{"id":"a","title":"t","date":1791417600}', "date: expected an instant"),
+    (b'{"id":"a","title":"t"}', "date: expected an instant of 1900 to 2200, met nothing"),
+    (b'{"id":"a","title":null,"date":"2026-01-01"}', "title: expected a text, met nothing"),
+    (b'{"title":"t","date":"2026-01-01"}', "id: expected a text, met nothing"),
+    (b'{"id":"a","title":"t","date":"2026-01-01","coins":3}', "coins: expected a list, met '3'"),
+    (b'{"id":"a","title":"t","date":"2026-01-01","coins":[{"symbol":"x"}]}', "coins: expected a"),
+    (b'{"id":"a","title":"t","date":"2026-01-01","categories":[[1]]}', "categories: expected a"),
+    (b'"a text"', "expected an object, met '\"a text\"'"),
+    (b"null", "expected an object, met 'null'"),
+    (b"{}", "id: expected a text, met nothing"),
+]
+
+
+@pytest.mark.parametrize(("row", "reason"), HOSTILE)
+def test_an_odd_row_is_read_or_rejected_and_costs_no_other(
+    shelf: Shelf, row: bytes, reason: str | None
+) -> None:
+    good = json_body(json_event(id="good"))
+    read = shelf.read("events", b'{"data":[' + row + b"," + good + b'],"meta":{}}')
+    assert read.arrived == 2
+    assert read.quarantine is None
+    assert [event["event_id"] for event in shelf.seen()][-1] == "good"
+    found = [words for _, words, _ in shelf.rejected()]
+    if reason is None:
+        assert (read.good, found) == (2, [])
+    else:
+        assert (read.good, len(found)) == (1, 1)
+        assert reason in found[0]
+
+
+def test_of_a_key_that_occurs_twice_the_last_value_holds_for_either_reader(shelf: Shelf) -> None:
+    row = b'{"id":"a","date":"2026-01-01","title":"first","title":"last"'
+    for rest in (b"}", b',"x":NaN}'):
+        shelf.read("events", b"[" + row + rest + b"]")
+        assert shelf.one()["title"] == "last"
+
+
+NO_LIST = [
+    (b"", "an empty body"),
+    (b"<html>", "an HTML page"),
+    (b'{"error":{"message":"no"}}', "a JSON error: no"),
+    (b'{"data":{"id":"a"}}', "JSON without a list"),
+    (b'{"data":[', "no JSON"),
+    (b"[" * 5_000, "no JSON"),
+    (b"3", "JSON without a list"),
+    (b"\xff\xfe", "no JSON"),
+]
+
+
+@pytest.mark.parametrize(("body", "reason"), NO_LIST)
+def test_a_page_that_is_no_list_is_a_quarantine_and_the_others_are_read(
+    shelf: Shelf, body: bytes, reason: str
+) -> None:
+    read = shelf.read("events", [page(json_event()), body])
+    assert read.good == 1
+    assert read.quarantine is not None
+    assert read.quarantine.startswith(f"page 2 is {reason}")
+
+
+EMPTY_LISTS = {
+    "page": page(),
+    "bare": b"[]",
+    "with a byte order mark": b"\xef\xbb\xbf[]",
+    "packed": gzip.compress(b"[]"),
+}
+
+
+# Named: gzip writes the time into its header, and workers must collect the same names.
+@pytest.mark.parametrize("body", EMPTY_LISTS.values(), ids=EMPTY_LISTS)
+def test_an_empty_list_is_valid(shelf: Shelf, body: bytes) -> None:
+    read = shelf.read("events", body)
+    assert (read.arrived, read.quarantine) == (0, None)
+
+
+def test_many_rows_pass_in_chunks_and_keep_their_places(shelf: Shelf) -> None:
+    events = [json_event(id=f"e{number}") for number in range(20_000)]
+    events[9_000]["date"] = "x"
+    read = shelf.read("events", page(*events))
+    assert (read.arrived, read.good, read.rejected) == (20_000, 19_999, 1)
+    assert shelf.rejected()[0][0] == 9_000
+    assert all(row["event_id"] == f"e{row['position']}" for row in shelf.seen())
+
+
+def test_other_bytes_than_those_landed_raise(shelf: Shelf) -> None:
+    manifest = shelf.land("events", page(json_event()))
+    other = shelf.land("events", page())
+    shelf.landing.body_path(manifest).write_bytes(shelf.landing.body_path(other).read_bytes())
+    with pytest.raises(DamagedBody):
+        normalise(shelf.connection, shelf.landing, manifest)
+
+
+def test_a_plan_that_is_none_of_the_contracts_is_refused(shelf: Shelf) -> None:
+    with pytest.raises(LandingError, match="'gold' is no plan"):
+        shelf.read("events", page(), plan="gold")
+
+
+def test_the_raw_text_of_a_row_in_sql_is_its_fields(shelf: Shelf) -> None:
+    shelf.read("events", page(json_event(date="x")))
+    ((_, _, raw),) = shelf.rejected()
+    assert json.loads(raw)["date"] == "x"

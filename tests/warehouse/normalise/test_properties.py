@@ -1,0 +1,246 @@
+"""For any events: one content however it came, one reading by whichever reader, no crash."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from catalog.contract.csv_format import HEADER, encode_rows
+from catalog.contract.plans import PLANS, ImpactView, Plan, impact_band
+from catalog.contract.records import EVENT_FIELDS, Delivery, Event, EventCoin
+from tests.warehouse.normalise.catalog_bodies import AT, Shelf, csv_body, plain
+from warehouse.errors import WarehouseError
+from warehouse.normalise import export
+from warehouse.normalise.normalise import NormalisedBatch
+from warehouse.normalise.values import clean
+
+TEXT = st.text(
+    alphabet=st.one_of(
+        st.sampled_from(' \t\n\r\v\f",;|[]{}\\\'"\x1a\x7f\x85\xa0\u2028\ufeff'),
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+    ),
+    max_size=12,
+)
+NAME = TEXT.map(lambda text: text.strip(" \t\n\r\v\f")).filter(bool)
+WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0;|,["), max_size=6)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+INSTANT = st.integers(-2_208_988_800, 7_289_567_999).map(
+    lambda seconds: EPOCH + timedelta(seconds=seconds)
+)
+"""From 1900 to 2200."""
+COIN = st.builds(EventCoin, slug=WORD.map(lambda word: f"c{word}"), symbol=TEXT, name=TEXT)
+EVENT = st.builds(
+    Event,
+    id=NAME,
+    slug=TEXT,
+    title=NAME,
+    description=st.none() | TEXT,
+    displayed_date=TEXT,
+    date=INSTANT,
+    date_end=st.none() | INSTANT,
+    date_type=TEXT,
+    is_estimated=st.booleans(),
+    categories=st.lists(WORD, max_size=3).map(tuple),
+    coins=st.lists(COIN, max_size=3).map(tuple),
+    impact=st.none() | st.floats(0, 10),
+    impact_summary=st.none() | TEXT,
+    source_url=st.none() | TEXT,
+    snapshot_url=st.none() | TEXT,
+    last_verified_at=st.none() | INSTANT,
+    created_at=INSTANT,
+    updated_at=INSTANT,
+)
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    with duckdb.connect() as connection:
+        yield Shelf(tmp_path_factory.mktemp("landing"), connection)
+
+
+def gated(event: Event, plan: Plan) -> Event:
+    """Return an event as a plan shows it, by the contract's table."""
+    hidden: dict[str, Any] = {
+        field.name: msgspec.UNSET if field.name == "categories" else None
+        for field in msgspec.structs.fields(Event)
+        if not plan.shows(field.encode_name)
+    }
+    if plan.impact is ImpactView.BANDED and isinstance(event.impact, float):
+        hidden["impact"] = impact_band(event.impact)
+    return msgspec.structs.replace(event, **hidden)
+
+
+def contents(shelf: Shelf) -> list[dict[str, Any]]:
+    own = ("coin_names", "content_at", "observed_at")
+    return [{key: row[key] for key in row if key not in own} for row in shelf.seen()]
+
+
+@settings(max_examples=25, deadline=None)
+@given(events=st.lists(EVENT, min_size=1, max_size=4), plan=st.sampled_from(list(PLANS.values())))
+def test_an_event_has_one_content_by_export_list_and_delivery(
+    shelf: Shelf, events: list[Event], plan: Plan
+) -> None:
+    shown = [gated(event, plan) for event in events]
+    listed = msgspec.json.encode({"data": shown, "meta": {}})
+    shelf.read("events", listed, plan=plan.name)
+    by_list = contents(shelf)
+    assert [row["event_id"] for row in by_list] == [clean(event.id) for event in events]
+    deliveries = [
+        Delivery(id="d", type="event.updated", created_at=AT, data=event) for event in shown
+    ]
+    shelf.read("deliveries", map(msgspec.json.encode, deliveries), plan=plan.name)
+    assert contents(shelf) == by_list
+    # The export writes no categories on Free; the plan hides them in either case.
+    if plan.name != "free":
+        shelf.read("export", HEADER + encode_rows(shown), plan=plan.name)
+        assert contents(shelf) == by_list
+
+
+@settings(max_examples=25, deadline=None)
+@given(event=EVENT, other=EVENT)
+def test_other_contents_have_other_digests(shelf: Shelf, event: Event, other: Event) -> None:
+    shelf.read("events", msgspec.json.encode([event, other]))
+    compared = [
+        {
+            key: row[key]
+            for key in row
+            if key
+            not in (
+                *("position", "event_id", "last_verified_at", "updated_at"),
+                *("content_md5", "coin_names"),
+            )
+        }
+        for row in shelf.seen()
+    ]
+    first, second = shelf.seen()
+    same = compared[0] == compared[1]
+    assert (first["content_md5"] == second["content_md5"]) is same
+
+
+@st.composite
+def good_files(draw: st.DrawFn) -> bytes:
+    """A file of good rows: any order of columns, quoting and line ends, lists joined anyhow."""
+    columns = draw(st.permutations([*EVENT_FIELDS, "mood"]))
+    join = draw(st.sampled_from(";|,"))
+    texts = st.fixed_dictionaries(
+        {},
+        optional={
+            **{name: TEXT for name in ("slug", "description", "displayedDate", "mood")},
+            "title": NAME,
+            "impact": st.sampled_from(["", " 7", "0.1", "high", "5e-1"]),
+            "date": st.sampled_from(["2026-01-01", " 2026-01-01T00:00+01:00 "]),
+            "isEstimated": st.sampled_from(["1", "No ", ""]),
+            "categories": st.lists(WORD, max_size=3).map(join.join),
+            "coins": st.lists(WORD, max_size=3).map(join.join),
+        },
+    )
+    rows = draw(st.lists(texts, min_size=1, max_size=5))
+    end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+    if quoting == csv.QUOTE_MINIMAL and end != "\r\n":
+        # The writer quotes its own line end alone.
+        other = "\r" if end == "\n" else "\n"
+        rows = [{name: cell.replace(other, end) for name, cell in row.items()} for row in rows]
+    body = csv_body([plain(**row) for row in rows], columns=columns, end=end, quoting=quoting)
+    body = draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + body
+    return draw(st.sampled_from([body, body.removesuffix(end.encode()), body + end.encode()]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(body=good_files())
+def test_both_readers_of_a_good_file_agree(shelf: Shelf, body: bytes) -> None:
+    quick = shelf.read("export", body)
+    expected = shelf.seen()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "read_quickly", lambda *_: "the test says so")
+        tolerant = shelf.read("export", body)
+    assert [
+        (name, row[name], other[name])
+        for row, other in zip(expected, shelf.seen(), strict=True)
+        for name in row
+        if row[name] != other[name]
+    ] == []
+    assert tolerant.arrived == quick.arrived == quick.good
+    records = csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""))
+    assert quick.arrived == sum(1 for cells in records if cells) - 1
+
+
+def is_accounted(read: NormalisedBatch) -> bool:
+    return read.good + read.rejected + read.ignored == read.arrived or read.quarantine is not None
+
+
+FEEDS = ("export", "events", "event", "cancellations", "coins", "categories", "deliveries")
+SEEDS = (
+    HEADER,
+    csv_body([plain(), plain(id="2", description='a "b",\nc')]),
+    b'{"data":[{"id":"a","title":"t","date":"2026-01-01","coins":[{"slug":"b"}]}],"meta":{}}',
+    b'{"id":"d","type":"event.updated","createdAt":"2026-01-01T00:00:00Z","data":{"id":"a"}}',
+    b'[{"id":"a","cancelledAt":"2026-01-01"}]',
+    b'[{"slug":"a","rank":1,"peakImpact":2.5}]',
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
+    b"<html>",
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A known body with bytes cut out, put in, or turned over; or any bytes."""
+    body = bytearray(draw(st.sampled_from(SEEDS) | st.binary(max_size=40)))
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.integers(0, len(body)))
+        end = place + draw(st.integers(0, 6))
+        piece = st.binary(max_size=4) | st.sampled_from([b'"', b",", b"\n", b"\r", b"\0", b"]"])
+        body[place:end] = draw(piece)
+    return bytes(body)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    feed=st.sampled_from(FEEDS),
+    bodies=st.lists(damaged(), max_size=3),
+    status=st.sampled_from([200, 200, 404, 410, 500]),
+)
+@example(feed="export", bodies=[HEADER[:20], HEADER[20:]], status=200)
+@example(feed="deliveries", bodies=[b"{}", b'{"type":"x"}', b'{"type":[]}'], status=200)
+def test_any_bytes_are_accounted_for(
+    shelf: Shelf, feed: Any, bodies: list[bytes], status: int
+) -> None:
+    try:
+        read = shelf.read(feed, bodies, status=status)
+    except WarehouseError:
+        return
+    assert is_accounted(read)
+    if read.quarantine is None:
+        assert len(shelf.rejected()) == read.rejected
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    value=st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["data", "id", "type", "title", "coins", "slug", "impact", "createdAt"]
+                ),
+                inner,
+                max_size=6,
+            )
+        ),
+        max_leaves=12,
+    ),
+    feed=st.sampled_from(FEEDS),
+)
+def test_any_json_is_accounted_for(shelf: Shelf, value: Any, feed: Any) -> None:
+    read = shelf.read(feed, json.dumps(value).encode())
+    assert is_accounted(read)
+    assert len(shelf.rejected()) == read.rejected

@@ -1,0 +1,102 @@
+"""Single values of an export: each form that is read, each that is refused, and why."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.warehouse.normalise.catalog_bodies import Shelf, csv_body, plain
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        yield opened
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
+    return Shelf(tmp_path, connection)
+
+
+BAD_VALUES = [
+    ("id", "", "id: expected a text, met nothing"),
+    ("id", " \t", "id: expected a text, met nothing"),
+    ("id", "x" * 201, "id: expected at most 200 bytes, met 'xxx"),
+    ("title", "", "title: expected a text, met nothing"),
+    ("title", " ", "title: expected a text, met nothing"),
+    ("date", "", "date: expected an instant of 1900 to 2200, met nothing"),
+    *(
+        ("date", text, f"date: expected an instant of 1900 to 2200, met '{text}'")
+        for text in (
+            *("infinity", "-infinity", "epoch", "today", "now", "2026-02-30", "08/10/2026"),
+            *("2026/10/08", "1899-12-31", "2201-01-01", "20261008", "1791417600", "2026-1-1"),
+            *("2026-10-08 (BC)", "2026-10-08T25:00:00Z", "2026-10-08T00:00:00 Mars"),
+        )
+    ),
+    ("dateEnd", "soon", "dateEnd: expected an instant"),
+    ("createdAt", "soon", "createdAt: expected an instant"),
+    ("updatedAt", "soon", "updatedAt: expected an instant"),
+    ("lastVerifiedAt", "soon", "lastVerifiedAt: expected an instant"),
+    ("isEstimated", "maybe", "isEstimated: expected true or false, met 'maybe'"),
+    *(
+        ("impact", text, f"impact: expected a number of the scale or a band, met '{text}'")
+        for text in ("nan", "inf", "1e999", "-0.1", "10.01", "huge", "7,5", "1_0")
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "text", "reason"), BAD_VALUES)
+def test_a_value_that_cannot_be_read_rejects_its_row_and_says_why(
+    shelf: Shelf, field: str, text: str, reason: str
+) -> None:
+    read = shelf.read("export", csv_body([plain(**{field: text}), plain(id="good")]))
+    assert (read.arrived, read.good, read.rejected) == (2, 1, 1)
+    ((position, words, raw),) = shelf.rejected()
+    assert position == 0
+    assert words.startswith(reason)
+    assert isinstance(json.loads(raw), dict)
+    assert shelf.one()["position"] == 1
+
+
+GOOD_VALUES = [
+    *(
+        ("date", text, "date", f"2026-10-08T{time}+00:00")
+        for text, time in (
+            ("2026-10-08", "00:00:00"),
+            (" 2026-10-08 ", "00:00:00"),
+            ("2026-10-08T05:00:00Z", "05:00:00"),
+            ("2026-10-08t05:00:00z", "05:00:00"),
+            ("2026-10-08T05:00", "05:00:00"),
+            ("2026-10-08 05:00:00", "05:00:00"),
+            ("2026-10-08T05:00:00.25Z", "05:00:00.250000"),
+            ("2026-10-08T05:00:00+02:00", "03:00:00"),
+            ("2026-10-08T05:00:00-0130", "06:30:00"),
+        )
+    ),
+    *(("isEstimated", text, "is_estimated", True) for text in ("true", "TRUE", "1", "Yes")),
+    *(("isEstimated", text, "is_estimated", False) for text in ("false", "False ", "0", "no")),
+    ("isEstimated", "", "is_estimated", None),
+    *(
+        ("impact", text, "impact_band", band)
+        for text, band in (
+            *(("0", "Low"), ("2.49", "Low"), ("2.5", "Mid"), ("5.0", "High"), ("7.5", "Critical")),
+            *(("10", "Critical"), ("-0.0", "Low"), ("high", "High"), ("MID", "Mid"), ("", None)),
+        )
+    ),
+    ("impact", "-0.0", "impact", 0.0),
+    ("impact", "high", "impact", None),
+    ("title", "🚀 <b>live</b>", "title", "🚀 <b>live</b>"),
+    ("dateType", "decade", "date_type", "decade"),
+]
+
+
+@pytest.mark.parametrize(("field", "text", "column", "value"), GOOD_VALUES)
+def test_a_value_in_any_accepted_form_is_read(
+    shelf: Shelf, field: str, text: str, column: str, value: object
+) -> None:
+    assert shelf.read("export", csv_body([plain(**{field: text})])).good == 1
+    read = shelf.one()[column]
+    assert (read.isoformat() if column == "date" else read) == value

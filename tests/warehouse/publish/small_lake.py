@@ -1,0 +1,251 @@
+"""A small lake whose history is given as plans of days, folded here in plain Python.
+
+What the merge would write, without the merge: day files in a chain, checkpoints, snapshots.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import duckdb
+
+from tests.warehouse.publish.small_rows import (
+    SHAPES,
+    Row,
+    batch_id_of,
+    batch_record,
+    content_of,
+    look_at,
+)
+from warehouse.files.storage import Storage
+from warehouse.publish.publish import PublishReport, publish
+
+FIRST_DAY = date(2026, 3, 1)
+Kind = Literal["change", "reschedule", "cancel", "see", "look", "miss"]
+
+
+class Day(NamedTuple):
+    day: date
+    sha256: str
+    name: str
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """Something a look tells of an event: the number of the event, what, and a seed of content.
+
+    To `see` it tells its `updated_at`, to `look` not even that; to `miss` it makes it missing.
+    """
+
+    event: int
+    kind: Kind = "change"
+    seed: int = 0
+    hour: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A day: what looks told of events, how many coins and rejected rows there were.
+
+    `names` is the seed of what coins and categories are called from then on.
+    """
+
+    ops: tuple[Op, ...] = ()
+    coins: int = 0
+    rejects: int = 0
+    names: int = 0
+    skip: bool = False
+    """No batch came, so the day has no file."""
+
+
+@dataclass(slots=True)
+class _State:
+    events: dict[str, Row] = field(default_factory=dict)
+    coins: dict[str, Row] = field(default_factory=dict)
+    cancelled: dict[str, Row] = field(default_factory=dict)
+    names: int = 0
+
+
+class SmallLake:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.storage = Storage(home / "lake")
+        self.warehouse = home / "warehouse.duckdb"
+        self.chain: list[Day] = []
+
+    def set_plans(self, plans: Sequence[Plan]) -> None:
+        """Write the lake of this history; days that are the same keep their files' hashes."""
+        old, self.chain = {one.name: one for one in self.chain}, []
+        state, connection = _State(), duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        for number, plan in enumerate(plans):
+            if not plan.skip:
+                self._write_day(connection, state, FIRST_DAY + timedelta(days=number), plan)
+        if self.chain:
+            # Only the newest is ever read.
+            self._write_state(connection, state, self.chain[-1].meta["checkpoint"])
+        for name in old.keys() - {one.name for one in self.chain}:
+            self.storage.remove(name)
+        connection.close()
+
+    def publish(self, **options: Any) -> PublishReport:
+        options = {"chain": self.chain, "state_folder": self.home / "state"} | options
+        return publish(self.storage, self.warehouse, **options)
+
+    def _write_day(
+        self, connection: duckdb.DuckDBPyConnection, state: _State, day: date, plan: Plan
+    ) -> None:
+        state.names = plan.names
+        versions = [row for op in plan.ops for row in _told(state, op, day)]
+        batches = [batch_record(day, "export", len(plan.ops), plan.rejects, sorted({"btc"}))]
+        snapshot = [_coin(state, number, day) for number in range(plan.coins)]
+        batches += [batch_record(day, "coins", plan.coins, 0, None)] if plan.coins else []
+        told = json.dumps([*map(str, versions), str(snapshot), plan.rejects, str(state)])
+        checkpoint = f"{day.isoformat()}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+        meta = {
+            "format": 1,
+            "normaliser": 1,
+            "day": day.isoformat(),
+            "previous": self.chain[-1].sha256 if self.chain else None,
+            "checkpoint": checkpoint,
+            "batches": batches,
+        }
+        folder = f"observed_date={day.isoformat()}"
+        if plan.coins:
+            name = f"coin_snapshots/{folder}/coins.parquet"
+            self._write(connection, name, "snapshots", snapshot)
+        else:
+            self.storage.remove(f"coin_snapshots/{folder}/coins.parquet")
+        export = batches[0]["batch_id"]
+        rejects = [
+            {"batch_id": export, "position": place, "reason": "no id", "raw": f"row {place}"}
+            for place in range(plan.rejects)
+        ]
+        if rejects:
+            self._write(connection, f"rejects/{folder}/{export}.parquet", "rejects", rejects)
+        else:
+            self.storage.remove(f"rejects/{folder}/{export}.parquet")
+        name = f"event_changes/{folder}/changes.parquet"
+        sha256 = self._write(connection, name, "changes", versions, json.dumps(meta))
+        self.chain.append(Day(day, sha256, name, meta))
+
+    def _write_state(self, connection: duckdb.DuckDBPyConnection, state: _State, name: str) -> None:
+        at = look_at(FIRST_DAY)
+        tables: dict[str, list[Row]] = {
+            "events": list(state.events.values()),
+            "coins": list(state.coins.values()),
+            "categories": [
+                {"id": name, "name": "LISTING", "first_seen_at": at, "last_seen_at": at}
+                for name in ("listing", "a-listing")[: 1 + state.names % 2]
+            ],
+            "cancellations": list(state.cancelled.values()),
+            "labels": [
+                {"slug": slug, "symbol": slug[:3].upper(), "name": _named("label of", slug, state)}
+                for slug in ("coin-0", "coin-1", "coin-2", "coin-3")[state.names % 3 :]
+            ],
+        }
+        for table, rows in tables.items():
+            self._write(connection, f"checkpoints/{name}/{table}.parquet", table, rows)
+
+    def _write(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        name: str,
+        shape: str,
+        rows: list[Row],
+        meta: str = "{}",
+    ) -> str:
+        connection.execute(f"CREATE OR REPLACE TABLE written ({SHAPES[shape]})")
+        columns = [one[0] for one in connection.execute("DESCRIBE written").fetchall()]
+        if rows:
+            marks = ", ".join("?" for _ in columns)
+            values = [[row.get(column) for column in columns] for row in rows]
+            connection.executemany(f"INSERT INTO written VALUES ({marks})", values)
+        with self.storage.writing(name) as file:
+            connection.execute(
+                "COPY written TO $file (FORMAT parquet, KV_METADATA {almanac: $meta})",
+                {"file": str(file), "meta": meta},
+            )
+        return hashlib.sha256(self.storage.read(name)).hexdigest()
+
+
+def _told(state: _State, op: Op, day: date) -> list[Row]:
+    """Fold one op into the state; return the versions that begin."""
+    at, event_id = look_at(day, op.hour), f"evt_{op.event}"
+    old = state.events.get(event_id)
+    if old is None and op.kind in ("see", "look", "miss", "cancel"):
+        return []
+    seen = {"last_seen_at": at, "content_at": at, "updated_at": at}
+    if old is not None and op.kind in ("see", "look", "miss"):
+        looked = {"last_seen_at": at, "content_at": at, "missing_since": None}
+        said = {"see": seen, "look": looked, "miss": {"missing_since": at}}
+        state.events[event_id] = {**old, **said[op.kind]}
+        return []
+    content = content_of(op.event, op.seed, at)
+    if op.kind == "cancel":
+        content = {**content_of(op.event, op.seed, at), "status": "cancelled", "cancelled_at": at}
+        state.cancelled[event_id] = {
+            "event_id": event_id,
+            "cancelled_at": at,
+            "first_seen_at": at,
+            "last_seen_at": at,
+            "batch_id": batch_id_of(day, "export"),
+        }
+    number = 1 if old is None else old["version"] + 1
+    state.events[event_id] = {
+        "event_id": event_id,
+        **content,
+        **seen,
+        "first_seen_at": at if old is None else old["first_seen_at"],
+        "changed_at": at,
+        "version": number,
+    }
+    kinds = {"change": "revised", "reschedule": "rescheduled", "cancel": "cancelled"}
+    version = {
+        "event_id": event_id,
+        "version": number,
+        "known_from": at,
+        "known_basis": "observed",
+        "change_kinds": ["created" if old is None else kinds[op.kind]],
+        "changed_fields": [] if old is None else ["title"],
+        "batch_id": batch_id_of(day, "export"),
+        "feed": "export",
+        "plan": "elite",
+        "content_at": at,
+        **content,
+    }
+    if old is None and op.seed % 2 == 0:
+        claimed = {"version": 0, "known_from": content["created_at"], "known_basis": "claimed"}
+        return [{**version, **claimed, "change_kinds": ["created"]}, version]
+    return [version]
+
+
+def _coin(state: _State, number: int, day: date) -> Row:
+    at, slug = look_at(day), f"coin-{number}"
+    counted = {
+        "slug": slug,
+        "rank": number + day.day % 3,
+        "tracked": True,
+        "upcoming_count": number,
+        "major_count": None,
+        "peak_impact": number / 2,
+    }
+    first = state.coins.get(slug, {"first_seen_at": at})["first_seen_at"]
+    state.coins[slug] = {
+        **counted,
+        "symbol": f"C{number}",
+        "name": _named("Coin", str(number), state),
+        "first_seen_at": first,
+        "last_seen_at": at,
+        "content_at": at,
+    }
+    return {**counted, "observed_at": at, "batch_id": batch_id_of(day, "coins")}
+
+
+def _named(kind: str, name: str, state: _State) -> str:
+    return " ".join((kind, name, *(["renamed", str(state.names)] if state.names else [])))

@@ -1,0 +1,201 @@
+"""events_as_of: what was known at an instant, and nothing of what came after."""
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from warehouse.queries import QueryRefused, connect, run_sql
+
+PLANS = [
+    Plan((Op(0, seed=1), Op(1, seed=2))),
+    Plan((Op(0, "reschedule", 5), Op(0, "change", 7))),
+    Plan(skip=True),
+    Plan((Op(1, "cancel", 2), Op(2, seed=5))),
+]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
+    small = SmallLake(tmp_path_factory.mktemp("home"))
+    small.set_plans(PLANS)
+    small.publish()
+    return small
+
+
+@pytest.fixture
+def connection(lake: SmallLake) -> Any:
+    # Open, so that the session may have another zone.
+    opened = connect(lake.warehouse, own_files=True)
+    yield opened
+    opened.close()
+
+
+def known(connection: duckdb.DuckDBPyConnection, asked: str) -> list[tuple[Any, ...]]:
+    sql = f"SELECT event_id, version FROM events_as_of({asked}) ORDER BY ALL"
+    return run_sql(connection, sql).rows
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("'2026-03-01 06:00'", [("evt_0", 1), ("evt_1", 1)]),
+        ("'2026-03-02 05:59:59.999999'", [("evt_0", 1), ("evt_1", 1)]),
+        # Of two versions that became known at the same instant the later holds.
+        ("'2026-03-02 06:00'", [("evt_0", 3), ("evt_1", 1)]),
+        ("'2026-03-04 05:59'", [("evt_0", 3), ("evt_1", 1)]),
+        ("'2026-03-04 06:00'", [("evt_0", 3), ("evt_1", 2), ("evt_2", 1)]),
+        ("'2100-01-01'", [("evt_0", 3), ("evt_1", 2), ("evt_2", 1)]),
+    ],
+)
+def test_a_version_is_known_from_its_instant_until_the_next(
+    connection: duckdb.DuckDBPyConnection, asked: str, expected: list[tuple[Any, ...]]
+) -> None:
+    assert known(connection, asked) == expected
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "'2026-03-02 06:00'",
+        "'2026-03-02T06:00:00Z'",
+        "'2026-03-02T08:00:00+02:00'",
+        "'2026-03-02 01:00-05'",
+        "'2026-03-02 06:00 UTC'",
+        "TIMESTAMP '2026-03-02 06:00'",
+        "TIMESTAMPTZ '2026-03-02 06:00:00+00'",
+        "DATE '2026-03-03'",
+        "'2026-03-03'",
+    ],
+)
+def test_an_instant_without_a_zone_is_utc_whatever_the_zone_of_the_session(
+    connection: duckdb.DuckDBPyConnection, asked: str, zone: str
+) -> None:
+    connection.execute("SET TimeZone = $zone", {"zone": zone})
+    assert known(connection, asked) == [("evt_0", 3), ("evt_1", 1)]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "'2026-03-02 05:59:59'",
+        "DATE '2026-03-02'",
+        "'2026-03-02'",
+        # Past six by the clocks there, before six in UTC.
+        "'2026-03-02T07:59:59+02:00'",
+        "'2026-03-02 07:59:59.999999+0200'",
+        "'2026-03-02T06:59:59 Europe/Berlin'",
+    ],
+)
+def test_neither_the_zone_of_the_session_nor_that_of_the_text_shows_anything_early(
+    connection: duckdb.DuckDBPyConnection, asked: str, zone: str
+) -> None:
+    connection.execute("SET TimeZone = $zone", {"zone": zone})
+    assert known(connection, asked) == [("evt_0", 1), ("evt_1", 1)]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "2026-03-02 06:00",
+        date(2026, 3, 3),
+        datetime(2026, 3, 2, 6),  # noqa: DTZ001
+        datetime(2026, 3, 2, 6, tzinfo=UTC),
+        datetime(2026, 3, 2, 8, tzinfo=timezone(timedelta(hours=2))),
+    ],
+)
+def test_the_instant_may_be_bound_as_any_value_of_time(
+    connection: duckdb.DuckDBPyConnection, at: object
+) -> None:
+    rows = connection.execute("SELECT version FROM events_as_of($at) ORDER BY 1", {"at": at})
+    assert rows.fetchall() == [(1,), (3,)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM events_as_of('2026-03-01 05:59')",
+        "SELECT count(*) FROM events_as_of('1999-01-01')",
+        "SELECT * FROM events_as_of('1999-01-01') WHERE slug = 'nothing'",
+        "SELECT * FROM events_as_of('1999-01-01') WHERE impact > 1000",
+        "SELECT * FROM events_as_of('1999-01-01') LIMIT 1",
+        "SELECT * FROM events SEMI JOIN events_as_of('1999-01-01') USING (event_id)",
+        "SELECT 1 WHERE EXISTS (FROM events_as_of('1999-01-01'))",
+    ],
+)
+def test_before_the_first_look_it_is_an_error_that_says_how_to_go_further_back(
+    connection: duckdb.DuckDBPyConnection, sql: str
+) -> None:
+    with pytest.raises(
+        QueryRefused, match=r"before the first look at 2026-03-01T06:00:00Z.*claimed"
+    ):
+        run_sql(connection, sql)
+
+
+def test_what_is_claimed_goes_further_back_and_is_over_when_it_was_observed(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    assert known(connection, "'2025-12-02', basis := 'claimed'") == [("evt_1", 0)]
+    assert known(connection, "'2025-12-01 23:59', basis := 'claimed'") == []
+    assert known(connection, "'2026-03-01 05:59:59', basis := 'claimed'") == [("evt_1", 0)]
+    both = [("evt_0", 1), ("evt_1", 1)]
+    assert known(connection, "'2026-03-01 06:00', basis := 'claimed'") == both
+
+
+def test_it_says_what_was_known_then_of_first_sight_and_change(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    first = datetime(2026, 3, 1, 6, tzinfo=UTC)
+    sql = "SELECT first_seen_at, changed_at, status FROM events_as_of({}) WHERE event_id = 'evt_1'"
+    claimed = run_sql(connection, sql.format("'2026-01-01', basis := 'claimed'")).rows
+    assert claimed == [(None, datetime(2025, 12, 2, tzinfo=UTC), "scheduled")]
+    assert run_sql(connection, sql.format("'2026-03-02'")).rows == [(first, first, "scheduled")]
+    cancelled = first + timedelta(days=3)
+    assert run_sql(connection, sql.format("now()::TIMESTAMPTZ + INTERVAL 9 YEAR")).rows == [
+        (first, cancelled, "cancelled")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("'2026-03-02', basis := 'guessed'", "expected 'observed' or 'claimed'"),
+        ("'2026-03-02', basis := NULL", "basis is NULL"),
+        ("NULL", "the instant is NULL"),
+        ("'2026-13-45'", "timestamp"),
+    ],
+)
+def test_what_makes_no_sense_is_an_error(
+    connection: duckdb.DuckDBPyConnection, asked: str, why: str
+) -> None:
+    with pytest.raises(QueryRefused, match=why):
+        known(connection, asked)
+
+
+def test_where_nothing_was_looked_at_yet_every_instant_is_an_error(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    lake.set_plans([Plan(skip=True)])
+    lake.publish()
+    opened = connect(lake.warehouse)
+    with pytest.raises(QueryRefused, match="no look at events was merged yet"):
+        known(opened, "'2026-03-02'")
+    opened.close()
+
+
+def test_it_is_there_when_the_file_is_opened_by_itself(lake: SmallLake) -> None:
+    with duckdb.connect(str(lake.warehouse), read_only=True) as connection:
+        assert known(connection, "'2026-03-01 06:00'") == [("evt_0", 1), ("evt_1", 1)]
+
+
+def test_now_is_what_the_events_are(connection: duckdb.DuckDBPyConnection) -> None:
+    now = "SELECT * FROM events_as_of('2100-01-01')"
+    events = "SELECT * EXCLUDE (last_seen_at, missing_since, content_at) FROM events"
+    sight = "* EXCLUDE (last_verified_at, updated_at, extra)"
+    for left, right in ((now, events), (events, now)):
+        sql = f"(SELECT {sight} FROM ({left})) EXCEPT (SELECT {sight} FROM ({right}))"
+        assert run_sql(connection, sql).rows == []

@@ -1,0 +1,168 @@
+"""A delta gives what making everything anew gives, row by row, whatever happened to the days."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from warehouse.publish import delta as publish_delta
+from warehouse.publish import lake_events
+from warehouse.schema.tables import FIRST_LOOK, PUBLISHED, TABLES
+
+ops = st.builds(
+    Op,
+    event=st.integers(0, 4),
+    kind=st.sampled_from(["change", "reschedule", "cancel", "see", "look", "miss"]),
+    seed=st.integers(0, 20),
+    hour=st.integers(6, 8),
+)
+plans = st.builds(
+    Plan,
+    ops=st.lists(ops, max_size=4).map(lambda told: tuple(sorted(told, key=lambda op: op.hour))),
+    coins=st.integers(0, 3),
+    rejects=st.integers(0, 2),
+    names=st.sampled_from([0, 0, 1, 2]),
+    skip=st.sampled_from([False, False, False, True]),
+)
+
+
+def differences(left: Path, right: Path) -> dict[str, tuple[int, int]]:
+    """Return how many rows each of two files has alone, by table, where they differ."""
+    found: dict[str, tuple[int, int]] = {}
+    with duckdb.connect() as connection:
+        for alias, path in (("l", left), ("r", right)):
+            connection.execute(f"ATTACH '{path}' AS {alias} (READ_ONLY)")
+        for table in (*TABLES, PUBLISHED, FIRST_LOOK):
+            counts = [
+                connection.execute(
+                    f"SELECT count(*) FROM (FROM {a}.{table.name} EXCEPT ALL FROM {b}.{table.name})"
+                ).fetchall()[0][0]
+                for a, b in (("l", "r"), ("r", "l"))
+            ]
+            if any(counts):
+                found[table.name] = (counts[0], counts[1])
+    return found
+
+
+def lake_events_differ(lake: SmallLake) -> int:
+    """Return how many rows the months of the lake and the published events don't share."""
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{lake.warehouse}' AS w (READ_ONLY)")
+        published = (
+            "SELECT * EXCLUDE (last_seen_at, missing_since, content_at), "
+            "strftime(date, '%Y-%m') AS event_month FROM w.events"
+        )
+        files = sorted(str(path) for path in lake.storage.root.glob("events/*/*.parquet"))
+        if not files:
+            return len(connection.execute(published).fetchall())
+        months = "FROM read_parquet($files, hive_partitioning = true, hive_types_autocast = false)"
+        both = (
+            f"(({published}) EXCEPT ALL ({months})) UNION ALL (({months}) EXCEPT ALL ({published}))"
+        )
+        return len(connection.execute(both, {"files": files}).fetchall())
+
+
+def check_against_full(lake: SmallLake, other: Path) -> None:
+    delta = lake.warehouse.rename(other)
+    lake.publish(full=True)
+    assert differences(delta, lake.warehouse) == {}
+
+
+histories = given(
+    before=st.lists(plans, min_size=1, max_size=4),
+    kept=st.integers(0, 4),
+    after=st.lists(plans, min_size=1, max_size=3),
+    whole_above=st.sampled_from([0, 10_000]),
+    sorted_above=st.sampled_from([0, 8]),
+)
+
+
+@settings(max_examples=6, deadline=None)
+@histories
+def test_a_delta_is_what_making_everything_anew_gives_also_when_days_are_folded_again(
+    tmp_path_factory: pytest.TempPathFactory,
+    before: list[Plan],
+    kept: int,
+    after: list[Plan],
+    whole_above: int,
+    sorted_above: int,
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    check_history(home, before, kept, after, whole_above, sorted_above)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@settings(max_examples=300, deadline=None)
+@histories
+def test_a_delta_is_what_making_everything_anew_gives_for_many_histories(
+    tmp_path_factory: pytest.TempPathFactory,
+    before: list[Plan],
+    kept: int,
+    after: list[Plan],
+    whole_above: int,
+    sorted_above: int,
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    check_history(home, before, kept, after, whole_above, sorted_above)
+
+
+def check_history(
+    home: Path,
+    before: list[Plan],
+    kept: int,
+    after: list[Plan],
+    whole_above: int,
+    sorted_above: int,
+) -> None:
+    lake = SmallLake(home)
+    lake.set_plans(before)
+    lake.publish()
+    lake.set_plans([*before[:kept], *after])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publish_delta, "ROWS_ALWAYS", whole_above)
+        patched.setattr(lake_events, "SORTED_ABOVE", sorted_above)
+        report = lake.publish()
+    if whole_above and lake.chain:
+        assert report.mode != "full"
+    assert lake_events_differ(lake) == 0
+    check_against_full(lake, home / "delta.duckdb")
+
+
+def test_many_deltas_one_after_the_other_are_what_making_everything_anew_gives(
+    tmp_path: Path,
+) -> None:
+    lake = SmallLake(tmp_path)
+    history: list[Plan] = []
+    for number in range(4):
+        ops = (Op(number % 3, seed=number), Op(5, "see"), Op(number, "look"))
+        history.append(Plan(ops, coins=number % 3, names=number % 3))
+        lake.set_plans(history)
+        lake.publish()
+    assert lake_events_differ(lake) == 0
+    check_against_full(lake, tmp_path / "delta.duckdb")
+
+
+def test_days_that_are_no_more_are_taken_out(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    history = [Plan((Op(number, seed=number),), coins=2, rejects=1) for number in range(4)]
+    lake.set_plans(history)
+    lake.publish()
+    lake.set_plans(history[:2])
+    assert lake.publish().mode == "delta"
+    assert lake_events_differ(lake) == 0
+    check_against_full(lake, tmp_path / "delta.duckdb")
+
+
+def test_too_much_that_changed_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = SmallLake(tmp_path)
+    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=1)))])
+    lake.publish()
+    lake.set_plans([Plan((Op(0, seed=2), Op(1, seed=2)))])
+    monkeypatch.setattr(publish_delta, "ROWS_ALWAYS", 0)
+    assert "2 of 2 rows of event_versions are no more" in str(lake.publish().why_full)

@@ -1,0 +1,134 @@
+"""What a delta updates in place: what looks say of an event, and what links take from others."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.warehouse.publish.small_lake import FIRST_DAY, Op, Plan, SmallLake
+from tests.warehouse.publish.test_delta import check_against_full, lake_events_differ
+from warehouse.queries import connected, run_sql
+
+HISTORY = [Plan((Op(0, seed=1), Op(1, seed=5), Op(2, seed=4)), coins=2)]
+LOOKED = "SELECT event_id, last_seen_at, missing_since, content_at FROM events ORDER BY event_id"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    small = SmallLake(tmp_path)
+    small.set_plans(HISTORY)
+    small.publish()
+    return small
+
+
+def day(number: int) -> datetime:
+    return datetime.combine(FIRST_DAY, datetime.min.time(), UTC) + timedelta(days=number, hours=6)
+
+
+def rows(lake: SmallLake, sql: str) -> list[tuple[Any, ...]]:
+    with connected(lake.warehouse) as connection:
+        return run_sql(connection, sql).rows
+
+
+def row_places(lake: SmallLake, table: str) -> list[tuple[Any, ...]]:
+    """Return where rows lie: one that is replaced lies elsewhere, one that is updated does not."""
+    return rows(lake, f"SELECT rowid, event_id FROM {table} ORDER BY ALL")
+
+
+def check(lake: SmallLake) -> None:
+    assert lake_events_differ(lake) == 0
+    check_against_full(lake, lake.home / "delta.duckdb")
+
+
+def test_looks_bring_up_to_date_when_events_were_seen_and_leave_rows_and_months(
+    lake: SmallLake,
+) -> None:
+    before = row_places(lake, "events")
+    lake.set_plans([*HISTORY, Plan((Op(0, "look"), Op(1, "miss")))])
+    report = lake.publish()
+    assert (report.mode, report.months) == ("delta", 0)
+    assert rows(lake, LOOKED) == [
+        ("evt_0", day(1), None, day(1)),
+        ("evt_1", day(0), day(1), day(0)),
+        ("evt_2", day(0), None, day(0)),
+    ]
+    assert row_places(lake, "events") == before
+    check(lake)
+
+
+def test_an_event_that_is_seen_again_is_no_longer_missing(lake: SmallLake) -> None:
+    gone = [*HISTORY, Plan((Op(1, "miss"),))]
+    lake.set_plans(gone)
+    lake.publish()
+    lake.set_plans([*gone, Plan((Op(1, "look"),))])
+    assert lake.publish().months == 0
+    assert rows(lake, LOOKED)[1] == ("evt_1", day(2), None, day(2))
+    check(lake)
+
+
+def test_looks_that_are_folded_away_again_are_taken_back(lake: SmallLake) -> None:
+    before = rows(lake, LOOKED)
+    lake.set_plans([*HISTORY, Plan((Op(0, "look"), Op(1, "miss")))])
+    lake.publish()
+    lake.set_plans(HISTORY)
+    assert lake.publish().mode == "delta"
+    assert rows(lake, LOOKED) == before
+
+
+def test_a_look_that_tells_of_a_change_rewrites_the_month_of_that_event_alone(
+    lake: SmallLake,
+) -> None:
+    lake.set_plans([*HISTORY, Plan((Op(0, "change", 8), Op(1, "look"), Op(2, "look")))])
+    assert lake.publish().months == 1
+    assert {row[1] for row in rows(lake, LOOKED)} == {day(1)}
+    check(lake)
+
+
+def test_a_coin_that_is_renamed_is_renamed_in_the_links_of_events_that_did_not_change(
+    lake: SmallLake,
+) -> None:
+    names = "SELECT slug, symbol, name FROM event_coins ORDER BY slug"
+    before = row_places(lake, "event_coins")
+    assert rows(lake, names)[:3] == [
+        ("coin-0", "C0", "Coin 0"),
+        ("coin-1", "C1", "Coin 1"),
+        ("coin-2", "COI", "label of coin-2"),
+    ]
+    lake.set_plans([*HISTORY, Plan(coins=1, names=1)])
+    report = lake.publish()
+    assert (report.mode, report.months) == ("delta", 0)
+    assert rows(lake, names)[:3] == [
+        ("coin-0", "C0", "Coin 0 renamed 1"),
+        ("coin-1", "C1", "Coin 1"),
+        ("coin-2", "COI", "label of coin-2 renamed 1"),
+    ]
+    assert row_places(lake, "event_coins") == before
+    check(lake)
+
+
+def test_a_coin_that_nothing_names_any_more_has_no_name_in_links(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    history = [Plan((Op(0, seed=0), Op(1, seed=0)))]
+    lake.set_plans(history)
+    lake.publish()
+    lake.set_plans([*history, Plan(names=2)])
+    assert lake.publish().mode == "delta"
+    assert rows(lake, "SELECT slug, symbol, name FROM event_coins ORDER BY slug") == [
+        ("coin-0", None, None),
+        ("coin-1", None, None),
+    ]
+    check(lake)
+
+
+def test_a_category_that_has_another_id_has_it_in_the_links_of_events_that_did_not_change(
+    lake: SmallLake,
+) -> None:
+    ids = "SELECT DISTINCT category, category_id FROM event_categories ORDER BY 1"
+    assert rows(lake, ids) == [("listing", "listing"), ("other", None)]
+    before = row_places(lake, "event_categories")
+    lake.set_plans([*HISTORY, Plan(names=1)])
+    assert lake.publish().months == 0
+    assert rows(lake, ids) == [("listing", "a-listing"), ("other", None)]
+    assert row_places(lake, "event_categories") == before
+    check(lake)

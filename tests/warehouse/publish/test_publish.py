@@ -1,0 +1,249 @@
+"""Publish: what is in the file, when it is made anew, and what is refused."""
+
+import os
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.warehouse.publish.small_lake import FIRST_DAY, Op, Plan, SmallLake
+from warehouse.errors import WarehouseError
+from warehouse.publish import publish as publish_module
+from warehouse.queries import connected, run_sql
+
+PLANS = [
+    Plan((Op(0, seed=1), Op(1, seed=2)), coins=2, rejects=2),
+    Plan((Op(0, "reschedule", 5), Op(0, "change", 6)), coins=2),
+    Plan(skip=True),
+    Plan((Op(1, "cancel", 2), Op(2, seed=3))),
+]
+
+
+def day(number: int, hour: int = 6) -> datetime:
+    at = datetime.combine(FIRST_DAY, datetime.min.time(), UTC)
+    return at + timedelta(days=number, hours=hour)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    small = SmallLake(tmp_path)
+    small.set_plans(PLANS)
+    return small
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
+    """A lake that was published once, for tests that only read."""
+    small = SmallLake(tmp_path_factory.mktemp("home"))
+    small.set_plans(PLANS)
+    small.publish()
+    return small
+
+
+def rows(lake: SmallLake, sql: str) -> list[tuple[Any, ...]]:
+    with connected(lake.warehouse) as connection:
+        return run_sql(connection, sql).rows
+
+
+def files(home: Path) -> set[str]:
+    return {path.name for path in home.iterdir()}
+
+
+def test_the_first_publication_makes_everything_and_the_same_again_does_nothing(
+    lake: SmallLake,
+) -> None:
+    report = lake.publish()
+    assert (report.mode, report.why_full) == ("full", "there is no warehouse yet")
+    assert report.rows["events"] == 3
+    assert report.rows["event_versions"] == 7
+    assert report.bytes == lake.warehouse.stat().st_size
+    inode = lake.warehouse.stat().st_ino
+    assert lake.publish().mode == "none"
+    assert lake.warehouse.stat().st_ino == inode
+    assert files(lake.home) == {"lake", "state", "warehouse.duckdb"}
+
+
+def test_a_version_holds_until_the_next_is_known_and_the_claimed_one_until_the_first(
+    published: SmallLake,
+) -> None:
+    assert rows(
+        published,
+        "SELECT event_id, version, known_from, known_to, known_basis, first_seen_at "
+        "FROM event_versions ORDER BY ALL",
+    ) == [
+        ("evt_0", 1, day(0), day(1), "observed", day(0)),
+        ("evt_0", 2, day(1), day(1), "observed", day(0)),
+        ("evt_0", 3, day(1), None, "observed", day(0)),
+        ("evt_1", 0, datetime(2025, 12, 2, tzinfo=UTC), day(0), "claimed", None),
+        ("evt_1", 1, day(0), day(3), "observed", day(0)),
+        ("evt_1", 2, day(3), None, "observed", day(0)),
+        ("evt_2", 1, day(3), None, "observed", day(3)),
+    ]
+
+
+def test_fields_that_no_look_has_shown_are_named_in_the_order_of_the_fields(
+    published: SmallLake,
+) -> None:
+    assert rows(published, "SELECT event_id, unknown_fields FROM events ORDER BY event_id") == [
+        ("evt_0", []),
+        ("evt_1", []),
+        ("evt_2", ["impact", "impact_band"]),
+    ]
+
+
+def test_names_of_linked_coins_come_from_the_coins_and_else_from_events(
+    published: SmallLake,
+) -> None:
+    assert rows(
+        published, "SELECT slug, symbol, name FROM event_coins ORDER BY event_id, slug"
+    ) == [
+        ("coin-0", "C0", "Coin 0"),
+        ("coin-1", "C1", "Coin 1"),
+        ("coin-2", "COI", "label of coin-2"),
+        ("coin-5", None, None),
+    ]
+
+
+def test_categories_of_events_find_their_id_by_name_in_any_case(published: SmallLake) -> None:
+    assert rows(
+        published, "SELECT DISTINCT category, category_id FROM event_categories ORDER BY 1"
+    ) == [
+        ("listing", "listing"),
+        ("other", None),
+    ]
+
+
+def test_batches_say_what_became_of_them_and_coverage_what_was_watched(
+    published: SmallLake,
+) -> None:
+    with connected(published.warehouse) as connection:
+        batch = run_sql(connection, "FROM batches WHERE feed = 'export' ORDER BY batch_id LIMIT 1")
+        told = dict(zip(batch.columns, batch.rows[0], strict=True))
+    assert told["observed_date"] == FIRST_DAY
+    assert (told["arrived"], told["good"], told["rejected"]) == (4, 2, 2)
+    assert told["lower"] == datetime(2017, 1, 1, tzinfo=UTC)
+    assert (told["upper"], told["coins"], told["observed_at"]) == (None, ["btc"], day(0))
+    assert rows(published, "SELECT count(*), min(rows), any_value(feed) FROM coverage") == [
+        (3, 2, "export")
+    ]
+    assert rows(published, "SELECT observed_date, position, reason FROM rejects ORDER BY 2") == [
+        (FIRST_DAY, 0, "no id"),
+        (FIRST_DAY, 1, "no id"),
+    ]
+    assert rows(
+        published, "SELECT observed_date, count(*) FROM coin_snapshots GROUP BY 1 ORDER BY 1"
+    )[1] == (date(2026, 3, 2), 2)
+
+
+def test_a_new_version_is_applied_to_a_copy_and_ends_the_one_before(lake: SmallLake) -> None:
+    lake.publish()
+    lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
+    report = lake.publish()
+    assert (report.mode, report.why_full) == ("delta", None)
+    assert rows(
+        lake, "SELECT version, known_to FROM event_versions WHERE event_id = 'evt_2' ORDER BY 1"
+    ) == [(1, day(4)), (2, None)]
+
+
+def test_a_lake_without_a_day_gives_empty_tables(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    report = lake.publish()
+    assert report.mode == "full"
+    assert set(report.rows.values()) == {0}
+    assert rows(lake, "FROM upcoming_events") == []
+
+
+def test_everything_is_made_anew_from_another_form_a_damaged_file_or_one_that_has_bloated(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.publish()
+    more = [*PLANS, Plan((Op(4, seed=1),))]
+    with monkeypatch.context() as patched:
+        patched.setattr(publish_module, "_signature", lambda: "another")
+        assert "another version of Almanac" in str(lake.publish().why_full)
+    lake.warehouse.write_bytes(b"no database at all")
+    assert lake.publish().mode == "full"
+    lake.set_plans(more)
+    with monkeypatch.context() as patched:
+        patched.setattr(publish_module, "SMALL_BYTES", 0)
+        patched.setattr(publish_module, "BLOAT_MAX", 0.5)
+        assert "has grown" in str(lake.publish().why_full)
+    assert rows(lake, "SELECT count(*) FROM events") == [(4,)]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_what_is_wrong_is_not_published_and_the_old_file_stands(
+    lake: SmallLake, full: bool
+) -> None:
+    lake.publish()
+    before = lake.warehouse.read_bytes()
+    lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
+    newest = lake.chain[-1]
+    state = lake.storage.path(f"checkpoints/{newest.meta['checkpoint']}/events.parquet")
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE TABLE e AS FROM '{state}'")
+        connection.execute("UPDATE e SET version = 7 WHERE event_id = 'evt_2'")
+        connection.execute(f"COPY e TO '{state}' (FORMAT parquet)")
+    with pytest.raises(WarehouseError, match=r"old warehouse\s+stands: event_id evt_2.*version 7"):
+        lake.publish(full=full)
+    assert lake.warehouse.read_bytes() == before
+    assert files(lake.home) == {"lake", "state", "warehouse.duckdb"}
+
+
+def test_a_lake_that_lacks_a_file_is_refused_and_the_old_file_stands(lake: SmallLake) -> None:
+    lake.publish()
+    before = lake.warehouse.read_bytes()
+    lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
+    lake.storage.remove(f"checkpoints/{lake.chain[-1].meta['checkpoint']}/events.parquet")
+    with pytest.raises(WarehouseError, match="is not in the lake"):
+        lake.publish()
+    assert lake.warehouse.read_bytes() == before
+
+
+def test_a_log_beside_the_file_that_another_left_does_not_meet_the_new_one(
+    lake: SmallLake,
+) -> None:
+    lake.publish()
+    log = lake.home / "warehouse.duckdb.wal"
+    log.write_bytes(os.urandom(500))
+    lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
+    lake.publish()
+    assert not log.exists()
+    assert rows(lake, "SELECT max(version) FROM events WHERE event_id = 'evt_2'") == [(2,)]
+
+
+@pytest.mark.parametrize("more", [[], [Plan((Op(9, seed=1),))]])
+def test_the_file_has_a_form_that_duckdb_1_4_opens(lake: SmallLake, more: list[Plan]) -> None:
+    lake.publish()
+    lake.set_plans([*PLANS, *more])
+    lake.publish()
+    with connected(lake.warehouse) as connection:
+        sql = "SELECT tags FROM duckdb_databases() WHERE path IS NOT NULL"
+        assert run_sql(connection, sql).rows == [({"storage_version": "v1.4.0+"},)]
+
+
+def test_logs_of_this_machine_are_tables_and_a_line_cut_short_is_left_out(
+    lake: SmallLake,
+) -> None:
+    log = lake.home / "state" / "requests" / "2026-03-01.jsonl"
+    log.parent.mkdir(parents=True)
+    line = (
+        b'{"at": "2026-03-01T06:00:00.5+00:00", "path": "/v2/events", "status": 200, '
+        b'"seconds": 0.25, "bytes": 100, "attempt": 1, "key_fingerprint": "ab", "more": 1}\n'
+    )
+    log.write_bytes(line + b'{"at": "2026-03-01T06:00:01+00:00", "path": "/v2/caf\xc3')
+    lake.publish()
+    at = day(0) + timedelta(milliseconds=500)
+    assert rows(lake, "FROM requests") == [(at, "/v2/events", 200, 0.25, 100, 1, "ab")]
+    log.write_bytes(line * 2)
+    (lake.home / "state" / "usage.jsonl").write_text(
+        '{"at": "2026-03-01T06:00:00Z", "plan": "pro", "used": 5, "quota": null, '
+        '"remaining": null, "reset_at": "2026-04-01T00:00:00Z"}\n'
+    )
+    report = lake.publish()
+    assert (report.mode, report.rows["requests"]) == ("delta", 2)
+    assert rows(lake, "SELECT read_at, plan, used, quota FROM usage") == [(day(0), "pro", 5, None)]
+    assert lake.publish().mode == "none"

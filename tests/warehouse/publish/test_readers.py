@@ -1,0 +1,132 @@
+"""Readers and publications side by side, and publications that are killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from tests.warehouse.publish.test_delta import check_against_full, lake_events_differ
+from warehouse.queries import connect, run_sql
+
+ROOT = Path(__file__).parents[3]
+OLD = [Plan((Op(0, seed=1), Op(1, seed=2)), coins=2)]
+NEW = [*OLD, Plan((Op(0, "reschedule", 5), Op(2, seed=3)))]
+COUNT = "SELECT count(*) FROM event_versions"
+KILLS = 22
+
+HOLD_OPEN = """
+import sys, duckdb
+connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read")
+count = lambda: connection.sql("SELECT count(*) FROM event_versions").fetchall()[0][0]
+print(count(), flush=True)
+sys.stdin.readline()
+print(count(), flush=True)
+"""
+
+# Forks for each line it reads: importing what is needed costs more than publishing.
+PUBLISH_FOREVER = """
+import os, random, signal, sys
+from pathlib import Path
+from tests.warehouse.publish.small_lake import SmallLake
+from tests.warehouse.publish.test_readers import NEW, OLD
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        continue
+    lake = SmallLake(Path(sys.argv[1]))
+    while True:
+        for plans in (OLD, NEW):
+            lake.set_plans(plans)
+            lake.publish(full=random.random() < 0.3)
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    small = SmallLake(tmp_path)
+    small.set_plans(OLD)
+    small.publish()
+    return small
+
+
+def versions(connection: duckdb.DuckDBPyConnection) -> int:
+    return int(run_sql(connection, COUNT).rows[0][0])
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_reader_in_this_process_keeps_what_it_opened_and_a_new_one_sees_what_is_new(
+    lake: SmallLake, full: bool
+) -> None:
+    first, second = connect(lake.warehouse), connect(lake.warehouse)
+    assert versions(first) == 3
+    lake.set_plans(NEW)
+    lake.publish(full=full)
+    third = connect(lake.warehouse)
+    assert [versions(one) for one in (first, second, third)] == [3, 3, 5]
+    for one in (first, second, third):
+        one.close()
+
+
+@pytest.mark.parametrize(("full", "mode"), [(True, "read"), (False, "write")])
+def test_a_reader_in_another_process_never_blocks_and_keeps_what_it_opened(
+    lake: SmallLake, full: bool, mode: str
+) -> None:
+    command = [sys.executable, "-c", HOLD_OPEN, str(lake.warehouse), mode]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "3\n"
+        lake.set_plans(NEW)
+        assert lake.publish(full=full).mode == ("full" if full else "delta")
+        print(file=reader.stdin, flush=True)
+        assert reader.stdout.readline() == "3\n"
+    connection = connect(lake.warehouse)
+    assert versions(connection) == 5
+    connection.close()
+
+
+def test_a_publication_that_is_killed_leaves_the_old_file_or_the_new(lake: SmallLake) -> None:
+    chance, seen = random.Random(1), set[int]()
+    command = [sys.executable, "-c", PUBLISH_FOREVER, str(lake.home)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        for _ in range(KILLS):
+            print(file=parent.stdin, flush=True)
+            child = int(parent.stdout.readline())
+            time.sleep(chance.uniform(0.02, 0.3))
+            os.kill(child, signal.SIGKILL)
+            while _is_running(child):
+                time.sleep(0.005)
+            connection = connect(lake.warehouse)
+            seen.add(versions(connection))
+            connection.close()
+    assert seen <= {3, 5}
+    lake.chain.clear()
+    lake.set_plans(NEW)
+    lake.publish()
+    assert lake_events_differ(lake) == 0
+    assert not list(lake.home.glob(".unfinished*"))
+    check_against_full(lake, lake.home / "survivor.duckdb")
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

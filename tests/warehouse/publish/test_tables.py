@@ -1,0 +1,110 @@
+"""What is declared is what is published: every table, view and macro, column by column."""
+
+import duckdb
+import pytest
+
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from warehouse.queries import connect
+from warehouse.schema.columns import AS_OF, CONTENT, NAMES
+from warehouse.schema.tables import EVENT_VERSIONS, EVENTS, INTERNAL, TABLES, Table
+from warehouse.schema.views import EVENTS_AS_OF, INTERNAL_MACROS, MACROS, VIEWS
+from warehouse.sql import Statements
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    lake = SmallLake(tmp_path_factory.mktemp("home"))
+    lake.set_plans(
+        [Plan((Op(0, seed=1), Op(1, seed=2)), coins=2, rejects=1), Plan((Op(0, "cancel", 3),))]
+    )
+    lake.publish()
+    return connect(lake.warehouse)
+
+
+def described(connection: duckdb.DuckDBPyConnection, source: str) -> list[tuple[str, str]]:
+    relation = connection.sql(f"FROM {source}")
+    return [(name, str(kind)) for name, kind in zip(relation.columns, relation.types, strict=True)]
+
+
+@pytest.mark.parametrize("table", [*TABLES, *INTERNAL, *VIEWS], ids=lambda table: table.name)
+def test_columns_are_published_as_declared(
+    connection: duckdb.DuckDBPyConnection, table: Table
+) -> None:
+    assert described(connection, table.name) == [(one.name, one.type) for one in table.columns]
+
+
+def test_the_columns_of_events_as_of_are_as_declared(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    assert described(connection, "events_as_of('2026-03-01 06:00')") == [
+        (one.name, one.type) for one in EVENTS_AS_OF.columns
+    ]
+
+
+def test_nothing_is_published_that_is_not_declared(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'"
+    published = {name for (name,) in connection.sql(sql).fetchall()}
+    assert published == {table.name for table in (*TABLES, *INTERNAL, *VIEWS)}
+    sql = (
+        "SELECT DISTINCT function_name FROM duckdb_functions() "
+        "WHERE database_name = current_database()"
+    )
+    macros = {name for (name,) in connection.sql(sql).fetchall()}
+    assert macros == {*(macro.name for macro in MACROS), *INTERNAL_MACROS}
+
+
+@pytest.mark.parametrize("table", [*TABLES, *VIEWS], ids=lambda table: table.name)
+def test_the_file_itself_says_what_each_column_means(
+    connection: duckdb.DuckDBPyConnection, table: Table
+) -> None:
+    sql = (
+        "SELECT column_name, comment FROM duckdb_columns() "
+        "WHERE database_name = current_database() AND table_name = $name"
+    )
+    told = dict(connection.execute(sql, {"name": table.name}).fetchall())
+    assert set(told) == set(table.names)
+    for column in table.columns:
+        assert told[column.name].startswith(column.meaning)
+
+
+@pytest.mark.parametrize("table", [one for one in TABLES if one.key], ids=lambda table: table.name)
+def test_a_key_names_one_row(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    key = ", ".join(table.key)
+    sql = f"SELECT count(*), count(DISTINCT ({key})) FROM {table.name}"
+    rows, keys = connection.sql(sql).fetchall()[0]
+    assert rows == keys > 0
+
+
+def test_events_have_the_fields_of_the_catalog_in_order() -> None:
+    assert tuple(column.name for column in CONTENT) == (*NAMES, "status", "cancelled_at")
+    names = [name for name in EVENTS.names if name in EVENT_VERSIONS.names]
+    assert [name for name in names if name in NAMES] == list(NAMES)
+
+
+def test_events_as_of_has_the_columns_of_events_but_those_that_every_look_touches() -> None:
+    touched = {"last_seen_at", "missing_since", "content_at"}
+    expected = [column for column in EVENTS.columns if column.name not in touched]
+    assert list(AS_OF) == expected
+
+
+@pytest.mark.parametrize("table", [*TABLES, *VIEWS, *MACROS], ids=lambda table: table.name)
+def test_every_column_says_what_it_means_and_no_name_comes_twice(table: Table) -> None:
+    assert len(set(table.names)) == len(table.names)
+    assert set(table.key) <= set(table.names)
+    for column in table.columns:
+        assert column.meaning.endswith("."), column.name
+        assert column.unit or column.type not in ("DOUBLE", "BIGINT", "TIMESTAMP WITH TIME ZONE"), (
+            column.name
+        )
+
+
+def test_statements_say_their_grain_and_what_happens_when_they_run_twice() -> None:
+    for package in ("warehouse.publish", "warehouse.schema"):
+        for name, statement in Statements(package).texts.items():
+            head = [line for line in statement.splitlines() if line.startswith("--")]
+            text = " ".join(line.removeprefix("-- ") for line in head)
+            for word in ("Grain: ", "Parameters: "):
+                assert word in text, name
+            assert "Run twice: " in text or "Read twice: " in text, name

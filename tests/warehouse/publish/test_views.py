@@ -1,0 +1,160 @@
+"""The views: estimated dates are never dates, and what has gone is not upcoming."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from warehouse.queries import connect
+from warehouse.schema import ddl
+from warehouse.schema.views import VIEWS
+
+# Of seeds, 0, 3 and 6 make the date estimated; seed n is 20 n days after the first of May.
+PLANS = [
+    Plan((Op(0, seed=1), Op(1, seed=2), Op(2, seed=3), Op(3, seed=5)), coins=2),
+    Plan((Op(0, "reschedule", 2), Op(1, "reschedule", 3), Op(2, "reschedule", 6))),
+    Plan((Op(3, "cancel", 5),)),
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = SmallLake(tmp_path_factory.mktemp("home"))
+    lake.set_plans(PLANS)
+    lake.publish()
+    return lake.warehouse
+
+
+@pytest.fixture
+def connection(home: Path) -> Any:
+    opened = connect(home)
+    yield opened
+    opened.close()
+
+
+def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+    return connection.sql(sql).fetchall()
+
+
+def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let the views look at events a hundred years on, in tables of the connection's own."""
+    connection.execute("USE memory")
+    connection.execute(
+        "CREATE TABLE events AS SELECT * REPLACE ("
+        "date + INTERVAL 100 YEAR AS date, date_end + INTERVAL 100 YEAR AS date_end"
+        f") FROM {_alias(connection)}.events"
+    )
+    for table in ("event_coins", "event_categories", "event_versions", "coins"):
+        connection.execute(f"CREATE TABLE {table} AS FROM {_alias(connection)}.{table}")
+    for view in VIEWS:
+        connection.execute(ddl.create_view(view))
+
+
+def _alias(connection: duckdb.DuckDBPyConnection) -> str:
+    sql = "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
+    return str(rows(connection, sql)[0][0])
+
+
+def test_an_estimated_event_is_upcoming_without_a_date(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    put_in_the_future(connection)
+    found = rows(
+        connection,
+        "SELECT event_id, displayed_date, date_exact, days_until IS NULL, is_estimated "
+        "FROM upcoming_events ORDER BY event_id",
+    )
+    assert found == [
+        ("evt_0", "day 2", datetime(2126, 6, 10, tzinfo=UTC), False, False),
+        ("evt_1", "day 3", None, True, True),
+        ("evt_2", "day 6", None, True, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "status = 'withdrawn'",
+        "missing_since = now()",
+        "date = now() - INTERVAL 1 SECOND",
+        "date = now() - INTERVAL 9 DAY, date_end = now() - INTERVAL 1 SECOND",
+    ],
+)
+def test_what_is_gone_missing_or_over_is_not_upcoming(
+    connection: duckdb.DuckDBPyConnection, change: str
+) -> None:
+    put_in_the_future(connection)
+    connection.execute(f"UPDATE events SET {change} WHERE event_id = 'evt_0'")
+    assert rows(connection, "SELECT count(*) FROM upcoming_events") == [(2,)]
+
+
+def test_an_event_that_has_begun_is_upcoming_until_it_ends(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    put_in_the_future(connection)
+    connection.execute(
+        "UPDATE events SET date = now() - INTERVAL 1 DAY, date_end = now() + INTERVAL 1 DAY"
+    )
+    assert rows(connection, "SELECT count(*) FROM upcoming_events") == [(3,)]
+
+
+def test_a_reschedule_has_both_dates_and_a_shift_between_dates_of_one_kind(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    found = rows(
+        connection,
+        "SELECT event_id, version, known_from, old_displayed_date, new_displayed_date, "
+        "old_date_exact, new_date_exact, shift_days FROM reschedules ORDER BY event_id",
+    )
+    at = datetime(2026, 3, 2, 6, tzinfo=UTC)
+    may_21, june_10 = datetime(2026, 5, 21, tzinfo=UTC), datetime(2026, 6, 10, tzinfo=UTC)
+    assert found == [
+        ("evt_0", 2, at, "day 1", "day 2", may_21, june_10, 20.0),
+        ("evt_1", 2, at, "day 2", "day 3", june_10, None, None),
+        ("evt_2", 2, at, "day 3", "day 6", None, None, 60.0),
+    ]
+
+
+def test_categories_are_counted_with_their_cancellations(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    assert rows(connection, "FROM cancellation_stats ORDER BY category") == [
+        ("listing", "listing", 2, 1, 0.5),
+        (None, "other", 2, 1, 0.5),
+    ]
+    found = rows(
+        connection,
+        "SELECT category, events, estimated, rescheduled, mean_impact "
+        "FROM category_stats ORDER BY category",
+    )
+    assert found == [("listing", 2, 0, 1, 3.5), ("other", 2, 0, 1, 3.5)]
+
+
+def test_the_calendar_of_a_coin_has_its_scheduled_events(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    found = rows(
+        connection,
+        "SELECT slug, name, rank, event_id, displayed_date, date_exact, is_estimated "
+        "FROM coin_calendar ORDER BY event_id, slug",
+    )
+    june_10 = datetime(2026, 6, 10, tzinfo=UTC)
+    assert found == [
+        ("coin-0", "Coin 0", 1, "evt_0", "day 2", june_10, False),
+        ("coin-1", "Coin 1", 2, "evt_1", "day 3", None, True),
+        ("coin-5", None, None, "evt_1", "day 3", None, True),
+        ("coin-2", "label of coin-2", None, "evt_2", "day 6", None, True),
+    ]
+
+
+def test_lead_times_are_of_exact_dates_from_the_first_that_was_known(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    found = rows(
+        connection, "SELECT event_id, lead_days FROM announcement_lead_times ORDER BY event_id"
+    )
+    # June 10 from December 1, and August 9 from December 4.
+    assert found == [("evt_0", 191.0), ("evt_3", 248.0)]

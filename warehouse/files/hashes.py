@@ -1,0 +1,105 @@
+"""Hashes that say what a file of a home was when it was written.
+
+    lake/head.json                          the newest day of the change log, and its sha256
+    the change log's files, in themselves   the sha256 of the day before, and of the day's files
+    landing/batches/…/….json                a seal: the sha256 of the document it ends
+    lake/events/_sha256.json                the events by month
+    state/published.json                    the published file
+
+A hash is written with the file it is of, or before what names that file: a process that dies in
+between leaves a mark (`unfinished_from`, `_rewriting.json`) that says which hashes don't count.
+Belongs here: hashing and sealing. Does not: the head (lake_head.py), which files there are
+(lake_files.py).
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from warehouse.files.storage import Storage
+
+_SEAL: Final = re.compile(rb',\n "sha256_of_the_rest": "([0-9a-f]{64})"\n\}\Z')
+_END: Final = b"\n}"
+_Document = TypeVar("_Document", bound=msgspec.Struct)
+
+
+class BrokenSeal(ValueError):
+    """A document that is not what was sealed, or has no seal."""
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file's bytes.
+
+    Raises:
+        OSError: it can't be read, or is no file.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sealed(document: bytes) -> bytes:
+    """Return a JSON object, as `formatted` gives it, with its own hash as the last member.
+
+    An empty one stays as it is.
+    """
+    if not document.endswith(_END):
+        return document
+    seal = hashlib.sha256(document).hexdigest().encode()
+    return document.removesuffix(_END) + b',\n "sha256_of_the_rest": "' + seal + b'"\n}'
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether a document ends in a seal.
+
+    Raises:
+        BrokenSeal: it does, and the seal is not that of the document.
+    """
+    return opened(data) != data
+
+
+def opened(data: bytes) -> bytes:
+    """Return a document without its seal, as it is where it has none.
+
+    Raises:
+        BrokenSeal: the seal is not that of the document.
+    """
+    seal = _SEAL.search(data)
+    if seal is None:
+        return data
+    document = data[: seal.start()] + _END
+    if hashlib.sha256(document).hexdigest().encode() != seal[1]:
+        raise BrokenSeal("its bytes are not those that were written")
+    return document
+
+
+def read_sealed(data: bytes, document: type[_Document]) -> _Document:
+    """Return what was formatted and sealed.
+
+    Raises:
+        ValueError: its bytes are not those that were written, or it is no such document.
+    """
+    if not is_sealed(data):
+        raise BrokenSeal("it has no seal")
+    return msgspec.json.decode(data, type=document)
+
+
+def formatted(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1)
+
+
+def damage(lake: Storage, name: str, files: Mapping[str, str] | None) -> str | None:
+    """Return what is wrong with a file of the lake whose hash may be recorded; None: nothing."""
+    expected = None if files is None else files.get(name)
+    if expected is None:
+        return None
+    try:
+        found = sha256_of(lake.path(name))
+    except OSError as error:
+        return f"{name} can't be read: {error.strerror}"
+    if found != expected:
+        return f"{name} has the sha256 {found[:12]}…, and was written with {expected[:12]}…"
+    return None

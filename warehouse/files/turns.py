@@ -1,0 +1,182 @@
+"""Taking turns at a home: OS locks that say who holds them, and go with their process.
+
+Belongs here: the lock, the wait for it, who holds it and whether that is surely the same process.
+Does not: what is done in a turn. A lock is a file that is never removed while it is held; what it
+says is for people, and for ending what a killed program left.
+"""
+
+import fcntl
+import logging
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from time import monotonic, sleep
+from typing import IO, Final
+
+import msgspec
+
+from warehouse.errors import TurnTaken
+
+_PROC: Final = Path("/proc")
+_STARTED: Final = 19
+"""The place of the start time in /proc/<pid>/stat, counted after the program's name."""
+
+
+@cache
+def host() -> str:
+    return socket.gethostname()
+
+
+def machine() -> str:
+    """Return what no other boot, and no other container, has; the host alone where that is all."""
+    boot = _text(_PROC / "sys/kernel/random/boot_id")
+    try:
+        namespace = str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    return " ".join(part for part in (host(), boot, namespace) if part)
+
+
+def start_of(pid: int) -> str:
+    """Return when a process of this machine began, in the system's own units; else nothing."""
+    # The name may hold blanks and brackets.
+    words = _text(_PROC / str(pid) / "stat").rpartition(")")[2].split()
+    return words[_STARTED] if len(words) > _STARTED else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+WAIT_S: Final = 1800.0
+_POLL_S: Final = 0.05
+_LOOKED_AT_S: Final = 0.25
+"""Who looks whether a lock is held has it for a moment; so long it is waited for in any case."""
+_SILENT_S: Final = 1.0
+"""Most turns are over by then: a shorter wait is not worth a line."""
+
+log = logging.getLogger(__name__)
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Which program has a turn, and since when."""
+
+    program: str
+    pid: int
+    since: datetime
+    host: str = ""
+    machine: str = ""
+    started: str = ""
+    """When the process began, by which it is told from a later one of the same id."""
+
+    def __str__(self) -> str:
+        where = f" on {self.host}" if self.host not in ("", host()) else ""
+        since = f"{self.since:%Y-%m-%d %H:%M:%S} UTC"
+        return f"`{self.program}` (pid {self.pid}{where}, since {since})"
+
+    @property
+    def is_the_process_here(self) -> bool:
+        """Whether the process of this id, on this machine and in this container, is the holder."""
+        return self.machine == machine() and self.started == start_of(self.pid)
+
+
+@contextmanager
+def turn(
+    path: Path, what: str, *, wait_s: float = WAIT_S, wait_setting: str = ""
+) -> Iterator[bool]:
+    """Hold a lock; yields whether it had to be waited for. Any signal ends the wait.
+
+    `what` says what the turn is for, as "to merge". A wait of over a second is logged as a warning
+    that names the holder, which a command shows on standard error. `wait_setting` names the setting
+    that `wait_s` comes from, where there is one.
+
+    Raises:
+        TurnTaken: another process still holds it after `wait_s` seconds; 0 hardly waits.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():  # A hand or a repair of the disk made it, and nobody holds that.
+        shutil.rmtree(path)
+    with path.open("a+b") as lock:
+        waited = _acquire(lock, path, what, wait_s, wait_setting)
+        _sign(lock)
+        yield waited
+
+
+def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting: str) -> bool:
+    began, said, waited = monotonic(), False, False
+    while not try_lock(lock):
+        waited, so_far = True, monotonic() - began
+        if so_far >= max(wait_s, _LOOKED_AT_S):
+            hint = f"; {wait_setting} says how long to wait" if wait_setting else ""
+            raise TurnTaken(
+                f"{holder_text(path)} is at work on this home, and its turn {what} was not over "
+                f"after {wait_s:g} s. Nothing was done. Run the command again when it has ended"
+                f"{hint}."
+            )
+        if not said and so_far >= _SILENT_S:
+            log.warning("Waiting for its turn %s: %s is at work.", what, holder_text(path))
+            said = True
+        sleep(_POLL_S)
+    return waited
+
+
+def try_lock(lock: IO[bytes] | int, *, shared: bool = False) -> bool:
+    """Lock an open file or folder, without waiting; returns whether it could be had."""
+    try:
+        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def holder_text(path: Path) -> str:
+    """Return who holds a lock, in words."""
+    found = holder(path)
+    return "another process" if found is None else str(found)
+
+
+def holder(path: Path) -> Holder | None:
+    """Return who last signed a lock; None where nobody did, or it is just being signed."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds a lock. To see that, it is taken for a moment."""
+    try:
+        with path.open("rb") as lock:
+            return not try_lock(lock, shared=True)
+    except FileNotFoundError:
+        return False
+
+
+def me() -> Holder:
+    """Return what this process says of itself."""
+    started = Path(sys.argv[0])
+    name = started.parent.name if started.stem == "__main__" else started.stem
+    program = " ".join([name or "python", *sys.argv[1:2]])
+    return Holder(
+        program=program,
+        pid=os.getpid(),
+        since=datetime.now(UTC).replace(microsecond=0),
+        host=host(),
+        machine=machine(),
+        started=start_of(os.getpid()),
+    )
+
+
+def _sign(lock: IO[bytes]) -> None:
+    lock.truncate(0)
+    lock.write(msgspec.json.encode(me()))
+    lock.flush()

@@ -1,0 +1,1 @@
+"""Observations folded into versions: fold, day, change log, checkpoints, merge, verify."""

@@ -1,0 +1,312 @@
+"""The change log: a Parquet file a day with the versions that began on it.
+
+    lake/event_changes/observed_date=YYYY-MM-DD/changes.parquet
+
+Each file says which batches were folded into it, and the hash of the file before: a batch takes
+effect when its day's file is renamed into place, and a chain that was broken is seen.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import date, datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import msgspec
+
+from warehouse.errors import LakeDamaged
+from warehouse.files.hashes import sha256_of
+from warehouse.files.storage import Storage
+from warehouse.landing.batches import Feed
+from warehouse.sql import Statements, literal
+
+_SQL = Statements(__package__)
+
+FOLDER = "event_changes"
+FORMAT = 1
+NORMALISER = 2
+"""Raised when the same bytes would give other history: days folded by an older one are refolded."""
+_PREFIX = "observed_date="
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What a day's file says of its place in the chain."""
+
+    day: str
+    previous: str | None
+    """The sha256 of the file of the day before, None for the first."""
+    fold_id: str
+    folded_to: tuple[str, str, int, str] | None
+    """The key of the last look folded in."""
+    checkpoint: str | None
+    files: dict[str, str] | None = None
+    """The sha256 of the other files of the day, by their names in the lake; None: an older Almanac
+    wrote the day, and they are not recorded."""
+    normaliser: int = NORMALISER
+    format: int = FORMAT
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a batch's account by others than the tables: a file without it is damaged."""
+
+    batch_id: str
+    feed: Feed
+    status: Literal["merged", "quarantined"]
+    released: bool
+    arrived: int
+    good: int
+    rejected: int
+    ignored: int
+    plan: str
+    observed_at: datetime
+    content_at: datetime
+    complete: bool
+    why: str | None
+    flagged: str | None
+    why_incomplete: str | None
+
+
+class _Account(Head, frozen=True, kw_only=True):
+    batches: tuple[_Record, ...]
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """A day's file as it was when it was last read, so that an unchanged one is not read again."""
+
+    size: int
+    modified_ns: int
+    inode: int
+    sha256: str
+    head: Head
+
+
+class DayFile:
+    """One day of the change log."""
+
+    def __init__(self, day: date, path: Path, noted: Noted, text: str | None = None) -> None:
+        """`text` is what the file says of itself, if it was read just now."""
+        self.day = day
+        self.path = path
+        self.sha256 = noted.sha256
+        self.head = noted.head
+        self.noted = noted
+        self._text = text
+
+    @property
+    def name(self) -> str:
+        return name_of(self.day)
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        """All that the file says of itself, with the outcomes of its batches."""
+        if self._text is not None:
+            return msgspec.json.decode(self._text, type=dict[str, Any])
+        with duckdb.connect() as connection:
+            text = _read_account(connection, self.path)
+        return msgspec.json.decode(text, type=dict[str, Any])
+
+    def batches(self) -> dict[str, dict[str, Any]]:
+        """Return what became of the batches folded in, by id."""
+        return {batch["batch_id"]: batch for batch in self.meta["batches"]}
+
+
+class ChangeLog:
+    """The days of a lake. `index` is a file that spares reading; it may be lost."""
+
+    def __init__(self, lake: Storage, index: Path) -> None:
+        self._lake = lake
+        self._index = index
+
+    def days(self, *, by_reading: bool = False) -> list[DayFile]:
+        """Return all days, oldest first; `by_reading` does not trust the index.
+
+        Raises:
+            LakeDamaged: a file can't be read.
+        """
+        found, damaged = self.readable(by_reading=by_reading)
+        if damaged:
+            raise damaged[0]
+        return found
+
+    def readable(self, *, by_reading: bool = False) -> tuple[list[DayFile], list[LakeDamaged]]:
+        """Return the days that can be read, oldest first, and what is wrong with the others."""
+        known = {} if by_reading else self._read_index()
+        found: list[DayFile] = []
+        damaged: list[LakeDamaged] = []
+        with _reading() as read:
+            for folder in self._lake.folders(FOLDER):
+                path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
+                try:
+                    if path.exists() and (day := _day_of(folder)) is not None:
+                        found.append(DayFile(day, path, *_noted(read, path, known.get(folder))))
+                except LakeDamaged as error:
+                    damaged.append(error)
+        fresh = {f"{_PREFIX}{one.day.isoformat()}": one.noted for one in found}
+        if fresh != known:
+            self._index.parent.mkdir(parents=True, exist_ok=True)
+            Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
+        return found, damaged
+
+    def write(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        head: Head,
+        batches: list[dict[str, Any]],
+    ) -> DayFile:
+        """Put the log of a day in place, with what was folded into it: this is the commit."""
+        day = date.fromisoformat(head.day)
+        meta = {**msgspec.to_builtins(head), "batches": batches}
+        with self._lake.writing(name_of(day)) as staged:
+            values = {"file": str(staged), "meta": msgspec.json.encode(meta).decode()}
+            connection.execute(_SQL["write_day"], values)
+        path = self._lake.path(name_of(day))
+        return DayFile(day, path, *_noted(partial(_read_account, connection), path, None))
+
+    def remove(self, day: date) -> None:
+        self._lake.remove_folder(name_of(day).rpartition("/")[0])
+
+    def keep(self, days: set[date]) -> None:
+        """Remove the folders of all other days, and what no fold has made."""
+        for folder in self._lake.folders(FOLDER):
+            if _day_of(folder) not in days:
+                self._lake.remove_folder(f"{FOLDER}/{folder}")
+
+    def _read_index(self) -> dict[str, Noted]:
+        try:
+            return msgspec.json.decode(self._index.read_bytes(), type=dict[str, Noted])
+        except (OSError, ValueError):
+            return {}
+
+
+def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
+    """Return what became of the batches folded in on some days, read through one connection.
+
+    Raises:
+        LakeDamaged: a file can't be read.
+    """
+    with duckdb.connect() as connection:
+        texts = [_read_account(connection, one.path) for one in days]
+    return [
+        record
+        for text in texts
+        for record in msgspec.json.decode(text, type=dict[str, Any])["batches"]
+    ]
+
+
+def first_break(days: list[DayFile]) -> date | None:
+    """Return the first day to be folded again: of another version's fold, or where days part."""
+    first = next(iter(folded_by_others(days)), None)
+    return min((day for day in (parting(days), first) if day is not None), default=None)
+
+
+def folded_by_others(days: Iterable[DayFile]) -> list[date]:
+    """Return the days that were folded by other rules than those of this version, oldest first."""
+    return [one.day for one in days if one.head.normaliser != NORMALISER]
+
+
+def parting(days: list[DayFile]) -> date | None:
+    """Return the first day that is not what the day after it says, None where all are.
+
+    Where a day names another hash than the day before it has, it is the day before that changed.
+    """
+    before: DayFile | None = None
+    for one in days:
+        if one.head.previous != (None if before is None else before.sha256):
+            return one.day if before is None else before.day
+        before = one
+    return None
+
+
+def day_before(days: list[DayFile], day: date) -> DayFile | None:
+    """Return the last day before one, None where it is the first."""
+    return next((one for one in reversed(days) if one.day < day), None)
+
+
+def name_of(day: date) -> str:
+    return f"{FOLDER}/{_PREFIX}{day.isoformat()}/changes.parquet"
+
+
+def _noted(
+    read: Callable[[Path], str], path: Path, known: Noted | None
+) -> tuple[Noted, str | None]:
+    """Return a file as it is, and what it says of itself if it had to be read."""
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise _damaged(path, error.strerror) from error
+    if known is not None and (known.size, known.modified_ns, known.inode) == (
+        stat.st_size,
+        stat.st_mtime_ns,
+        stat.st_ino,
+    ):
+        return known, None
+    try:
+        sha256 = sha256_of(path)
+        text = read(path)
+        head = msgspec.json.decode(text, type=Head)
+    except ValueError as error:
+        raise _damaged(path, error) from error
+    except OSError as error:
+        raise _damaged(path, error.strerror) from error
+    if f"{_PREFIX}{head.day}" != path.parent.name:
+        raise _damaged(path, f"it is the file of {head.day}")
+    noted = Noted(
+        size=stat.st_size,
+        modified_ns=stat.st_mtime_ns,
+        inode=stat.st_ino,
+        sha256=sha256,
+        head=head,
+    )
+    return noted, text
+
+
+@contextmanager
+def _reading() -> Iterator[Callable[[Path], str]]:
+    """Lend a reader of accounts: opening a connection takes longer than reading a footer, so one
+    serves all files, and is opened with the first that has to be read."""
+    with ExitStack() as stack:
+        connections: list[duckdb.DuckDBPyConnection] = []
+
+        def read(path: Path) -> str:
+            if not connections:
+                connections.append(stack.enter_context(duckdb.connect()))
+            return _read_account(connections[0], path)
+
+        yield read
+
+
+def _read_account(connection: duckdb.DuckDBPyConnection, path: Path) -> str:
+    """Return what a file says of itself, held to its form."""
+    try:
+        text = _read_meta(connection, path)
+        msgspec.json.decode(text, type=_Account)
+    except ValueError as error:
+        raise _damaged(path, error) from error
+    return text
+
+
+def _day_of(folder: str) -> date | None:
+    """Return the day whose files a folder has; None for one that has none."""
+    with suppress(ValueError):
+        if folder.startswith(_PREFIX):
+            return date.fromisoformat(folder.removeprefix(_PREFIX))
+    return None
+
+
+def _read_meta(connection: duckdb.DuckDBPyConnection, path: Path) -> str:
+    try:
+        rows = connection.execute(_SQL["read_day_metadata"], {"file": literal(path)}).fetchall()
+    except duckdb.Error as error:
+        raise _damaged(path, error) from error
+    if len(rows) != 1:
+        raise _damaged(path, "it does not say what was folded into it")
+    return str(rows[0][0])
+
+
+def _damaged(path: Path, why: object) -> LakeDamaged:
+    return LakeDamaged(
+        f"{path.parent.name}/{path.name} of the change log can't be read: {why}. Landing has all "
+        "of it: `almanac replay` makes the lake again."
+    )

@@ -1,0 +1,165 @@
+"""Checkpoints: the whole state after a day, so that a merge need not begin at the beginning.
+
+    lake/checkpoints/YYYY-MM-DD-{fold id}/{events,coins,…}.parquet, state.json
+
+The fold id names what was folded, so a checkpoint belongs to one history only. Kept are those of
+the newest seven days and the last of each month. All of it can be made again from landing.
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+
+from warehouse.errors import LakeDamaged
+from warehouse.files.hashes import damage, sha256_of
+from warehouse.files.storage import Storage, sync
+from warehouse.history.fold import Fold
+from warehouse.history.watched import CancellationsSeen, WatchedSpan, WatchedSpans
+from warehouse.sql import Statements, literal
+
+_SQL = Statements(__package__)
+
+FOLDER = "checkpoints"
+NEWEST_KEPT = 7
+_TABLES = {
+    "coins": "coins_state",
+    "categories": "categories_state",
+    "cancellations": "cancelled",
+    "labels": "labels",
+}
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the state is in no table, and how many rows the tables have."""
+
+    fold_id: str
+    rows: dict[str, int]
+    watch: tuple[WatchedSpan, ...]
+    cancellations_seen: tuple[CancellationsSeen, ...]
+
+
+def name_of(day: date, fold_id: str) -> str:
+    return f"{day.isoformat()}-{fold_id[:12]}"
+
+
+class Checkpoints:
+    """The checkpoints of a lake."""
+
+    def __init__(self, lake: Storage) -> None:
+        self._lake = lake
+
+    def names(self) -> list[str]:
+        return self._lake.folders(FOLDER)
+
+    def has(self, name: str) -> bool:
+        return self._lake.exists(f"{FOLDER}/{name}/state.json")
+
+    def files(self, name: str) -> list[str]:
+        """Return the names in the lake of the files that a checkpoint has."""
+        tables = [f"{table}.parquet" for table in ("events", *_TABLES)]
+        return [f"{FOLDER}/{name}/{file}" for file in (*tables, "state.json")]
+
+    def path(self, name: str) -> Path:
+        return self._lake.path(f"{FOLDER}/{name}")
+
+    def save(self, fold: Fold, day: date, fold_id: str) -> tuple[str, dict[str, str]]:
+        """Write the state; return the checkpoint's name, and the sha256 of its files by name.
+
+        It appears whole or not at all.
+        """
+        name = name_of(day, fold_id)
+        rows: dict[str, int] = {}
+        with self._lake.staged_folder(f"{FOLDER}/{name}") as folder:
+            rows["events"] = _write(fold.connection, _SQL["list_state_events"], folder / "events")
+            for table, source in _TABLES.items():
+                query = _SQL[f"save_{source}"]
+                rows[table] = _write(fold.connection, query, folder / table)
+            state = State(
+                fold_id=fold_id,
+                rows=rows,
+                watch=fold.watch.spans,
+                cancellations_seen=fold.cancellations_seen,
+            )
+            (folder / "state.json").write_bytes(msgspec.json.encode(state))
+            sync(folder / "state.json")
+            hashes = {
+                f"{FOLDER}/{name}/{path.name}": sha256_of(path) for path in sorted(folder.iterdir())
+            }
+        return name, hashes
+
+    def load(
+        self, name: str, fold: Fold, fold_id: str, files: Mapping[str, str] | None = None
+    ) -> None:
+        """Read a checkpoint into an empty fold. `files` has the sha256 of each of its files.
+
+        Raises:
+            LakeDamaged: it is not there, can't be read, or belongs to another history.
+        """
+        folder = self.path(name)
+        for file in self.files(name):
+            if (why := damage(self._lake, file, files)) is not None:
+                raise LakeDamaged(f"the checkpoint {name} can't be read: {why}")
+        try:
+            state = msgspec.json.decode((folder / "state.json").read_bytes(), type=State)
+            self._load_tables(folder, fold.connection)
+        except duckdb.OutOfMemoryException:
+            raise
+        except (OSError, ValueError, duckdb.Error) as error:
+            raise LakeDamaged(f"the checkpoint {name} can't be read: {error}") from error
+        counted = _counts(fold.connection)
+        if state.fold_id != fold_id or counted != state.rows:
+            raise LakeDamaged(
+                f"the checkpoint {name} is of another history, or not whole: it holds {counted}, "
+                f"its own account is {state.rows}"
+            )
+        fold.watch = WatchedSpans(state.watch)
+        fold.cancellations_seen = state.cancellations_seen
+        fold.write_watched()
+
+    def prune(self, keep: set[str]) -> None:
+        """Remove all but some, which are in use."""
+        for name in self.names():
+            if name not in keep:
+                self._lake.remove_folder(f"{FOLDER}/{name}")
+
+    def _load_tables(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
+        events = {"file": literal(folder / "events.parquet")}
+        connection.execute(_SQL["load_content"], events)
+        connection.execute(_SQL["load_sight"], events)
+        for table, target in _TABLES.items():
+            file = {"file": literal(folder / f"{table}.parquet")}
+            connection.execute(_SQL[f"load_{target}"], file)
+
+
+def worth_keeping(days: list[date]) -> set[date]:
+    """Return the days whose checkpoints are kept: the newest seven, and the last of a month."""
+    newest = set(days[-NEWEST_KEPT:])
+    return newest | {
+        day
+        for day, following in zip_longest(days, days[1:])
+        if following is None or (following.year, following.month) != (day.year, day.month)
+    }
+
+
+def _write(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> int:
+    """Copy a query's rows into a Parquet file that is on the disk when this returns."""
+    path = target.with_suffix(".parquet")
+    copy = _SQL["write_checkpoint_file"].replace("{query}", query.rstrip().rstrip(";"))
+    values: dict[str, Any] = {"file": str(path)}
+    (rows,) = connection.execute(copy, values).fetchall()[0]
+    sync(path)
+    return int(rows)
+
+
+def _counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    tables = {"events": "sight", **_TABLES}
+    counts: dict[str, int] = {}
+    for name, table in tables.items():
+        (count,) = connection.table(table).aggregate("count(*)").fetchall()[0]
+        counts[name] = int(count)
+    return counts

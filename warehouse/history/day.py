@@ -1,0 +1,216 @@
+"""One day of history: its looks folded in, its files written, the day's file last.
+
+What is written before the day's file is named by it or made again, so a crash at any point
+leaves the day as it was, or as it should be.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date
+
+import duckdb
+
+from warehouse.errors import DamagedBatch
+from warehouse.files.hashes import sha256_of
+from warehouse.files.storage import Storage
+from warehouse.history.change_log import NORMALISER, ChangeLog, DayFile, Head
+from warehouse.history.checkpoints import Checkpoints
+from warehouse.history.fold import Fold
+from warehouse.history.observations import FoldKey, first_key, in_fold_order
+from warehouse.history.outcomes import Outcome
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
+from warehouse.sql import Statements, literal
+
+_SQL = Statements(__package__)
+
+_SORTABLE = "%Y-%m-%dT%H:%M:%S.%fZ"
+Step = Callable[[str], None]
+"""Hears of each point that was reached, by name."""
+
+
+@dataclass(slots=True)
+class DayMerged:
+    """What became of a day. `added` and `removed` are versions that differ from before."""
+
+    day: date
+    outcomes: list[Outcome] = field(default_factory=list)
+    added: int = 0
+    removed: int = 0
+
+
+class DayWriter:
+    """Folds days into a lake, one after the other."""
+
+    def __init__(
+        self,
+        lake: Storage,
+        log: ChangeLog,
+        landing: Landing,
+        fold: Fold,
+        step: Step,
+        set_aside: Callable[[str, DamagedBatch], None],
+    ) -> None:
+        self._lake = lake
+        self._log = log
+        self._landing = landing
+        self._fold = fold
+        self._step = step
+        self._set_aside = set_aside
+        self._checkpoints = Checkpoints(lake)
+
+    def merge(
+        self,
+        day: date,
+        manifests: list[Manifest],
+        *,
+        before: DayFile | None,
+        so_far: DayFile | None,
+        released: frozenset[str],
+        keep_checkpoint: bool,
+    ) -> tuple[DayFile, DayMerged]:
+        """Fold batches into a day, anew or (`so_far`) after what it has, and commit it."""
+        merged = DayMerged(day)
+        files = self._begin(so_far)
+        last: FoldKey | None = None
+        by_id: dict[str, Outcome] = {}
+        for look in in_fold_order(manifests):
+            batch_id = look.manifest.batch_id
+            try:
+                outcome = self._fold.fold(look, self._landing, released=batch_id in released)
+            except DamagedBatch as error:
+                # Nothing of it is in the state: its rows are read before any is folded.
+                self._set_aside(batch_id, error)
+                continue
+            files |= self._write_rejects(day, outcome)
+            by_id[batch_id] = _joined(by_id.get(batch_id), outcome)
+            last = look.until
+            self._step("merge:look_folded")
+        merged.outcomes = list(by_id.values())
+        records = [] if so_far is None else list(so_far.meta["batches"])
+        records += [outcome.record() for outcome in merged.outcomes]
+        fold_id = _fold_id(before, records)
+        files |= self._write_coins(day)
+        self._step("merge:coins_written")
+        checkpoint = None
+        if keep_checkpoint:
+            checkpoint, written = self._checkpoints.save(self._fold, day, fold_id)
+            files |= written
+        self._step("merge:checkpoint_written")
+        head = Head(
+            day=day.isoformat(),
+            previous=None if before is None else before.sha256,
+            fold_id=fold_id,
+            folded_to=key_text(last) if last else (so_far.head.folded_to if so_far else None),
+            checkpoint=checkpoint,
+            files=files,
+        )
+        if so_far is None:
+            merged.added, merged.removed = self._difference(day)
+        committed = self._log.write(self._fold.connection, head, records)
+        self._step("merge:day_written")
+        return committed, merged
+
+    def _begin(self, so_far: DayFile | None) -> dict[str, str]:
+        """Take up what a day has; return the hashes of the files that stay with it."""
+        connection = self._fold.connection
+        for table in ("log", "snapshot"):
+            connection.execute(_SQL[f"empty_{table}"])
+        if so_far is None:
+            return {}
+        connection.execute(_SQL["load_log"], {"file": literal(so_far.path)})
+        name = coins_name(so_far.day)
+        if self._lake.exists(name) and any(
+            batch["feed"] == "coins" for batch in so_far.meta["batches"]
+        ):
+            file = {"file": literal(self._lake.path(name))}
+            connection.execute(_SQL["load_snapshot"], file)
+        kept = [
+            rejects_name(so_far.day, one["batch_id"])
+            for one in so_far.meta["batches"]
+            if one["rejected"]
+        ]
+        noted = so_far.head.files
+        if noted is None:  # An older Almanac wrote the day: what is there is what it wrote.
+            noted = {one: sha256_of(self._lake.path(one)) for one in kept if self._lake.exists(one)}
+        return {one: noted[one] for one in kept if one in noted}
+
+    def _write_rejects(self, day: date, outcome: Outcome) -> dict[str, str]:
+        name = rejects_name(day, outcome.manifest.batch_id)
+        if not outcome.rejected:
+            self._lake.remove(name)
+            return {}
+        return self._write(name, "write_rejects")
+
+    def _write_coins(self, day: date) -> dict[str, str]:
+        (count,) = self._fold.connection.table("snapshot").aggregate("count(*)").fetchall()[0]
+        if not count:
+            self._lake.remove(coins_name(day))
+            return {}
+        return self._write(coins_name(day), "write_snapshot")
+
+    def _write(self, name: str, by: str) -> dict[str, str]:
+        """Write a file of the lake by a statement; return its sha256, by its name."""
+        with self._lake.writing(name) as staged:
+            self._fold.connection.execute(_SQL[by], {"file": str(staged)})
+            sha256 = sha256_of(staged)
+        return {name: sha256}
+
+    def _difference(self, day: date) -> tuple[int, int]:
+        """Return how many versions of the day are new or other, and how many are no more."""
+        path = self._lake.path(f"event_changes/observed_date={day.isoformat()}/changes.parquet")
+        connection = self._fold.connection
+        with suppress(duckdb.Error):
+            file = {"file": literal(path)}
+            added, removed = connection.execute(_SQL["count_differences"], file).fetchall()[0]
+            return int(added), int(removed)
+        # There is none, or a damaged one that is now replaced.
+        (count,) = connection.table("log").aggregate("count(*)").fetchall()[0]
+        return int(count), 0
+
+
+def rejects_name(day: date, batch_id: str) -> str:
+    return f"rejects/observed_date={day.isoformat()}/{batch_id}.parquet"
+
+
+def coins_name(day: date) -> str:
+    return f"coin_snapshots/observed_date={day.isoformat()}/coins.parquet"
+
+
+def follow(last: DayFile, fresh: list[Manifest]) -> bool:
+    """Whether all that is fresh sorts after all that was folded, and nothing was released."""
+    folded_to = last.head.folded_to
+    known = last.batches()
+    return all(
+        manifest.batch_id not in known
+        and (folded_to is None or key_text(first_key(manifest)) > tuple(folded_to))
+        for manifest in fresh
+    )
+
+
+def key_text(key: FoldKey) -> tuple[str, str, int, str]:
+    """Return a fold key as text that sorts as the key does."""
+    observed_at, content_at, rank, batch_id = key
+    return f"{observed_at:{_SORTABLE}}", f"{content_at:{_SORTABLE}}", rank, batch_id
+
+
+def _joined(so_far: Outcome | None, more: Outcome) -> Outcome:
+    """Return one account of a batch that was folded as several looks."""
+    if so_far is None:
+        return more
+    so_far.stale += more.stale
+    so_far.missing += more.missing
+    so_far.versions += more.versions
+    for kind, count in more.changes.items():
+        so_far.changes[kind] = so_far.changes.get(kind, 0) + count
+    return so_far
+
+
+def _fold_id(before: DayFile | None, records: list[dict[str, object]]) -> str:
+    """Return what names a history: the same batches with the same verdicts give the same."""
+    told = hashlib.sha256(f"{NORMALISER}/{before.head.fold_id if before else ''}".encode())
+    for record in sorted(records, key=lambda one: str(one["batch_id"])):
+        told.update(f"/{record['batch_id']}:{record['status']}:{record['released']}".encode())
+    return told.hexdigest()

@@ -1,0 +1,310 @@
+"""The fold: one look after another changes the state and adds versions to the log.
+
+The rules are in docs/history.md. A fold holds the whole state in one database in memory; what
+it says is a pure function of the looks, in their order. Belongs here: which statements a look
+runs. Does not: the order of looks (looks.py), files (state.py, change_log.py).
+"""
+
+from typing import Any
+
+import duckdb
+
+from warehouse.errors import BatchFailed
+from warehouse.history.observations import (
+    Observation,
+    VisibleScope,
+    first_key,
+    proves_withdrawal,
+    visible_scope,
+)
+from warehouse.history.outcomes import Outcome, judged, outcome_of, unread
+from warehouse.history.watched import (
+    END_OF_TIME,
+    CancellationsSeen,
+    WatchedSpan,
+    WatchedSpans,
+    with_cancellations,
+)
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
+from warehouse.normalise.normalise import NormalisedBatch, normalise
+from warehouse.normalise.staging import empty_events
+from warehouse.normalise.unchanged import UnchangedRecords
+from warehouse.schema.columns import BIT, plan_named
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
+
+LEAST_SHARE = 0.98
+"""An export with less than this share of the rows expected makes nothing missing."""
+
+
+class Fold:
+    """The state, and the log of versions since it was last emptied."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        self.watch = WatchedSpans()
+        self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
+        self.failed: dict[str, str] = {}
+        """Batches that can't be folded, and why: they are set aside unread."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to knowing nothing."""
+        self.watch = WatchedSpans()
+        self.cancellations_seen = ()
+        self._recall = UnchangedRecords(self.connection)
+        for name in ("create_state", "define_macros", "find_claims"):
+            self.connection.execute(_SQL[name])
+
+    def fold(self, look: Observation, landing: Landing, *, released: bool = False) -> Outcome:
+        """Fold one look in; return what became of it. `released`: a person trusts it.
+
+        Raises:
+            BatchFailed: the state is half changed; go on from an earlier one without the batch
+                (`failed`).
+            OwnFault: it failed, and not by what is in it; the state is half changed.
+        """
+        manifest = look.manifest
+        if (why := self.failed.get(manifest.batch_id)) is not None:
+            return unread(manifest, why, released=released)
+        try:
+            with judged(manifest):
+                read = normalise(self.connection, landing, manifest, self._recall)
+        except BatchFailed as failure:
+            if look.key != first_key(manifest):
+                raise  # Deliveries before these are in the state.
+            self.failed[manifest.batch_id] = failure.why
+            return unread(manifest, failure.why, released=released)
+        with judged(manifest):
+            return self._fold(look, read, released=released)
+
+    def _fold(self, look: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
+        manifest = look.manifest
+        outcome = outcome_of(manifest, read)
+        outcome.released = released
+        if read.quarantine is not None and not released:
+            return outcome.quarantined(read.quarantine)
+        if manifest.feed == "coins":
+            self._fold_coins(manifest, outcome)
+        elif manifest.feed == "categories":
+            self._run("merge_categories", observed_at=manifest.observed_at)
+            self.write_watched()
+        elif manifest.feed == "deliveries":
+            self._fold_deliveries(look, outcome)
+        else:
+            if read.duplicates:
+                self._run("pick_newest_rows")
+            self._run("take_picked_rows" if read.duplicates else "take_all_rows")
+            self._fold_look(manifest, outcome, released=released)
+        # The state has it now; the rows of a large look would fill the memory that is left.
+        empty_events(self.connection)
+        return outcome
+
+    def _fold_deliveries(self, look: Observation, outcome: Outcome) -> None:
+        place = 1
+        while True:
+            self._run("pick_deliveries", place=place, positions=list(look.positions or ()))
+            self._run("take_picked_rows")
+            if not self._count("wave"):
+                return
+            self._fold_wave(look.manifest, outcome)
+            place += 1
+
+    def _fold_look(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
+        reach = visible_scope(manifest) if manifest.feed in ("events", "export") else None
+        if reach is not None and manifest.feed == "export" and not released:
+            outcome.flagged = self._too_few(manifest, reach)
+        self._fold_wave(manifest, outcome)
+        if not manifest.complete:
+            return  # A partial look proves nothing absent.
+        if manifest.feed == "event":
+            self._fold_not_found(manifest, outcome)
+        elif manifest.feed == "cancellations":
+            self._note_cancellations(manifest)
+        elif reach is not None and outcome.flagged is None:
+            if released or not self._flag_anyones(outcome, "id"):
+                self._fold_absent(manifest, reach, outcome)
+            self._note_watched(manifest, reach)
+
+    def _fold_wave(self, manifest: Manifest, outcome: Outcome) -> None:
+        """Fold rows of different events: judge each, then write versions, then the state."""
+        stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
+        impact = {"impact_bit": BIT["impact"]}
+        content_at = {"content_at": manifest.content_at}
+        self._run("classify_rows", **content_at)
+        verdicts = dict(self._rows("count_verdicts"))
+        outcome.stale += verdicts.get("stale", 0)
+        if verdicts.get("new"):
+            self._run("find_creations")
+            self._run("find_first_versions")
+        if verdicts.get("differs"):
+            self._run("find_differences", **impact)
+            self._run("name_change_kinds")
+            self._run("log_new_versions", **stamp)
+        if verdicts.get("again"):
+            self._run("touch_unchanged", **content_at, observed_at=manifest.observed_at)
+        if verdicts.get("same") or verdicts.get("differs"):
+            self._run("touch_seen", **impact)
+        if verdicts.get("differs"):
+            self._run("take_new_content")
+            outcome.count(dict(self._rows("count_change_kinds")))
+        if verdicts.get("new"):
+            self._run("log_first_versions", **stamp)
+            outcome.count(dict(self._rows("count_first_versions")))
+            self._run("take_first_content")
+            self._run("take_first_sight")
+        if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
+            self._run("note_cancellations", batch_id=manifest.batch_id)
+        if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
+            self._run("merge_labels")
+
+    def _fold_absent(self, manifest: Manifest, reach: VisibleScope, outcome: Outcome) -> None:
+        filters = self._filters(reach)
+        if filters is None:
+            return
+        self._run(
+            "find_absent",
+            **filters,
+            content_at=manifest.content_at,
+            observed_at=manifest.observed_at,
+            is_export=manifest.feed == "export" and proves_withdrawal(reach.plan),
+            cancellations_seen=[
+                {"since": one.since, "observed_at": one.observed_at}
+                for one in self.cancellations_seen
+            ],
+        )
+        self._fold_gone(manifest, outcome)
+
+    def _fold_not_found(self, manifest: Manifest, outcome: Outcome) -> None:
+        reach = visible_scope(manifest)
+        asked = {
+            "is_proof": proves_withdrawal(reach.plan),
+            "content_at": manifest.content_at,
+            "lower": reach.lower,
+            "upper": reach.upper,
+        }
+        self._run("touch_still_withdrawn", **asked)
+        self._run("find_not_found", **asked, covered=self._covered(reach))
+        self._fold_gone(manifest, outcome)
+
+    def _fold_gone(self, manifest: Manifest, outcome: Outcome) -> None:
+        """Make the absent missing, and those that are absent for good withdrawn."""
+        times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
+        missing = self._count("absent")
+        if not missing:
+            return
+        outcome.missing += missing
+        self._run(
+            "mark_missing",
+            observed_at=manifest.observed_at,
+            is_export=manifest.feed == "export",
+        )
+        withdrawn = self._rows("count_withdrawn")[0][0]
+        if withdrawn:
+            stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
+            self._run("log_withdrawn", **times, **stamp)
+            self._run("take_withdrawn_content", observed_at=manifest.observed_at)
+            self._run("take_withdrawn_sight", content_at=manifest.content_at)
+            outcome.count({"withdrawn": withdrawn})
+
+    def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:
+        times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
+        self._run("merge_coins", **times)
+        top = plan_named(manifest.plan).coverage_top
+        if manifest.complete and (outcome.released or not self._flag_anyones(outcome, "slug")):
+            if top is None:
+                self._run("mark_coins_missing", **times)
+            else:
+                self._run("mark_coins_outranked", content_at=manifest.content_at, top=top)
+        self._run("remove_from_snapshot")
+        self._run("add_to_snapshot", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
+
+    def _flag_anyones(self, outcome: Outcome, naming: str) -> bool:
+        """Flag a look with rejected rows that may be anyone's: then none is absent for sure."""
+        count = self._rows("count_rejected_of_anyone", naming=naming)[0][0]
+        if count:
+            rows = "1 rejected row does" if count == 1 else f"{count} rejected rows do"
+            outcome.flagged = f"{rows} not say whose, and it makes nothing missing"
+        return bool(count)
+
+    def _too_few(self, manifest: Manifest, reach: VisibleScope) -> str | None:
+        """Return why an export can't be all there is, judged by what was known and claimed."""
+        filters = self._filters(reach)
+        known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
+        expected = max(known, manifest.rows_claimed or 0)
+        came = self._count("wave") + self._recall.again
+        if came >= LEAST_SHARE * expected:
+            return None
+        return f"{came} events came, and {expected} were expected: it makes nothing missing"
+
+    def _filters(self, reach: VisibleScope) -> dict[str, Any] | None:
+        """Return the reach as parameters; None when it can't be told what it covers."""
+        categories: list[str] | None = None
+        if reach.categories is not None:
+            names = dict(self._rows("list_category_names"))
+            if not all(wanted in names for wanted in reach.categories):
+                return None
+            categories = [names[wanted] for wanted in reach.categories]
+        return {
+            "lower": reach.lower,
+            "upper": reach.upper,
+            "coins": None if reach.coins is None else list(reach.coins),
+            "categories": categories,
+            "covered": self._covered(reach),
+        }
+
+    def _covered(self, reach: VisibleScope) -> list[str] | None:
+        """Return the coins that the plan covers, as last ranked; None is all."""
+        if reach.plan.coverage_top is None:
+            return None
+        return [slug for (slug,) in self._rows("list_top_coins", top=reach.plan.coverage_top)]
+
+    def _note_cancellations(self, manifest: Manifest) -> None:
+        since = manifest.scope.since
+        if since is None:
+            return
+        new = CancellationsSeen(
+            since=since, until=manifest.content_at, observed_at=manifest.observed_at
+        )
+        self.cancellations_seen = with_cancellations(self.cancellations_seen, new)
+
+    def _note_watched(self, manifest: Manifest, reach: VisibleScope) -> None:
+        """Remember a look that showed all there was; with a coverage it did not."""
+        if not reach.covers_all_coins:
+            return
+        span = WatchedSpan(
+            lower=reach.lower,
+            upper=reach.upper or END_OF_TIME,
+            since=manifest.content_at,
+            coins=reach.coins,
+            categories=reach.categories,
+        )
+        if span.lower <= span.upper and self.watch.add(span):
+            self.write_watched()
+
+    def write_watched(self) -> None:
+        """Put the watched spans where the statements read them, categories by name."""
+        self.connection.execute("DELETE FROM watched")
+        names = dict(self._rows("list_category_names"))
+        for span in self.watch.spans:
+            categories = span.categories
+            self._run(
+                "watch_span",
+                coins=None if span.coins is None else list(span.coins),
+                categories=None if categories is None else [names.get(c, c) for c in categories],
+                lower=span.lower,
+                upper=span.upper,
+                since=span.since,
+            )
+
+    def _run(self, name: str, **values: Any) -> None:
+        self.connection.execute(_SQL[name], values)
+
+    def _rows(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
+        return self.connection.execute(_SQL[name], values).fetchall()
+
+    def _count(self, table: str) -> int:
+        (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]
+        return int(count)

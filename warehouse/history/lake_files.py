@@ -1,0 +1,206 @@
+"""The files of a lake: which belong to it, what each was when written, and which are there.
+
+    lake/head.json    the newest day of the change log, and the sha256 of its file
+
+Of every other day the day after it has the hash. Belongs here: the list, the head, what a hand or a
+disk did to it, and making room for a replay. Does not: what is in a file (change_log, checkpoints,
+lake_events).
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from warehouse.errors import LakeDamaged
+from warehouse.files.hashes import damage, formatted, read_sealed, sealed
+from warehouse.files.storage import Storage
+from warehouse.history.change_log import ChangeLog, DayFile, records_of
+from warehouse.history.checkpoints import Checkpoints, worth_keeping
+from warehouse.home import Home
+from warehouse.publish import lake_events
+
+HEAD: Final = "head.json"
+
+
+class LakeHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the change log ends. Nothing follows the newest day that would have its hash."""
+
+    day: date | None
+    sha256: str | None
+    unfinished_from: date | None
+    """The first day that a fold set out to write; None once it has written them all."""
+
+
+def read_head(lake: Storage) -> LakeHead | None:
+    """Return the head of a lake, None where none was written yet.
+
+    Raises:
+        LakeDamaged: it can't be read, or is not what was written.
+    """
+    path = lake.path(HEAD)
+    if not path.exists():
+        return None
+    try:
+        return read_sealed(path.read_bytes(), LakeHead)
+    except (OSError, ValueError) as error:
+        raise LakeDamaged(
+            f"{HEAD} of the lake can't be read: {error}. `almanac merge` makes it again."
+        ) from error
+
+
+def write_head(lake: Storage, newest: DayFile | None, *, unfinished_from: date | None) -> None:
+    """Write which day is the newest. `unfinished_from`: a fold sets out to write from there on."""
+    head = LakeHead(
+        day=None if newest is None else newest.day,
+        sha256=None if newest is None else newest.sha256,
+        unfinished_from=unfinished_from,
+    )
+    lake.put(HEAD, sealed(formatted(head)))
+
+
+def doubtful_from(lake: Storage, days: list[DayFile]) -> date | None:
+    """Return the first day to fold again by what the head says, None where all is as written.
+
+    A fold was cut short, or the newest day is not the one that was written.
+    """
+    newest = days[-1] if days else None
+    try:
+        head = read_head(lake)
+    except LakeDamaged:
+        return None if newest is None else newest.day
+    if head is None:
+        # An older Almanac wrote the lake; or the head is gone, and the day may be another.
+        return None if newest is None or newest.head.files is None else newest.day
+    if head.unfinished_from is not None:
+        return head.unfinished_from
+    if head.day is None or (newest is not None and newest.sha256 == head.sha256):
+        return None
+    return head.day if newest is None else min(head.day, newest.day)
+
+
+_MENDED_BY = "`almanac replay` makes it again"
+_FOLDERS = ("event_changes", "coin_snapshots", "rejects", "checkpoints", lake_events.FOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFiles:
+    """The files that a lake should have, with their sha256; None where it is not recorded."""
+
+    hashes: dict[str, str | None]
+    sealed: tuple[str, ...]
+    """Files that say themselves whether they are whole."""
+
+    @property
+    def unrecorded(self) -> int:
+        return sum(sha256 is None for sha256 in self.hashes.values())
+
+    def damaged(self, lake: Storage) -> Iterator[str]:
+        """Yield a line for each file that is missing, of other bytes, or not of the lake."""
+        there = set(_there(lake))
+        for name, expected in self.hashes.items():
+            if name not in there:
+                yield f"{name} is missing; {_MENDED_BY}"
+            elif expected is not None:
+                why = damage(lake, name, {name: expected})
+                if why is not None:
+                    yield f"{why}; {_MENDED_BY}"
+        for name in sorted(there - self.hashes.keys() - set(self.sealed)):
+            yield f"{name} is no file of the lake; `almanac replay` removes it"
+
+
+def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
+    """Return the files that belong to the days of a change log, and to what is published of it.
+
+    Raises:
+        LakeDamaged: what is recorded of the events by month can't be read.
+    """
+    hashes: dict[str, str | None] = {}
+    kept = worth_keeping([one.day for one in days])
+    for one in days:
+        hashes[one.name] = one.sha256
+        hashes.update(_of_day(lake, one, keeps_checkpoint=one.day in kept))
+    months = lake_events.recorded(lake)
+    unsettled = lake_events.unsettled_months(lake)
+    if months is None:
+        hashes.update(dict.fromkeys(lake_events.names(lake)))
+    else:
+        hashes.update(
+            {
+                lake_events.name_of(month): None if month in unsettled else sha256
+                for month, sha256 in months.items()
+            }
+        )
+    return LakeFiles(hashes, (HEAD, lake_events.HASHES, lake_events.MARKER))
+
+
+def is_whole(lake: Storage, one: DayFile) -> bool:
+    """Whether what a day is appended to is what was written: the index goes by size and times."""
+    coins = f"coin_snapshots/observed_date={one.day.isoformat()}/coins.parquet"
+    wrong = damage(lake, one.name, {one.name: one.sha256}), damage(lake, coins, one.head.files)
+    return wrong == (None, None)
+
+
+def released_before(home: Home) -> list[str]:
+    """Return the ids of the batches that were folded since a person trusted them."""
+    days, _ = ChangeLog(home.lake, home.state / "change_log.json").readable()
+    return [str(record["batch_id"]) for record in records_of(days) if record["released"]]
+
+
+def clear_the_way(home: Home) -> None:
+    """Remove what stands where a replay will put a folder or a file."""
+    root = home.lake.root
+    for path in (root, *(root / name for name in _FOLDERS)):
+        _remove_unless_folder(path)
+    for folder in _FOLDERS:
+        inside = (root / folder).iterdir() if (root / folder).is_dir() else ()
+        for path in inside:
+            if not path.name.startswith("_"):
+                _remove_unless_folder(path)
+    if home.warehouse.is_dir():
+        shutil.rmtree(home.warehouse)
+
+
+def remove_surplus(home: Home) -> None:
+    """Remove from the lake what belongs to no day of it, once all of them were made again."""
+    days = ChangeLog(home.lake, home.state / "change_log.json").days()
+    files = files_of(home.lake, days)
+    for name in _there(home.lake):
+        if name not in files.hashes and name not in files.sealed:
+            home.lake.remove(name)
+
+
+def _of_day(lake: Storage, one: DayFile, *, keeps_checkpoint: bool) -> dict[str, str | None]:
+    files = one.head.files
+    if files is not None:
+        return {
+            name: sha256
+            for name, sha256 in files.items()
+            if keeps_checkpoint or not name.startswith("checkpoints/")
+        }
+    # An older Almanac wrote the day: what it would have written, where it is.
+    named = one.head.checkpoint if keeps_checkpoint else None
+    checkpoint = [] if named is None else Checkpoints(lake).files(named)
+    folder = f"observed_date={one.day.isoformat()}"
+    beside = [*lake.names(f"rejects/{folder}"), *lake.names(f"coin_snapshots/{folder}")]
+    return dict.fromkeys([*checkpoint, *beside])
+
+
+def _there(lake: Storage) -> list[str]:
+    """Return the names of all finished files of a lake, and of folders in the place of one."""
+    found: list[str] = []
+    for path in sorted(lake.root.rglob("*")) if lake.root.is_dir() else ():
+        parts = path.relative_to(lake.root).parts
+        is_file = not path.is_dir() or (path.suffix and not any(path.iterdir()))
+        if is_file and not any(part.startswith(".unfinished-") for part in parts):
+            found.append("/".join(parts))
+    return found
+
+
+def _remove_unless_folder(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        path.unlink()

@@ -1,0 +1,353 @@
+"""Merge: every landed batch takes effect in the lake exactly once, and the warehouse follows.
+
+One process at a time, under the home's lock; the list of what is unmerged is made inside it.
+A batch that sorts before the last one folded rewinds: its day and all after it are folded again
+from the checkpoint before. Belongs here: which days, from where. Does not: a day (days.py).
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import date
+from functools import cached_property
+from time import monotonic
+from typing import Any
+
+from warehouse.errors import BatchFailed, DamagedBatch, LakeDamaged, UnknownBatch
+from warehouse.files.storage import Storage
+from warehouse.history.change_log import ChangeLog, DayFile, day_before, first_break, records_of
+from warehouse.history.checkpoints import Checkpoints, worth_keeping
+from warehouse.history.day import DayWriter, Step, follow
+from warehouse.history.fold import Fold
+from warehouse.history.lake_files import (
+    clear_the_way,
+    doubtful_from,
+    is_whole,
+    released_before,
+    remove_surplus,
+    write_head,
+)
+from warehouse.history.merge_report import Comparison, MergeReport
+from warehouse.home import Home
+from warehouse.landing.batches import Manifest
+from warehouse.landing.repair import gone, mend_landing, take_back
+from warehouse.publish.publish import publish
+
+ABANDONED_S = 3600.0
+"""What was begun in landing or state, where others write too, and not touched for so long."""
+
+
+def merge(
+    home: Home,
+    *,
+    step: Step = lambda _: None,
+    clock: Callable[[], float] = monotonic,
+    publishing: bool = True,
+    refold_from: date | None = None,
+) -> MergeReport:
+    """Fold what is landed and not merged into the lake, and publish. Waits for the lock.
+
+    `refold_from` folds that day and all after it again, from the checkpoint before.
+
+    A batch that is damaged in landing and never took effect is set aside, and told in the report.
+
+    Raises:
+        DamagedBatch: one that took effect is to be folded again, and is damaged.
+        LakeDamaged: a file of the lake can't be read; nothing was changed.
+        WarehouseError: what would be published is wrong; the old warehouse stands.
+    """
+    return _locked(home, step, clock, publishing, refold_from)
+
+
+def replay(
+    home: Home,
+    *,
+    step: Step = lambda _: None,
+    clock: Callable[[], float] = monotonic,
+    mending_landing: bool = True,
+) -> MergeReport:
+    """Make lake and warehouse again from landing alone, with no request.
+
+    Every day is replaced as it is made, so readers see the old warehouse until the end. Whatever
+    lake and state hold, and in whatever form, they are made again; batches that are damaged in
+    landing are set aside, and told in the report. `mending_landing` also writes again what of
+    landing can be: markers, and bodies whose content is whole.
+    """
+    return _locked(home, step, clock, True, date.min, mending_landing)
+
+
+def _locked(
+    home: Home,
+    step: Step,
+    clock: Callable[[], float],
+    publishing: bool,
+    refold_from: date | None,
+    mending_landing: bool = False,
+) -> MergeReport:
+    began = clock()
+    with home.merge_lock() as waited:
+        step("merge:locked")
+        home.lake.remove_unfinished()
+        for shared in (Storage(home.root), home.landing.storage):
+            shared.remove_unfinished(older_than_s=ABANDONED_S)
+        if refold_from == date.min:
+            clear_the_way(home)
+        if mending_landing:
+            mend_landing(home.landing, released_before(home))
+            take_back(home.landing)
+        report = _Merge(home, step, refold_from).run()
+        if publishing:
+            days = ChangeLog(home.lake, home.state / "change_log.json").days()
+            report.published = publish(
+                home.lake,
+                home.warehouse,
+                chain=days,
+                state_folder=home.state,
+                full=refold_from == date.min,
+                step=step,
+            )
+        if refold_from == date.min:
+            remove_surplus(home)
+        report.waited = waited
+    report.seconds = clock() - began
+    return report
+
+
+class _Merge:
+    """One merge, under the lock."""
+
+    def __init__(self, home: Home, step: Step, refold_from: date | None) -> None:
+        self._home = home
+        self._step = step
+        self._refold_from = refold_from
+        self._everything = refold_from == date.min
+        self._landing = home.landing
+        self._log = ChangeLog(home.lake, home.state / "change_log.json")
+        self._checkpoints = Checkpoints(home.lake)
+        self._released = frozenset(self._landing.released())
+        self._failed: dict[str, str] = {}
+        self._report = MergeReport()
+        self._before: list[DayFile] = []
+        self._written: dict[date, DayFile] = {}
+        """The days that this merge has written, oldest first: from one of them it goes on where a
+        batch failed."""
+        self._removes_after = date.max
+        """Days after this one that have no batch any more are removed."""
+        self._is_doubtful = False
+        """Whether the newest day is not to be gone on from."""
+        self._compared = Comparison(home)
+
+    def run(self) -> MergeReport:
+        """Merge; where a batch fails, go on without it from the last state that is whole."""
+        days = self._before = self._days()
+        if self._everything:
+            self._look_for_lost()
+        pending = self._landing.pending()
+        fresh = self._fresh(pending, {one.day: one for one in days})
+        start = self._start(fresh, days)
+        if start is not None:
+            self._compared.begin(days, fresh)
+            write_head(self._home.lake, days[-1] if days else None, unfinished_from=start)
+            while not self._folds(start, days, fresh):
+                pass
+            report = self._report
+            report.lost = self._compared.lost(report.quarantined)
+            report.upgrade = self._compared.upgrade(self._days, report.refolded)
+        self._clear(pending)
+        return self._report
+
+    def _folds(self, start: date, days: list[DayFile], fresh: list[Manifest]) -> bool:
+        """Fold; return whether all was: else a batch failed, and is to be set aside."""
+        connection = self._home.connect()
+        try:
+            fold = Fold(connection)
+            fold.failed = self._failed
+            base, appending = self._base(fold, start, days, fresh)
+            self._step("merge:loaded")
+            self._fold_days(fold, start, base, appending, days, fresh)
+        except BatchFailed as failure:
+            if failure.batch_id in self._failed:
+                raise
+            self._failed[failure.batch_id] = failure.why
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def _days(self) -> list[DayFile]:
+        """Return the days there are; a replay needs none of them, and goes on with the whole."""
+        return self._log.readable()[0] if self._everything else self._log.days()
+
+    @cached_property
+    def _records(self) -> list[dict[str, Any]]:
+        """What became of all batches that took effect before this merge."""
+        return records_of(self._before)
+
+    @cached_property
+    def _folded(self) -> set[str]:
+        """The ids of all batches that took effect before this merge."""
+        return {str(record["batch_id"]) for record in self._records}
+
+    def _look_for_lost(self) -> None:
+        """Set aside what took effect and is gone."""
+        there = {*self._landing.batch_ids(), *self._landing.damaged()}
+        for batch_id in sorted(self._folded - there):
+            self._landing.set_aside(batch_id, str(gone(batch_id)))
+        self._compared.note(self._records)
+        self._report.damaged.update(self._landing.damaged())
+
+    def _set_aside(self, batch_id: str, error: DamagedBatch) -> None:
+        """Leave a batch out. One that took effect is left out by a replay alone."""
+        if batch_id in self._folded and not self._everything:
+            raise error
+        self._landing.set_aside(batch_id, str(error))
+        self._report.damaged[batch_id] = str(error)
+
+    def _manifest(self, batch_id: str) -> Manifest | None:
+        """Return a manifest; None where there is none, or none that can be read."""
+        try:
+            return self._landing.manifest(batch_id)
+        except UnknownBatch:
+            return None
+        except DamagedBatch as error:
+            self._set_aside(batch_id, error)
+            return None
+
+    def _fresh(self, pending: list[str], by_day: dict[date, DayFile]) -> list[Manifest]:
+        """Return what is marked and has not taken effect; a marker alone is still being landed."""
+        found: list[Manifest] = []
+        for batch_id in pending:
+            if (manifest := self._manifest(batch_id)) is None:
+                continue
+            day = by_day.get(manifest.observed_at.date())
+            record = None if day is None else day.batches().get(batch_id)
+            if record is None or (batch_id in self._released and not record["released"]):
+                found.append(manifest)
+        return found
+
+    def _start(self, fresh: list[Manifest], days: list[DayFile]) -> date | None:
+        """Return the first day to be folded, None where there is nothing to do."""
+        starts = {manifest.observed_at.date() for manifest in fresh}
+        if self._refold_from is not None:
+            starts.update(self._landing.days(since=self._refold_from)[:1])
+        if self._everything:
+            starts.update(one.day for one in days[:1])
+        if (broken := first_break(days)) is not None:
+            starts.add(broken)
+        if self._refold_from is None:
+            doubtful = doubtful_from(self._home.lake, days)
+            self._is_doubtful = doubtful is not None
+            starts |= {doubtful} if doubtful else set()
+        if days and not self._checkpoints.has(days[-1].head.checkpoint or "-"):
+            # Killed while a replay put it in the place of its like; publishing needs it.
+            starts.add(days[-1].day)
+        return min(starts, default=None)
+
+    def _base(
+        self, fold: Fold, start: date, days: list[DayFile], fresh: list[Manifest]
+    ) -> tuple[DayFile | None, bool]:
+        """Load the state to go on from; return its day, and whether `start` is appended to."""
+        for one in reversed(self._written.values()):
+            if self._load(fold, one):
+                return one, False
+        last = days[-1] if days else None
+        if (
+            last is not None
+            and self._refold_from is None
+            and first_break(days) is None
+            and start >= last.day
+            and not self._is_doubtful
+            and follow(last, fresh)
+            and (start > last.day or is_whole(self._home.lake, last))
+            and self._load(fold, last)
+        ):
+            return last, start == last.day
+        for one in reversed(days):
+            if one.day < start and self._load(fold, one):
+                return one, False
+        return None, False
+
+    def _load(self, fold: Fold, one: DayFile) -> bool:
+        """Load a day's checkpoint; one that is not there or disagrees is made again later."""
+        name = one.head.checkpoint
+        if name is None or not self._checkpoints.has(name):
+            return False
+        try:
+            self._checkpoints.load(name, fold, one.head.fold_id, one.head.files)
+        except LakeDamaged as error:
+            self._report.rebuilt.append(str(error))
+            fold.reset()
+            return False
+        return True
+
+    def _fold_days(
+        self,
+        fold: Fold,
+        start: date,
+        base: DayFile | None,
+        appending: bool,
+        days: list[DayFile],
+        fresh: list[Manifest],
+    ) -> None:
+        writer = DayWriter(
+            self._home.lake, self._log, self._landing, fold, self._step, self._set_aside
+        )
+        old = {one.day: one for one in days}
+        first = start if appending else (base.day if base else date.min)
+        # A day whose batches were set aside since it was written is still one.
+        found = sorted({*self._landing.days(since=first), *self._written})
+        landed = [day for day in found if day > first or (appending and day == first)]
+        self._written = {day: one for day, one in self._written.items() if day <= first}
+        self._removes_after = min(first, self._removes_after)
+        stand = {*self._written, *(() if self._everything else old)}
+        kept = {day for day in stand if day < first or (base and day == base.day)}
+        keep = worth_keeping(sorted({*kept, *landed}))
+        before = day_before(days, start) if appending else base
+        for day in landed:
+            so_far = old.get(day) if appending and day == start else None
+            if not self._everything and so_far is None and day in old:
+                self._refuse_lost(old[day])
+            if so_far is not None:
+                manifests = [one for one in fresh if one.observed_at.date() == day]
+            else:
+                manifests = self._manifests(day)
+            before, merged = writer.merge(
+                day,
+                manifests,
+                before=before,
+                so_far=so_far,
+                released=self._released,
+                keep_checkpoint=day in keep,
+            )
+            self._written[day] = before
+            self._report.note(merged, refolded=day in old and so_far is None)
+        for day in old.keys() - self._written.keys():
+            if day > self._removes_after:
+                self._log.remove(day)
+        if self._everything:
+            self._log.keep(set(self._written))
+        write_head(self._home.lake, before, unfinished_from=None)
+        self._prune(keep)
+
+    def _refuse_lost(self, day: DayFile) -> None:
+        """Stop where a day is to be folded again without a batch that was folded into it."""
+        self._compared.note(day.batches().values())
+        there = {*self._landing.batch_ids(day=day.day), *self._landing.damaged()}
+        for batch_id in sorted(day.batches().keys() - there):
+            raise gone(batch_id)
+
+    def _manifests(self, day: date) -> list[Manifest]:
+        found = (self._manifest(one) for one in self._landing.batch_ids(day=day))
+        return [one for one in found if one is not None]
+
+    def _prune(self, keep: set[date]) -> None:
+        named = {one.head.checkpoint for one in self._log.days() if one.day in keep}
+        self._checkpoints.prune({name for name in named if name is not None})
+
+    def _clear(self, pending: Iterable[str]) -> None:
+        """Take away the markers of what has taken effect."""
+        folded = {one.day: one for one in self._log.days()}
+        for batch_id in pending:
+            manifest = self._manifest(batch_id)
+            day = None if manifest is None else folded.get(manifest.observed_at.date())
+            if day is not None and batch_id in day.batches():
+                self._landing.clear_pending(batch_id)
+        self._step("merge:cleared")

@@ -1,0 +1,216 @@
+"""What a merge did: its days and batches, and how the history differs where days were refolded."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import chain
+from typing import Any
+
+import duckdb
+
+from warehouse.attaching import attach_published
+from warehouse.batch_problems import BatchProblem, problems_of_damaged, problems_of_record
+from warehouse.history.change_log import DayFile, folded_by_others
+from warehouse.history.day import DayMerged
+from warehouse.history.outcomes import Outcome
+from warehouse.home import Home
+from warehouse.landing.batches import Manifest
+from warehouse.publish.publish import PublishReport
+from warehouse.sql import Statements, literal
+
+_SQL = Statements(__package__)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many observed versions a history has, in all and by kind of change."""
+
+    versions: int
+    kinds: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """Days that an Almanac of other rules folded, and this one again.
+
+    Of these, days into which new batches were folded as well are not compared: what differs there
+    need not be of the rules. `added` are versions that are new or other, `removed` those that are
+    no more. The counts are None where the files could not be read.
+    """
+
+    days: int
+    uncompared: int
+    added: int
+    removed: int
+    before: Counts | None
+    after: Counts | None
+
+    def __str__(self) -> str:
+        """Return one line."""
+        days = "1 day" if self.days == 1 else f"{self.days:,} days"
+        were = "was" if self.days == 1 else "were"
+        left_out = f" ({self.uncompared:,} with new batches left out)" if self.uncompared else ""
+        return f"{days} of another Almanac's rules {were} folded again: {self._what}{left_out}."
+
+    @property
+    def _what(self) -> str:
+        before, after = self.before, self.after
+        if self.days == self.uncompared:
+            return "nothing to compare"
+        if not self.added and not self.removed:
+            return "nothing changed"
+        differing = f"{self.added:,} new or other, {self.removed:,} no more"
+        if before is None or after is None:
+            return f"versions: {differing}"
+        versions = "1 version" if before.versions == 1 else f"{before.versions:,} versions"
+        changed = (
+            f"{kind} {before.kinds[kind]:,} before, {after.kinds[kind]:,} now"
+            for kind in sorted(before.kinds | after.kinds)
+            if before.kinds[kind] != after.kinds[kind]
+        )
+        return "; ".join((f"{versions} before, {after.versions:,} now", differing, *changed))
+
+
+class Comparison:
+    """The history there was when a merge began, against what it became."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._merged: set[str] = set()
+        self._older: set[date] = set()
+        self._with_fresh: set[date] = set()
+        self._before: Counts | None = None
+
+    def begin(self, days: Sequence[DayFile], fresh: Iterable[Manifest]) -> None:
+        """Look at the days there are, before any is folded again, and batches before they are."""
+        self._older = set(folded_by_others(days))
+        self._with_fresh = {manifest.observed_at.date() for manifest in fresh}
+        self._before = self._counts(days) if self._older else None
+
+    def note(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Note what became before of batches that may be folded again."""
+        self._merged |= {str(one["batch_id"]) for one in records if one["status"] == "merged"}
+
+    def lost(self, quarantined: Iterable[Outcome]) -> dict[str, str]:
+        """Return the quarantined batches that took part before, with why they do so no more.
+
+        Before is in the lake, or in the published file: of a replay that was killed, the lake is
+        what that left.
+        """
+        why = {one.manifest.batch_id: one.why or "" for one in quarantined}
+        if not why:
+            return {}
+        before = self._merged | _published(self._home)
+        return {batch_id: told for batch_id, told in why.items() if batch_id in before}
+
+    def upgrade(
+        self, days: Callable[[], list[DayFile]], refolded: Mapping[date, tuple[int, int]]
+    ) -> Upgrade | None:
+        """Return what became of history, None where no day of other rules was folded again.
+
+        `refolded` has the versions of each day that are new or other, and those that are no more.
+        """
+        again = self._older & refolded.keys()
+        if not again:
+            return None
+        compared = again - self._with_fresh
+        return Upgrade(
+            days=len(again),
+            uncompared=len(again) - len(compared),
+            added=sum(refolded[day][0] for day in compared),
+            removed=sum(refolded[day][1] for day in compared),
+            before=self._before,
+            after=self._counts(days()),
+        )
+
+    def _counts(self, days: Iterable[DayFile]) -> Counts | None:
+        """Return the counts of the files that are compared; None where one can't be read."""
+        compared = self._older - self._with_fresh
+        files = [literal(one.path) for one in days if one.day in compared]
+        if not files:
+            return Counts(0, Counter())
+        with suppress(duckdb.Error), self._home.connect() as connection:
+            rows = connection.execute(_SQL["count_history"], {"files": files}).fetchall()
+            counted = dict(rows)
+            return Counts(counted.pop(None), Counter(counted))
+        return None
+
+
+def _published(home: Home) -> set[str]:
+    """Return the ids of the batches in the published file; none where it can't be read."""
+    if not home.warehouse.is_file():
+        return set()
+    with suppress(duckdb.Error), home.connect() as connection:
+        attach_published(connection, home.warehouse, "published")
+        rows = connection.execute(_SQL["list_merged_batches"]).fetchall()
+        return {str(batch_id) for (batch_id,) in rows}
+    return set()
+
+
+@dataclass(slots=True)
+class MergeReport:
+    """What a merge did. `refolded` has the days that were folded before, with what differs."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    days: list[date] = field(default_factory=list)
+    refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
+    rebuilt: list[str] = field(default_factory=list)
+    """Checkpoints that could not be used, so that more was folded again."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Batches that were set aside since their files in landing are damaged, with why."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Batches that took part in history before and are quarantined now, with why."""
+    upgrade: Upgrade | None = None
+    """Where days of an older Almanac were folded again: what became of history."""
+    waited: bool = False
+    seconds: float = 0.0
+    published: PublishReport | None = None
+
+    def note(self, merged: DayMerged, *, refolded: bool) -> None:
+        """Take up what became of a day; one that is folded twice, after a batch failed, once."""
+        if merged.day in self.days:
+            self.outcomes = [one for one in self.outcomes if one.day != merged.day]
+        else:
+            self.days.append(merged.day)
+        self.outcomes.extend(merged.outcomes)
+        if refolded:
+            self.refolded.setdefault(merged.day, (merged.added, merged.removed))
+
+    @property
+    def changes(self) -> Counter[str]:
+        """How many versions of each kind there are."""
+        total: Counter[str] = Counter()
+        for outcome in self.outcomes:
+            total.update(outcome.changes)
+        return total
+
+    @property
+    def rejected(self) -> int:
+        return sum(outcome.rejected for outcome in self.outcomes)
+
+    @property
+    def versions(self) -> int:
+        return sum(outcome.versions for outcome in self.outcomes)
+
+    @property
+    def problems(self) -> list[BatchProblem]:
+        """The partial, flagged and quarantined batches, in the order in which they were folded,
+        and the damaged ones."""
+        folded = (problems_of_record(outcome.record()) for outcome in self.outcomes)
+        return [*chain.from_iterable(folded), *problems_of_damaged(self.damaged)]
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for whatever folding again did to the history there was."""
+        lost = (
+            f"{batch_id} was merged before and is quarantined now: what it said is no more in the "
+            f"warehouse. {why}"
+            for batch_id, why in self.lost.items()
+        )
+        return [*([] if self.upgrade is None else [str(self.upgrade)]), *lost]
+
+    @property
+    def quarantined(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.status == "quarantined"]

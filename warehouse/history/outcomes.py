@@ -1,0 +1,199 @@
+"""What became of each batch that was folded: its counts, why it was set aside, whose fault it was.
+
+Belongs here: one batch's outcome, and telling a fault of the batch from one of the machine or of
+Almanac itself. Does not: the day's or the merge's (day, merge_report).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Final, Literal
+
+import duckdb
+
+from warehouse.errors import BatchFailed, DamagedBatch, LandingError, OwnFault, WarehouseError
+from warehouse.landing.batches import Manifest
+from warehouse.normalise.normalise import NormalisedBatch
+from warehouse.normalise.values import storable_text
+
+Status = Literal["merged", "quarantined"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The account of one batch. good + rejected + ignored = arrived."""
+
+    manifest: Manifest
+    arrived: int
+    good: int
+    rejected: int
+    duplicates: int
+    ignored: int
+    notes: tuple[str, ...]
+    status: Status = "merged"
+    why: str | None = None
+    flagged: str | None = None
+    released: bool = False
+    stale: int = 0
+    missing: int = 0
+    versions: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def day(self) -> date:
+        """The day on which it was observed."""
+        return self.manifest.observed_at.date()
+
+    def quarantined(self, why: str) -> "Outcome":
+        self.status, self.why = "quarantined", why
+        return self
+
+    def count(self, kinds: dict[str, int]) -> None:
+        """Add versions by kind; a version may have several kinds, `versions` is counted once."""
+        self.versions += kinds.pop("versions", kinds.get("withdrawn", 0))
+        for kind, number in kinds.items():
+            self.changes[kind] = self.changes.get(kind, 0) + number
+
+    def record(self) -> dict[str, Any]:
+        """Return what the file of the day keeps."""
+        manifest = self.manifest
+        scope = manifest.scope
+        return {
+            "batch_id": manifest.batch_id,
+            "feed": manifest.feed,
+            "status": self.status,
+            "why": self.why,
+            "flagged": self.flagged,
+            "released": self.released,
+            **{
+                name: getattr(self, name)
+                for name in (
+                    *("arrived", "good", "rejected", "duplicates", "ignored"),
+                    *("stale", "missing", "versions", "changes", "notes"),
+                )
+            },
+            "observed_at": _text(manifest.observed_at),
+            "content_at": _text(manifest.content_at),
+            "landed_at": _text(manifest.landed_at),
+            "plan": manifest.plan,
+            "complete": manifest.complete,
+            "why_incomplete": manifest.why_incomplete,
+            "attested": manifest.attested,
+            "date_doubt": manifest.date_doubt,
+            "requests": manifest.requests,
+            "rows_claimed": manifest.rows_claimed,
+            "bytes": manifest.bytes,
+            **({"redacted": manifest.redacted} if manifest.redacted else {}),
+            "scope": {
+                "lower": _text(scope.lower),
+                "upper": _text(scope.upper),
+                "since": _text(scope.since),
+                "coins": scope.coins,
+                "categories": scope.categories,
+                "event_id": scope.event_id,
+            },
+        }
+
+
+def outcome_of(manifest: Manifest, read: NormalisedBatch) -> Outcome:
+    """Begin the account of a batch with what its rows were."""
+    return Outcome(
+        manifest,
+        arrived=read.arrived,
+        good=read.good,
+        rejected=read.rejected,
+        duplicates=read.duplicates,
+        ignored=read.ignored,
+        notes=read.notes,
+    )
+
+
+def unread(manifest: Manifest, why: str, *, released: bool) -> Outcome:
+    """Return the account of a batch that could not be read: nothing of it is counted."""
+    outcome = Outcome(
+        manifest,
+        arrived=0,
+        good=0,
+        rejected=0,
+        duplicates=0,
+        ignored=0,
+        notes=(),
+        released=released,
+    )
+    return outcome.quarantined(why)
+
+
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else instant.isoformat()
+
+
+_OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
+"""A full disk or Ctrl-C."""
+_TOO_LITTLE_MEMORY: Final = (MemoryError, duckdb.OutOfMemoryException)
+_OWN: Final = (
+    *(NameError, ImportError, SyntaxError, AssertionError, NotImplementedError),
+    # A statement that is wrong, whatever the rows hold.
+    *(duckdb.ParserException, duckdb.SyntaxException, duckdb.BinderException),
+    *(duckdb.CatalogException, duckdb.PermissionException, duckdb.DependencyException),
+    # The database, which is of no use after these.
+    *(duckdb.InternalException, duckdb.FatalException, duckdb.ConnectionException),
+    *(duckdb.TransactionException, duckdb.ResourceInUseException),
+)
+"""What the content of a batch can't bring about: values are bound, never part of a statement."""
+_CONTENT: Final = (str, bytes, int, float, list, dict, type(None))
+"""What a body is read into. An attribute that one of these lacks was asked of a value of another
+type than was expected, which a service may send; of anything else it is a fault of the code."""
+_WHY_CHARS: Final = 200
+
+
+@contextmanager
+def judged(manifest: Manifest) -> Iterator[None]:
+    """Turn whatever goes wrong in folding a batch into an error that says whose fault it is.
+
+    Raises:
+        BatchFailed: the batch's, also where nobody foresaw it: it must not end each later merge.
+        OwnFault: Almanac's; the batch is as good as it was.
+        WarehouseError: the machine's, which has too little memory; or a damaged batch.
+    """
+    try:
+        yield
+    except DamagedBatch:
+        raise
+    except LandingError as error:
+        raise _failed(manifest, str(error)) from error
+    except (WarehouseError, *_OF_THE_MACHINE):
+        raise
+    except _TOO_LITTLE_MEMORY as error:
+        # What a body may hold is bounded: it is the machine that has too little, as where the
+        # disk is full and nothing can be spilled to it.
+        raise WarehouseError(
+            f"there was not enough memory, or disk to spill to, for batch {manifest.batch_id}: "
+            f"{_first_line(error)}. What was merged before stands, and the batch waits. Free "
+            "memory or disk, then run the same command again."
+        ) from error
+    except Exception as error:
+        if _is_own(error):
+            raise OwnFault(
+                f"batch {manifest.batch_id} could not be folded by an error of Almanac's own, not "
+                f"of the batch: {type(error).__name__}: {_first_line(error)}. Nothing was set "
+                "aside: the batch waits, the warehouse is as it was published last, and a merge "
+                "goes on from here. Report it, and run `almanac merge` with a version that mends "
+                "it, or with the one that was used before."
+            ) from error
+        told = f"reading it failed: {type(error).__name__}: {_first_line(error)}"
+        raise _failed(manifest, told) from error
+
+
+def _is_own(error: Exception) -> bool:
+    if isinstance(error, AttributeError):
+        return not isinstance(error.obj, _CONTENT)
+    return isinstance(error, _OWN)
+
+
+def _failed(manifest: Manifest, why: str) -> BatchFailed:
+    return BatchFailed(manifest.batch_id, storable_text(why)[:_WHY_CHARS])
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or ["it does not say more"])[0]

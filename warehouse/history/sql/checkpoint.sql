@@ -1,0 +1,70 @@
+-- A checkpoint: the state of a fold after a day, as files, and back into an empty state.
+--
+--     list_state_events, save_… → write_checkpoint_file         load_…
+
+-- name: list_state_events
+-- The whole state of events, as a checkpoint keeps it. Grain: event.
+SELECT
+    c.event_id,
+    c.slug, c.title, c.description, c.displayed_date, c.date, c.date_end, c.date_type,
+    c.is_estimated, c.categories, c.coins, c.impact, c.impact_band, c.impact_summary,
+    c.source_url, c.snapshot_url, s.last_verified_at, c.created_at, s.updated_at,
+    c.status, c.cancelled_at, s.known, s.extra, c.first_seen_at, s.last_seen_at,
+    s.missing_since, c.changed_at, s.content_at, c.version, s.absent_export_at, s.content_md5,
+    s.row_md5
+FROM content AS c
+JOIN sight AS s USING (event_id);
+
+-- name: save_cancelled
+-- The rows a checkpoint keeps, in a fixed order. Grain: event_id.
+SELECT * FROM cancelled ORDER BY event_id;
+
+-- name: save_labels
+-- The rows a checkpoint keeps, in a fixed order. Grain: slug.
+SELECT * FROM labels ORDER BY slug;
+
+-- name: save_coins_state
+-- The rows a checkpoint keeps, in a fixed order. Grain: slug.
+SELECT * FROM coins_state ORDER BY slug;
+
+-- name: save_categories_state
+-- The rows a checkpoint keeps, in a fixed order. Grain: id.
+SELECT * FROM categories_state ORDER BY id;
+
+-- name: write_checkpoint_file
+-- The rows of a query, another statement of this folder, as a Parquet file of a checkpoint, which only DuckDB reads:
+-- version 2 is written faster.
+COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2);
+
+-- name: load_content
+-- The content of a checkpoint's events into an empty state. Grain: event.
+INSERT INTO content BY NAME
+SELECT
+    event_id, slug, title, description, displayed_date, date, date_end, date_type,
+    is_estimated, categories, coins, impact, impact_band, impact_summary, source_url,
+    snapshot_url, created_at, status, cancelled_at, first_seen_at, changed_at, version
+FROM read_parquet($file, hive_partitioning = false);
+
+-- name: load_sight
+-- When a checkpoint's events were seen, into an empty state. Grain: event.
+INSERT INTO sight BY NAME
+SELECT
+    event_id, known, last_verified_at, updated_at, extra, content_at, last_seen_at,
+    missing_since, absent_export_at, content_md5, row_md5
+FROM read_parquet($file, hive_partitioning = false);
+
+-- name: load_cancelled
+-- The rows of a checkpoint into an empty state. Grain: as the table.
+INSERT INTO cancelled BY NAME SELECT * FROM read_parquet($file, hive_partitioning = false);
+
+-- name: load_labels
+-- The rows of a checkpoint into an empty state. Grain: as the table.
+INSERT INTO labels BY NAME SELECT * FROM read_parquet($file, hive_partitioning = false);
+
+-- name: load_coins_state
+-- The rows of a checkpoint into an empty state. Grain: as the table.
+INSERT INTO coins_state BY NAME SELECT * FROM read_parquet($file, hive_partitioning = false);
+
+-- name: load_categories_state
+-- The rows of a checkpoint into an empty state. Grain: as the table.
+INSERT INTO categories_state BY NAME SELECT * FROM read_parquet($file, hive_partitioning = false);

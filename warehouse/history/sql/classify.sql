@@ -1,0 +1,71 @@
+-- The rows of one observation, one row an event, and what each is against the state.
+--
+--     normalised rows ─ pick_newest_rows | pick_deliveries → take_picked_rows ┐
+--                     └ take_all_rows (no id came twice) ─────────────────────┴ classify_rows
+--                                                                               → count_verdicts
+-- `versions.sql` goes on with the verdicts: new, differs, same, again, stale.
+
+-- name: pick_newest_rows
+-- The rows of one look, one row per event. Grain: event.
+-- Of rows with the same id in one answer the newest content is taken, then the last to arrive.
+CREATE OR REPLACE TEMP TABLE picked AS
+SELECT * EXCLUDE (place)
+FROM (
+    SELECT *, row_number() OVER (
+        PARTITION BY event_id
+        ORDER BY content_at DESC, believed(updated_at, observed_at) DESC NULLS LAST, position DESC
+    ) AS place
+    FROM seen
+)
+WHERE place = 1 AND status <> 'not_found';
+
+-- name: pick_deliveries
+-- The $place-th delivery of each event among those at some positions. Grain: event.
+CREATE OR REPLACE TEMP TABLE picked AS
+SELECT * EXCLUDE (place)
+FROM (
+    SELECT *, row_number() OVER (
+        PARTITION BY event_id ORDER BY observed_at, content_at, position
+    ) AS place
+    FROM seen
+    WHERE list_contains($positions, position)
+)
+WHERE place = $place;
+
+-- name: take_picked_rows
+-- The rows of one look that were chosen among several of an event. Grain: event.
+CREATE OR REPLACE TEMP VIEW wave AS
+SELECT * FROM picked;
+
+-- name: take_all_rows
+-- The rows of one look whose ids are all different: nothing to choose. Grain: event.
+CREATE OR REPLACE TEMP VIEW wave AS
+SELECT * FROM seen WHERE status <> 'not_found';
+
+-- name: classify_rows
+-- What each row of a look is against the state. Grain: event. Asked again, the same.
+-- Stale: its content is older than what is known, by either clock; it is only counted.
+-- Again: the record of an export as it was when last accepted, and nothing accepted since.
+-- Parameters: $content_at of the look.
+CREATE OR REPLACE TEMP TABLE judged AS
+SELECT
+    w.event_id,
+    CASE
+        WHEN s.event_id IS NULL THEN if(w.shown = 0, 'unknown', 'new')
+        WHEN w.content_at < s.content_at THEN 'stale'
+        -- What is held was accepted with the look that saw it last.
+        WHEN believed(w.updated_at, w.observed_at) < believed(s.updated_at, s.last_seen_at)
+            THEN 'stale'
+        WHEN w.content_md5 = s.content_md5 THEN 'same'
+        ELSE 'differs'
+    END AS verdict
+FROM wave AS w
+LEFT JOIN sight AS s USING (event_id)
+UNION ALL
+SELECT s.event_id, if($content_at < s.content_at, 'stale', 'again')
+FROM sight AS s
+WHERE s.event_id IN (SELECT event_id FROM again);
+
+-- name: count_verdicts
+-- How many rows of a look have each verdict. Grain: verdict.
+SELECT verdict, count(*) FROM judged GROUP BY verdict;

@@ -1,0 +1,101 @@
+-- Coins and categories as last shown, the names of coins in events, and what complete observations
+-- have watched. They are state, not history: what they were on a day is in the day's snapshot.
+--
+--     coins       merge_coins → mark_coins_missing | mark_coins_outranked
+--                 → remove_from_snapshot → add_to_snapshot
+--     categories  merge_categories → list_category_names → watch_span
+--     events      merge_labels
+
+-- name: merge_coins
+-- Coins as a look shows them; an older look changes nothing. Grain: slug. Twice is once.
+MERGE INTO coins_state AS c
+USING (
+    SELECT * FROM seen_coins QUALIFY row_number() OVER (PARTITION BY slug ORDER BY position DESC) = 1
+) AS w
+ON c.slug = w.slug
+WHEN MATCHED AND $content_at >= c.content_at THEN UPDATE SET
+    symbol = w.symbol, name = w.name, rank = w.rank, tracked = w.tracked, icon_url = w.icon_url,
+    upcoming_count = w.upcoming_count, major_count = w.major_count, peak_impact = w.peak_impact,
+    extra = coalesce(w.extra, c.extra), last_seen_at = $observed_at, missing_since = NULL,
+    content_at = $content_at
+WHEN NOT MATCHED THEN INSERT (
+    slug, symbol, name, rank, tracked, icon_url, upcoming_count, major_count, peak_impact, extra,
+    first_seen_at, last_seen_at, missing_since, content_at
+) VALUES (
+    w.slug, w.symbol, w.name, w.rank, w.tracked, w.icon_url, w.upcoming_count, w.major_count,
+    w.peak_impact, w.extra, $observed_at, $observed_at, NULL, $content_at
+);
+
+-- name: mark_coins_missing
+-- Coins that a complete look over all coins no longer shows. Grain: slug. Twice is once.
+-- One whose row came but was rejected is not missing.
+UPDATE coins_state SET missing_since = coalesce(missing_since, $observed_at)
+WHERE content_at < $content_at
+  AND slug NOT IN (SELECT slug FROM seen_coins)
+  AND NOT EXISTS (
+      SELECT 1 FROM rejected AS r WHERE contains(r.raw, '"' || coins_state.slug || '"')
+  );
+
+-- name: mark_coins_outranked
+-- Coins that a complete look over the highest ranks no longer shows: what they are ranked now is
+-- not known, but that it is lower. Grain: slug. Twice is once. Parameters: $top, the last rank shown.
+UPDATE coins_state SET rank = NULL
+WHERE rank <= $top AND content_at < $content_at
+  AND slug NOT IN (SELECT slug FROM seen_coins)
+  AND NOT EXISTS (
+      SELECT 1 FROM rejected AS r WHERE contains(r.raw, '"' || coins_state.slug || '"')
+  );
+
+-- name: list_top_coins
+-- The coins that a plan with a coverage shows, as last ranked. Grain: slug.
+SELECT slug FROM coins_state WHERE rank <= $top AND missing_since IS NULL;
+
+-- name: remove_from_snapshot
+-- A later look at the same day replaces the coins it shows. Grain: slug.
+DELETE FROM snapshot WHERE slug IN (SELECT slug FROM seen_coins);
+
+-- name: add_to_snapshot
+-- The coins of the day as this look shows them. Grain: slug. Once per look.
+INSERT INTO snapshot
+SELECT slug, rank, tracked, upcoming_count, major_count, peak_impact, $observed_at, $batch_id
+FROM seen_coins
+QUALIFY row_number() OVER (PARTITION BY slug ORDER BY position DESC) = 1;
+
+-- name: merge_categories
+-- Categories as a look shows them. Grain: id. Twice is once.
+MERGE INTO categories_state AS c
+USING (
+    SELECT * FROM seen_categories QUALIFY row_number() OVER (PARTITION BY id ORDER BY position DESC) = 1
+) AS w
+ON c.id = w.id
+WHEN MATCHED THEN UPDATE SET
+    name = w.name, extra = coalesce(w.extra, c.extra), last_seen_at = $observed_at
+WHEN NOT MATCHED THEN INSERT (id, name, extra, first_seen_at, last_seen_at)
+    VALUES (w.id, w.name, w.extra, $observed_at, $observed_at);
+
+-- name: list_category_names
+-- The name of each known category. Grain: id.
+SELECT id, name FROM categories_state;
+
+-- name: watch_span
+-- What was watched by complete looks, and since when. Grain: filter and span of event dates.
+INSERT INTO watched VALUES ($coins, $categories, $lower, $upper, $since);
+
+-- name: merge_labels
+-- The newest symbol and name of each coin seen in an event. Grain: slug. Twice gives the same.
+MERGE INTO labels AS l
+USING (
+    SELECT
+        coin.slug AS slug,
+        arg_max(coin.symbol, (content_at, position)) AS symbol,
+        arg_max(coin.name, (content_at, position)) AS name,
+        max(content_at) AS content_at
+    FROM (SELECT unnest(coin_names) AS coin, content_at, position FROM wave)
+    WHERE coin.slug IS NOT NULL
+    GROUP BY ALL
+) AS w
+ON l.slug = w.slug
+WHEN MATCHED AND w.content_at >= l.content_at
+    THEN UPDATE SET symbol = w.symbol, name = w.name, content_at = w.content_at
+WHEN NOT MATCHED THEN INSERT (slug, symbol, name, content_at)
+    VALUES (w.slug, w.symbol, w.name, w.content_at);

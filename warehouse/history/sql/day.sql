@@ -1,0 +1,87 @@
+-- A day of the change log: begun empty or gone on with, written as files, and read back.
+--
+--     empty_log, empty_snapshot | load_log, load_snapshot → (observations are folded)
+--     → find_claims → write_rejects, write_snapshot → count_differences → write_day, the commit
+--     read_day_metadata reads what a day's file says of itself
+
+-- name: empty_log
+-- A day begins with nothing in its log. Twice is once.
+DELETE FROM log;
+
+-- name: empty_snapshot
+-- A day begins with nothing in its snapshot. Twice is once.
+DELETE FROM snapshot;
+
+-- name: load_log
+-- The versions of a day already folded, to go on with. Grain: event, version. Claims follow
+-- from first versions.
+INSERT INTO log BY NAME
+SELECT * FROM read_parquet($file, hive_partitioning = false) WHERE version > 0;
+
+-- name: load_snapshot
+-- The coins of a day already folded, to go on with. Grain: slug.
+INSERT INTO snapshot BY NAME
+SELECT * FROM read_parquet($file, hive_partitioning = false);
+
+-- name: find_claims
+-- What the service claims of the time before it was watched, for each first version of a day:
+-- version 0. Grain: event. Its content is known only if it was never updated.
+CREATE OR REPLACE TEMP VIEW claims AS
+SELECT
+    event_id, 0::INTEGER AS version, created_at AS known_from, 'claimed' AS known_basis,
+    ['created'] AS change_kinds, []::VARCHAR[] AS changed_fields, batch_id, feed, plan,
+    created_at AS content_at,
+    if(updated_at = created_at, slug, NULL) AS slug,
+    if(updated_at = created_at, title, NULL) AS title,
+    if(updated_at = created_at, description, NULL) AS description,
+    if(updated_at = created_at, displayed_date, NULL) AS displayed_date,
+    if(updated_at = created_at, date, NULL) AS date,
+    if(updated_at = created_at, date_end, NULL) AS date_end,
+    if(updated_at = created_at, date_type, NULL) AS date_type,
+    if(updated_at = created_at, is_estimated, NULL) AS is_estimated,
+    if(updated_at = created_at, categories, NULL) AS categories,
+    if(updated_at = created_at, coins, NULL) AS coins,
+    if(updated_at = created_at, impact, NULL) AS impact,
+    if(updated_at = created_at, impact_band, NULL) AS impact_band,
+    if(updated_at = created_at, impact_summary, NULL) AS impact_summary,
+    if(updated_at = created_at, source_url, NULL) AS source_url,
+    if(updated_at = created_at, snapshot_url, NULL) AS snapshot_url,
+    if(updated_at = created_at AND last_verified_at <= created_at, last_verified_at, NULL)
+        AS last_verified_at,
+    created_at,
+    if(updated_at = created_at, updated_at, NULL) AS updated_at,
+    'scheduled' AS status, NULL::TIMESTAMPTZ AS cancelled_at,
+    CASE
+        WHEN updated_at IS DISTINCT FROM created_at
+            THEN known & (1 << (list_position(event_fields(), 'created_at') - 1))
+        WHEN last_verified_at > created_at
+            THEN known & ~(1 << (list_position(event_fields(), 'last_verified_at') - 1))
+        ELSE known
+    END AS known,
+    if(updated_at = created_at, extra, NULL) AS extra
+FROM log
+WHERE version = 1 AND created_at < known_from;
+
+-- name: write_rejects
+-- The rejected rows of a batch as a file. Grain: row of the batch.
+COPY (SELECT * FROM rejected ORDER BY position) TO $file (FORMAT parquet, COMPRESSION zstd);
+
+-- name: write_snapshot
+-- The coins of a day as a file. Grain: slug.
+COPY (SELECT * FROM snapshot ORDER BY slug) TO $file (FORMAT parquet, COMPRESSION zstd);
+
+-- name: count_differences
+-- How many versions of a day are new or other, and how many are no more. Grain: one row.
+WITH old AS (SELECT * FROM read_parquet($file, hive_partitioning = false) WHERE version > 0)
+SELECT
+    (SELECT count(*) FROM (FROM log EXCEPT ALL FROM old)),
+    (SELECT count(*) FROM (FROM old EXCEPT ALL FROM log));
+
+-- name: write_day
+-- The versions of a day as its file, which also says what was folded into it. Grain: event, version.
+COPY (FROM log UNION ALL FROM claims)
+TO $file (FORMAT parquet, COMPRESSION zstd, KV_METADATA {almanac: $meta});
+
+-- name: read_day_metadata
+-- What a day's file says of itself. Grain: one row.
+SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'almanac';

@@ -1,0 +1,104 @@
+-- What only one of two has: landing, lake and tables for verify, and two histories where days were
+-- folded again. Each reads, and changes nothing.
+
+-- name: compare_versions
+-- How many versions are published, only published, and only in the change log. Grain: one row.
+WITH
+    lake AS (
+        SELECT
+            event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id,
+            feed, plan, content_at,
+            slug, title, description, displayed_date, date, date_end,
+            date_type, is_estimated, categories, coins, impact, impact_band,
+            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra
+        FROM read_parquet($files, hive_partitioning = false)
+    ),
+    told AS (
+        SELECT
+            event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id,
+            feed, plan, content_at,
+            slug, title, description, displayed_date, date, date_end,
+            date_type, is_estimated, categories, coins, impact, impact_band,
+            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra
+        FROM published.main.event_versions
+    )
+SELECT
+    (SELECT count(*) FROM told),
+    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told));
+
+-- name: compare_events
+-- How many events are published, only published, and only in the checkpoint. Grain: one row.
+WITH
+    lake AS (
+        SELECT
+            event_id,
+            slug, title, description, displayed_date, date, date_end,
+            date_type, is_estimated, categories, coins, impact, impact_band,
+            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra,
+            first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
+        FROM read_parquet($file, hive_partitioning = false)
+    ),
+    told AS (
+        SELECT
+            event_id,
+            slug, title, description, displayed_date, date, date_end,
+            date_type, is_estimated, categories, coins, impact, impact_band,
+            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra,
+            first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
+        FROM published.main.events
+    )
+SELECT
+    (SELECT count(*) FROM told),
+    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told));
+
+-- name: compare_months
+-- How many events by month there are, only there, and only published. Grain: one row.
+-- Parameters: $files, those of the months.
+WITH
+    lake AS (
+        SELECT * EXCLUDE (extra), extra::VARCHAR AS extra
+        FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
+    ),
+    told AS (
+        SELECT * EXCLUDE (last_seen_at, missing_since, content_at, extra), extra::VARCHAR AS extra
+        FROM published.main.events
+    )
+SELECT
+    (SELECT count(*) FROM lake),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told)),
+    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake));
+
+-- name: list_published_days
+-- The days of the change log as they were published. Grain: one row per day.
+SELECT day, sha256 FROM published.main._almanac_published;
+
+-- name: compare_rows
+-- How many rows two warehouses have, only the first has, only the second has. Grain: one row.
+SELECT
+    (SELECT count(*) FROM published.main.{table}),
+    (SELECT count(*) FROM (
+        FROM published.main.{table} EXCEPT ALL FROM replayed.main.{table}
+    )),
+    (SELECT count(*) FROM (
+        FROM replayed.main.{table} EXCEPT ALL FROM published.main.{table}
+    ));
+
+-- name: count_history
+-- How many observed versions the files of a change log hold, in all and of each kind of change.
+-- Grain: one row per kind, and one without a kind for all of them.
+-- Parameters: files. Reads alone; run twice it gives the same.
+WITH versions AS (
+    FROM read_parquet($files, hive_partitioning = false) WHERE version > 0
+)
+SELECT NULL AS kind, count(*) AS versions FROM versions
+UNION ALL
+SELECT kind, count(*)
+FROM (SELECT unnest(change_kinds) AS kind FROM versions)
+GROUP BY kind;
+
+-- name: list_merged_batches
+-- The batches that the published file was made of. Grain: one row per batch.
+-- Needs: the published file attached as `published`. Reads alone; run twice it gives the same.
+SELECT batch_id FROM published.main.batches WHERE status = 'merged';

@@ -1,0 +1,238 @@
+"""Verify: landing against lake against tables, by reading all of them.
+
+Changes nothing. `deep` also replays landing into a folder that goes away, and compares every
+row of every table. Belongs here: what must agree. Does not: mending (merge, replay).
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+
+import duckdb
+
+from warehouse.attaching import attach_published
+from warehouse.errors import LakeDamaged, WarehouseError
+from warehouse.history import verify_files
+from warehouse.history.change_log import ChangeLog, DayFile, folded_by_others, parting
+from warehouse.history.checkpoints import Checkpoints
+from warehouse.history.fold import Fold
+from warehouse.history.merge import replay
+from warehouse.history.verify_files import Finding
+from warehouse.home import Home
+from warehouse.landing.landing import MARK
+from warehouse.publish import lake_events
+from warehouse.schema.tables import TABLES
+from warehouse.sql import Statements, literal
+
+_SQL = Statements(__package__)
+
+LOCAL = frozenset({"requests", "usage"})
+"""Tables made from this machine's logs, not from landing."""
+_NAMED = 3
+
+
+def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
+    """Yield what was checked, one after the other, under the merge's lock."""
+    with home.merge_lock():
+        log = ChangeLog(home.lake, home.state / "change_log.json")
+        days, damaged = log.readable(by_reading=True)
+        manifests, found = verify_files.manifests_of(home)
+        yield found
+        yield verify_files.bodies(home, manifests)
+        told = tuple(str(error) for error in damaged)
+        yield Finding("the days of the change log can be read", len(days) + len(told), told)
+        yield _batches(home, days)
+        yield _chain(days)
+        yield verify_files.head(home, days)
+        yield _counts(days)
+        if days:
+            yield _checkpoint(home, days[-1])
+        if deep:
+            yield verify_files.lake(home, days)
+            yield verify_files.landing(home, manifests)
+            yield verify_files.released(home, days)
+            yield verify_files.stamp(home, manifests)
+            yield verify_files.published(home)
+        if not home.warehouse.is_file():
+            wrong = ("there is none; `almanac replay` makes it",) if days else ()
+            yield Finding("the warehouse is there", len(days), wrong)
+            return
+        yield from _tables(home, days)
+        if deep:
+            yield from _replayed(home, days)
+
+
+def _batches(home: Home, days: list[DayFile]) -> Finding:
+    landed = {*home.landing.batch_ids(), *home.landing.damaged()}
+    waiting = set(home.landing.pending())
+    folded: dict[str, int] = {}
+    for day in days:
+        for batch_id in day.batches():
+            folded[batch_id] = folded.get(batch_id, 0) + 1
+    lost = sorted(landed - folded.keys() - waiting - home.landing.damaged().keys())
+    unknown = sorted(folded.keys() - landed)
+    twice = sorted(batch_id for batch_id, times in folded.items() if times > 1)
+    wrong = (
+        *_told("landed, not merged and not waiting", lost),
+        *_told("merged, and not in landing", unknown),
+        *_told("merged more than once", twice),
+    )
+    return Finding("every landed batch is in the lake once, or waits", len(landed), wrong)
+
+
+def _chain(days: list[DayFile]) -> Finding:
+    broken = parting(days)
+    wrong = () if broken is None else (f"it breaks at {broken}; `almanac merge` folds it again",)
+    others = folded_by_others(days)
+    notes = (_upgrade(others),) if others else ()
+    return Finding("the days of the change log follow each other", len(days), wrong, notes)
+
+
+def _upgrade(others: list[date]) -> str:
+    days = "1 day was" if len(others) == 1 else f"{len(others):,} days were"
+    return (
+        f"{days} folded by another version of Almanac, the first {others[0]}; the next `almanac "
+        "run` or `almanac merge` folds from there on again, and says what is other then"
+    )
+
+
+def _counts(days: list[DayFile]) -> Finding:
+    batches = [batch for day in days for batch in day.meta["batches"]]
+    wrong = [
+        f"{one['batch_id']}: {one['arrived']} rows came, {one['good']} are good, "
+        f"{one['rejected']} rejected, {one['ignored']} ignored"
+        for one in batches
+        if one["good"] + one["rejected"] + one["ignored"] != one["arrived"]
+        and one["status"] == "merged"
+    ]
+    return Finding(
+        "good, rejected and ignored rows are as many as came", len(batches), tuple(wrong)
+    )
+
+
+def _checkpoint(home: Home, newest: DayFile) -> Finding:
+    name = newest.head.checkpoint or "-"
+    connection = home.connect()
+    try:
+        Checkpoints(home.lake).load(name, Fold(connection), newest.head.fold_id, newest.head.files)
+    except LakeDamaged as error:
+        return Finding("the newest checkpoint is whole", 1, (str(error),))
+    finally:
+        connection.close()
+    return Finding("the newest checkpoint is whole", 1)
+
+
+def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
+    """Compare what is published with the lake, row by row."""
+    connection = home.connect()
+    try:
+        attach_published(connection, home.warehouse, "published")
+        if days:
+            yield _history(connection, days)
+            files = [literal(day.path) for day in days]
+            yield _compared(
+                connection, "event_versions", "compare_versions", {"files": files}, "the change log"
+            )
+            folder = Checkpoints(home.lake).path(days[-1].head.checkpoint or "-")
+            if (folder / "events.parquet").is_file():
+                file = {"file": literal(folder / "events.parquet")}
+                yield _compared(connection, "events", "compare_events", file, "the checkpoint")
+            yield _months(home, connection)
+    except duckdb.Error as error:
+        yield Finding("the warehouse can be read", 1, (str(error),))
+    finally:
+        connection.close()
+
+
+def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
+    """Compare the events that other engines read in the lake with those published."""
+    files = [
+        literal(home.lake.path(f"{lake_events.FOLDER}/{folder}/events.parquet"))
+        for folder in home.lake.folders(lake_events.FOLDER)
+        if home.lake.exists(f"{lake_events.FOLDER}/{folder}/events.parquet")
+    ]
+    check = "the events by month are those of the warehouse"
+    if not files:
+        ((events,),) = connection.execute("SELECT count(*) FROM published.main.events").fetchall()
+        return Finding(check, 0, ("there are none; `almanac replay` makes them",) if events else ())
+    rows, extra, lacking = connection.execute(_SQL["compare_months"], {"files": files}).fetchall()[
+        0
+    ]
+    wrong = f"{extra} rows are only there, {lacking} are lacking; `almanac replay` makes them anew"
+    return Finding(check, int(rows), (wrong,) if extra or lacking else ())
+
+
+def _history(connection: duckdb.DuckDBPyConnection, days: list[DayFile]) -> Finding:
+    """Compare the days that were published, by their hashes, with those of the lake."""
+    rows = connection.execute(_SQL["list_published_days"]).fetchall()
+    there = [(one.day, one.sha256) for one in days]
+    check = "the days of the change log are those that were published"
+    other = sorted({day for day, _ in {*rows} ^ {*there}})
+    wrong = (f"they part at {other[0]}; `almanac replay` makes all of it again",) if other else ()
+    return Finding(check, len(rows), wrong)
+
+
+def _compared(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    name: str,
+    values: Mapping[str, object],
+    beside: str,
+) -> Finding:
+    rows, extra, lacking = connection.execute(_SQL[name], values).fetchall()[0]
+    wrong = (f"{extra} rows are only there, {lacking} are lacking",) if extra or lacking else ()
+    return Finding(f"{table} is what {beside} says", int(rows), wrong)
+
+
+def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
+    """Replay what of landing took effect beside the home, and compare table by table."""
+    if folded_by_others(days):
+        # A replay goes by other rules than they did: what differs says nothing of damage.
+        note = "it is compared with a replay once its days are folded again"
+        yield Finding("the warehouse is what a replay gives", 0, notes=(note,))
+        return
+    folded = {batch_id: one for day in days for batch_id, one in day.batches().items()}
+    with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
+        other = Home(Path(folder))
+        # Not the markers of what is pending: the replay would take them away.
+        for part in ("bodies", "batches"):
+            link = other.root / "landing" / part
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to((home.root / "landing" / part).resolve())
+        for batch_id, one in folded.items():
+            if one["released"]:
+                other.landing.storage.put(f"released/{batch_id}.json", MARK)
+        for batch_id in {*home.landing.damaged(), *home.landing.pending()} - folded.keys():
+            other.landing.set_aside(batch_id, "it did not take effect yet")
+        try:
+            replay(other, mending_landing=False)
+        except WarehouseError as error:
+            yield Finding("landing can be replayed", 1, (str(error),))
+            return
+        connection = home.connect()
+        try:
+            for alias, path in (("published", home.warehouse), ("replayed", other.warehouse)):
+                attach_published(connection, path, alias)
+            for table in TABLES:
+                if table.name not in LOCAL:
+                    yield _same(connection, table.name)
+        except duckdb.Error as error:
+            yield Finding("the warehouse can be read", 1, (str(error),))
+        finally:
+            connection.close()
+
+
+def _same(connection: duckdb.DuckDBPyConnection, table: str) -> Finding:
+    name = f'"{table}"'
+    query = _SQL["compare_rows"].replace("{table}", name)
+    rows, extra, lacking = connection.execute(query).fetchall()[0]
+    wrong = (f"{extra} rows are only there, {lacking} are lacking",) if extra or lacking else ()
+    return Finding(f"{table} is what a replay gives", int(rows), wrong)
+
+
+def _told(what: str, batch_ids: list[str]) -> tuple[str, ...]:
+    if not batch_ids:
+        return ()
+    more = f" and {len(batch_ids) - _NAMED} more" if len(batch_ids) > _NAMED else ""
+    return (f"{what}: {', '.join(batch_ids[:_NAMED])}{more}",)

@@ -1,0 +1,215 @@
+"""Verify: every file of a home, by the hash it was written with.
+
+Changes nothing. A finding says of each file what it has become, and what to do. Belongs here: the
+files. Does not: whether what they say agrees (verify.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from warehouse.errors import DamagedBatch, LakeDamaged, UnknownBatch
+from warehouse.files.hashes import sha256_of
+from warehouse.history.change_log import DayFile
+from warehouse.history.lake_files import files_of, read_head
+from warehouse.home import Home
+from warehouse.landing.batches import Manifest
+from warehouse.publish.staged_file import NOTE, published_as
+
+_MARKERS = ("pending", "released")
+_MARKER = b"{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `wrong` is empty where it holds; `notes` are no faults."""
+
+    check: str
+    looked_at: int
+    wrong: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return not self.wrong
+
+
+def manifests_of(home: Home) -> tuple[list[Manifest], Finding]:
+    """Return the manifests that can be read, and what is found of all of them."""
+    found: list[Manifest] = []
+    wrong: list[str] = list(home.landing.damaged().values())
+    for batch_id in home.landing.batch_ids():
+        try:
+            found.append(home.landing.manifest(batch_id))
+        except DamagedBatch as error:
+            wrong.append(str(error))
+    looked_at = len(found) + len(wrong)
+    return found, Finding("no batch is damaged or set aside", looked_at, tuple(wrong))
+
+
+def bodies(home: Home, manifests: list[Manifest]) -> Finding:
+    """Read every body to its end."""
+    wrong: dict[str, str] = {}
+    seen: set[str] = set()
+    for manifest in manifests:
+        if manifest.sha256 not in seen:
+            seen.add(manifest.sha256)
+            try:
+                home.landing.check(manifest)
+            except DamagedBatch as error:
+                wrong[manifest.sha256] = str(error)
+    check = "landed bodies have the hash they were landed with"
+    return Finding(check, len(seen), tuple(wrong.values()))
+
+
+def lake(home: Home, days: list[DayFile]) -> Finding:
+    """Look at every file of the lake."""
+    check = "every file of the lake is what was written"
+    try:
+        files = files_of(home.lake, days)
+    except LakeDamaged as error:
+        return Finding(check, 0, (str(error),))
+    notes: tuple[str, ...] = ()
+    if files.unrecorded:
+        notes = (
+            f"the hashes of {files.unrecorded} files are not recorded, since an older Almanac "
+            "wrote them; `almanac replay` records them",
+        )
+    return Finding(check, len(files.hashes), tuple(files.damaged(home.lake)), notes)
+
+
+def head(home: Home, days: list[DayFile]) -> Finding:
+    """Look whether the change log ends in the day that was written last."""
+    check = "the change log ends where it was written to"
+    try:
+        found = read_head(home.lake)
+    except LakeDamaged as error:
+        return Finding(check, 1, (str(error),))
+    newest = days[-1] if days else None
+    if found is None:
+        is_lost = newest is not None and newest.head.files is not None
+        wrong = ("head.json of the lake is missing; `almanac merge` makes it again",)
+        return Finding(check, 0, wrong if is_lost else ())
+    if found.unfinished_from is not None:
+        wrong = (f"a fold from {found.unfinished_from} on was cut short; `almanac merge` ends it",)
+        return Finding(check, 1, wrong)
+    expected = (found.day, found.sha256)
+    if expected != (None if newest is None else newest.day, newest and newest.sha256):
+        return Finding(
+            check,
+            1,
+            (f"the file of {found.day} is not what was written; `almanac replay` makes it again",),
+        )
+    return Finding(check, 1)
+
+
+def landing(home: Home, manifests: list[Manifest]) -> Finding:
+    """Look for files in landing that belong to no batch, and at the bytes that no reader sees."""
+    wrong: list[str] = []
+    notes: list[str] = []
+    storage = home.landing.storage
+    stored: dict[str, set[str | None]] = {}
+    for one in manifests:
+        stored.setdefault(one.sha256, set()).add(one.stored_sha256)
+    known = {home.landing.body_path(one): one.sha256 for one in manifests}
+    aside = home.landing.damaged()
+    names = storage.names("bodies")
+    for path in map(storage.path, names):
+        if path not in known:
+            notes.append(
+                f"{path.name} is the body of no batch: its landing was cut short, or its manifest "
+                "was lost"
+            )
+        elif None not in (hashes := stored[known[path]]) and sha256_of(path) not in hashes:
+            wrong.append(
+                f"{path.name} has other bytes than were landed, of the same content; "
+                "`almanac replay` writes it again"
+            )
+    ids = {one.batch_id for one in manifests} | aside.keys()
+    for name in storage.names("batches"):
+        if name.rpartition("/")[2].removesuffix(".json") not in ids:
+            wrong.append(f"{name} is no manifest; move it out of landing")
+    for folder in _MARKERS:
+        wrong += _markers(home, folder)
+    for batch_id in home.landing.marked():
+        if batch_id not in ids:
+            notes.append(
+                f"pending/{batch_id}.json waits for a batch that is not there: its landing was "
+                "cut short, or its manifest was lost"
+            )
+    check = "every file of landing belongs to a batch"
+    return Finding(check, len(names) + len(ids), tuple(wrong), tuple(notes))
+
+
+def _markers(home: Home, folder: str) -> Iterator[str]:
+    storage = home.landing.storage
+    root = storage.path(folder)
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        if path.name.startswith(".unfinished-"):
+            continue
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            yield f"{folder}/{path.name} can't be read: {error.strerror}; `almanac replay` mends it"
+            continue
+        if data != _MARKER:
+            yield f"{folder}/{path.name} is not what was written; `almanac replay` mends it"
+
+
+def stamp(home: Home, manifests: list[Manifest]) -> Finding:
+    """Look whether the home's stamp is what was written, and of the source of what is landed."""
+    found = home.stamp()
+    wrong: list[str] = []
+    if found is None:
+        wrong.append("there is none; `almanac doctor --fix` makes it again")
+    elif not home.is_stamped_with(found):
+        wrong.append("it is not what was written; `almanac doctor --fix` makes it again")
+    sources = sorted({one.source for one in manifests} - ({found.source} if found else set()))
+    if found is not None and sources:
+        wrong.append(f"it says {found.source}, and batches are of {', '.join(sources)}")
+    return Finding("home.json is of the source of the batches", len(manifests), tuple(wrong))
+
+
+def published(home: Home) -> Finding:
+    """Look whether the published file has the bytes that were published."""
+    check = "the published file has the bytes that were published"
+    hashes = published_as(home.state_storage)
+    if not home.warehouse.is_file():
+        return Finding(check, 0)
+    if not hashes:
+        wrong: tuple[str, ...] = ()
+        if home.state_storage.exists(NOTE):
+            wrong = (f"state/{NOTE} is not what was written; `almanac replay` makes it again",)
+        notes = ("its hash is not recorded; the next publication records it",)
+        return Finding(check, 1, wrong, () if wrong else notes)
+    try:
+        is_it = sha256_of(home.warehouse) in hashes
+    except OSError as error:
+        return Finding(check, 1, (f"it can't be read: {error.strerror}; `almanac replay`",))
+    wrong = ("it was changed since; `almanac replay` makes it again",)
+    return Finding(check, 1, () if is_it else wrong)
+
+
+def released(home: Home, days: list[DayFile]) -> Finding:
+    """Look whether the batches that were folded as released still are, and the other way round."""
+    folded = {one["batch_id"]: one["released"] for day in days for one in day.meta["batches"]}
+    now = set(home.landing.released())
+    lost = sorted(one for one, was in folded.items() if was and one not in now)
+    seen = folded.keys() | home.landing.damaged().keys()
+    unknown = sorted(one for one in now - seen if not _is_known(home, one))
+    wrong = [
+        f"released/{one}.json is missing, and {one} was merged as released; `almanac replay` "
+        "puts it back"
+        for one in lost
+    ]
+    wrong += [f"released/{one}.json is of no batch; remove it" for one in unknown]
+    return Finding("released batches are merged as such", len(now), tuple(wrong))
+
+
+def _is_known(home: Home, batch_id: str) -> bool:
+    try:
+        home.landing.manifest(batch_id)
+    except UnknownBatch:
+        return False
+    except DamagedBatch:
+        pass
+    return True

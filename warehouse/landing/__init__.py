@@ -1,0 +1,1 @@
+"""Bodies as they came, manifests, the journal, archived files."""

@@ -1,0 +1,68 @@
+"""Archived files as batches: what a person kept of the export, with the times they vouch for.
+
+The rows are marked as attested: when they were known is the user's word. Instants are aware UTC.
+"""
+
+from datetime import date, datetime
+from pathlib import Path
+
+from catalog.contract.windows import day_end, day_start
+from warehouse.errors import LandingError
+from warehouse.landing.batches import Manifest, Scope
+from warehouse.landing.landing import Landing, Pull
+from warehouse.schema.columns import plan_named
+
+_UNTOLD = "imported, and what it covers was not told: it makes nothing missing"
+
+
+def import_export(
+    landing: Landing,
+    path: Path,
+    *,
+    content_at: datetime,
+    observed_at: datetime | None = None,
+    plan: str,
+    source: str,
+    now: datetime,
+    covers: tuple[date, date] | None = None,
+) -> Manifest:
+    """Land a file of the bulk export; the next merge folds it in at its place in history.
+
+    `observed_at` is when it was known, by default when it was true. `covers` are the first and
+    last event dates of which the file has every event; without it absence tells nothing.
+
+    Raises:
+        LandingError: no file, or times that can't be: known before it was true, or in the future.
+    """
+    known_at = content_at if observed_at is None else observed_at
+    if not path.is_file():
+        raise LandingError(f"{path} is no file. Nothing was landed.")
+    if known_at < content_at:
+        raise LandingError(
+            f"observed at {known_at.isoformat()}, before its content time "
+            f"{content_at.isoformat()}: what was not true yet can't have been known. Nothing was "
+            "landed; check --content-at and --observed-at."
+        )
+    if known_at > now:
+        raise LandingError(
+            f"observed at {known_at.isoformat()}, which is in the future. Nothing was landed."
+        )
+    plan_named(plan)
+    scope = Scope()
+    if covers is not None:
+        first, last = covers
+        lower = day_start(day_end(first))
+        scope = Scope(lower=lower, upper=day_end(last))
+    pull = Pull(
+        feed="export",
+        scope=scope,
+        plan=plan,
+        source=source,
+        observed_at=known_at,
+        content_at=content_at,
+        landed_at=now,
+        requests=0,
+        why_incomplete=None if covers is not None else _UNTOLD,
+        attested=True,
+    )
+    return landing.land_file(pull, path)

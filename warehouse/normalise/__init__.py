@@ -1,0 +1,1 @@
+"""One landed batch to typed rows in staging tables, with rejects and counts."""

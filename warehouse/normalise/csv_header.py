@@ -1,0 +1,192 @@
+"""The header of an export, and how its lists are joined: what must be known before the rows.
+
+Columns are matched by name, in any order. Belongs here: names, places, separators. Does not:
+rows (csv_reader.py).
+"""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from catalog.contract.csv_format import LIST_SEPARATOR
+from catalog.contract.records import EVENT_FIELDS
+from warehouse import bounds
+from warehouse.normalise.json_rows import columns_of, folded
+
+JSON_JOIN: Final = "["
+JOINS: Final = (JSON_JOIN, LIST_SEPARATOR, "|", ",")
+"""How a list may be joined in a cell; the first that is met in a column holds for it all."""
+_SAMPLE_ROWS: Final = 200
+_JOINED: Final = ("categories", "coins")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a file: their names, and the place of each that is ours."""
+
+    names: tuple[str, ...]
+    places: dict[str, int]
+    extras: dict[str, int]
+
+    @property
+    def duplicates(self) -> list[str]:
+        """Return names that occur twice, also in another spelling."""
+        times = Counter(folded(name) or name for name in self.names)
+        return [name for name in self.names if times[folded(name) or name] > 1]
+
+    @property
+    def too_many(self) -> bool:
+        return len(self.names) > bounds.KEYS
+
+    def notes(self) -> Iterator[str]:
+        """Say how these columns differ from those that the contract has."""
+        ours = [name for name in self.names if folded(name) in _WIRE_FOLDED]
+        order = [_WIRE_FOLDED[folded(name)] for name in ours]
+        if order != sorted(order):
+            yield "columns in another order"
+        missing = [name for name in EVENT_FIELDS if folded(name) not in set(map(folded, ours))]
+        if missing:
+            yield f"missing columns: {', '.join(missing)}"
+        if self.extras:
+            yield f"unknown columns: {', '.join(sorted(self.extras))[:200]}"
+
+    def fault(self) -> str | None:
+        """Return why this is no header of events, or None."""
+        if self.too_many:
+            return f"{len(self.names)} columns; expected at most {bounds.KEYS}"
+        if self.duplicates:
+            return f"columns that occur twice: {', '.join(self.duplicates)[:200]}"
+        if "event_id" not in self.places:
+            return "no column id"
+        if "title" not in self.places and "date" not in self.places:
+            return "neither a column title nor a column date"
+        return None
+
+
+_WIRE_FOLDED: Final = {folded(name): place for place, name in enumerate(EVENT_FIELDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class ListSeparators:
+    """How the lists of a file are joined."""
+
+    categories: str = LIST_SEPARATOR
+    coins: str = LIST_SEPARATOR
+
+    def notes(self) -> Iterator[str]:
+        for column in _JOINED:
+            join = getattr(self, column)
+            if join == JSON_JOIN:
+                yield f"{column} as JSON arrays"
+            elif join != LIST_SEPARATOR:
+                yield f"{column} joined with {join}"
+
+
+class _Chunks(io.RawIOBase):
+    """Chunks of bytes as a file. `told` is given each as it is read."""
+
+    def __init__(self, chunks: Iterable[bytes], told: Callable[[bytes], None]) -> None:
+        self._chunks = iter(chunks)
+        self._told = told
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._told(chunk)
+            self._rest = memoryview(chunk)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+
+@contextmanager
+def csv_rows(
+    chunks: Iterable[bytes], told: Callable[[bytes], None] = lambda chunk: None
+) -> Iterator[Iterator[list[str]]]:
+    """Lend the records of a CSV stream, blank lines left out; bytes that are not UTF-8 become
+    halves of surrogate pairs.
+
+    A record may raise csv.Error, when it is beyond RECORD_CHARS.
+    """
+    raw = io.BufferedReader(_Chunks(chunks, told), 1 << 20)
+    limit = csv.field_size_limit(bounds.RECORD_CHARS)
+    try:
+        with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as text:
+            yield _records(text)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _records(text: io.TextIOWrapper) -> Iterator[list[str]]:
+    """Yield the records of a text; a line, too, is read no further than a record may be long."""
+    chars = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal chars
+        while line := text.readline(bounds.RECORD_CHARS):
+            chars += len(line)
+            if chars >= bounds.RECORD_CHARS:
+                raise csv.Error(f"a record of over {bounds.RECORD_CHARS} characters")
+            yield line
+
+    # DuckDB's reader, too, takes a quote after spaces as the start of a quoted field.
+    for cells in csv.reader(lines(), skipinitialspace=True):
+        chars = 0
+        if cells:
+            yield cells
+
+
+def read_header(chunks: Iterable[bytes]) -> tuple[Columns, ListSeparators]:
+    """Return the columns of a file, and how the first rows join their lists."""
+    with csv_rows(chunks) as rows:
+        try:
+            columns = columns_from(next(rows, []))
+        except csv.Error:
+            return columns_from([]), ListSeparators()
+        return columns, separators_in(columns, islice(rows, _SAMPLE_ROWS))
+
+
+def columns_from(names: list[str]) -> Columns:
+    told = tuple(name.strip() or f"column {place}" for place, name in enumerate(names, 1))
+    keys, extras = columns_of(told)
+    at = {name: place for place, name in enumerate(told)}
+    return Columns(
+        told,
+        {column: at[key] for column, key in keys.items()},
+        {name: at[name] for name in extras},
+    )
+
+
+def separators_in(columns: Columns, rows: Iterable[list[str]]) -> ListSeparators:
+    """Tell from some rows how lists are joined, holding one of them at a time."""
+    places = {name: columns.places[name] for name in _JOINED if name in columns.places}
+    met: dict[str, set[str]] = {name: set() for name in places}
+    # The reader of all rows meets a row that can't be read again, and rejects it.
+    with suppress(csv.Error):
+        for row in rows:
+            for name, place in places.items():
+                if len(row) > place:
+                    met[name] |= _separators_seen(row[place])
+    return ListSeparators(**{name: chosen(found) for name, found in met.items()})
+
+
+def _separators_seen(cell: str) -> set[str]:
+    met = {join for join in JOINS[1:] if join in cell}
+    return met | {JSON_JOIN} if cell.lstrip().startswith(JSON_JOIN) else met
+
+
+def chosen(met: set[str]) -> str:
+    """Return which of the separators that occur in a column is the one that joins."""
+    return next((join for join in JOINS if join in met), LIST_SEPARATOR)

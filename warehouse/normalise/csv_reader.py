@@ -1,0 +1,256 @@
+"""The rows of an export: by DuckDB's reader where it can, else by Python's, row by row.
+
+DuckDB's reader is quick, but refuses a whole file for one odd row, takes columns by position,
+and gives no error for what is no CSV: so the header is read here, and what it read is counted
+against the bytes. Belongs here: the two readers. Does not: what makes a row good (sql/).
+"""
+
+import csv
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from catalog.contract.csv_format import LIST_SEPARATOR
+from warehouse.normalise.csv_counter import RecordCounter
+from warehouse.normalise.csv_header import JSON_JOIN, Columns, ListSeparators, csv_rows
+from warehouse.normalise.json_rows import EventRows, shows
+from warehouse.normalise.sink import BatchCounts, Sink
+from warehouse.normalise.staging import EventTables
+from warehouse.normalise.unchanged import UnchangedRecords
+from warehouse.normalise.values import BadRow, clean
+from warehouse.schema.columns import BIT, NAMES
+from warehouse.sql import Statements, literal
+
+_SQL = Statements(__package__)
+
+_TEXTS_BESIDE: Final = ("observed_text", "content_text", "cancelled_text")
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource:
+    """The file of an export, and its bytes as often as they are wanted."""
+
+    path: Path
+    compression: str
+    chunks: Callable[[], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the records of a file are read. `visible` has the bits of what the plan shows."""
+
+    columns: Columns
+    joins: ListSeparators
+    visible: int
+
+    @property
+    def mark(self) -> str:
+        """What two readings share only if they make the same of the same record."""
+        told = (self.columns.names, self.joins, self.visible)
+        return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+def _rows(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
+    """Return the end of a SELECT that reads a file with DuckDB, and its parameters."""
+    places = range(len(reading.columns.names))
+    values = {
+        "path": literal(source.path),
+        "compression": source.compression,
+        "columns": {f"c{place}": "VARCHAR" for place in places},
+        "reading": reading.mark,
+    }
+    text = _SQL["csv_rows"].replace("{file}", _SQL["csv_file"])
+    return text.replace("{cells}", ", ".join(f"chr(0), c{place}" for place in places)), values
+
+
+def _recall_query(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
+    """Return the statement that finds the records of a file that came before."""
+    rows, values = _rows(source, reading)
+    columns = reading.columns
+    cells = (f"if(is_again, NULL, c{n}) AS c{n}" for n in range(len(columns.names)))
+    text = _SQL["recall_rows"].replace("{rows}", rows)
+    text = text.replace("{id}", f"c{columns.places['event_id']}")
+    return text.replace("{cells}", ",\n    ".join(cells)), values
+
+
+def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict[str, Any]]:
+    """Return the statement that makes events of records, and the parameters of its own."""
+    columns, joins, visible = reading.columns, reading.joins, reading.visible
+    values: dict[str, Any] = {
+        "shown": sum(BIT[name] for name in columns.places if name in BIT and shows(visible, name)),
+    }
+    lines = [f"{position} AS place", "row_md5", f"{_clean(columns, 'event_id')} AS event_id"]
+    lines += [f"NULL::VARCHAR AS {name}" for name in _TEXTS_BESIDE]
+    for name in NAMES:
+        place = columns.places.get(name) if shows(visible, name) else None
+        if name in ("categories", "coins"):
+            if place is None:
+                lines.append(f"NULL::VARCHAR[] AS {name}")
+            else:
+                lines.append(f"almanac_list(c{place}, ${name}_join) AS {name}")
+                values[f"{name}_join"] = getattr(joins, name)
+        else:
+            lines.append(
+                f'{"NULL::VARCHAR" if place is None else _clean(columns, name)} AS "{name}"'
+            )
+    lines += [
+        "$shown::BIGINT AS shown",
+        f"{_extra(columns, values)} AS extra",
+        "NULL::STRUCT(slug VARCHAR, symbol VARCHAR, name VARCHAR)[] AS coin_names",
+        "'scheduled' AS status",
+    ]
+    select = "SELECT\n" + ",\n".join(lines) + "\n" + rows
+    return _SQL["insert_events"].replace("{arrived_rows}", select), values
+
+
+def read_quickly(
+    tables: EventTables, source: CsvSource, reading: Reading, recall: UnchangedRecords
+) -> int | str:
+    """Read a file with DuckDB; return how many rows it took, or why it would not."""
+    try:
+        found = None
+        if "event_id" in reading.columns.places and recall.may_find():
+            found = recall.find(*_recall_query(source, reading))
+        if found is None:
+            rows, values = _rows(source, reading)
+            query, more = _insert_query(reading, rows, "NULL::BIGINT")
+        else:
+            query, more = _insert_query(reading, _SQL["new_rows"], "rowid")
+            values = {}
+        taken: int = tables.connection.execute(
+            query, {**tables.values(), **values, **more}
+        ).fetchall()[0][0]
+        if found is not None:
+            _place_unread(tables.connection, source, reading)
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+        raise
+    except duckdb.Error as error:
+        return str(error).strip().splitlines()[0][:120]
+    return taken if found is None else found
+
+
+def _place_unread(
+    connection: duckdb.DuckDBPyConnection, source: CsvSource, reading: Reading
+) -> None:
+    """Say where the rows stand that can't be read; if there are any, by a second look."""
+    if connection.execute(_SQL["has_unread"]).fetchall()[0][0]:
+        rows, values = _rows(source, reading)
+        text = _SQL["find_unread_places"].replace("{rows}", rows)
+        connection.execute(text, values)
+
+
+def read_tolerantly(
+    source: CsvSource,
+    columns: Columns,
+    rows: EventRows,
+    joins: ListSeparators,
+    sink: Sink,
+    tally: BatchCounts,
+) -> int:
+    """Read a file row by row; return how many records its bytes hold, the header left out."""
+    counter = RecordCounter()
+    taker = _RowBuilder(columns, rows, joins, sink, tally)
+    held: list[str] | None = None
+    with csv_rows(source.chunks(), counter.feed) as records:
+        try:
+            next(records, None)
+            for cells in records:
+                if held is not None:
+                    taker.take(held)
+                held = cells
+        except csv.Error as error:
+            if held is not None:
+                taker.take(held)
+            taker.refuse(f"the rest of the file: {error}", [])
+            return count_records(source)
+    counter.finish()
+    if held is not None and counter.in_quotes:
+        taker.refuse("a quote that is never closed, with the rest of the file in it", held)
+    elif held is not None:
+        taker.take(held)
+    return max(0, counter.records - 1)
+
+
+def count_records(source: CsvSource) -> int:
+    """Return how many records a file holds, the header left out."""
+    counter = RecordCounter()
+    for chunk in source.chunks():
+        counter.feed(chunk)
+    counter.finish()
+    return max(0, counter.records - 1)
+
+
+class _RowBuilder:
+    """Makes rows of records."""
+
+    def __init__(
+        self,
+        columns: Columns,
+        rows: EventRows,
+        joins: ListSeparators,
+        sink: Sink,
+        tally: BatchCounts,
+    ) -> None:
+        self._names = columns.names
+        self._joins = [
+            (columns.names[columns.places[name]], getattr(joins, name))
+            for name in ("categories", "coins")
+            if name in columns.places
+        ]
+        self._rows = rows
+        self._sink = sink
+        self._tally = tally
+
+    def take(self, cells: list[str]) -> None:
+        while len(cells) > len(self._names) and not cells[-1]:
+            cells = cells[:-1]  # as DuckDB's reader does
+        if len(cells) != len(self._names):
+            self.refuse(f"expected {len(self._names)} columns, met {len(cells)}", cells)
+            return
+        event: dict[str, Any] = {
+            name: clean(cell) for name, cell in zip(self._names, cells, strict=True)
+        }
+        for name, join in self._joins:
+            event[name] = _parted(event[name] or "", join)
+        try:
+            row = self._rows.row(event, self._tally.arrived)
+            row["coin_names"] = None
+            self._sink.add(row)
+        except BadRow as error:
+            self.refuse(str(error), cells)
+        else:
+            self._tally.arrived += 1
+
+    def refuse(self, reason: str, cells: list[str]) -> None:
+        self._sink.reject(self._tally.arrived, reason, cells)
+        self._tally.arrived += 1
+
+
+def _parted(cell: str, join: str) -> list[Any]:
+    if join != JSON_JOIN:
+        return cell.split(join)
+    try:
+        listed = json.loads(cell) if cell.lstrip().startswith(JSON_JOIN) else None
+    except (ValueError, RecursionError):
+        listed = None
+    return listed if isinstance(listed, list) else cell.split(LIST_SEPARATOR)
+
+
+def _clean(columns: Columns, name: str) -> str:
+    place = columns.places.get(name)
+    return "NULL::VARCHAR" if place is None else f"almanac_clean(c{place})"
+
+
+def _extra(columns: Columns, values: dict[str, Any]) -> str:
+    if not columns.extras:
+        return "NULL::VARCHAR"
+    pairs = []
+    for number, name in enumerate(sorted(columns.extras)):
+        values[f"extra_{number}"] = name
+        pairs.append(f"$extra_{number}::VARCHAR, almanac_clean(c{columns.extras[name]})")
+    return f"json_object({', '.join(pairs)})::VARCHAR"

@@ -1,0 +1,189 @@
+"""The body of an export, whatever it turns out to be: CSV as a rule, gzip, JSON, or no catalog.
+
+Belongs here: which reader is taken, and the comparison of what it read with what the bytes
+hold. Does not: the readers (csv_reader.py, json_feeds.py).
+"""
+
+import codecs
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from warehouse import bounds
+from warehouse.files.temporary import own_folder
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
+from warehouse.normalise.csv_counter import QuickCounter
+from warehouse.normalise.csv_header import JOINS, JSON_JOIN, Columns, ListSeparators, read_header
+from warehouse.normalise.csv_reader import (
+    CsvSource,
+    Reading,
+    count_records,
+    read_quickly,
+    read_tolerantly,
+)
+from warehouse.normalise.json_feeds import read_lists
+from warehouse.normalise.json_rows import EventRows
+from warehouse.normalise.payloads import GZIP_MAGIC, Unreadable, gunzip, kind_of, pages
+from warehouse.normalise.sink import BatchCounts
+from warehouse.normalise.staging import EventTables
+from warehouse.normalise.unchanged import UnchangedRecords
+
+_CHUNK_BYTES: Final = 1 << 20
+_HEAD_BYTES: Final = 4_096
+
+
+def read_export(
+    landing: Landing,
+    manifest: Manifest,
+    tables: EventTables,
+    rows: EventRows,
+    recall: UnchangedRecords,
+) -> BatchCounts:
+    """Read an export into the tables; return its account."""
+    if (before := recall.body_again(manifest)) is not None:
+        return before
+    tally = BatchCounts()
+    try:
+        with _source(landing, manifest) as source:
+            head = _head(source.chunks())
+            if source.compression == "none":
+                tally.note("gzip")
+            if head.startswith(codecs.BOM_UTF8):
+                tally.note("BOM")
+            match kind_of(head):
+                case "empty":
+                    raise Unreadable("an empty body")
+                case "html":
+                    raise Unreadable("an HTML page")
+                case "json":
+                    tally.note("JSON in place of CSV")
+                    sink = tables.sink()
+                    read_lists(pages(landing, manifest), rows.row, sink, tally)
+                    sink.close()
+                    tally.rejected = sink.rejected
+                case _:
+                    _CsvExport(source, tables, rows, recall, tally).read()
+    except Unreadable as error:
+        tally.faults.append(f"the export is {error}")
+    recall.note(manifest, tally)
+    return tally
+
+
+@contextmanager
+def _source(landing: Landing, manifest: Manifest) -> Iterator[CsvSource]:
+    """Lend the body as a file that DuckDB reads: as it lies, or unpacked where it is gzip."""
+    if not _head(landing.body(manifest)).startswith(GZIP_MAGIC):
+        yield CsvSource(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
+        return
+    with tempfile.NamedTemporaryFile(suffix=".csv", dir=own_folder()) as file:
+        for chunk in gunzip(landing.body(manifest), max_bytes=bounds.BODY_BYTES):
+            file.write(chunk)
+        file.flush()
+        path = Path(file.name)
+        yield CsvSource(path, "none", lambda: _chunks_of(path))
+
+
+@dataclass(slots=True)
+class _CsvExport:
+    """One export that is CSV, and where its rows go."""
+
+    source: CsvSource
+    tables: EventTables
+    rows: EventRows
+    recall: UnchangedRecords
+    tally: BatchCounts
+
+    def read(self) -> None:
+        tally = self.tally
+        columns, joins = read_header(self.source.chunks())
+        if not columns.too_many:
+            for words in columns.notes():
+                tally.note(words)
+        if (fault := columns.fault()) is not None:
+            tally.faults.append(f"the export has {fault}")
+        if columns.too_many or columns.duplicates:
+            tally.arrived = count_records(self.source)
+            return
+        for _ in JOINS:
+            why, joined = self._read(columns, joins)
+            if joined == joins:
+                break
+            joins = joined
+        if why is not None:
+            tally.note(f"read by the tolerant reader: {why}")
+        for words in joins.notes():
+            tally.note(words)
+        if not tally.arrived:
+            tally.faults.append("the export is a header without rows")
+
+    def _read(self, columns: Columns, joins: ListSeparators) -> tuple[str | None, ListSeparators]:
+        """Read the file; say why the quick reader did not do, and how lists are joined indeed."""
+        why = self._read_once(columns, joins)
+        joined = self.tables.joins(joins)
+        if joined != joins and self.recall.is_on:
+            # All rows judge how lists are joined, not the few that are new.
+            self.recall.forget()
+            why = self._read_once(columns, joins)
+            joined = self.tables.joins(joins)
+        return why, joined
+
+    def _read_once(self, columns: Columns, joins: ListSeparators) -> str | None:
+        """Read the file; return why the quick reader did not do, or None."""
+        tally = self.tally
+        tally.rejected = 0
+        self.tables.empty()
+        why: str | None = "lists as JSON arrays"
+        if JSON_JOIN not in (joins.categories, joins.coins):
+            why = self._read_quickly(Reading(columns, joins, self.rows.visible))
+            if why is None:
+                return None
+            self.tables.empty()
+        self.recall.forget()
+        tally.arrived = 0
+        sink = self.tables.sink()
+        arrived = read_tolerantly(self.source, columns, self.rows, joins, sink, tally)
+        sink.close()
+        tally.arrived, tally.rejected = arrived, sink.rejected
+        return why
+
+    def _read_quickly(self, reading: Reading) -> str | None:
+        """Let DuckDB read while the records are counted beside it; return why that failed."""
+        tally = self.tally
+        with ThreadPoolExecutor(1) as pool:
+            counting = pool.submit(_counted, self.source)
+            read = read_quickly(self.tables, self.source, reading, self.recall)
+            counter = counting.result()
+        if isinstance(read, str):
+            return read
+        if counter.has_nul:
+            return "it contains NUL"
+        tally.arrived = max(0, counter.records - 1)
+        if read != tally.arrived:
+            tally.arrived = count_records(self.source)
+        return None if read == tally.arrived else f"{read} rows read of {tally.arrived}"
+
+
+def _counted(source: CsvSource) -> QuickCounter:
+    counter = QuickCounter()
+    for chunk in source.chunks():
+        counter.feed(chunk)
+    return counter
+
+
+def _head(chunks: Iterator[bytes]) -> bytes:
+    """Return the first bytes of a body; a chunk may be of any size."""
+    head = b""
+    while len(head) < _HEAD_BYTES and (chunk := next(chunks, b"")):
+        head += chunk
+    return head
+
+
+def _chunks_of(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk

@@ -1,0 +1,190 @@
+"""The pages of each feed as rows: lists, single look-ups, cancellations, deliveries.
+
+Belongs here: what a page of a feed is, and what its rows say beside the event. Does not: the
+fields of an event (json_rows.py).
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from catalog.contract.decisions import WEBHOOK_KINDS
+from warehouse.landing.batches import LandedPage, Manifest
+from warehouse.normalise.json_rows import EventRows
+from warehouse.normalise.payloads import Unreadable, decoded, error_words, rows_of
+from warehouse.normalise.sink import RAW_MAX, BatchCounts, Sink
+from warehouse.normalise.values import BadRow, shown_raw, storable, text_of
+
+Pages = Iterable[tuple[LandedPage, bytes]]
+MakeRow = Callable[[Any, int], dict[str, Any]]
+_CANCELLED_KIND: Final = "event.cancelled"
+
+
+def read_lists(pages: Pages, make: MakeRow, sink: Sink, tally: BatchCounts) -> None:
+    """Read pages that each hold a list."""
+    empty = True
+    for number, (page, body) in enumerate(pages, 1):
+        empty = False
+        try:
+            if page.status != 200:
+                raise Unreadable(f"status {page.status}")
+            value, strict = decoded(body)
+            rows = rows_of(value)
+        except Unreadable as error:
+            tally.faults.append(f"page {number} is {error}")
+            continue
+        _note_form(value, body, strict, tally)
+        for row in rows:
+            _add(row if strict else _tamed(row), make, sink, tally)
+    if empty:
+        tally.faults.append("there is no page at all")
+
+
+def read_cancellations(pages: Pages, sink: Sink, tally: BatchCounts) -> None:
+    """Read lists of `{"id", "cancelledAt"}`; whatever else a row has is left."""
+    read_lists(pages, _cancellation, sink, tally)
+
+
+def read_look_ups(
+    pages: Pages, manifest: Manifest, rows: EventRows, sink: Sink, tally: BatchCounts
+) -> None:
+    """Read answers about single events: 200, 410 (cancelled) and 404 (not there)."""
+    empty = True
+    for number, (page, body) in enumerate(pages, 1):
+        empty = False
+        value, strict = None, True
+        try:
+            value, strict = decoded(body)
+        except Unreadable as error:
+            if page.status == 200 or "HTML" in str(error):
+                tally.faults.append(f"page {number} (status {page.status}) is {error}")
+                _refuse(body, str(error), sink, tally)
+                continue
+        if page.status == 200:
+            event = _event_of(value)
+            if (words := error_words(event)) is not None and "id" not in event:
+                tally.faults.append(f"page {number} is a JSON error: {words}")
+            _add(event if strict else _tamed(event), rows.row, sink, tally)
+        elif page.status in (404, 410):
+            answer = value if isinstance(value, dict) else {}
+            _add((page.status, answer), _gone_maker(manifest), sink, tally)
+        else:
+            tally.faults.append(f"page {number} was answered with status {page.status}")
+            _refuse(body, f"status {page.status}", sink, tally)
+    if empty:
+        tally.faults.append("there is no page at all")
+
+
+def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, tally: BatchCounts) -> None:
+    """Read webhook bodies, one a page."""
+    for page, body in pages:
+        try:
+            value, strict = decoded(body)
+        except Unreadable as error:
+            _refuse(body, str(error), sink, tally)
+            continue
+        value = value if strict else _tamed(value)
+        kind = value.get("type") if isinstance(value, dict) else None
+        if isinstance(kind, str) and kind not in WEBHOOK_KINDS:
+            tally.arrived += 1
+            tally.ignored += 1
+            tally.note(f"deliveries of an unknown type: {kind[:80]!a}")
+            continue
+        _add((value, page.received_at), _delivery_maker(rows), sink, tally)
+
+
+def _add(given: Any, make: MakeRow, sink: Sink, tally: BatchCounts) -> None:
+    position = tally.arrived
+    tally.arrived += 1
+    try:
+        sink.add(make(given, position))
+    except BadRow as error:
+        sink.reject(position, str(error), given)
+
+
+def _refuse(body: bytes, reason: str, sink: Sink, tally: BatchCounts) -> None:
+    head = body[: RAW_MAX + 1]
+    sink.reject(tally.arrived, reason, head.decode("utf-8", "backslashreplace"))
+    tally.arrived += 1
+
+
+def _cancellation(row: Any, position: int) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise BadRow(f"expected an object, met {shown_raw(row)}")
+    at = text_of(row.get("cancelledAt", row.get("cancelled_at")), "cancelledAt")
+    return {
+        "place": position,
+        "status": "cancelled",
+        "shown": 0,
+        "event_id": text_of(row.get("id"), "id"),
+        "cancelled_text": at,
+        "content_text": at,
+    }
+
+
+def _gone_maker(manifest: Manifest) -> MakeRow:
+    def make(given: Any, position: int) -> dict[str, Any]:
+        status, answer = given
+        row = {
+            "place": position,
+            "status": "not_found",
+            "shown": 0,
+            "event_id": manifest.scope.event_id or text_of(answer.get("id"), "id"),
+        }
+        if status == 410:
+            at = text_of(answer.get("cancelledAt"), "cancelledAt")
+            row |= {"status": "cancelled", "cancelled_text": at or instant(manifest.content_at)}
+        return row
+
+    return make
+
+
+def _delivery_maker(rows: EventRows) -> MakeRow:
+    def make(given: Any, position: int) -> dict[str, Any]:
+        value, received_at = given
+        if not isinstance(value, dict):
+            raise BadRow(f"expected an object, met {shown_raw(value)}")
+        if not isinstance(value.get("type"), str):
+            raise BadRow("type: expected the type of a delivery, met nothing")
+        event: Any = value.get("data")
+        row = rows.row(event, position)
+        created = text_of(value.get("createdAt"), "createdAt of the delivery")
+        if created is None:
+            raise BadRow("createdAt of the delivery: expected an instant, met nothing")
+        row["content_text"] = created
+        if received_at is not None:
+            row["observed_text"] = instant(received_at)
+        if value["type"] == _CANCELLED_KIND:
+            at = text_of(event.get("cancelledAt"), "cancelledAt")
+            row |= {"status": "cancelled", "cancelled_text": at or created}
+        return row
+
+    return make
+
+
+def instant(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat()
+
+
+def _event_of(value: Any) -> Any:
+    """Return the event of an answer, bare or in `data`."""
+    if isinstance(value, dict) and isinstance(value.get("data"), dict) and "id" not in value:
+        return value["data"]
+    return value
+
+
+def _tamed(row: Any) -> Any:
+    try:
+        return storable(row)
+    except RecursionError:
+        return None
+
+
+def _note_form(value: Any, body: bytes, strict: bool, tally: BatchCounts) -> None:
+    if isinstance(value, list):
+        tally.note("a bare array")
+    elif "meta" not in value:
+        tally.note("a list without meta")
+    if not strict:
+        bom = body.startswith(b"\xef\xbb\xbf")
+        tally.note("BOM" if bom else "read by the tolerant reader: JSON that is not strict")

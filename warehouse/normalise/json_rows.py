@@ -1,0 +1,295 @@
+"""Records as JSON has them, made ready for SQL: names, shown fields, canonical texts.
+
+Belongs here: one event, coin or category to one flat row. Does not: pages and feeds (json_feeds),
+types and reasons that SQL gives (sql/events.sql).
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from catalog.contract.plans import Plan
+from warehouse import bounds
+from warehouse.normalise.values import WHITE, BadRow, coins_of, names_of, shown_raw, text_of
+from warehouse.schema.columns import BIT, FIELDS
+
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+_STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_TOO_DEEP: Final = f"nested deeper than {bounds.DEPTH}"
+_KEPT_CHARS: Final = 10_000
+"""Names longer than this together are not remembered from one row to the next."""
+_LISTS: Final = frozenset({"categories", "coins"})
+_IMPACT: Final = BIT["impact"] | BIT["impact_band"]
+_OWN_KEYS: Final = frozenset({"id", "cancelledAt"})
+
+
+def folded(name: str) -> str:
+    """Return a name without case and joints: `displayedDate` and `displayed_date` are one."""
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+COLUMN_OF: Final = {
+    **{folded(wire): column for column, wire in FIELDS.items()},
+    **dict.fromkeys(("id", "eventid"), "event_id"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the keys of an object are: found once for all rows that have the same keys."""
+
+    id_key: str | None
+    texts: tuple[tuple[str, str, str], ...]
+    """Key, column and wire name of each shown text."""
+    categories: str | None
+    coins: str | None
+    shown: int
+    extras: tuple[str, ...]
+
+
+class EventRows:
+    """Makes rows of events. `visible` has the bits of the fields that the plan shows."""
+
+    def __init__(self, visible: int) -> None:
+        self.visible = visible
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+
+    def row(self, event: Any, position: int) -> dict[str, Any]:
+        """Return the row of one event.
+
+        Raises:
+            BadRow: it is no event that could be kept.
+        """
+        if not isinstance(event, dict):
+            raise BadRow(f"expected an object, met {shown_raw(event)}")
+        if len(event) > bounds.KEYS:
+            raise BadRow(f"expected at most {bounds.KEYS} fields, met {len(event)}")
+        layout = self.layout(tuple(event))
+        row: dict[str, Any] = {"place": position, "status": "scheduled", "shown": layout.shown}
+        if layout.id_key is not None:
+            row["event_id"] = text_of(event[layout.id_key], "id")
+        for key, column, wire in layout.texts:
+            value = event[key]
+            if type(value) is str and "\r" not in value:
+                row[column] = value.strip(WHITE) or None
+            elif value is not None:
+                row[column] = text_of(value, wire)
+        if layout.categories is not None:
+            row["categories"] = names_of(event[layout.categories], "categories")
+        if layout.coins is not None:
+            row["coins"], row["coin_names"] = coins_of(event[layout.coins], "coins")
+        if layout.extras:
+            row["extra"] = extra_of(event, layout.extras)
+        return row
+
+    def layout(self, keys: tuple[str, ...]) -> Layout:
+        """Return what some keys mean."""
+        known = self._layouts.get(keys)
+        if known is None:
+            known = self._layout(keys)
+            if sum(map(len, keys)) > _KEPT_CHARS:
+                return known
+            if len(self._layouts) > 1_000:
+                self._layouts.clear()
+            self._layouts[keys] = known
+        return known
+
+    def _layout(self, keys: tuple[str, ...]) -> Layout:
+        places, extras = columns_of(keys)
+        shown = shown_of(places, self.visible)
+        visible = {
+            column: key
+            for column, key in places.items()
+            if column != "event_id" and self._shows(column)
+        }
+        return Layout(
+            id_key=places.get("event_id"),
+            texts=tuple(
+                (key, column, FIELDS[column])
+                for column, key in visible.items()
+                if column not in _LISTS
+            ),
+            categories=visible.get("categories"),
+            coins=visible.get("coins"),
+            shown=shown,
+            extras=tuple(key for key in extras if key not in _OWN_KEYS),
+        )
+
+    def _shows(self, column: str) -> bool:
+        return shows(self.visible, column)
+
+
+def shows(visible: int, column: str) -> bool:
+    """Whether a plan shows a column; both forms of the impact count as one."""
+    bits = _IMPACT if BIT[column] & _IMPACT else BIT[column]
+    return bool(visible & bits)
+
+
+def columns_of(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+    """Return the key of each column, and the keys that are none of ours.
+
+    Of two keys for one column the wire's own name is taken; the other is an extra.
+    """
+    places: dict[str, str] = {}
+    extras: list[str] = []
+    for key in keys:
+        column = COLUMN_OF.get(folded(key))
+        if column is None:
+            extras.append(key)
+        elif column not in places:
+            places[column] = key
+        elif key == FIELDS.get(column, "id"):
+            extras.append(places[column])
+            places[column] = key
+        else:
+            extras.append(key)
+    return places, extras
+
+
+def shown_of(places: dict[str, str], visible: int) -> int:
+    """Return the bits of the fields that a row has and the plan shows."""
+    return sum(BIT[column] for column in places if column in BIT and shows(visible, column))
+
+
+def extra_of(event: dict[str, Any], keys: tuple[str, ...]) -> str:
+    """Return unknown fields as the text of a JSON object, sorted by key.
+
+    Raises:
+        BadRow: they can't be stored, are too many, or nested too deep.
+    """
+    if len(keys) > bounds.KEYS:
+        raise BadRow(f"expected at most {bounds.KEYS} unknown fields, met {len(keys)}")
+    try:
+        text = _ENCODER.encode({key: event[key] for key in keys}).decode()
+    except UnicodeEncodeError as error:
+        raise BadRow("a text that is not UTF-8, or half of a surrogate pair") from error
+    except RecursionError:
+        raise BadRow(_TOO_DEEP) from None
+    if len(text) > bounds.ROW_BYTES:
+        raise BadRow(f"unknown fields of {len(text)} characters")
+    if text.count("[") + text.count("{") > bounds.DEPTH and _depth(text) > bounds.DEPTH:
+        raise BadRow(_TOO_DEEP)
+    # DuckDB, which makes this text of a CSV file, writes its escapes in capitals.
+    return _ESCAPE.sub(_capital, text) if "\\u" in text else text
+
+
+def _depth(text: str) -> int:
+    """Return how many brackets of a JSON text are open at once; those inside texts don't count."""
+    depth = deepest = 0
+    for found in _STRUCTURE.finditer(text):
+        mark = found[0]
+        if mark in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in "]}":
+            depth -= 1
+    return deepest
+
+
+def _capital(escape: re.Match[str]) -> str:
+    told = escape[0]
+    return told[:2] + told[2:].upper() if told[1] == "u" else told
+
+
+_COIN_KEYS: Final = frozenset(
+    {
+        *("slug", "symbol", "name", "rank", "tracked", "iconUrl"),
+        *("upcomingCount", "majorCount", "peakImpact"),
+    }
+)
+_CATEGORY_KEYS: Final = frozenset({"id", "name"})
+_INTEGER_MAX: Final = 2**31 - 1
+
+
+class CoinRows:
+    """Makes rows of coins, as a plan shows them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._counters = plan.score_counters
+
+    def row(self, coin: Any, position: int) -> dict[str, Any]:
+        """Raises BadRow: no slug, or a value of another type."""
+        known = _object(coin)
+        return {
+            "position": position,
+            "slug": _required(known, "slug"),
+            "symbol": text_of(known.get("symbol"), "symbol"),
+            "name": text_of(known.get("name"), "name"),
+            "rank": _whole(known, "rank"),
+            "tracked": _truth(known, "tracked"),
+            "icon_url": text_of(known.get("iconUrl"), "iconUrl"),
+            "upcoming_count": _whole(known, "upcomingCount"),
+            "major_count": _whole(known, "majorCount") if self._counters else None,
+            "peak_impact": _number(known, "peakImpact") if self._counters else None,
+            "extra": _extra(known, _COIN_KEYS),
+        }
+
+
+def category_row(category: Any, position: int) -> dict[str, Any]:
+    """Return the row of a category; a numeric id becomes text.
+
+    Raises:
+        BadRow: no object, or one without an id.
+    """
+    known = _object(category)
+    return {
+        "position": position,
+        "id": _required(known, "id"),
+        "name": text_of(known.get("name"), "name"),
+        "extra": _extra(known, _CATEGORY_KEYS),
+    }
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRow(f"expected an object, met {shown_raw(value)}")
+    return value
+
+
+def _required(row: dict[str, Any], key: str) -> str:
+    text = text_of(row.get(key), key)
+    if text is None:
+        raise BadRow(f"{key}: expected a text, met nothing")
+    return text
+
+
+def _number(row: dict[str, Any], key: str) -> float | None:
+    text = text_of(row.get(key), key)
+    if text is None:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadRow(f"{key}: expected a number, met {shown_raw(text)}")
+    return number
+
+
+def _whole(row: dict[str, Any], key: str) -> int | None:
+    number = _number(row, key)
+    if number is None:
+        return None
+    if not number.is_integer() or abs(number) > _INTEGER_MAX:
+        raise BadRow(f"{key}: expected a whole number, met {shown_raw(row[key])}")
+    return int(number)
+
+
+def _truth(row: dict[str, Any], key: str) -> bool | None:
+    text = text_of(row.get(key), key)
+    if text is None:
+        return None
+    if text.lower() in ("true", "1", "yes"):
+        return True
+    if text.lower() in ("false", "0", "no"):
+        return False
+    raise BadRow(f"{key}: expected true or false, met {shown_raw(text)}")
+
+
+def _extra(row: dict[str, Any], known: frozenset[str]) -> str | None:
+    keys = tuple(key for key in row if key not in known)
+    return extra_of(row, keys) if keys else None

@@ -1,0 +1,190 @@
+"""One landed batch as typed rows in canonical form, in temporary tables of a connection.
+
+    seen              export, events, event, cancellations, deliveries
+    again             the same, and those records of an export that came before
+    seen_coins        coins
+    seen_categories   categories
+    rejected          every feed: what can't be read, with the reason
+
+Belongs here: which reader a batch takes, and whether it is to be quarantined. Does not: what a
+look does to the history (fold.py). Nothing is kept between two calls; run twice, a batch gives
+the same. Call it outside a transaction: a reader that fails gives way to another.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final
+
+import duckdb
+import msgspec
+
+from catalog.contract.plans import Plan
+from warehouse import bounds
+from warehouse.errors import LandingError
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import Landing
+from warehouse.normalise.export import read_export
+from warehouse.normalise.json_feeds import (
+    read_cancellations,
+    read_deliveries,
+    read_lists,
+    read_look_ups,
+)
+from warehouse.normalise.json_rows import CoinRows, EventRows, category_row
+from warehouse.normalise.payloads import Unreadable, pages
+from warehouse.normalise.sink import BatchCounts, Sink
+from warehouse.normalise.staging import EventTables
+from warehouse.normalise.unchanged import UnchangedRecords
+from warehouse.normalise.values import storable_text
+from warehouse.schema.columns import plan_named, shown_by
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
+
+REJECTED_SHARE: Final = 0.01
+REJECTED_LEAST: Final = 10
+_TOLD_CHARS: Final = 500
+_NOTES_MAX: Final = 20
+"""A batch with more than this share of rows rejected, and at least so many, is quarantined."""
+
+
+class NormalisedBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """The account of a batch: good + rejected + ignored = arrived, unless it is quarantined."""
+
+    arrived: int
+    """Rows, counted from the bytes and not by the reader that made the tables."""
+    good: int
+    rejected: int
+    duplicates: int
+    """Good rows beyond the first of each id."""
+    ignored: int
+    """Deliveries of a type we don't know: stored, counted, not applied."""
+    quarantine: str | None
+    """Why the batch is not to be merged, in words."""
+    notes: tuple[str, ...]
+    """Which of the variants that we accept were met."""
+
+
+def normalise(
+    connection: duckdb.DuckDBPyConnection,
+    landing: Landing,
+    manifest: Manifest,
+    recall: UnchangedRecords | None = None,
+) -> NormalisedBatch:
+    """Fill the tables of the batch's feed, as well as its rows allow, and say how it went.
+
+    With `recall`, records of an export that the state accepted before are not in `seen`: they
+    are counted as good, and stand in the view `again`.
+
+    Raises:
+        DamagedBody: the bytes are not those that were landed.
+        LandingError: the plan is none we know.
+    """
+    connection.execute("SET TimeZone = 'UTC'")
+    try:
+        if manifest.feed in ("coins", "categories"):
+            read = _lists(connection, landing, manifest)
+        else:
+            read = _events(connection, landing, manifest, recall)
+    except Exception:
+        # What no reader can take may be what the disk made of it.
+        landing.check(manifest)
+        raise
+    if read.quarantine is not None:
+        landing.check(manifest)
+    return read
+
+
+def _events(
+    connection: duckdb.DuckDBPyConnection,
+    landing: Landing,
+    manifest: Manifest,
+    recall: UnchangedRecords | None,
+) -> NormalisedBatch:
+    tables = EventTables(connection, manifest)
+    if recall is None:
+        recall = UnchangedRecords(connection)
+        recall.forget()
+    else:
+        recall.begin()
+    rows = EventRows(shown_by(_plan(manifest)))
+    if manifest.feed == "export":
+        tally = read_export(landing, manifest, tables, rows, recall)
+    else:
+        tally = BatchCounts()
+        sink = tables.sink()
+        bodies = pages(landing, manifest)
+        with _noting(tally):
+            match manifest.feed:
+                case "events":
+                    read_lists(bodies, rows.row, sink, tally)
+                case "event":
+                    read_look_ups(bodies, manifest, rows, sink, tally)
+                case "cancellations":
+                    read_cancellations(bodies, sink, tally)
+                case _:
+                    read_deliveries(bodies, rows, sink, tally)
+        sink.close()
+        tally.rejected = sink.rejected
+    read, unread, ids = tables.counts()
+    if unread:
+        tables.reject()
+    good = read - unread + recall.again
+    return _account(tally, good, tally.rejected + unread, read - unread - ids)
+
+
+def _lists(
+    connection: duckdb.DuckDBPyConnection, landing: Landing, manifest: Manifest
+) -> NormalisedBatch:
+    for name in ("rejected", manifest.feed):
+        connection.execute(_SQL[f"create_{name}"])
+    sink = Sink(connection, manifest.batch_id, _SQL[f"insert_{manifest.feed}"], {})
+    tally = BatchCounts()
+    make = CoinRows(_plan(manifest)).row if manifest.feed == "coins" else category_row
+    with _noting(tally):
+        read_lists(pages(landing, manifest), make, sink, tally)
+    sink.close()
+    count = _SQL[f"count_{manifest.feed}"]
+    good, ids = connection.execute(count).fetchall()[0]
+    tally.rejected = sink.rejected
+    return _account(tally, good, tally.rejected, good - ids)
+
+
+@contextmanager
+def _noting(tally: BatchCounts) -> Iterator[None]:
+    """Take a body that can't be read to its end for a fault of the batch."""
+    try:
+        yield
+    except Unreadable as error:
+        tally.faults.append(f"the batch has {error}")
+
+
+def _account(tally: BatchCounts, good: int, rejected: int, duplicates: int) -> NormalisedBatch:
+    accounted = good + rejected + tally.ignored
+    if accounted != tally.arrived:
+        tally.faults.append(f"{tally.arrived} rows arrived, and {accounted} were read")
+    too_many = tally.rejected > bounds.REJECTS or rejected > REJECTED_SHARE * tally.arrived
+    if rejected >= REJECTED_LEAST and too_many:
+        tally.faults.append(f"{rejected} of {tally.arrived} rows can't be read")
+    return NormalisedBatch(
+        arrived=tally.arrived,
+        good=good,
+        rejected=rejected,
+        duplicates=duplicates,
+        ignored=tally.ignored,
+        quarantine=_told("; ".join(tally.faults[:5])) or None,
+        notes=tuple(_told(words) for words in islice(tally.notes, _NOTES_MAX)),
+    )
+
+
+def _told(words: str) -> str:
+    """Return words that quote what came, in a form and length that can be kept."""
+    return storable_text(words[:_TOLD_CHARS])
+
+
+def _plan(manifest: Manifest) -> Plan:
+    try:
+        return plan_named(manifest.plan)
+    except ValueError as error:
+        raise LandingError(f"batch {manifest.batch_id}: its plan {error}") from error

@@ -1,0 +1,77 @@
+-- An export read by DuckDB's own reader: parts of one SELECT that csv_reader.py puts together.
+--
+--     csv_file → csv_rows → new_rows (unchanged.sql says which those are) → separators_met
+--     → find_unread_places
+
+-- name: csv_file
+-- Grain: one row per record of a CSV file but its header, all columns as text, in the order of the
+-- file. The end of a SELECT that csv_reader.py begins. Reads only.
+-- Parameters: $path, $compression, $columns (a name of ours for each column of the header).
+FROM read_csv(
+    $path,
+    columns = $columns,
+    compression = $compression,
+    header = true,
+    delim = ',',
+    quote = '"',
+    escape = '"',
+    auto_detect = false,
+    strict_mode = true,
+    -- Small, or a file of some MB (compressed) is read by one thread. It bounds a record, too.
+    buffer_size = 2097152
+)
+
+-- name: csv_rows
+-- Grain: one row per record of a CSV file but its header, with the md5 of all its cells and of how
+-- they are read. The end of a SELECT that csv_reader.py begins; it also gives the cells in place
+-- of the braces. Reads only.
+-- Parameters: as normalise_csv_file.sql, and $reading.
+FROM (
+    SELECT *, md5(concat($reading, {cells})) AS row_md5
+    {file}
+)
+
+-- name: new_rows
+-- Grain: one row per record of a CSV file that did not come before. The end of a SELECT that
+-- csv_reader.py begins. Reads only.
+FROM arrived
+WHERE NOT is_again
+
+-- name: separators_met
+-- Grain: one row: whether the lists were parted, and which other separators their elements hold.
+-- Reads only.
+SELECT
+    coalesce(bool_or(len(categories) > 1), false) AS categories_parted,
+    coalesce(bool_or(contains(array_to_string(categories, ' '), ';')), false),
+    coalesce(bool_or(contains(array_to_string(categories, ' '), '|')), false),
+    coalesce(bool_or(contains(array_to_string(categories, ' '), ',')), false),
+    coalesce(bool_or(starts_with(categories[1], '[')), false),
+    coalesce(bool_or(len(coins) > 1), false) AS coins_parted,
+    coalesce(bool_or(contains(array_to_string(coins, ' '), ';')), false),
+    coalesce(bool_or(contains(array_to_string(coins, ' '), '|')), false),
+    coalesce(bool_or(contains(array_to_string(coins, ' '), ',')), false),
+    coalesce(bool_or(starts_with(coins[1], '[')), false)
+FROM normalised
+
+-- name: find_unread_places
+-- Where in the file the rows stand that can't be read: `arrived`, of which they are, has no order.
+-- Rows that are the same to the letter get their places in turn.
+-- In place of the braces stands the end of a SELECT that csv_reader.py gives.
+-- Parameters: as normalise_csv_rows.sql. Run twice: the same.
+UPDATE normalised SET place = found.place
+FROM (
+    SELECT unread.unread_row, numbered.place
+    FROM (
+        SELECT
+            rowid AS unread_row, row_md5,
+            row_number() OVER (PARTITION BY row_md5 ORDER BY rowid) AS turn
+        FROM normalised
+        WHERE reason IS NOT NULL
+    ) AS unread
+    JOIN (
+        SELECT row_md5, place, row_number() OVER (PARTITION BY row_md5 ORDER BY place) AS turn
+        FROM (SELECT row_md5, row_number() OVER () - 1 AS place {rows})
+        WHERE row_md5 IN (SELECT n.row_md5 FROM normalised AS n WHERE n.reason IS NOT NULL)
+    ) AS numbered USING (row_md5, turn)
+) AS found
+WHERE normalised.rowid = found.unread_row

@@ -1,0 +1,43 @@
+-- Rows that can't be read, with the reason and the raw text.
+--
+--     create_rejected → reject_rows (read in Python) | has_unread → reject_unread (read in SQL)
+
+-- name: create_rejected
+-- Grain: one row per row that could not be read, at its place in the batch.
+-- Run twice: empty again.
+CREATE OR REPLACE TEMP TABLE rejected (
+    batch_id VARCHAR,
+    position BIGINT,
+    reason VARCHAR,
+    raw VARCHAR
+)
+
+-- name: reject_rows
+-- Grain: one row per element of $rows, a JSON array of position, reason and raw, into `rejected`.
+-- Parameters: $batch_id, $rows.
+-- Run twice: every row is there twice.
+INSERT INTO rejected
+SELECT $batch_id, one.position, one.reason, one.raw
+FROM (
+    SELECT unnest(
+        from_json($rows, '[{"position": "BIGINT", "reason": "VARCHAR", "raw": "VARCHAR"}]')
+    ) AS one
+)
+
+-- name: has_unread
+-- Grain: one row: whether a row can't be read.
+SELECT bool_or(reason IS NOT NULL) FROM normalised
+
+-- name: reject_unread
+-- Grain: one row per row of `normalised` that can't be read, into `rejected`.
+-- Parameters: $batch_id, $raw_max (characters of the raw text that are kept; the id comes first).
+-- Run twice: every row is there twice.
+INSERT INTO rejected
+SELECT
+    $batch_id,
+    coalesce(place, rowid),
+    reason || CASE WHEN length(raw) > $raw_max THEN ' (raw text cut behind its id)' ELSE '' END,
+    left(raw, $raw_max)
+FROM normalised
+WHERE reason IS NOT NULL
+ORDER BY ALL

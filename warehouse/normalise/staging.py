@@ -1,0 +1,93 @@
+"""The tables that events are normalised into, and the account of what they hold.
+
+Belongs here: filling and counting `normalised`, `seen` and `rejected`. Does not: readers.
+"""
+
+from typing import Any, Final
+from weakref import WeakSet
+
+import duckdb
+
+from catalog.contract.decisions import IMPACT_MAX, IMPACT_MIN
+from warehouse.landing.batches import Manifest
+from warehouse.normalise.csv_header import JOINS, JSON_JOIN, ListSeparators, chosen
+from warehouse.normalise.sink import RAW_MAX, Sink
+from warehouse.normalise.values import define_macros
+from warehouse.schema.columns import BIT
+from warehouse.sql import Statements, parsed
+
+_SQL = Statements(__package__)
+
+_BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
+_PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
+"""Connections that have the macros and the view, which outlive the tables of a batch."""
+
+
+def empty_events(connection: duckdb.DuckDBPyConnection) -> None:
+    """Empty the table of the last batch's events, whose rows would else fill the memory."""
+    connection.execute(_SQL["create_events"])
+
+
+class EventTables:
+    """The tables of one batch, empty at first."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
+        self.connection = connection
+        self._manifest = manifest
+        self.empty()
+        if connection not in _PREPARED:
+            # The place of a row in a file is that in the table.
+            connection.execute("SET preserve_insertion_order = true")
+            define_macros(connection)
+            connection.execute(_SQL["view_seen"])
+            _PREPARED.add(connection)
+
+    def empty(self) -> None:
+        for name in ("rejected", "events"):
+            self.connection.execute(_SQL[f"create_{name}"])
+
+    def values(self) -> dict[str, Any]:
+        """Return the parameters of insert_events but those of its reader."""
+        return {
+            **_BITS,
+            "observed_at": self._manifest.observed_at,
+            "content_at": self._manifest.content_at,
+            "impact_min": IMPACT_MIN,
+            "impact_max": IMPACT_MAX,
+        }
+
+    def sink(self) -> Sink:
+        """Return where rows made in Python go."""
+        rows = _SQL["json_events"]
+        insert = _SQL["insert_events"].replace("{arrived_rows}", rows)
+        return Sink(self.connection, self._manifest.batch_id, parsed(insert), self.values())
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return the rows read, those of them that can't be kept, and the ids of the others.
+
+        Records that came before are not among them.
+        """
+        count = parsed(_SQL["count_events"])
+        return self.connection.execute(count).fetchall()[0]
+
+    def reject(self) -> None:
+        """Put the rows that SQL found wanting with the other rejected ones."""
+        values = {"batch_id": self._manifest.batch_id, "raw_max": RAW_MAX}
+        self.connection.execute(_SQL["reject_unread"], values)
+
+    def joins(self, used: ListSeparators) -> ListSeparators:
+        """Return how the lists that were read are joined indeed, judged by all rows."""
+        met = self.connection.execute(_SQL["separators_met"]).fetchall()[0]
+        half = len(met) // 2
+        return ListSeparators(
+            categories=_chosen(met[:half], used.categories), coins=_chosen(met[half:], used.coins)
+        )
+
+
+def _chosen(met: tuple[bool, ...], used: str) -> str:
+    """Judge one column: whether `used` parted it, then whether an element holds a separator."""
+    parted, *others = met
+    found = {join for join, is_met in zip((*JOINS[1:], JOINS[0]), others, strict=True) if is_met}
+    if used == JSON_JOIN or not found:
+        return used
+    return chosen(found | {used} if parted else found)

@@ -1,0 +1,103 @@
+"""Recall: records of an export that came before are not typed, judged and compared again.
+
+Most of an export is as it was the day before. The state keeps the md5 of each record that it
+accepted from an export, until anything else about its event is accepted; a record with that md5
+says nothing new but that it was seen. Belongs here: finding such records. Does not: what they
+touch (fold_seen_again.sql), the reading of the others (csv_reader.py).
+"""
+
+import copy
+from typing import Any, NamedTuple
+
+import duckdb
+
+from warehouse.landing.batches import Manifest
+from warehouse.normalise.sink import BatchCounts
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
+
+
+class _Body(NamedTuple):
+    """The export that `arrived` holds the records of: its bytes, how it was read, its account."""
+
+    sha256: str
+    plan: str
+    tally: BatchCounts
+
+
+class UnchangedRecords:
+    """What a state remembers of the exports before. It holds the tables `sight` and `arrived`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._body: _Body | None = None
+        self._is_allowed = False
+        self._is_on = False
+        self.again = 0
+        """Records of the batch at hand that came before."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether records of the batch at hand were recalled."""
+        return self._is_on
+
+    def begin(self) -> None:
+        """Begin a batch: nothing of it is known to have come before."""
+        self._is_allowed, self._is_on, self.again = True, False, 0
+        self._connection.execute(_SQL["nothing_unchanged"])
+
+    def forget(self) -> None:
+        """Let the batch at hand be read whole."""
+        self.begin()
+        self._body, self._is_allowed = None, False
+
+    def may_find(self) -> bool:
+        """Whether any record can come again; without, looking for them is in vain."""
+        if not self._is_allowed:
+            return False
+        return bool(self._connection.execute(_SQL["has_recalled"]).fetchall()[0][0])
+
+    def find(self, query: str, values: dict[str, Any]) -> int | None:
+        """Run the query that fills `arrived` from a file; return its records.
+
+        None where an id occurs twice: which of its rows holds is told by their content.
+
+        Raises:
+            duckdb.Error: the file can't be read that way.
+        """
+        self._body = None
+        self._connection.execute(query, values)
+        records, ids, different, again = self._counts()
+        if ids != different:
+            return None
+        self._use(again)
+        return records
+
+    def note(self, manifest: Manifest, tally: BatchCounts) -> None:
+        """Remember that `arrived` has all of a body, which was read without a fault."""
+        if self._is_on and not tally.faults:
+            self._body = _Body(manifest.sha256, manifest.plan, copy.deepcopy(tally))
+
+    def body_again(self, manifest: Manifest) -> BatchCounts | None:
+        """Return the account of a body that came as the export before, if all of it holds still."""
+        body = self._body
+        if body is None or (body.sha256, body.plan) != (manifest.sha256, manifest.plan):
+            return None
+        self._connection.execute(_SQL["recall_body"])
+        records, _, _, again = self._counts()
+        if again != records:
+            self._body = None
+            return None
+        self._use(again)
+        return copy.deepcopy(body.tally)
+
+    def _use(self, again: int) -> None:
+        self._connection.execute(_SQL["view_unchanged"])
+        self.again, self._is_on = again, True
+
+    def _counts(self) -> tuple[int, int, int, int]:
+        counts: tuple[int, int, int, int] = self._connection.execute(
+            _SQL["count_arrived"]
+        ).fetchall()[0]
+        return counts

@@ -1,0 +1,1 @@
+"""From the lake to warehouse.duckdb: in full or as a delta, with checks."""

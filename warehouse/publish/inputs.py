@@ -1,0 +1,130 @@
+"""The files that a publication reads, by the names of the statements' parameters.
+
+The lake's, and what this machine recorded of its own requests, which is outside the lake and not
+made by a replay:
+
+    state/requests/*.jsonl    state/usage.jsonl
+
+Belongs here: which files there are, and whether they changed. Does not: their columns (tables),
+what is done with them (publish).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Protocol
+
+from warehouse.errors import LakeDamaged, WarehouseError
+from warehouse.files.hashes import damage
+from warehouse.files.storage import Storage
+from warehouse.sql import literal
+
+STATE = ("events", "coins", "categories", "cancellations", "labels")
+"""The files of a checkpoint that are read; also the parameters they are bound to."""
+
+
+class LakeDay(Protocol):
+    """What is needed of a day of the change log (change_log.py)."""
+
+    @property
+    def day(self) -> date: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def meta(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Some days of the lake, and the state after the last day of all."""
+
+    days: tuple[LakeDay, ...]
+    state: dict[str, str]
+    changes: list[str]
+    snapshots: list[str]
+    rejects: list[str]
+
+    def files(self) -> dict[str, Any]:
+        """Return what can be bound; a parameter that would have no file is left out."""
+        lists = {"changes": self.changes, "snapshots": self.snapshots, "rejects": self.rejects}
+        return {**self.state, **{name: files for name, files in lists.items() if files}}
+
+
+def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]) -> Inputs:
+    """Find the files of some days of a chain, and those of its newest checkpoint.
+
+    Raises:
+        WarehouseError: a file that the chain speaks of is not there, or not what was written.
+    """
+    return Inputs(
+        days=tuple(days),
+        state=_state(lake, chain[-1]) if chain else {},
+        changes=[_whole(lake, one.name, {one.name: one.sha256}) for one in days],
+        snapshots=_those(lake, days, "coin_snapshots"),
+        rejects=_those(lake, days, "rejects"),
+    )
+
+
+def _those(lake: Storage, days: Sequence[LakeDay], kind: str) -> list[str]:
+    """Return the files of one kind that days have beside their changes."""
+    found: list[str] = []
+    for one in days:
+        recorded = one.meta.get("files")
+        folder = f"{kind}/observed_date={one.day.isoformat()}"
+        names = lake.names(folder) if recorded is None else recorded
+        found += [_whole(lake, name, recorded) for name in names if name.startswith(folder)]
+    return found
+
+
+def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
+    checkpoint = newest.meta["checkpoint"]
+    if checkpoint is None:
+        raise WarehouseError(
+            f"the newest day of the change log, {newest.day}, names no checkpoint, so the state "
+            "after it is not known. The published warehouse stands; run `almanac replay`."
+        )
+    files = newest.meta.get("files")
+    return {name: _whole(lake, f"checkpoints/{checkpoint}/{name}.parquet", files) for name in STATE}
+
+
+def _whole(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:
+    """Return a file as readers are to be given it, once its hash is what is recorded."""
+    path = lake.path(name)
+    if not path.exists():
+        raise LakeDamaged(
+            f"{name} is not in the lake, though the change log speaks of it. The published "
+            "warehouse stands; run `almanac replay`."
+        )
+    if (why := damage(lake, name, files)) is not None:
+        raise LakeDamaged(
+            f"{why}. It was changed since it was written. The published warehouse stands; run "
+            "`almanac replay`."
+        )
+    return literal(path)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalState:
+    """The files by the parameter they are bound to, and a mark that changes when they do."""
+
+    files: dict[str, list[str]]
+    mark: str
+
+
+def find_local_state(folder: Path | None) -> LocalState:
+    """Find the logs of a state folder; none is no error."""
+    if folder is None:
+        return LocalState({}, "")
+    found = {
+        "requests": sorted(folder.glob("requests/*.jsonl")),
+        "usage": sorted(folder.glob("usage.jsonl")),
+    }
+    found = {name: [path for path in paths if path.is_file()] for name, paths in found.items()}
+    stats = [(path, path.stat()) for paths in found.values() for path in paths]
+    return LocalState(
+        files={name: [literal(path) for path in paths] for name, paths in found.items() if paths},
+        mark=" ".join(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in stats),
+    )

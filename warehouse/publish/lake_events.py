@@ -1,0 +1,130 @@
+"""The current events in the lake, by event month, for engines that read Parquet.
+
+    lake/events/event_month=YYYY-MM/events.parquet
+    lake/events/_sha256.json          what each of them was when it was written
+
+Their columns are those of `events_as_of`. A month is rewritten when an event in it differs from
+what was published. While that goes on, a marker names the months: after a crash the next
+publication rewrites them too, whatever it compares.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+
+from warehouse.errors import LakeDamaged
+from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
+from warehouse.files.storage import Storage
+from warehouse.publish.staged_file import Staged
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
+
+FOLDER = "events"
+MARKER = f"{FOLDER}/_rewriting.json"
+HASHES = f"{FOLDER}/_sha256.json"
+_MONTH = "event_month="
+SORTED_ABOVE: Final = 8
+"""Months; from so many on, sorting the events once is cheaper than a look at all for each."""
+_SIDE_BY_SIDE: Final = 4
+"""Months written at a time: while one waits for the disk, others are compressed."""
+
+
+class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    months: dict[str, str]
+
+
+def changed_months(staged: Staged) -> set[str]:
+    """Return the months of events that a delta found to differ."""
+    return {month for (month,) in staged.run(_SQL["find_changed_months"])}
+
+
+def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
+    """Rewrite some months, or all, and return how many; one that is empty now is removed.
+
+    What is staged must be committed.
+    """
+    if months is not None:
+        months = months | unsettled_months(lake)
+        if not months:
+            return 0
+    try:
+        known = recorded(lake)
+    except LakeDamaged:
+        known, months = {}, None  # Which of them stand as written is not known.
+    filled = {month for (month,) in staged.run(_SQL["list_months"])}
+    touched = months if months is not None else filled | _standing(lake)
+    if known is None:
+        # An older Almanac wrote them: what is there is what it wrote.
+        paths = {month: lake.path(name_of(month)) for month in _standing(lake)}
+        known = {month: sha256_of(path) for month, path in paths.items() if path.is_file()}
+    lake.put(MARKER, msgspec.json.encode(sorted(touched)))
+    for month in touched - filled:
+        lake.remove_folder(f"{FOLDER}/{_MONTH}{month}")
+    written = _write_months(staged, lake, sorted(touched & filled))
+    kept = {month: sha256 for month, sha256 in known.items() if month not in touched}
+    months_now = dict(sorted({**kept, **written}.items()))
+    lake.put(HASHES, sealed(formatted(_Recorded(months=months_now))))
+    return len(touched)
+
+
+def recorded(lake: Storage) -> dict[str, str] | None:
+    """Return the sha256 of each month's file, None where none is recorded.
+
+    Raises:
+        LakeDamaged: the record is not what was written.
+    """
+    path = lake.path(HASHES)
+    if not path.exists():
+        return None
+    try:
+        return read_sealed(path.read_bytes(), _Recorded).months
+    except (OSError, ValueError) as error:
+        raise LakeDamaged(
+            f"{HASHES} of the lake can't be read: {error}. `almanac replay` makes it again."
+        ) from error
+
+
+def name_of(month: str) -> str:
+    return f"{FOLDER}/{_MONTH}{month}/events.parquet"
+
+
+def settle(lake: Storage) -> None:
+    """Forget which months were rewritten, once the warehouse that goes with them is in place."""
+    lake.remove(MARKER)
+
+
+def unsettled_months(lake: Storage) -> set[str]:
+    """Return the months that may not be as published, since a publication did not end."""
+    if not lake.exists(MARKER):
+        return set()
+    try:
+        return set(msgspec.json.decode(lake.read(MARKER), type=list[str]))
+    except (OSError, ValueError):
+        return _standing(lake)  # Which of them it named is not known.
+
+
+def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str, str]:
+    """Write some months; return the sha256 of each one's file."""
+    is_sorted = len(months) > SORTED_ABOVE
+    staged.run(_SQL["create_lake_events_by_date" if is_sorted else "create_lake_events"])
+
+    def write(month: str) -> str:
+        with lake.writing(name_of(month)) as file:
+            values = {"month": month, "file": str(file)}
+            staged.run_beside(_SQL["write_month"], values)
+            return sha256_of(file)
+
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        return dict(zip(months, pool.map(write, months), strict=True))
+
+
+def names(lake: Storage) -> list[str]:
+    """Return the names of the files that are there, of all months."""
+    found = (name_of(month) for month in sorted(_standing(lake)))
+    return [name for name in found if lake.exists(name)]
+
+
+def _standing(lake: Storage) -> set[str]:
+    return {name.removeprefix(_MONTH) for name in lake.folders(FOLDER) if name.startswith(_MONTH)}

@@ -1,0 +1,255 @@
+"""Publish: the tables, built from the lake into a new file that replaces the old in one rename.
+
+Readers keep the file they opened, and never wait or make anyone wait. Where the published file
+goes back to the same history, a copy of it is brought up to date; else all is made anew. Checks
+run before readers see it.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from time import monotonic
+from typing import Final, Literal
+
+import duckdb
+
+from warehouse.errors import LakeDamaged, WarehouseError
+from warehouse.files.storage import Storage
+from warehouse.publish import delta, lake_events
+from warehouse.publish import full as publish_full
+from warehouse.publish.delta import DoesNotFit
+from warehouse.publish.inputs import Inputs, LakeDay, LocalState, find_inputs, find_local_state
+from warehouse.publish.staged_file import Staged, note_published, put_in_place, staging
+from warehouse.schema import ddl
+from warehouse.schema.tables import INTERNAL, TABLES
+from warehouse.schema.views import MACROS, VIEWS
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
+
+
+def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
+    """Check counts against the lake's own, and the versions of all or of touched events.
+
+    Raises:
+        WarehouseError: something does not hold; what was published stands.
+    """
+    wrong = staged.run(_SQL["check_versions"], {"everything": everything})
+    if wrong:
+        names = ("event_id", "rows", "version", "versions", "first", "last", "current")
+        told = "; ".join(
+            ", ".join(f"{name} {value}" for name, value in zip(names, row, strict=True))
+            for row in wrong
+        )
+        raise WarehouseError(
+            "events and their versions disagree, so nothing was published and the old warehouse "
+            f"stands: {told}. Run `almanac replay`; if it recurs, it is a fault of Almanac."
+        )
+    if not inputs.state:
+        return
+    ((events, expected_events, versions, expected_versions),) = staged.run(
+        _SQL["check_counts"], inputs.state
+    )
+    if (events, versions) != (expected_events, expected_versions):
+        raise WarehouseError(
+            f"{events} events and {versions} versions would be published, but the lake has "
+            f"{expected_events} and {expected_versions}. The old warehouse stands; run "
+            "`almanac replay`."
+        )
+
+
+BLOAT_MAX: Final = 1.6
+"""Size of the file by that of the last one made anew; above it, it is made anew again."""
+SMALL_BYTES: Final = 32_000_000
+"""A file up to this size may be as bloated as it likes."""
+Step = Callable[[str], None]
+"""Hears of each point that was reached, by name."""
+
+
+@dataclass(slots=True)
+class PublishReport:
+    """What a publication did. `why_full` says why all was made anew; sizes are in bytes."""
+
+    mode: Literal["full", "delta", "none"]
+    why_full: str | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    seconds: float = 0.0
+    months: int = 0
+    """Event months rewritten in the lake."""
+
+
+def publish(
+    lake: Storage,
+    warehouse_path: Path,
+    *,
+    chain: Sequence[LakeDay],
+    state_folder: Path | None,
+    full: bool = False,
+    step: Step = lambda _: None,
+) -> PublishReport:
+    """Make the warehouse say what the lake says. Only under the merge's lock.
+
+    `chain` has all days of the change log, oldest first. Publishing the same twice does nothing.
+
+    Raises:
+        WarehouseError: what would be published is wrong, or a file of the lake is; the old
+            warehouse stands.
+    """
+    began = monotonic()
+    if warehouse_path.is_dir():
+        raise WarehouseError(
+            f"{warehouse_path} is a folder, and the published file goes there. Nothing was "
+            "published; move it away, or run `almanac replay`."
+        )
+    publication = _Publication(
+        lake,
+        warehouse_path,
+        tuple(chain),
+        find_local_state(state_folder),
+        step,
+        None if state_folder is None else Storage(state_folder),
+    )
+    why_full = "it was asked for" if full else None
+    if why_full is None:
+        try:
+            report = publication.bring_up_to_date()
+        except LakeDamaged:
+            raise  # Made anew it would be of the same files.
+        except (DoesNotFit, WarehouseError, duckdb.Error, LookupError) as reason:
+            why_full = str(reason)
+    if why_full is not None:
+        report = publication.make_anew(why_full)
+    report.bytes = warehouse_path.stat().st_size
+    report.seconds = monotonic() - began
+    return report
+
+
+@dataclass(slots=True)
+class _Publication:
+    """What is to be published, and where to."""
+
+    lake: Storage
+    warehouse: Path
+    chain: tuple[LakeDay, ...]
+    local: LocalState
+    step: Step
+    notes: Storage | None
+    """The state folder, where the hash of the published file is kept."""
+
+    def bring_up_to_date(self) -> PublishReport:
+        """Apply what differs to a copy of the published file.
+
+        Raises:
+            DoesNotFit: the file is of another history or form, or too much differs.
+        """
+        if not self.warehouse.exists():
+            raise DoesNotFit("there is no warehouse yet")
+        with staging(self.warehouse) as path:
+            shutil.copyfile(self.warehouse, path)
+            staged = Staged(path)
+            try:
+                return self._apply(staged)
+            finally:
+                staged.abandon()
+
+    def make_anew(self, why: str) -> PublishReport:
+        """Build everything from the lake."""
+        with staging(self.warehouse) as path:
+            staged = Staged(path)
+            try:
+                inputs = find_inputs(self.lake, self.chain, self.chain)
+                publish_full.build(staged, inputs, self.local)
+                _note(staged, "signature", _signature())
+                _note(staged, "local", self.local.mark)
+                check(staged, inputs, everything=True)
+                report = PublishReport("full", why_full=why)
+                return self._put(staged, report, None)
+            except duckdb.Error as error:
+                raise WarehouseError(
+                    f"the lake can't be published: {error}. The old warehouse stands. If a file "
+                    "of the lake is damaged, `almanac replay` makes it again."
+                ) from error
+            finally:
+                staged.abandon()
+
+    def _apply(self, staged: Staged) -> PublishReport:
+        facts = _facts(staged)
+        self._refuse_misfit(facts)
+        first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
+        same = first_day is None and facts["local"] == self.local.mark
+        if same and not lake_events.unsettled_months(self.lake):
+            return PublishReport("none", rows=_rows(staged))
+        months: set[str] = set()
+        if first_day is not None:
+            days = [one for one in self.chain if one.day >= first_day]
+            inputs = find_inputs(self.lake, self.chain, days)
+            delta.apply(staged, inputs, first_day)
+            check(staged, inputs, everything=False)
+            months = lake_events.changed_months(staged)
+        if facts["local"] != self.local.mark:
+            delta.apply_local(staged, self.local)
+            _note(staged, "local", self.local.mark)
+        return self._put(staged, PublishReport("delta"), months)
+
+    def _refuse_misfit(self, facts: dict[str, str]) -> None:
+        if facts["signature"] != _signature():
+            raise DoesNotFit("another version of Almanac made it")
+        if not self.chain:
+            raise DoesNotFit("the lake is empty")
+        size = self.warehouse.stat().st_size
+        if size > max(SMALL_BYTES, BLOAT_MAX * int(facts["full_bytes"])):
+            raise DoesNotFit(f"it has grown to {size} bytes from {facts['full_bytes']}")
+
+    def _put(self, staged: Staged, report: PublishReport, months: set[str] | None) -> PublishReport:
+        """Put the lake's events and the file in place; the file last."""
+        self.step("publish:built")
+        report.rows = _rows(staged)
+        staged.commit()
+        report.months = lake_events.write_events(staged, self.lake, months)
+        self.step("publish:lake_events_written")
+        if report.mode == "full":
+            _note(staged, "full_bytes", str(staged.path.stat().st_size))
+        staged.close()
+        self.step("publish:finished")
+        note_published(self.notes, staged.path, self.warehouse)
+        put_in_place(staged.path, self.warehouse)
+        self.step("publish:renamed")
+        lake_events.settle(self.lake)
+        return report
+
+
+def _first_changed(published: Sequence[tuple[date, str]], chain: Sequence[LakeDay]) -> date | None:
+    """Return the first day on which two histories part, None where they are one."""
+    current = [(one.day, one.sha256) for one in chain]
+    for old, new in zip_longest(published, current):
+        if old != new:
+            return min(one[0] for one in (old, new) if one is not None)
+    return None
+
+
+def _facts(staged: Staged) -> dict[str, str]:
+    return dict(staged.run(_SQL["list_facts"]))
+
+
+def _note(staged: Staged, name: str, value: str) -> None:
+    staged.run(_SQL["forget_fact"], {"name": name})
+    staged.run(_SQL["note_fact"], {"name": name, "value": value})
+
+
+def _rows(staged: Staged) -> dict[str, int]:
+    return {table.name: int(staged.run(ddl.count(table))[0][0]) for table in TABLES}
+
+
+@cache
+def _signature() -> str:
+    """Return what names the form of the file: the declarations and the SQL that fills it."""
+    digest = hashlib.sha256(repr((TABLES, INTERNAL, VIEWS, MACROS)).encode())
+    for text in (*ddl.definitions(), *_SQL.texts.values()):
+        digest.update(text.encode())
+    return digest.hexdigest()

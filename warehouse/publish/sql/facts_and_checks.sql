@@ -1,0 +1,74 @@
+-- Facts that a published file says of itself, and what must hold before readers see it.
+--
+--     list_facts, list_published_chain      of the file that is published
+--     forget_fact → note_fact               of the one being made
+--     check_versions, check_counts          before it takes its name
+
+-- name: list_facts
+-- Grain: one row per fact.
+-- Parameters: none. Run twice: the same rows.
+SELECT name, value FROM _almanac_facts
+
+-- name: list_published_chain
+-- Grain: one row per day of the change log that was published, oldest first.
+-- Parameters: none. Run twice: the same rows.
+SELECT day, sha256 FROM _almanac_published ORDER BY day
+
+-- name: forget_fact
+-- Grain: one fact.
+-- Parameters: $name. Run twice: changes nothing.
+DELETE FROM _almanac_facts WHERE name = $name
+
+-- name: note_fact
+-- Grain: one fact, in place of the one of that name.
+-- Parameters: $name, $value. Run twice: twice there; publish_forget_fact comes before.
+INSERT INTO _almanac_facts VALUES ($name, $value)
+
+-- name: check_versions
+-- Grain: one row per event that is not as it must be, three at most: its versions are numbered
+-- without gap or repetition from 0 or 1 on, begin before they end, and one is current; the event
+-- has the number of that one.
+-- Parameters: $everything; else only the events in `touched`. Run twice: the same rows.
+SELECT
+    coalesce(e.event_id, v.event_id) AS event_id,
+    e.rows AS events,
+    e.version AS version,
+    v.rows AS versions,
+    v.first AS first_version,
+    v.last AS last_version,
+    v.current AS current_versions
+FROM (
+    SELECT event_id, count(*) AS rows, max(version) AS version
+    FROM events
+    WHERE $everything OR event_id IN (SELECT event_id FROM touched)
+    GROUP BY event_id
+) AS e
+FULL JOIN (
+    SELECT
+        event_id,
+        count(*) AS rows,
+        min(version) AS first,
+        max(version) AS last,
+        count(*) FILTER (known_to IS NULL) AS current,
+        count(*) FILTER (known_to < known_from) AS reversed
+    FROM event_versions
+    WHERE $everything OR event_id IN (SELECT event_id FROM touched)
+    GROUP BY event_id
+) AS v ON v.event_id = e.event_id
+WHERE e.rows IS DISTINCT FROM 1
+    OR e.version IS DISTINCT FROM v.last
+    OR v.first NOT IN (0, 1)
+    OR v.rows <> v.last - v.first + 1
+    OR v.current <> 1
+    OR v.reversed > 0
+ORDER BY 1
+LIMIT 3
+
+-- name: check_counts
+-- Grain: one row, with how many events and versions there are, and how many there should be.
+-- Parameters: $events, the checkpoint's file. Run twice: the same row.
+SELECT
+    (SELECT count(*) FROM events),
+    (SELECT num_rows FROM parquet_file_metadata($events)),
+    (SELECT count(*) FROM event_versions),
+    (SELECT coalesce(sum(versions), 0) FROM _almanac_published)

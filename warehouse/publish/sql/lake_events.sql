@@ -1,0 +1,52 @@
+-- The current events in the lake by event month, for engines that read Parquet.
+--
+--     find_changed_months → create_lake_events | create_lake_events_by_date → list_months
+--     → write_month
+
+-- name: find_changed_months
+-- Grain: one row per event month in which an event differs from what was published, but for what
+-- only looks touch, by which events are not compared.
+-- Parameters: none. Run twice: the same rows.
+SELECT DISTINCT coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS event_month
+FROM (
+    SELECT date FROM gone_events
+    UNION ALL
+    SELECT date FROM new_events
+)
+
+-- name: create_lake_events
+-- Grain: one row per event, as the lake has it, where every connection to the staged file sees it.
+-- Parameters: none. Run twice: made again.
+CREATE OR REPLACE VIEW memory.main.lake_events AS
+SELECT * EXCLUDE (last_seen_at, missing_since, content_at)
+FROM staged.main.events
+
+-- name: create_lake_events_by_date
+-- Grain: one row per event, as the lake has it. Those of a month lie side by side, so that one can
+-- be read without a look at the others. Same columns as publish_lake_events, in whose place it is.
+-- Parameters: none. Run twice: fails; one connection writes the lake's events once.
+CREATE TABLE memory.main.lake_events AS
+SELECT * EXCLUDE (last_seen_at, missing_since, content_at)
+FROM staged.main.events
+ORDER BY date
+
+-- name: list_months
+-- Grain: one row per month that has an event; one for events without a date.
+-- Parameters: none. Run twice: the same rows.
+-- Many events share an instant, and finding its month takes longer than finding that it is one.
+SELECT DISTINCT coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__')
+FROM (SELECT DISTINCT date FROM events)
+
+-- name: write_month
+-- Grain: one row per event of a month, for engines that read Parquet; from publish_lake_events.
+-- Parameters: $month; $file, where to. Run twice: the same file.
+COPY (
+    SELECT *
+    FROM memory.main.lake_events
+    WHERE (
+            date >= try_cast($month || '-01' AS TIMESTAMPTZ)
+            AND date < try_cast($month || '-01' AS TIMESTAMPTZ) + INTERVAL 1 MONTH
+        )
+        OR ($month = '__HIVE_DEFAULT_PARTITION__' AND date IS NULL)
+    ORDER BY event_id
+) TO $file (FORMAT parquet, COMPRESSION zstd)

@@ -1,0 +1,67 @@
+-- Until when each version holds: from the start of the next one.
+--
+--     in full    find_version_starts → find_version_spans
+--     a delta    clear_version_spans → (rows are compared) → find_touched_starts
+--                → find_version_spans → update_version_spans
+
+-- name: find_version_starts
+-- Grain: one row per version, with the instant it became known.
+-- Parameters: $changes, the files of the change log. Run twice: made again.
+CREATE OR REPLACE TEMP TABLE version_starts AS
+SELECT event_id, version, known_from
+FROM read_parquet($changes, hive_partitioning = false)
+
+-- name: clear_version_spans
+-- Grain: no row. Versions are compared without saying until when they hold; that comes after.
+-- Parameters: none. Run twice: empty again.
+CREATE OR REPLACE TEMP TABLE version_spans (
+    event_id VARCHAR, version INTEGER, known_to TIMESTAMPTZ, first_seen_at TIMESTAMPTZ
+)
+
+-- name: find_touched_starts
+-- Grain: one row per version of the events whose versions differ from what was published, as they
+-- now stand in the table.
+-- Parameters: none. Run twice: made again.
+CREATE OR REPLACE TEMP TABLE version_starts AS
+SELECT event_id, version, known_from
+FROM event_versions
+WHERE event_id IN (
+    SELECT event_id FROM gone_event_versions
+    UNION
+    SELECT event_id FROM new_event_versions
+)
+
+-- name: find_version_spans
+-- Grain: one row per version whose event has another: until when it held, and when its event was
+-- first observed (NULL in version 0, which was not).
+-- Parameters: none. Run twice: made again.
+CREATE OR REPLACE TEMP TABLE version_spans AS
+SELECT
+    event_id,
+    version,
+    lead(known_from) OVER of_event AS known_to,
+    CASE
+        WHEN version > 0 THEN min(known_from) FILTER (version > 0) OVER (PARTITION BY event_id)
+    END AS first_seen_at
+FROM version_starts
+WHERE event_id IN (SELECT event_id FROM version_starts WHERE version <> 1)
+WINDOW of_event AS (PARTITION BY event_id ORDER BY version)
+
+-- name: update_version_spans
+-- Grain: one row per version of the events that were touched: until when it holds.
+-- Parameters: none. Run twice: changes nothing.
+UPDATE event_versions SET known_to = s.known_to, first_seen_at = s.first_seen_at
+FROM (
+    SELECT t.event_id, t.version, p.known_to, CASE
+        WHEN p.event_id IS NOT NULL THEN p.first_seen_at
+        WHEN t.version > 0 THEN t.known_from
+    END AS first_seen_at
+    FROM version_starts AS t
+    LEFT JOIN version_spans AS p ON p.event_id = t.event_id AND p.version = t.version
+) AS s
+WHERE event_versions.event_id = s.event_id
+    AND event_versions.version = s.version
+    AND (
+        event_versions.known_to IS DISTINCT FROM s.known_to
+        OR event_versions.first_seen_at IS DISTINCT FROM s.first_seen_at
+    )

@@ -1,0 +1,148 @@
+"""Statements made from the declared tables: the only place where an identifier enters a text.
+
+Every name comes from a declaration, and is quoted. Values are bound; comments can't be, and are
+quoted as literals.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from warehouse.schema.tables import Table
+from warehouse.sql import Statements
+
+_SQL = Statements(__package__)
+
+
+def attach(path: Path, alias: str, *, read_only: bool) -> str:
+    """Return the ATTACH of a file; DuckDB 1.5 binds no values in it.
+
+    A file that is made by it has the form that DuckDB 1.4 and later open.
+    """
+    option = "READ_ONLY" if read_only else "STORAGE_VERSION 'v1.4.0'"
+    return "ATTACH " + _literal(str(path)) + " AS " + quoted(alias) + " (" + option + ")"
+
+
+def use(alias: str) -> str:
+    return "USE " + quoted(alias)
+
+
+def create(table: Table) -> str:
+    columns = ", ".join(quoted(column.name) + " " + column.type for column in table.columns)
+    return "CREATE TABLE " + quoted(table.name) + " (" + columns + ")"
+
+
+def create_view(view: Table) -> str:
+    query = _SQL[f"view_{view.name}"]
+    return "CREATE VIEW " + quoted(view.name) + " AS " + query
+
+
+def create_macro(name: str) -> str:
+    """Return the statement that makes a macro; the names of internal ones begin with _almanac_."""
+    return _SQL[f"macro_{name.removeprefix('_almanac_')}"]
+
+
+def definitions() -> list[str]:
+    """Return the texts of all views and macros."""
+    return list(_SQL.texts.values())
+
+
+def comments(table: Table, kind: str) -> Iterator[str]:
+    """Yield statements that say in the file what a table is; `kind` is TABLE or VIEW."""
+    name = quoted(table.name)
+    yield "COMMENT ON " + kind + " " + name + " IS " + _literal(table.grain)
+    for column in table.columns:
+        meaning = column.meaning + (" [" + column.unit + "]" if column.unit else "")
+        target = name + "." + quoted(column.name)
+        yield "COMMENT ON COLUMN " + target + " IS " + _literal(meaning)
+
+
+def comment_macro(macro: Table) -> str:
+    return "COMMENT ON MACRO TABLE " + quoted(macro.name) + " IS " + _literal(macro.grain)
+
+
+def insert(table: Table, query: str) -> str:
+    """Fill a table from a query, column by name."""
+    return "INSERT INTO " + quoted(table.name) + " BY NAME\n" + query
+
+
+def insert_new(table: Table) -> str:
+    return insert(table, "SELECT * FROM " + quoted("new_" + table.name))
+
+
+def empty(table: Table) -> str:
+    return "DELETE FROM " + quoted(table.name)
+
+
+def nothing_of(table: Table) -> str:
+    return "SELECT * FROM " + quoted(table.name) + " LIMIT 0"
+
+
+def have(table: Table, columns: tuple[str, ...], condition: str) -> str:
+    """Keep in `have_…` the key and the hash of the rows that a table has and that may differ."""
+    return _marks(table, "have_", columns, quoted(table.name) + " WHERE " + condition)
+
+
+def want(table: Table, columns: tuple[str, ...], query: str) -> str:
+    """Keep in `want_…` the key and the hash of the rows that a table should have of these."""
+    return _marks(table, "want_", columns, "(\n" + query + "\n)")
+
+
+def gone(table: Table) -> str:
+    """Keep in `gone_…` the rows that a table has and should not."""
+    return _only(table, "gone_", quoted(table.name), ("have_", "want_"))
+
+
+def new(table: Table, query: str) -> str:
+    """Keep in `new_…` the rows that a table should have and has not."""
+    return _only(table, "new_", "(\n" + query + "\n)", ("want_", "have_"))
+
+
+def delete_gone(table: Table) -> str:
+    """Delete the rows of `gone_…`, found by the table's key."""
+    name, other = quoted(table.name), quoted("gone_" + table.name)
+    same = (name + "." + quoted(key) + " = " + other + "." + quoted(key) for key in table.key)
+    return "DELETE FROM " + name + " USING " + other + " WHERE " + " AND ".join(same)
+
+
+def update(table: Table, columns: tuple[str, ...], query: str) -> str:
+    """Set columns to what a query says of the same key, where they differ."""
+    told = "SELECT " + _list((*table.key, *columns)) + " FROM (\n" + query + "\n)"
+    name = quoted(table.name)
+    changes = ", ".join(quoted(one) + " = told." + quoted(one) for one in columns)
+    same = (name + "." + quoted(one) + " = told." + quoted(one) for one in table.key)
+    differ = (name + "." + quoted(one) + " IS DISTINCT FROM told." + quoted(one) for one in columns)
+    condition = " AND ".join((*same, "(" + " OR ".join(differ) + ")"))
+    return "UPDATE " + name + " SET " + changes + " FROM (" + told + ") AS told WHERE " + condition
+
+
+def count(table: Table, prefix: str = "") -> str:
+    return "SELECT count(*) FROM " + quoted(prefix + table.name)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _marks(table: Table, prefix: str, columns: tuple[str, ...], source: str) -> str:
+    marked = _list(table.key) + ", hash(" + _list(columns) + ") AS mark"
+    return _keep(table, prefix) + "SELECT " + marked + " FROM " + source
+
+
+def _only(table: Table, prefix: str, source: str, sides: tuple[str, str]) -> str:
+    """Keep the rows of a source whose mark is on the first side alone."""
+    left, right = (quoted(side + table.name) for side in sides)
+    marks = "(FROM " + left + " EXCEPT FROM " + right + ")"
+    using = " USING (" + _list(table.key) + ")"
+    return _keep(table, prefix) + "SELECT * FROM " + source + " SEMI JOIN " + marks + using
+
+
+def _keep(table: Table, prefix: str) -> str:
+    return "CREATE OR REPLACE TEMP TABLE " + quoted(prefix + table.name) + " AS "
+
+
+def _list(columns: tuple[str, ...]) -> str:
+    return ", ".join(quoted(column) for column in columns)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,241 @@
+"""The tables of the warehouse, declared once: grain, key, and columns with type and meaning.
+
+From here come the statements that make them (schema.py), the data dictionary, and the comments
+in the file itself. Views and macros are in views.py. Instants are UTC.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from warehouse.schema.columns import (
+    BATCH_ID,
+    CHANGED_AT,
+    COIN_COUNTERS,
+    COIN_NAME,
+    CONTENT,
+    CONTENT_AT,
+    EVENT_ID,
+    FEED,
+    FIRST_SEEN_AT,
+    INSTANT,
+    LAST_SEEN_AT,
+    MISSING_SINCE,
+    OBSERVED_AT,
+    OBSERVED_DATE,
+    PLAN,
+    RANK,
+    SLUG,
+    SYMBOL,
+    TEXTS,
+    TRACKED,
+    UNKNOWN,
+    VERSION,
+    Column,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, view or table macro. `grain` says what one row is; `key` names a row."""
+
+    name: str
+    grain: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    call: str = ""
+    """How a macro is called; empty for tables and views."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+_COINS: Final = Column("coins", TEXTS, "Coins asked for; NULL is all.")
+_CATEGORIES: Final = Column("categories", TEXTS, "Categories asked for; NULL is all.")
+_SINCE: Final = Column("since", INSTANT, "Cancellations asked for from here on.", "UTC")
+_WINDOW: Final = (
+    Column("lower", INSTANT, "First event date asked for; NULL is no bound.", "UTC"),
+    Column("upper", INSTANT, "Last event date asked for, inclusive; NULL is no bound.", "UTC"),
+)
+
+EVENTS: Final = Table(
+    "events",
+    "one row per event, as now known",
+    ("event_id",),
+    (
+        *(EVENT_ID, *CONTENT, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CHANGED_AT),
+        *(CONTENT_AT, VERSION, *UNKNOWN),
+    ),
+)
+EVENT_VERSIONS: Final = Table(
+    "event_versions",
+    "one row per version of an event: what was known of it from one instant to another",
+    ("event_id", "version"),
+    (
+        *(EVENT_ID, *CONTENT, *UNKNOWN, FIRST_SEEN_AT, VERSION),
+        Column("known_from", INSTANT, "When this version became known; inclusive.", "UTC"),
+        Column("known_to", INSTANT, "When the next one did; exclusive, NULL is current.", "UTC"),
+        Column("known_basis", "VARCHAR", "observed; or claimed: what the service says of before."),
+        Column("change_kinds", TEXTS, "What kinds of change brought it, e.g. rescheduled."),
+        Column("changed_fields", TEXTS, "Columns that differ from the version before."),
+        *(BATCH_ID, FEED, PLAN, CONTENT_AT),
+    ),
+)
+EVENT_COINS: Final = Table(
+    "event_coins",
+    "one row per event and coin linked to it, as now known",
+    ("event_id", "slug"),
+    (EVENT_ID, SLUG, SYMBOL, COIN_NAME),
+)
+EVENT_CATEGORIES: Final = Table(
+    "event_categories",
+    "one row per event and category, as now known",
+    ("event_id", "category"),
+    (
+        EVENT_ID,
+        Column("category_id", "VARCHAR", "As in categories; NULL for a name that is not there."),
+        Column("category", "VARCHAR", "Name of the category."),
+    ),
+)
+COINS: Final = Table(
+    "coins",
+    "one row per coin, as last seen",
+    ("slug",),
+    (
+        *(SLUG, SYMBOL, COIN_NAME, RANK, TRACKED),
+        Column("icon_url", "VARCHAR", "Where its icon is."),
+        *(*COIN_COUNTERS, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CONTENT_AT),
+    ),
+)
+COIN_SNAPSHOTS: Final = Table(
+    "coin_snapshots",
+    "one row per coin and day on which it was looked at",
+    ("observed_date", "slug"),
+    (OBSERVED_DATE, SLUG, RANK, TRACKED, *COIN_COUNTERS, OBSERVED_AT, BATCH_ID),
+)
+CATEGORIES: Final = Table(
+    "categories",
+    "one row per editorial category",
+    ("id",),
+    (
+        Column("id", "VARCHAR", "Identifier, the value of the filter."),
+        Column("name", "VARCHAR", "Name, as events carry it."),
+        *(FIRST_SEEN_AT, LAST_SEEN_AT),
+    ),
+)
+CANCELLATIONS: Final = Table(
+    "cancellations",
+    "one row per event listed as cancelled, whether or not the event itself was ever seen",
+    ("event_id",),
+    (
+        EVENT_ID,
+        Column("cancelled_at", INSTANT, "When the service says it was cancelled.", "UTC"),
+        *(FIRST_SEEN_AT, LAST_SEEN_AT, BATCH_ID),
+    ),
+)
+REJECTS: Final = Table(
+    "rejects",
+    "one row per row of a batch that could not be read",
+    ("batch_id", "position"),
+    (
+        *(OBSERVED_DATE, BATCH_ID),
+        Column("position", "BIGINT", "Its place in the batch.", "rows"),
+        Column("reason", "VARCHAR", "Why it could not be read."),
+        Column("raw", "VARCHAR", "The row as it came."),
+    ),
+)
+BATCHES: Final = Table(
+    "batches",
+    "one row per batch, a pull of one feed, with what became of it",
+    ("batch_id",),
+    (
+        *(OBSERVED_DATE, BATCH_ID, FEED),
+        Column("status", "VARCHAR", "merged; or quarantined: landed, and left out."),
+        Column("why", "VARCHAR", "Why it is quarantined."),
+        Column("flagged", "VARCHAR", "Why it made nothing missing, though complete."),
+        Column("arrived", "BIGINT", "Rows that came.", "rows"),
+        Column("good", "BIGINT", "Rows that could be read, duplicates among them.", "rows"),
+        Column("rejected", "BIGINT", "Rows that could not.", "rows"),
+        Column("duplicates", "BIGINT", "Rows of an event that came before in it.", "rows"),
+        Column("ignored", "BIGINT", "Rows without meaning here, e.g. test deliveries.", "rows"),
+        Column("stale", "BIGINT", "Rows older than what was known already.", "rows"),
+        Column("versions", "BIGINT", "Versions that it brought.", "versions"),
+        *(OBSERVED_AT, CONTENT_AT),
+        Column("landed_at", INSTANT, "When it was landed, by the machine's clock.", "UTC"),
+        PLAN,
+        Column("complete", "BOOLEAN", "Whether it holds all of its scope."),
+        Column("why_incomplete", "VARCHAR", "Why it does not."),
+        Column("requests", "BIGINT", "What it cost.", "requests"),
+        Column("rows_claimed", "BIGINT", "Rows the service announced.", "rows"),
+        Column("bytes", "BIGINT", "Size of its bodies.", "bytes"),
+        *(*_WINDOW, _SINCE, _COINS, _CATEGORIES),
+        Column("event_id", "VARCHAR", "The one event asked for."),
+    ),
+)
+COVERAGE: Final = Table(
+    "coverage",
+    "one row per complete look at events or cancellations: what was watched, and when",
+    ("batch_id",),
+    (
+        *(BATCH_ID, FEED, PLAN, *_WINDOW, _SINCE, _COINS, _CATEGORIES, OBSERVED_AT, CONTENT_AT),
+        Column("rows", "BIGINT", "Rows that came.", "rows"),
+    ),
+)
+REQUESTS: Final = Table(
+    "requests",
+    "one row per attempt of a request to the service, from this machine's log",
+    (),
+    (
+        Column("sent_at", INSTANT, "When it was sent.", "UTC"),
+        Column("path", "VARCHAR", "What was asked for."),
+        Column("status", "INTEGER", "HTTP status; NULL where no answer came."),
+        Column("seconds", "DOUBLE", "How long the answer took.", "seconds"),
+        Column("bytes", "BIGINT", "Size of the answer.", "bytes"),
+        Column("attempt", "INTEGER", "1 for the first try."),
+        Column("key_fingerprint", "VARCHAR", "Which key, without telling it."),
+    ),
+)
+USAGE: Final = Table(
+    "usage",
+    "one row per read-out of the monthly quota, from this machine's log",
+    (),
+    (
+        Column("read_at", INSTANT, "When it was read.", "UTC"),
+        Column("plan", "VARCHAR", "The plan of the key."),
+        Column("used", "BIGINT", "Requests spent this month.", "requests"),
+        Column(
+            "quota", "BIGINT", "Requests of a month; NULL is not said, or no limit.", "requests"
+        ),
+        Column("remaining", "BIGINT", "Requests left.", "requests"),
+        Column("reset_at", INSTANT, "When the month ends.", "UTC"),
+    ),
+)
+
+TABLES: Final = (
+    *(EVENTS, EVENT_VERSIONS, EVENT_COINS, EVENT_CATEGORIES, COINS, COIN_SNAPSHOTS),
+    *(CATEGORIES, CANCELLATIONS, REJECTS, BATCHES, COVERAGE, REQUESTS, USAGE),
+)
+PUBLISHED: Final = Table(
+    "_almanac_published",
+    "one row per day of the change log that this file was made from",
+    ("day",),
+    (
+        Column("day", "DATE", "The day."),
+        Column("sha256", "VARCHAR", "Of its file."),
+        Column("versions", "BIGINT", "Rows of its file.", "versions"),
+    ),
+)
+FACTS: Final = Table(
+    "_almanac_facts",
+    "one row per thing that the next publication has to know of this one",
+    ("name",),
+    (Column("name", "VARCHAR", "What."), Column("value", "VARCHAR", "Its value.")),
+)
+FIRST_LOOK: Final = Table(
+    "_almanac_first_look",
+    "one row: before it nothing was observed",
+    (),
+    (Column("first_at", INSTANT, "When events were first looked at; NULL is never.", "UTC"),),
+)
+INTERNAL: Final = (PUBLISHED, FACTS, FIRST_LOOK)
+"""Of no use to readers, and free to change."""

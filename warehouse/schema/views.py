@@ -1,0 +1,135 @@
+"""The views and macros of the warehouse, declared as the tables are; their SQL is in sql/.
+
+An estimated date is a deadline and is never shown as a date: views have `displayed_date` for
+people, and `date_exact`, which is NULL unless the date is known to be exact.
+"""
+
+from typing import Final
+
+from warehouse.schema.columns import (
+    AS_OF,
+    COIN_NAME,
+    CONTENT,
+    DATE_EXACT,
+    DISPLAYED_DATE,
+    EVENT_ID,
+    FIRST_SEEN_AT,
+    IMPACT,
+    INSTANT,
+    IS_ESTIMATED,
+    RANK,
+    SLUG,
+    SYMBOL,
+    TITLE,
+    Column,
+)
+from warehouse.schema.tables import Table
+
+_CONTENT: Final = {column.name: column for column in CONTENT}
+_BAND: Final = _CONTENT["impact_band"]
+_CATEGORY: Final = (
+    Column("category_id", "VARCHAR", "As in categories; NULL for a name that is not there."),
+    Column("category", "VARCHAR", "Name of the category."),
+)
+_DAYS_UNTIL: Final = Column(
+    "days_until",
+    "DOUBLE",
+    "From now to the date: negative for an event under way; NULL unless it is exact.",
+    "days",
+)
+
+UPCOMING_EVENTS: Final = Table(
+    "upcoming_events",
+    "one row per event that is scheduled, not missing, and not over at now()",
+    ("event_id",),
+    (
+        *(EVENT_ID, _CONTENT["slug"], TITLE, DISPLAYED_DATE, DATE_EXACT, _DAYS_UNTIL),
+        *(IS_ESTIMATED, _CONTENT["categories"], _CONTENT["coins"], IMPACT, _BAND),
+        _CONTENT["source_url"],
+    ),
+)
+RESCHEDULES: Final = Table(
+    "reschedules",
+    "one row per version of an event that moved it in time",
+    ("event_id", "version"),
+    (
+        *(EVENT_ID, TITLE),
+        Column("version", "INTEGER", "The version that has the new date."),
+        Column("known_from", INSTANT, "When the new date became known.", "UTC"),
+        Column("old_displayed_date", "VARCHAR", "The date as shown before."),
+        Column("new_displayed_date", "VARCHAR", "The date as shown after."),
+        Column("old_date_exact", INSTANT, "The date before; NULL unless exact.", "UTC"),
+        Column("new_date_exact", INSTANT, "The date after; NULL unless exact.", "UTC"),
+        Column(
+            "shift_days",
+            "DOUBLE",
+            "How far it moved, later is positive: the date if both are exact, the deadline if "
+            "both are estimated, else NULL.",
+            "days",
+        ),
+    ),
+)
+CATEGORY_STATS: Final = Table(
+    "category_stats",
+    "one row per category of any event",
+    ("category",),
+    (
+        *_CATEGORY,
+        Column("events", "BIGINT", "All its events.", "events"),
+        Column("upcoming", "BIGINT", "Those in upcoming_events.", "events"),
+        Column("estimated", "BIGINT", "Those whose date is estimated.", "events"),
+        Column("rescheduled", "BIGINT", "Those that were ever moved in time.", "events"),
+        Column("mean_impact", "DOUBLE", "Mean of the impact scores that are known.", "0 to 10"),
+    ),
+)
+COIN_CALENDAR: Final = Table(
+    "coin_calendar",
+    "one row per coin and scheduled event that is not missing, past ones too",
+    ("slug", "event_id"),
+    (
+        *(SLUG, SYMBOL, COIN_NAME, RANK, EVENT_ID, TITLE, DISPLAYED_DATE, DATE_EXACT),
+        Column("is_upcoming", "BOOLEAN", "Whether it is not over at now()."),
+        *(IS_ESTIMATED, IMPACT, _BAND),
+    ),
+)
+CANCELLATION_STATS: Final = Table(
+    "cancellation_stats",
+    "one row per category of any event",
+    ("category",),
+    (
+        *_CATEGORY,
+        Column("events", "BIGINT", "All its events.", "events"),
+        Column("cancelled", "BIGINT", "Those that were cancelled.", "events"),
+        Column("share", "DOUBLE", "Cancelled among all.", "0 to 1"),
+    ),
+)
+ANNOUNCEMENT_LEAD_TIMES: Final = Table(
+    "announcement_lead_times",
+    "one row per event that has an exact date and was not withdrawn",
+    ("event_id",),
+    (
+        *(EVENT_ID, TITLE, DATE_EXACT, _CONTENT["created_at"], FIRST_SEEN_AT),
+        Column(
+            "lead_days",
+            "DOUBLE",
+            "From created_at or first_seen_at, whichever is earlier, to the date.",
+            "days",
+        ),
+    ),
+)
+EVENTS_AS_OF: Final = Table(
+    "events_as_of",
+    "one row per event known at an instant, as it was known then",
+    ("event_id",),
+    AS_OF,
+    call="events_as_of(ts, basis := 'observed')",
+)
+
+VIEWS: Final = (
+    *(UPCOMING_EVENTS, RESCHEDULES, CATEGORY_STATS, COIN_CALENDAR),
+    *(CANCELLATION_STATS, ANNOUNCEMENT_LEAD_TIMES),
+)
+"""In the order in which they are made: a view may use those before it."""
+MACROS: Final = (EVENTS_AS_OF,)
+INTERNAL_MACROS: Final = ("_almanac_instant",)
+"""What those use, and nobody else should."""

@@ -1,2 +1,0 @@
--- A day begins with nothing in its log. Twice is once.
-DELETE FROM log;

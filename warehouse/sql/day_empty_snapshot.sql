@@ -1,2 +1,0 @@
--- A day begins with nothing in its snapshot. Twice is once.
-DELETE FROM snapshot;

@@ -1,2 +1,0 @@
--- The name of each known category. Grain: id.
-SELECT id, name FROM categories_state;

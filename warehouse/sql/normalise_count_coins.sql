@@ -1,2 +1,0 @@
--- Grain: one row: coins read, and the slugs among them. Reads only.
-SELECT count(*), count(DISTINCT slug) FROM seen_coins
