@@ -1,0 +1,222 @@
+"""The pages for contributors name what exists: paths, modules, commands, settings, tables."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.main import app
+from pipeline.settings import PREFIX, Settings
+from tests.test_architecture import FLOORS
+from warehouse.schema.tables import TABLES
+from warehouse.schema.views import MACROS, VIEWS
+from warehouse.sql import statements_in
+
+ROOT = Path(__file__).parent.parent
+PRODUCT = ("assets", "catalog", "pipeline", "resources", "warehouse")
+TOP = "|".join((*PRODUCT, "bench", "docs", "tests", r"\.ci"))
+ARCHITECTURE = ROOT / "docs/architecture.md"
+GLOSSARY = ROOT / "docs/glossary.md"
+DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
+PAGES = (ROOT / "CONTRIBUTING.md", ARCHITECTURE, GLOSSARY, *DECISIONS)
+
+PATH = re.compile(rf"(?<![\w./-])(?:{TOP})/[\w./-]*\w")
+MODULE = re.compile(rf"(?<![\w./-])(?:{TOP})(?:\.(?!duckdb\b)[A-Za-z_]\w*)+\b(?!/)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
+CODE = re.compile(r"`([^`\n]+)`")
+FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=named)
+
+
+@cache
+def text_of(page: Path) -> str:
+    return page.read_text("utf-8")
+
+
+@cache
+def code_in(page: Path) -> tuple[str, ...]:
+    """Return what stands in backticks and in blocks of code, where commands are named."""
+    text = text_of(page)
+    return (*CODE.findall(FENCED.sub("", text)), *FENCED.findall(text))
+
+
+@cache
+def makefile_targets() -> frozenset[str]:
+    return frozenset(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@cache
+def command_names() -> frozenset[str]:
+    """Return the commands and, after the name of their group, those of a group."""
+    found = set()
+    for command in app.registered_commands:
+        assert command.callback is not None
+        found.add(command.name or command.callback.__name__)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        for command in group.typer_instance.registered_commands:
+            assert command.callback is not None
+            found |= {str(group.name), f"{group.name} {command.name or command.callback.__name__}"}
+    return frozenset(found)
+
+
+def missing_paths(text: str) -> list[str]:
+    without_sample = re.sub(r"\S*[<…*]\S*", "", text)
+    return [found for found in PATH.findall(without_sample) if not (ROOT / found).exists()]
+
+
+def missing_modules(text: str) -> list[str]:
+    """Return the dotted names that are no module, nor what a module defines."""
+    return [found for found in MODULE.findall(text) if not _is_there(found)]
+
+
+def _is_there(dotted: str) -> bool:
+    path = ROOT / dotted.replace(".", "/")
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    module, _, name = dotted.rpartition(".")
+    file = (ROOT / module.replace(".", "/")).with_suffix(".py")
+    return file.is_file() and name in defined_in(file)
+
+
+@cache
+def defined_in(file: Path) -> frozenset[str]:
+    """Return the names that a file defines: of a module also methods, else its statements."""
+    if file.suffix == ".sql":
+        return frozenset(name for name, _ in statements_in(file.read_text("utf-8")))
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return frozenset(found)
+
+
+def table_rows(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        if line.startswith("| `") or (line.startswith("| ") and not line.startswith("| ---")):
+            yield [cell.strip() for cell in line.strip("| ").split(" | ")]
+
+
+@each_page
+def test_every_path_that_is_named_exists(page: Path) -> None:
+    assert missing_paths(text_of(page)) == []
+
+
+def test_a_path_and_a_module_that_do_not_exist_are_noticed() -> None:
+    assert missing_paths("see `warehouse/history/folds.py`, tests/nowhere and docs/x.md.") == [
+        *("warehouse/history/folds.py", "tests/nowhere", "docs/x.md")
+    ]
+    assert missing_modules("`warehouse.history.folds` and warehouse.queries.attach_all") == [
+        *("warehouse.history.folds", "warehouse.queries.attach_all")
+    ]
+
+
+@each_page
+def test_every_module_that_is_named_exists(page: Path) -> None:
+    assert missing_modules(PATH.sub("", text_of(page))) == []
+
+
+@each_page
+def test_every_command_and_make_target_that_is_named_exists(page: Path) -> None:
+    for code in code_in(page):
+        for target in re.findall(r"(?:^|[\s;&])make (?:PYTHON=\S+ )?([a-z][a-z-]*)", f" {code}"):
+            assert target in makefile_targets(), f"make {target}"
+        for words in re.findall(r"(?<![\w-])almanac ([a-z]+(?: [a-z]+)?)", code):
+            first, _, second = words.partition(" ")
+            assert first in command_names(), f"almanac {first}"
+            if second and f"{first} " in {name[: len(first) + 1] for name in command_names()}:
+                assert words in command_names(), f"almanac {words}"
+
+
+@each_page
+def test_every_setting_that_is_named_exists(page: Path) -> None:
+    settings = {PREFIX + name.upper() for name in Settings.model_fields}
+    assert set(re.findall(rf"{PREFIX}[A-Z_]+", text_of(page))) - settings == set()
+
+
+@each_page
+def test_every_link_to_a_file_of_ours_leads_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(text_of(page)):
+        if "://" in target:
+            continue
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor.removeprefix("#") in anchors_of(file), f"{target}{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_file_that_the_readme_links_to_exists() -> None:
+    links = LINK.findall((ROOT / "README.md").read_text("utf-8"))
+    assert links
+    assert [to for to, _ in links if "://" not in to and not (ROOT / to).exists()] == []
+
+
+def test_every_room_is_in_the_table_of_rooms_once() -> None:
+    (section,) = re.findall(r"^## Rooms\n(.*?)^## ", text_of(ARCHITECTURE), re.M | re.S)
+    rooms = [named(path.parent) for name in PRODUCT for path in (ROOT / name).rglob("__init__.py")]
+    listed = re.findall(r"^\| `([\w/]+)` \|", section, re.MULTILINE)
+    assert sorted(listed) == sorted(rooms)
+
+
+def test_the_floors_are_those_that_are_held_by_the_architecture_test() -> None:
+    (block,) = re.findall(r"<!-- floors -->\n```\n(.*?)```", text_of(ARCHITECTURE), re.DOTALL)
+    joined = re.sub(r"\n +", " ", block).splitlines()
+    shown = {
+        part: tuple(floor.replace(",", "") for floor in floors.strip().split(" < "))
+        for part, floors in (line.split(maxsplit=1) for line in joined)
+    }
+    assert shown == FLOORS
+
+
+def test_each_walk_names_what_its_files_define_and_counts_them() -> None:
+    walks = text_of(ARCHITECTURE).split("\n### ")
+    walks = [walk for walk in walks if re.match(r"[a-e]\. ", walk)]
+    assert len(walks) == 5
+    for walk in walks:
+        files = []
+        for cells in table_rows(walk):
+            if cells[0] == "file":
+                continue
+            (path,) = CODE.findall(cells[0])
+            files.append(path)
+            for name in CODE.findall(cells[1]):
+                assert name in defined_in(ROOT / path), f"{path}: {name}"
+        (count,) = re.findall(r"^These are (\d+) files", walk, re.MULTILINE)
+        assert len(set(files)) == int(count), walk.split("\n")[0]
+
+
+def test_every_term_has_a_sentence_and_a_place_and_they_are_in_order() -> None:
+    declared = {table.name for table in (*TABLES, *VIEWS, *MACROS)}
+    terms = [cells for cells in table_rows(text_of(GLOSSARY)) if len(cells) == 3][1:]
+    names = [term for term, _, _ in terms]
+    assert names == sorted(set(names), key=lambda name: name.replace("-", " "))
+    for term, meaning, places in terms:
+        assert meaning.endswith("."), term
+        assert CODE.findall(places), term
+        for place in CODE.findall(places):
+            assert "/" in place or place in declared, f"{term}: {place}"
+
+
+def test_decisions_are_numbered_and_have_their_four_parts() -> None:
+    for number, page in enumerate(DECISIONS, start=1):
+        assert page.name.startswith(f"{number:04}-")
+        assert text_of(page).startswith(f"# {number}. ")
+        assert re.findall(r"^## (.+)$", text_of(page), re.MULTILINE) == [
+            *("Context", "Decision", "Consequences", "Considered")
+        ]
