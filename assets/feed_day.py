@@ -1,7 +1,7 @@
 """One feed on one observed day: pulled if the day is today, else found in landing.
 
 Belongs here: what becomes of such a look. Does not: how a feed is pulled (resources), how the
-look is told (told.py).
+look is told (metadata.py).
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
     state/deferred/<work>-<feed>.json
 
 Noted when it happens and forgotten when the same look succeeds. Backfills keep their own notes
-(sweeps.py), which also say how far they came.
+(state.py), which also say how far they came.
 """
 
 from datetime import datetime

@@ -1,7 +1,7 @@
 """The catalog as everything above sees it: a client, its plan, its day and what is left to spend.
 
-A `Service` is open; a `ServiceDoor` opens one when it is first needed, so that work on what is
-landed already asks nothing of anybody. Belongs here: plain classes. Does not: how it is opened
+A `CatalogSession` is open; a `LazySession` opens one when it is first needed, so that work on what
+is landed already asks nothing of anybody. Belongs here: plain classes. Does not: how it is opened
 (pipeline/session.py), Dagster.
 """
 
@@ -143,7 +143,7 @@ class LazySession:
         self._service: CatalogSession | None = None
 
     def __repr__(self) -> str:
-        return f"ServiceDoor(open={self._service is not None})"
+        return f"LazySession(open={self._service is not None})"
 
     def service(self) -> CatalogSession:
         """Return the open service.

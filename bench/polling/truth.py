@@ -1,7 +1,7 @@
 """What really happens in a month to the events that a plan shows: the sandbox's world, flattened.
 
 Belongs here: the steps of a month, and how many events lie on which date after each. Does not: who
-looks when (polling_looks.py). Times are seconds from the month's start; dates are days from it.
+looks when (month.py). Times are seconds from the month's start; dates are days from it.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Tells the lives of a world in a process beside this one, the oldest months first.
 
 Help, and no more: what is not told yet, or never comes, is told by whoever asks. Belongs here: the
-process and what goes through its pipe. Does not: how lives come about (life.py).
+process and what goes through its pipe. Does not: how lives come about (lifecycle.py).
 """
 
 import marshal

@@ -2,7 +2,7 @@
 
 From the warehouse what lies when and changes how often, from landing the last looks, from the
 machine's ledger the month. Belongs here: reading and putting together. Does not: what follows
-from it (poll_planner.py).
+from it (planner.py).
 """
 
 from dataclasses import dataclass, field

@@ -2,7 +2,7 @@
 
 Pure: what is known goes in, a plan comes out; no clock, no file, no request. The budget of the
 month is spread evenly to its reset and divided so that changes are seen as young as it allows
-(poll_intervals.py), over windows that fill their pages (poll_windows.py).
+(intervals.py), over windows that fill their pages (windows.py).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """How often events change, by how far ahead they lie: learned from what looks showed.
 
 Belongs here: the bands of distance, what was watched, and the estimate. Does not: which window is
-looked at when (poll_planner.py). Distances are days from today to the event's date; rates are
+looked at when (planner.py). Distances are days from today to the event's date; rates are
 changes a day.
 """
 

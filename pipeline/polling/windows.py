@@ -1,7 +1,7 @@
 """How the calendar is cut into windows that are looked at as one: runs of dates that fill pages.
 
 Belongs here: what lies on which date, the price of a window, ways to cut. Does not: how often a
-window is looked at (poll_intervals.py). A list costs a request for each page begun, so a window
+window is looked at (intervals.py). A list costs a request for each page begun, so a window
 pays off when its last page is nearly full. Dates are UTC days; rates are changes a day.
 """
 

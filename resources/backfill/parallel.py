@@ -3,7 +3,7 @@
 At a long way to the service one page after another leaves most of the rate unused. So idle
 hands take the later part of the longest stretch, from the beginning of a month, where that costs
 little: where two stretches meet, half a page is asked twice. Belongs here: who pages what, and
-landing it on the way. Does not: what was landed before (sweeps.py), the price.
+landing it on the way. Does not: what was landed before (state.py), the price.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """A stretch of the calendar that is paged through in order of dates, and landed as it goes.
 
-Several stretches are paged side by side (calendar_sweep.py). Lists are sorted by date, so all
+Several stretches are paged side by side (parallel.py). Lists are sorted by date, so all
 that begins before the last row of a page has come; one stretch may be cut where it has not come
 yet, and what is behind the cut becomes another one. Instants are aware UTC.
 """

@@ -176,7 +176,7 @@ class CatalogClient:
         limit: int = decisions.EVENTS_LIMIT_MAX,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
-        """Return a sweep of what another one left over (`Sweep.remaining`)."""
+        """Return a paginator of what another one left over (`Paginator.remaining`)."""
         return self._sweep(decisions.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
 
     def cancellations_pages(

@@ -8,7 +8,7 @@
 
 A hash is written with the file it is of, or before what names that file: a process that dies in
 between leaves a mark (`unfinished_from`, `_rewriting.json`) that says which hashes don't count.
-Belongs here: hashing and sealing. Does not: the head (lake_head.py), which files there are
+Belongs here: hashing and sealing. Does not: the head (lake_files.py), which files there are
 (lake_files.py).
 """
 

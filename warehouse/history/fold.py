@@ -2,7 +2,7 @@
 
 The rules are in docs/history.md. A fold holds the whole state in one database in memory; what
 it says is a pure function of the looks, in their order. Belongs here: which statements a look
-runs. Does not: the order of looks (looks.py), files (state.py, change_log.py).
+runs. Does not: the order of looks (observations.py), files (checkpoints.py, change_log.py).
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
 One process at a time, under the home's lock; the list of what is unmerged is made inside it.
 A batch that sorts before the last one folded rewinds: its day and all after it are folded again
-from the checkpoint before. Belongs here: which days, from where. Does not: a day (days.py).
+from the checkpoint before. Belongs here: which days, from where. Does not: a day (day.py).
 """
 
 from collections.abc import Callable, Iterable

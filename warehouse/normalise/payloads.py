@@ -1,7 +1,7 @@
 """What the bytes of a body are, and how they are read: pages one by one, gzip undone.
 
 Belongs here: everything that can be told without knowing a field. Does not: rows
-(json_rows.py, csv_rows.py).
+(json_rows.py, csv_header.py).
 """
 
 import codecs

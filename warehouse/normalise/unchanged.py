@@ -1,9 +1,9 @@
-"""Recall: records of an export that came before are not typed, judged and compared again.
+"""Records of an export that came before are not typed, judged and compared again.
 
 Most of an export is as it was the day before. The state keeps the md5 of each record that it
 accepted from an export, until anything else about its event is accepted; a record with that md5
 says nothing new but that it was seen. Belongs here: finding such records. Does not: what they
-touch (fold_seen_again.sql), the reading of the others (csv_reader.py).
+touch (touch_unchanged), the reading of the others (csv_reader.py).
 """
 
 import copy

@@ -1,6 +1,6 @@
 """The tables of the warehouse, declared once: grain, key, and columns with type and meaning.
 
-From here come the statements that make them (schema.py), the data dictionary, and the comments
+From here come the statements that make them (ddl.py), the data dictionary, and the comments
 in the file itself. Views and macros are in views.py. Instants are UTC.
 """
 

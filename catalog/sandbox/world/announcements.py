@@ -1,7 +1,7 @@
 """The events announced in a month, as first published.
 
 Belongs here: how many, which coins, which dates, the first content, ids. Does not: what happens to
-them later (life.py). A month is a pure function of the seed and its number.
+them later (lifecycle.py). A month is a pure function of the seed and its number.
 """
 
 from collections.abc import Iterator

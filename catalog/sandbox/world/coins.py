@@ -1,7 +1,7 @@
 """The coins of the synthetic catalog: who is listed when, tracked until when, ranked how on a day.
 
 Belongs here: the roster of a seed and its daily sync at 00:00 UTC. Does not: facts about coins that
-exist (known_coins.py), events. Well-known coins lead the ranks; the rest are invented.
+exist (coin_names.py), events. Well-known coins lead the ranks; the rest are invented.
 """
 
 from collections.abc import Callable, Iterator

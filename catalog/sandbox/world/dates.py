@@ -1,8 +1,8 @@
 """Time as the synthetic catalog counts it, and the date of an event with the words shown for it.
 
 Belongs here: whole seconds since 1970 (UTC), days, numbered months, the fields that date an event.
-Does not: when something happens to an event (life.py). Month 0 is October 2016, the first in which
-events are announced.
+Does not: when something happens to an event (lifecycle.py). Month 0 is October 2016, the first in
+which events are announced.
 """
 
 from datetime import UTC, date, datetime, timedelta

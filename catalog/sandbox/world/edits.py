@@ -1,7 +1,8 @@
 """What the editors do to one event: each edit gives the fields it would set.
 
 Belongs here: new dates, scores and texts for the content as it is. Does not: which edit comes when,
-and what it is called afterwards (life.py). An edit may set a field to the value it already has.
+and what it is called afterwards (lifecycle.py). An edit may set a field to the value it already
+has.
 """
 
 from typing import cast

@@ -1,7 +1,7 @@
 """What is true in the synthetic catalog at any instant: the door to the sandbox's world.
 
 Belongs here: the questions, and what was told so far, kept. Does not: how coins, events and their
-lives come about (coins.py, announcements.py, life.py); plans, paging, HTTP. A world is a pure
+lives come about (coins.py, announcements.py, lifecycle.py); plans, paging, HTTP. A world is a pure
 function of seed and pace: an answer never depends on what was asked before. Instants are UTC.
 """
 
@@ -53,7 +53,7 @@ class _Told:
 class World:
     """The synthetic catalog of a seed. `pace` multiplies the changes in lives, not the events.
 
-    `elsewhere` helps where lives of the same seed and pace are told ahead, as by a `Telling`.
+    `elsewhere` helps where lives of the same seed and pace are told ahead, as by a `WorldProcess`.
 
     Raises:
         ValueError: `pace` is negative or not a number; later, an instant without a timezone.

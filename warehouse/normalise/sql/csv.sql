@@ -25,7 +25,7 @@ FROM read_csv(
 -- Grain: one row per record of a CSV file but its header, with the md5 of all its cells and of how
 -- they are read. The end of a SELECT that csv_reader.py begins; it also gives the cells in place
 -- of the braces. Reads only.
--- Parameters: as normalise_csv_file.sql, and $reading.
+-- Parameters: as csv_file, and $reading.
 FROM (
     SELECT *, md5(concat($reading, {cells})) AS row_md5
     {file}
@@ -57,7 +57,7 @@ FROM normalised
 -- Where in the file the rows stand that can't be read: `arrived`, of which they are, has no order.
 -- Rows that are the same to the letter get their places in turn.
 -- In place of the braces stands the end of a SELECT that csv_reader.py gives.
--- Parameters: as normalise_csv_rows.sql. Run twice: the same.
+-- Parameters: as csv_rows. Run twice: the same.
 UPDATE normalised SET place = found.place
 FROM (
     SELECT unread.unread_row, numbered.place

@@ -90,7 +90,7 @@ FROM (
 -- name: insert_events
 -- Grain: one row per row of an event feed, into `normalised`: typed, or with the reason why it
 -- can't be read. In place of the braces stands the SELECT that gives the rows (csv_reader.py,
--- normalise_json_events.sql): texts in canonical form, NULL where hidden or absent, `shown` with a bit
+-- json_events): texts in canonical form, NULL where hidden or absent, `shown` with a bit
 -- for each field that the plan shows and the row has. `impact` may hold a number or a band.
 -- `row_md5` is of the record as it came, NULL where it can't come again.
 -- Parameters: $observed_at, $content_at of the batch; the bits $title_bit, $date_bit,

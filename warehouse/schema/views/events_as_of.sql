@@ -1,7 +1,7 @@
 -- name: macro_events_as_of
 -- Grain: one row per event known at the instant `ts`, as it was known then.
 -- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC where they name
--- no zone (macro_instant.sql); basis, 'observed' or 'claimed' (which also takes version 0).
+-- no zone (macro_instant); basis, 'observed' or 'claimed' (which also takes version 0).
 -- Run twice: fails, since the macro is there; it is made once in a new file.
 -- Three branches: ended after ts; still current; and, never with a row, the check. The first two
 -- compare columns with constants alone, so that a scan skips what it need not read; the check
