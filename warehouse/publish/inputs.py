@@ -48,9 +48,9 @@ class Inputs:
     rejects: list[str]
 
     def files(self) -> dict[str, Any]:
-        """Return what can be bound; a parameter that would have no file is left out."""
+        """Return what can be bound: all names, None or an empty list where there is no file."""
         lists = {"changes": self.changes, "snapshots": self.snapshots, "rejects": self.rejects}
-        return {**self.state, **{name: files for name, files in lists.items() if files}}
+        return {**dict.fromkeys(STATE), **self.state, **lists}
 
 
 def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]) -> Inputs:
@@ -116,15 +116,13 @@ class LocalState:
 
 def find_local_state(folder: Path | None) -> LocalState:
     """Find the logs of a state folder; none is no error."""
-    if folder is None:
-        return LocalState({}, "")
     found = {
-        "requests": sorted(folder.glob("requests/*.jsonl")),
-        "usage": sorted(folder.glob("usage.jsonl")),
+        "requests": [] if folder is None else sorted(folder.glob("requests/*.jsonl")),
+        "usage": [] if folder is None else sorted(folder.glob("usage.jsonl")),
     }
     found = {name: [path for path in paths if path.is_file()] for name, paths in found.items()}
     stats = [(path, path.stat()) for paths in found.values() for path in paths]
     return LocalState(
-        files={name: [literal(path) for path in paths] for name, paths in found.items() if paths},
+        files={name: [literal(path) for path in paths] for name, paths in found.items()},
         mark=" ".join(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in stats),
     )

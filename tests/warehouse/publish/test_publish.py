@@ -11,7 +11,11 @@ import pytest
 from tests.warehouse.publish.small_lake import FIRST_DAY, Op, Plan, SmallLake
 from warehouse.errors import WarehouseError
 from warehouse.publish import publish as publish_module
+from warehouse.publish.full import published_values
+from warehouse.publish.inputs import Inputs, find_local_state
+from warehouse.publish.staged_file import Staged, parameters
 from warehouse.queries import connected, run_sql
+from warehouse.sql import Statements
 
 PLANS = [
     Plan((Op(0, seed=1), Op(1, seed=2)), coins=2, rejects=2),
@@ -247,3 +251,37 @@ def test_logs_of_this_machine_are_tables_and_a_line_cut_short_is_left_out(
     assert (report.mode, report.rows["requests"]) == ("delta", 2)
     assert rows(lake, "SELECT read_at, plan, used, quota FROM usage") == [(day(0), "pro", 5, None)]
     assert lake.publish().mode == "none"
+
+
+EMPTY = Inputs(days=(), state={}, changes=[], snapshots=[], rejects=[])
+FURTHER = {"first_day": FIRST_DAY, "current": True, "everything": True}
+"""What a publication binds beside files."""
+
+
+def test_a_statement_without_a_file_is_left_out_and_one_with_a_misspelt_name_is_an_error(
+    tmp_path: Path,
+) -> None:
+    staged = Staged(tmp_path / "staged")
+    values = {**EMPTY.files(), **find_local_state(None).files}
+    assert staged.lacks("FROM read_parquet($changes)", values)
+    assert not staged.lacks("FROM read_parquet($changes)", {**values, "changes": ["day"]})
+    with pytest.raises(ValueError, match="chnages"):
+        staged.lacks("FROM read_parquet($chnages)", values)
+    staged.abandon()
+
+
+def test_each_table_takes_only_values_that_a_publication_binds() -> None:
+    bound = {
+        *EMPTY.files(),
+        *find_local_state(None).files,
+        *published_values(EMPTY),
+        *FURTHER,
+    }
+    queries = {
+        name: text
+        for name, text in Statements("warehouse.publish").texts.items()
+        if name.startswith("select_")
+    }
+    assert queries
+    for name, text in queries.items():
+        assert parameters(text) <= bound, name
