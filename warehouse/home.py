@@ -9,6 +9,7 @@ import os
 import re
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import msgspec
@@ -79,6 +80,9 @@ class Home:
             data = path.read_bytes()
             is_sealed(data)
             found = msgspec.json.decode(data, type=Stamp)
+            if "scope" in msgspec.json.decode(data, type=dict[str, Any]):
+                # A manifest has a source and a format too: it is no stamp of a newer Almanac.
+                raise BrokenSeal("it is the document of a pull")
             if found.format < 1:
                 raise BrokenSeal(f"there is no format {found.format}")
         except (OSError, ValueError) as error:

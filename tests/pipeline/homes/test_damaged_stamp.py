@@ -31,6 +31,9 @@ HARMS: dict[str, Callable[[Path], object]] = {
     "wrong types": lambda path: path.write_text(json.dumps({"source": 7, "format": "1"})),
     "no object": lambda path: path.write_text("[]"),
     "no format": lambda path: path.write_text(json.dumps({"source": SOURCE, "format": 0})),
+    "manifest": lambda path: path.write_bytes(
+        next(path.parent.glob("landing/batches/*/*.json")).read_bytes()
+    ),
     "gone": Path.unlink,
 }
 
