@@ -1,3 +1,4 @@
+import atexit
 import gc
 import os
 import shutil
@@ -37,7 +38,11 @@ TOGETHER: Final = {
 """Tests that share homes that take long to make: those of a name are one worker's."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        # A worker has said all by then. Taken apart, it would only find what failed tests, caches
+        # and fixtures still hold of DuckDB, and complain of it behind the result.
+        atexit.register(os._exit, 0)
     # Not where somebody says where: SQLite alone syncs a thousand times for each run of a job.
     if "TMPDIR" not in os.environ and _serves(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))

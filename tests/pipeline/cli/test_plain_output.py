@@ -119,7 +119,7 @@ def test_nor_does_a_text_act_on_a_real_terminal(name: str, home: SmallHome) -> N
             pass  # Linux tells so that nobody writes there any more.
         finally:
             os.close(ours)
-        assert process.wait(60) == (1 if name == "refused" else 0)
+        assert process.wait(60) == (1 if name == "refused" else 0), said.decode()
     assert len(said) > 100
     assert acting_in(said.decode(), on_terminal=True) == []
 
