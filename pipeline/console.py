@@ -16,16 +16,15 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColu
 from rich.table import Column, Table
 from rich.text import Text
 
+from warehouse.batch_problems import BatchProblem
+from warehouse.errors import QUERY_INTERRUPTED
 from warehouse.plain_text import escaped_in_json, plain, plain_line
 
 __all__ = ["Column", "Progress", "Table"]
 
-from warehouse.batch_problems import BatchProblem
-
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
-QUERY_INTERRUPTED = "Query interrupted"
 INTERRUPTED = "interrupted. What was finished before stands; the same command goes on."
 
 

@@ -18,13 +18,13 @@ from assets.metadata import REFOLD_NOTES
 from assets.partitions import OBSERVED_DAYS
 from pipeline.automation.jobs import DAILY
 from pipeline.build import build_definitions
-from pipeline.console import QUERY_INTERRUPTED
 from pipeline.runs.presence import announce
 from pipeline.session import OpenedSession, home_of
 from pipeline.settings import Settings
 from resources.feeds import pull
 from resources.session import LazySession
 from warehouse.batch_problems import BatchProblem, problems_since
+from warehouse.errors import QUERY_INTERRUPTED
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import merge
 from warehouse.home import Home

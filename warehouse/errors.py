@@ -18,6 +18,11 @@ WarehouseError
 └── LakeDamaged       a file of the lake can't be read; `almanac replay` makes it again
 """
 
+from typing import Final
+
+QUERY_INTERRUPTED: Final = "Query interrupted"
+"""What DuckDB says in a RuntimeError, where a signal's KeyboardInterrupt comes during a query."""
+
 
 class WarehouseError(Exception):
     """Data at rest is not as it should be. The message says what state is left."""

@@ -2,6 +2,7 @@
 blamed for a fault of Almanac's own."""
 
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,35 @@ def test_a_fault_of_almanacs_own_stops_a_merge_and_sets_no_good_batch_aside(
             with pytest.raises(OwnFault, match=rf"{batch.batch_id}.*{type(error).__name__}"):
                 merge(home)
         assert home.landing.pending() == [before.batch_id, batch.batch_id]
+    merge(home)
+    assert became(home, batch) == ("merged", "")
+
+
+def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB tells of it in a RuntimeError, as of a fault that nobody foresaw."""
+    batch = land(home, 0)
+
+    def endless(connection: duckdb.DuckDBPyConnection, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        connection.execute(
+            "SELECT sum(i * i % 7) FROM range(1_000_000_000_000) AS r (i)"
+        ).fetchall()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupted)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(fold, "normalise", endless)
+            with pytest.raises(KeyboardInterrupt):
+                merge(home)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert home.landing.pending() == [batch.batch_id]
     merge(home)
     assert became(home, batch) == ("merged", "")
 

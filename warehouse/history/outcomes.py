@@ -12,7 +12,14 @@ from typing import Any, Final, Literal
 
 import duckdb
 
-from warehouse.errors import BatchFailed, DamagedBatch, LandingError, OwnFault, WarehouseError
+from warehouse.errors import (
+    QUERY_INTERRUPTED,
+    BatchFailed,
+    DamagedBatch,
+    LandingError,
+    OwnFault,
+    WarehouseError,
+)
 from warehouse.landing.batches import Manifest
 from warehouse.normalise.normalise import NormalisedBatch
 from warehouse.normalise.values import storable_text
@@ -153,6 +160,7 @@ def judged(manifest: Manifest) -> Iterator[None]:
 
     Raises:
         BatchFailed: the batch's, also where nobody foresaw it: it must not end each later merge.
+        KeyboardInterrupt: a signal came during a query.
         OwnFault: Almanac's; the batch is as good as it was.
         WarehouseError: the machine's, which has too little memory; or a damaged batch.
     """
@@ -173,6 +181,8 @@ def judged(manifest: Manifest) -> Iterator[None]:
             "memory or disk, then run the same command again."
         ) from error
     except Exception as error:
+        if isinstance(error, RuntimeError) and str(error) == QUERY_INTERRUPTED:
+            raise KeyboardInterrupt from error
         if _is_own(error):
             raise OwnFault(
                 f"batch {manifest.batch_id} could not be folded by an error of Almanac's own, not "
