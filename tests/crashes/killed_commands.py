@@ -25,7 +25,8 @@ from tests.test_cli import ALMANAC, environment
 from warehouse.files.turns import holder
 from warehouse.home import Home
 
-COINS: Final = "bitcoin-sv"
+COINS: Final = "ethereum"
+"""It always has events that are to come, and some that changed."""
 SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 """Half of them can't be caught."""
 TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
