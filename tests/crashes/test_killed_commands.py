@@ -62,12 +62,13 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
     service.box.set_clock(now + BETWEEN_LOOKS)
     for words in (RUN, BACKFILL, REPLAY):
         quiet.run(*words)
-        if words == RUN:
-            until_nothing_is_new(quiet)
         for chain in chains(kills[words[0]]):
             for _ in range(chain):
                 killer.kill(*words)
             killer.run(*words)
+        if words == RUN:
+            until_nothing_is_new(quiet)
+            until_nothing_is_new(killer)
     for number in range(kills["ui"]):
         kill_ui(killer, number)
     kill_merges(killer, kills["merge"], folder)
@@ -79,17 +80,17 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
     return killer
 
 
-def until_nothing_is_new(quiet: Killer) -> None:
+def until_nothing_is_new(killer: Killer) -> None:
     """Run again while a run learns more: one that finds an event gone looks it up the next time.
 
     Runs that were killed are made more often, and know as much at the same instant.
     """
     said: Told = {}
     for _ in range(RUNS_MAX):
-        before, said = said, said_of_events(quiet.home)
+        before, said = said, said_of_events(killer.home)
         if said == before:
             return
-        quiet.run(*RUN)
+        killer.run(*RUN)
     raise AssertionError(f"{RUNS_MAX} runs at one instant each learnt more")
 
 
