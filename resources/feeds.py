@@ -7,14 +7,14 @@ what a poll should request (pipeline/polling).
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from catalog.contract.plans import Plan
 from resources.errors import Defer, PlanLacksAccess
-from resources.http.list_query import DateBound
 from resources.ingest.context import Landed
+from resources.ingest.scopes import PollWindow
 from resources.session import CatalogSession
 from warehouse.landing.batches import Feed
 
@@ -71,14 +71,20 @@ def _export(service: CatalogSession) -> list[Landed]:
 
 def _events(service: CatalogSession) -> list[Landed]:
     """Pull the near days where the export brings the rest, else all that the plan shows."""
-    window, today = service.window(), service.today()
-    lower: DateBound = window.lower.date()
-    upper: DateBound = None if window.upper is None else window.upper.date()
+    today, window = service.today(), PollWindow(service.window().lower.date(), None)
     if service.plan.export:
-        lower = today - timedelta(days=NEAR_BEFORE_DAYS)
-        upper = today + timedelta(days=NEAR_AFTER_DAYS)
-    puller = service.puller()
-    return [puller.events(lower, upper, coins=service.coins, categories=service.categories)]
+        near = today - timedelta(days=NEAR_BEFORE_DAYS), today + timedelta(days=NEAR_AFTER_DAYS)
+        window = PollWindow(*near)
+    return [_events_in(service, window)]
+
+
+def _events_in(service: CatalogSession, window: PollWindow) -> Landed:
+    """Pull the events of a window, to the end of what the plan shows where it has no last date."""
+    horizon = service.window().upper
+    last = window.last or (None if horizon is None else horizon.date())
+    return service.puller().events(
+        window.first, last, coins=service.coins, categories=service.categories
+    )
 
 
 _PULLS: Final[Mapping[Feed, Callable[[CatalogSession], list[Landed]]]] = {
@@ -92,13 +98,11 @@ _PULLS: Final[Mapping[Feed, Callable[[CatalogSession], list[Landed]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What to look at. A window is its first and last event date; None is the plan's end.
-
-    `cancellations` says whether to look at them, `since` from when; None is as far as they are
-    listed.
+    """What to look at. `cancellations` says whether to look at them, `since` from when; None is as
+    far as they are listed.
     """
 
-    windows: tuple[tuple[date, date | None], ...] = ()
+    windows: tuple[PollWindow, ...] = ()
     cancellations: bool = False
     since: datetime | None = None
     event_ids: tuple[str, ...] = ()
@@ -127,12 +131,10 @@ def poll(service: CatalogSession, what: Poll) -> Iterator[Pulled]:
 def _pulls(
     service: CatalogSession, what: Poll
 ) -> Iterator[tuple[Feed, list[Callable[[], Landed]]]]:
-    puller, upper = service.puller(), service.window().upper
-    horizon = None if upper is None else upper.date()
+    puller = service.puller()
     if what.cancellations:
         yield "cancellations", [partial(puller.cancellations, what.since)]
     if what.windows:
-        look = partial(puller.events, coins=service.coins, categories=service.categories)
-        yield "events", [partial(look, first, last or horizon) for first, last in what.windows]
+        yield "events", [partial(_events_in, service, window) for window in what.windows]
     if what.event_ids:
         yield "event", [partial(puller.event, event_id) for event_id in what.event_ids]

@@ -24,6 +24,7 @@ from pipeline.polling.planner import plan_polls
 from resources.deferrals import DeferredPulls, deferred_pull
 from resources.errors import CatalogError, Defer
 from resources.feeds import Poll, Pulled, poll
+from resources.ingest.scopes import PollWindow
 from resources.session import LazySession
 from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
@@ -64,8 +65,7 @@ def config_of(due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, objec
     cancellations, since = False, ""
     for pull in due:
         if isinstance(pull, EventsPull):
-            bounds = (pull.window.first, pull.window.last)
-            windows.append([day.isoformat() for day in bounds if day is not None])
+            windows.append(pull.window.texts())
         elif isinstance(pull, CancellationsPull):
             cancellations, since = True, "" if pull.since is None else pull.since.isoformat()
         else:
@@ -119,15 +119,11 @@ def poll_job() -> None:
 
 def _read(config: PollConfig) -> Poll:
     return Poll(
-        windows=tuple(_window(*window) for window in config.windows),
+        windows=tuple(PollWindow.of_texts(*texts) for texts in config.windows),
         cancellations=config.cancellations,
         since=datetime.fromisoformat(config.since) if config.since else None,
         event_ids=tuple(config.event_ids),
     )
-
-
-def _window(first: str, last: str = "") -> tuple[date, date | None]:
-    return date.fromisoformat(first), date.fromisoformat(last) if last else None
 
 
 def _tell(

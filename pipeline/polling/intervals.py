@@ -14,7 +14,8 @@ from math import exp, inf, log, sqrt
 from typing import Final
 
 from pipeline.polling.plan import PlannerInputs, due_at
-from pipeline.polling.windows import PollWindow, WindowLoad, WindowPlan
+from pipeline.polling.windows import WindowLoad, WindowPlan
+from resources.ingest.scopes import PollWindow
 
 CHANGES_PER_REQUEST_MIN: Final = 0.001
 """No look is planned that is expected to show less than this, for each request it costs."""

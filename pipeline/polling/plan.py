@@ -13,7 +13,8 @@ from typing import Final
 
 from catalog.contract.plans import Plan
 from pipeline.polling.rates import NOTHING_WATCHED, ChangeRates, rates
-from pipeline.polling.windows import Calendar, PollWindow
+from pipeline.polling.windows import Calendar
+from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import next_reset
 
 DAILY_AT: Final = time(0, 20)

@@ -29,7 +29,8 @@ from pipeline.polling.plan import (
     ScheduleRow,
 )
 from pipeline.polling.rates import ChangeRates
-from pipeline.polling.windows import Calendar, Partitioning, PollWindow, cuts, joined
+from pipeline.polling.windows import Calendar, Partitioning, cuts, joined
+from resources.ingest.scopes import PollWindow
 
 PAST_DAYS: Final = 30
 """How far back polls look at most; what is older changes too rarely."""

@@ -18,23 +18,13 @@ from typing import Final
 
 from catalog.contract.decisions import EVENTS_LIMIT_MAX
 from pipeline.polling.rates import ChangeRates
+from resources.ingest.scopes import PollWindow
 
 SLACK_ROWS: Final = 1.0
 """Rows of a page that are kept free, beside those that each expected change takes."""
 TIGHT_DAYS: Final = 0.1
 """Where one waits longer for a look at everything, more ways to cut are tried."""
 _DAY: Final = timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class PollWindow:
-    """A run of event dates, both inclusive; `last` None is the end of what the plan shows."""
-
-    first: date
-    last: date | None
-
-    def __str__(self) -> str:
-        return f"{self.first} on" if self.last is None else f"{self.first} to {self.last}"
 
 
 @dataclass(frozen=True, eq=False)

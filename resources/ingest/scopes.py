@@ -6,9 +6,10 @@ months begin on the first at 00:00.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -23,6 +24,26 @@ _STEP: Final = timedelta(microseconds=1)
 _YEAR: Final = timedelta(days=365)
 _OPEN_END_YEARS: Final = 10
 """How far from today a range without an end is cut, before it counts as too slow for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class PollWindow:
+    """Event dates that are pulled as one list, both inclusive; `last` None is the plan's end."""
+
+    first: date
+    last: date | None
+
+    def __str__(self) -> str:
+        return f"{self.first} on" if self.last is None else f"{self.first} to {self.last}"
+
+    def texts(self) -> list[str]:
+        """Return its bounds as the config of a run gives them; without `last` there is one."""
+        return [day.isoformat() for day in (self.first, self.last) if day is not None]
+
+    @classmethod
+    def of_texts(cls, first: str, last: str = "") -> Self:
+        """Return the window that `texts` gave. Raises ValueError for what is no date."""
+        return cls(date.fromisoformat(first), date.fromisoformat(last) if last else None)
 
 
 def definite_scope(

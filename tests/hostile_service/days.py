@@ -31,6 +31,7 @@ from resources.feeds import Poll, poll, pull
 from resources.http.calls import Timeouts
 from resources.http.client import CatalogClient
 from resources.http.retries import Ambient, RetryPolicy
+from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import Pace
 from resources.limits.limiter import Unlimited
 from resources.request_log import RequestLog
@@ -149,7 +150,7 @@ class Life:
         today = self.now().date()
         known = self._known()
         what = Poll(
-            windows=((today, today + timedelta(days=20)),),
+            windows=(PollWindow(today, today + timedelta(days=20)),),
             cancellations=True,
             since=self.now() - DAY,
             event_ids=known[:2],

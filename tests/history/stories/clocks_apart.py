@@ -21,6 +21,7 @@ from resources.errors import CatalogError
 from resources.feeds import Poll, poll, pull
 from resources.http.client import CatalogClient
 from resources.http.retries import Ambient, RetryPolicy
+from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import Pace
 from resources.limits.limiter import Unlimited
 from resources.request_log import RequestLog
@@ -104,7 +105,7 @@ class ClocksApart:
                     pull(feed, service)
                 if not feeds:
                     today = service.today()
-                    near = (today - 7 * _DAY, today + 30 * _DAY)
+                    near = PollWindow(today - 7 * _DAY, today + 30 * _DAY)
                     list(poll(service, Poll(windows=(near,), cancellations=True)))
         except (CatalogError, Killed):
             return

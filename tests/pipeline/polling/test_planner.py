@@ -23,7 +23,8 @@ from pipeline.polling.plan import (
 )
 from pipeline.polling.planner import plan_polls
 from pipeline.polling.rates import BANDS, NOTHING_WATCHED, ChangeRates, Watched, band_of, rates
-from pipeline.polling.windows import Calendar, PollWindow, calendar_of
+from pipeline.polling.windows import Calendar, calendar_of
+from resources.ingest.scopes import PollWindow
 
 NOW = datetime(2026, 3, 10, 7, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)

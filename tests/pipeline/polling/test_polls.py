@@ -17,12 +17,12 @@ from pipeline.instance import instance_of
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.plan import CancellationsPull, EventsPull, LookUps, PlannerInputs
 from pipeline.polling.planner import plan_polls
-from pipeline.polling.windows import PollWindow
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.deferrals import DeferredPulls, deferred_pull
 from resources.errors import Defer
 from resources.feeds import pull
+from resources.ingest.scopes import PollWindow
 from resources.request_log import last_usage
 from resources.session import LazySession
 from tests.pipeline.homes_in_days import NOW, QUIET, failure_of, play_days, settings_of
@@ -205,6 +205,17 @@ def test_a_poll_that_fails_says_why(polled: Polled) -> None:
         result = polled.run(service, config)
     assert not result.success
     assert "gave back a cursor" in failure_of(result)
+
+
+@pytest.mark.parametrize("last", [date(2026, 3, 9), None])
+def test_a_window_is_the_same_after_the_config_of_a_run(last: date | None) -> None:
+    window = PollWindow(date(2026, 3, 2), last)
+    assert PollWindow.of_texts(*window.texts()) == window
+
+
+def test_a_window_of_a_run_that_is_no_date_is_an_error() -> None:
+    with pytest.raises(ValueError, match="isoformat"):
+        PollWindow.of_texts("tomorrow")
 
 
 def test_the_config_of_a_run_says_what_is_due() -> None:
