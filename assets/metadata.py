@@ -19,6 +19,7 @@ import dagster as dg
 import duckdb
 
 from assets.feed_day import FeedDay, feed_day_metadata
+from catalog.contract.bodies import list_body, single_body
 from resources.backfill.backfill import Backfill
 from resources.feeds import Pulled
 from warehouse.attaching import attach_published
@@ -106,8 +107,8 @@ def _first_of_csv(head: bytes) -> list[dict[str, Any]]:
 
 def _first_of_json(page: bytes) -> list[dict[str, Any]]:
     value = decoded(page)[0]
-    content = value.get("data", value) if isinstance(value, dict) else value
-    rows = content if isinstance(content, list) else [content]
+    found = list_body(value)
+    rows = [single_body(value)] if found is None else found.rows
     return [row for row in rows[:ROWS] if isinstance(row, dict)]
 
 

@@ -4,7 +4,6 @@ We ask for `identity` and undo gzip ourselves, since httpx 0.28 takes a gzip bod
 or one without its trailer, for a whole one.
 """
 
-import zlib
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -13,13 +12,10 @@ import httpx
 from resources.errors import CatalogError, ContractBroken, TooLarge, TruncatedBody
 from resources.http.redaction import redactor_of
 from warehouse.bounds import RATIO_FROM_BYTES
+from warehouse.normalise.payloads import GZIP_MAGIC, DamagedGzip, Gunzip
 
-_PIECE_BYTES: Final = 1 << 20
-_PART_BYTES: Final = 1 << 14
 _LAYERS_MAX: Final = 2
 """How often a body may be packed: a file that is gzip, sent with gzip as its encoding."""
-_GZIP: Final = zlib.MAX_WBITS | 16
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class _Decoder(Protocol):
@@ -36,31 +32,20 @@ class _Identity:
         return None
 
 
-class _Gunzip:
-    """Undoes gzip, several members too; each must end with its CRC and length."""
+class _GzipLayer:
+    """Gzip as an error of the client where it is damaged or cut off."""
 
     def __init__(self) -> None:
-        self._member = zlib.decompressobj(_GZIP)
-        self._begun = False
+        self._gunzip = Gunzip()
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        # In short parts: of many tiny members, each copies what is left of one.
-        for start in range(0, len(data), _PART_BYTES):
-            yield from self._pieces(data[start : start + _PART_BYTES])
-
-    def _pieces(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            if self._member.eof:
-                self._member = zlib.decompressobj(_GZIP)
-            self._begun = True
-            try:
-                yield self._member.decompress(data, _PIECE_BYTES)
-            except zlib.error as error:
-                raise TruncatedBody(f"The gzip body is damaged ({error})") from error
-            data = self._member.unconsumed_tail or self._member.unused_data
+        try:
+            yield from self._gunzip.pieces(data)
+        except DamagedGzip as error:
+            raise TruncatedBody(f"The gzip body is damaged ({error})") from error
 
     def finish(self) -> None:
-        if self._begun and not self._member.eof:
+        if self._gunzip.is_cut_off:
             raise TruncatedBody("The gzip body ended before its trailer")
 
 
@@ -69,7 +54,7 @@ def _decoder_for(encoding: str) -> _Decoder:
     if name in ("", "identity"):
         return _Identity()
     if name in ("gzip", "x-gzip"):
-        return _Gunzip()
+        return _GzipLayer()
     raise ContractBroken(
         f"The body came encoded as {name[:40]!r}", expected="We asked for identity and read gzip"
     )
@@ -112,7 +97,7 @@ class BodyReader:
         for _ in range(_LAYERS_MAX - 1):
             pieces = self._layer(pieces)
         for number, piece in enumerate(_with_whole_head(pieces)):
-            if number == 0 and piece.startswith(_GZIP_MAGIC):
+            if number == 0 and piece.startswith(GZIP_MAGIC):
                 raise TooLarge(f"The body is packed more than {_LAYERS_MAX} times")
             yield piece
         self._hold_length()
@@ -132,7 +117,7 @@ class BodyReader:
         size = 0
         for chunk in _with_whole_head(chunks):
             # Neither JSON nor CSV begins so: a file that is gzip without a header that says it.
-            name = "gzip" if chunk.startswith(_GZIP_MAGIC) else encoding
+            name = "gzip" if chunk.startswith(GZIP_MAGIC) else encoding
             decoder = decoder or _decoder_for(name)
             for piece in decoder.pieces(chunk):
                 size += len(piece)
@@ -160,7 +145,7 @@ def _with_whole_head(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the chunks, the first long enough to tell gzip by."""
     head: bytes | None = b""
     for chunk in chunks:
-        if head is not None and len(head := head + chunk) < len(_GZIP_MAGIC):
+        if head is not None and len(head := head + chunk) < len(GZIP_MAGIC):
             continue
         yield chunk if head is None else head
         head = None

@@ -4,7 +4,6 @@ What is certainly broken is retried, then an error; what only looks cut off is r
 whoever merges it knows better what to expect. The file is kept in either case.
 """
 
-import codecs
 import csv
 import hashlib
 import io
@@ -22,6 +21,7 @@ from resources.http.calls import Caller, Opened, evidence_of
 from resources.http.responses import looks_like_html
 from resources.service_clock import read_http_date
 from warehouse.normalise.csv_counter import RecordCounter
+from warehouse.normalise.payloads import kind_of
 
 _HEAD_BYTES: Final = 65_536
 _STATUSES: Final = frozenset({200, 304})
@@ -128,13 +128,13 @@ class _Pull:
     def check(self) -> None:
         """Raise when it is no CSV of events, or certainly broken off."""
         content_type = self._opened.headers.get("content-type", "")
-        start = self._head.removeprefix(codecs.BOM_UTF8).lstrip()
-        if not start:
+        form = kind_of(self._head)
+        if form == "empty":
             raise self._not_data("empty", "an empty body")
         if looks_like_html(self._head, content_type):
             raise self._not_data("html", "an HTML page")
-        if start[:1] in b"{[":
-            kind: NotDataKind = "json_error" if b'"error"' in start else "json"
+        if form == "json":
+            kind: NotDataKind = "json_error" if b'"error"' in self._head else "json"
             raise self._not_data(kind, "JSON")
         if self._counter.in_quotes:
             raise self._truncated("inside quotes")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+from catalog.contract.bodies import is_wrapped, single_body
 from resources.errors import NotData, VersionGone
 from resources.http.calls import Answer
 from resources.http.pages import decoded_json
@@ -53,8 +54,7 @@ def read_event(answer: Answer, *, event_id: str, call: str) -> EventAnswer:
         content = decoded_json(answer, call)
         if not isinstance(content, dict):
             raise _not_an_object(answer, call)
-        wrapped = isinstance(content.get("data"), dict)
-        return _event_answer(answer, event_id, "found", "json", wrapped=wrapped)
+        return _event_answer(answer, event_id, "found", "json", wrapped=is_wrapped(content))
     said = read_error_body(answer.body, answer.headers.get("content-type", ""))
     if said.code == "version_retired":
         raise VersionGone(f"{call} was answered {answer.status}")
@@ -138,8 +138,7 @@ def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
     content = decoded_json(answer, call)
     if not isinstance(content, dict):
         raise _not_an_object(answer, call)
-    if isinstance(content.get("data"), dict):
-        content = content["data"]
+    content = single_body(content)
     period = content.get("period")
     span = period if isinstance(period, dict) else {}
     plan = content.get("plan")

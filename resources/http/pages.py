@@ -1,7 +1,7 @@
 """One page of a list, as it came: raw bytes, read just far enough to go on.
 
-Accepted are the `data`/`meta` wrapper, with `meta` or parts of it absent, and a bare array
-(decisions, what the client also accepts). Unknown fields stay in the body.
+Which forms of a list are accepted says catalog/contract/bodies.py; parts of `meta` may be absent.
+Unknown fields stay in the body.
 """
 
 import hashlib
@@ -9,8 +9,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from catalog.contract.bodies import ListBody, ListShape, list_body
 from resources.errors import NotData, NotDataKind, TooLarge, TruncatedBody
 from resources.http.calls import Answer
 from resources.http.responses import looks_like_html
@@ -26,7 +27,6 @@ ROWS_LEAST: Final = 1_000
 """A page may have more rows than were asked for, by the factor; always so many, since a
 service may know no page so small."""
 _KEY_CHARS: Final = 200
-Shape = Literal["data", "array"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RawPage:
     ids: tuple[str, ...] = field(repr=False)
     total: int | None
     limit: int | None
-    shape: Shape
+    shape: ListShape
     status: int
     headers: dict[str, str] = field(repr=False)
     date: datetime
@@ -81,18 +81,19 @@ def read_page(
         TooLarge: it has far more rows than were asked for.
     """
     call = f"GET {path}"
-    rows, meta, shape = _rows_and_meta(answer, decoded_json(answer, call), call)
-    _hold_rows(len(rows), params, call)
+    found = _list_in(answer, decoded_json(answer, call), call)
+    meta = found.meta or {}
+    _hold_rows(len(found.rows), params, call)
     return RawPage(
         path=path,
         params=params,
         cursor_in=cursor,
         cursor_out=_cursor(meta.get("cursor")),
         body=answer.body,
-        ids=tuple(row_key(row, key_fields) for row in rows),
+        ids=tuple(row_key(row, key_fields) for row in found.rows),
         total=_count(meta.get("total")),
         limit=_count(meta.get("limit")),
-        shape=shape,
+        shape=found.shape,
         status=answer.status,
         headers=answer.headers,
         date=answer.date,
@@ -163,14 +164,10 @@ def _hold_rows(rows: int, params: Mapping[str, str], call: str) -> None:
         )
 
 
-def _rows_and_meta(
-    answer: Answer, content: Any, call: str
-) -> tuple[list[Any], dict[str, Any], Shape]:
-    if isinstance(content, list):
-        return content, {}, "array"
-    if isinstance(content, dict) and isinstance(content.get("data"), list):
-        meta = content.get("meta")
-        return content["data"], meta if isinstance(meta, dict) else {}, "data"
+def _list_in(answer: Answer, content: Any, call: str) -> ListBody:
+    found = list_body(content)
+    if found is not None:
+        return found
     if isinstance(content, dict) and ("error" in content or "message" in content):
         raise _not_data(answer, call, "json_error", "an error under status 200")
     raise _not_data(answer, call, "json", "JSON that has no list in `data`")

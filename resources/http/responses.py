@@ -27,6 +27,7 @@ from resources.http.retries import RetryPolicy
 from resources.limits.allowance import next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S
 from resources.service_clock import retry_after_s
+from warehouse.normalise.payloads import kind_of
 from warehouse.plain_text import plain_line
 
 BodyShape = Literal["json", "text", "html", "empty"]
@@ -62,8 +63,8 @@ class ErrorResponse:
 
 
 def looks_like_html(body: bytes, content_type: str = "") -> bool:
-    """Whether a body is markup: no JSON and no CSV of ours begins with `<`."""
-    return "html" in content_type.lower() or body.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
+    """Whether a body is markup, by its header or by how it begins."""
+    return "html" in content_type.lower() or kind_of(body) == "html"
 
 
 def read_error_body(body: bytes, content_type: str = "") -> ErrorBody:

@@ -20,7 +20,7 @@ from resources.ingest.scopes import left_over, parts_of
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Feed, Scope
 from warehouse.landing.journal import OpenPull, PageNote
-from warehouse.normalise.payloads import Unreadable, decoded, rows_of
+from warehouse.normalise.payloads import Unreadable, decoded, list_in
 
 _DAY_CHARS: Final = len("2026-03-01")
 
@@ -176,7 +176,7 @@ def last_instant_of(body: bytes, sorted_by: str) -> datetime | None:
 
 def _rows(body: bytes) -> list[Any]:
     try:
-        return rows_of(decoded(body)[0])
+        return list_in(decoded(body)[0]).rows
     except Unreadable:
         return []
 

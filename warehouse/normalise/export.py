@@ -28,7 +28,14 @@ from warehouse.normalise.csv_reader import (
 )
 from warehouse.normalise.json_feeds import read_lists
 from warehouse.normalise.json_rows import EventRows
-from warehouse.normalise.payloads import GZIP_MAGIC, Unreadable, gunzip, kind_of, pages
+from warehouse.normalise.payloads import (
+    GZIP_MAGIC,
+    HtmlBody,
+    Unreadable,
+    gunzip,
+    kind_of,
+    pages,
+)
 from warehouse.normalise.sink import BatchCounts
 from warehouse.normalise.staging import EventTables
 from warehouse.normalise.unchanged import UnchangedRecords
@@ -59,7 +66,7 @@ def read_export(
                 case "empty":
                     raise Unreadable("an empty body")
                 case "html":
-                    raise Unreadable("an HTML page")
+                    raise HtmlBody
                 case "json":
                     tally.note("JSON in place of CSV")
                     sink = tables.sink()

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from catalog.contract.bodies import ListBody, single_body
 from catalog.contract.decisions import WEBHOOK_KINDS
 from warehouse.landing.batches import LandedPage, Manifest
 from warehouse.normalise.json_rows import EventRows
-from warehouse.normalise.payloads import Unreadable, decoded, error_words, rows_of
+from warehouse.normalise.payloads import HtmlBody, Unreadable, decoded, error_words, list_in
 from warehouse.normalise.sink import RAW_MAX, BatchCounts, Sink
 from warehouse.normalise.values import BadRow, shown_raw, storable, text_of
 
@@ -29,12 +30,12 @@ def read_lists(pages: Pages, make: MakeRow, sink: Sink, tally: BatchCounts) -> N
             if page.status != 200:
                 raise Unreadable(f"status {page.status}")
             value, strict = decoded(body)
-            rows = rows_of(value)
+            found = list_in(value)
         except Unreadable as error:
             tally.faults.append(f"page {number} is {error}")
             continue
-        _note_form(value, body, strict, tally)
-        for row in rows:
+        _note_form(found, body, strict, tally)
+        for row in found.rows:
             _add(row if strict else _tamed(row), make, sink, tally)
     if empty:
         tally.faults.append("there is no page at all")
@@ -56,12 +57,12 @@ def read_look_ups(
         try:
             value, strict = decoded(body)
         except Unreadable as error:
-            if page.status == 200 or "HTML" in str(error):
+            if page.status == 200 or isinstance(error, HtmlBody):
                 tally.faults.append(f"page {number} (status {page.status}) is {error}")
                 _refuse(body, str(error), sink, tally)
                 continue
         if page.status == 200:
-            event = _event_of(value)
+            event = single_body(value, key="id")
             if (words := error_words(event)) is not None and "id" not in event:
                 tally.faults.append(f"page {number} is a JSON error: {words}")
             _add(event if strict else _tamed(event), rows.row, sink, tally)
@@ -166,13 +167,6 @@ def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat()
 
 
-def _event_of(value: Any) -> Any:
-    """Return the event of an answer, bare or in `data`."""
-    if isinstance(value, dict) and isinstance(value.get("data"), dict) and "id" not in value:
-        return value["data"]
-    return value
-
-
 def _tamed(row: Any) -> Any:
     try:
         return storable(row)
@@ -180,10 +174,10 @@ def _tamed(row: Any) -> Any:
         return None
 
 
-def _note_form(value: Any, body: bytes, strict: bool, tally: BatchCounts) -> None:
-    if isinstance(value, list):
+def _note_form(found: ListBody, body: bytes, strict: bool, tally: BatchCounts) -> None:
+    if found.shape == "array":
         tally.note("a bare array")
-    elif "meta" not in value:
+    elif found.meta is None:
         tally.note("a list without meta")
     if not strict:
         bom = body.startswith(b"\xef\xbb\xbf")

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from catalog.contract.bodies import ListBody, list_body
 from warehouse import bounds
 from warehouse.errors import WarehouseError
 from warehouse.landing.batches import LandedPage, Manifest
@@ -24,11 +25,20 @@ Kind = Literal["empty", "html", "json", "csv"]
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _WORDS_MAX: Final = 80
 _WORDS_READ: Final = 1_000
-_PIECE_BYTES: Final = 1 << 14
+_PACKED_PIECE_BYTES: Final = 1 << 14
+_PIECE_BYTES: Final = 1 << 20
+_GZIP_WBITS: Final = zlib.MAX_WBITS | 16
 
 
 class Unreadable(WarehouseError):
     """A body that is no JSON, or no CSV, at all. The message says what it is."""
+
+
+class HtmlBody(Unreadable):
+    """A body that is an HTML page."""
+
+    def __init__(self) -> None:
+        super().__init__("an HTML page")
 
 
 class Oversized(Unreadable):
@@ -36,7 +46,10 @@ class Oversized(Unreadable):
 
 
 def kind_of(head: bytes) -> Kind:
-    """Tell from its first bytes what a body is; what is nothing else is CSV."""
+    """Tell from its first bytes what a body is; what is nothing else is CSV.
+
+    No JSON and no CSV of ours begins with `<`: that is HTML, or other markup.
+    """
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if not start:
         return "empty"
@@ -67,37 +80,71 @@ def pages(landing: Landing, manifest: Manifest) -> Iterator[tuple[LandedPage, by
         pass  # to the end, where the bytes are checked against their sha256
 
 
+class DamagedGzip(Exception):
+    """Bytes that are no sound gzip, in the words of zlib."""
+
+
+class Gunzip:
+    """Undoes gzip, in one member or several; each must end with its CRC and length.
+
+    `packed_bytes` counts what was read. Zeros behind a member are skipped where it may be padded,
+    as a file on a tape is; in an answer they are damage.
+    """
+
+    def __init__(self, *, may_be_padded: bool = False) -> None:
+        self._member = zlib.decompressobj(_GZIP_WBITS)
+        self._may_be_padded = may_be_padded
+        self.packed_bytes = 0
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield what some more bytes hold, in pieces that are small, whatever they unpack to.
+
+        Raises:
+            DamagedGzip: they are no gzip.
+        """
+        # In short parts: of many tiny members, each copies what is left of its part.
+        for start in range(0, len(data), _PACKED_PIECE_BYTES):
+            part = data[start : start + _PACKED_PIECE_BYTES]
+            self.packed_bytes += len(part)
+            yield from self._pieces(part)
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._member.eof:
+                data = data.lstrip(b"\0") if self._may_be_padded else data
+                if not data:
+                    return
+                self._member = zlib.decompressobj(_GZIP_WBITS)
+            try:
+                piece = self._member.decompress(data, _PIECE_BYTES)
+            except zlib.error as error:
+                raise DamagedGzip(str(error)) from error
+            yield piece
+            data = self._member.unconsumed_tail or self._member.unused_data
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether what was read ends within a member."""
+        return self.packed_bytes > 0 and not self._member.eof
+
+
 def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
-    """Undo gzip, in one member or several; each piece is small, whatever it unpacks to.
+    """Undo gzip of landed bytes; each piece is small, whatever it unpacks to.
 
     Raises:
         Unreadable: it is damaged, cut off, or unpacks to more than it may.
     """
-    member = zlib.decompressobj(wbits=31)
-    packed = unpacked = 0
+    decoder, unpacked = Gunzip(may_be_padded=True), 0
     try:
-        for data in _pieces(chunks):
-            packed += len(data)
-            while data:
-                piece = member.decompress(data, _PIECE_BYTES)
+        for chunk in chunks:
+            for piece in decoder.pieces(chunk):
                 unpacked += len(piece)
-                _hold_bounds(packed, unpacked, max_bytes)
+                _hold_bounds(decoder.packed_bytes, unpacked, max_bytes)
                 yield piece
-                data = member.unconsumed_tail or member.unused_data
-                if member.eof:
-                    data = data.lstrip(b"\0")
-                    member = zlib.decompressobj(wbits=31) if data else member
-        if not member.eof:
-            raise Unreadable("a gzip body that is cut off")
-    except zlib.error as error:
+    except DamagedGzip as error:
         raise Unreadable(f"a gzip body that is damaged: {error}") from error
-
-
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield short pieces: a body of many tiny members copies what is left of one for each."""
-    for chunk in chunks:
-        for start in range(0, len(chunk), _PIECE_BYTES):
-            yield chunk[start : start + _PIECE_BYTES]
+    if decoder.is_cut_off:
+        raise Unreadable("a gzip body that is cut off")
 
 
 def _hold_bounds(packed: int, unpacked: int, max_bytes: int) -> None:
@@ -137,7 +184,7 @@ def decoded(given: bytes) -> tuple[Any, bool]:
     if kind == "empty":
         raise Unreadable("an empty body")
     if kind == "html":
-        raise Unreadable("an HTML page")
+        raise HtmlBody
     try:
         text = body.decode("utf-8-sig", "surrogateescape")
         return json.loads(text, parse_int=_integer), False
@@ -159,18 +206,20 @@ def _integer(digits: str) -> int | float:
     return -math.inf if digits.startswith("-") else math.inf
 
 
-def rows_of(value: Any) -> list[Any]:
-    """Return the rows of a list page: the list itself, or that in `data`.
+def list_in(value: Any) -> ListBody:
+    """Return the list that a page is.
 
     Raises:
         Unreadable: it holds no list; the message gives an error's own words.
         Oversized: it holds more rows than a page can have.
     """
-    rows = value.get("data") if isinstance(value, dict) else value
-    if isinstance(rows, list):
-        if len(rows) > bounds.PAGE_ROWS:
-            raise Oversized(f"a list of {len(rows)} rows; expected at most {bounds.PAGE_ROWS}")
-        return rows
+    found = list_body(value)
+    if found is not None:
+        if len(found.rows) > bounds.PAGE_ROWS:
+            raise Oversized(
+                f"a list of {len(found.rows)} rows; expected at most {bounds.PAGE_ROWS}"
+            )
+        return found
     words = error_words(value)
     raise Unreadable("JSON without a list" if words is None else f"a JSON error: {words}")
 
