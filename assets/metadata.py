@@ -24,6 +24,7 @@ from resources.backfill.backfill import Backfill
 from resources.feeds import Pulled
 from warehouse.attaching import attach_published
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
+from warehouse.connections import open_memory
 from warehouse.errors import WarehouseError
 from warehouse.history.merge_report import MergeReport
 from warehouse.history.outcomes import Outcome
@@ -274,9 +275,8 @@ _NEWEST_BY: Final[Mapping[str, str]] = {
 @contextmanager
 def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Lend a connection to the file as it is now; a later publication does not change it."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        # Not duckdb.connect(path): that may hand back the file of an earlier publication.
+    with open_memory() as connection:
+        # Not opened by its path: DuckDB may hand back the file of an earlier publication.
         attach_published(connection, path, "published")
         connection.execute("USE published")
         yield connection

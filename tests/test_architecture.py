@@ -49,7 +49,7 @@ FLOORS = {
         "pytest_plugin",
     ),
     "warehouse": (
-        "bounds errors plain_text sql",
+        "bounds connections errors plain_text sql",
         "files schema",
         "attaching landing query_limits",
         "home normalise publish queries",
@@ -158,6 +158,12 @@ def test_the_world_imports_nothing_of_ours() -> None:
         ours = {name for name in imports_of(path) if part_of(name)}
         strange = {name for name in ours if not name.startswith("catalog.sandbox.world.")}
         assert strange == set(), path
+
+
+def test_duckdb_is_opened_in_one_way() -> None:
+    """`warehouse.sql` only reads the text of statements there."""
+    openers = {module_of(path) for path in sources() if "duckdb.connect(" in path.read_text()}
+    assert openers == {"warehouse.connections", "warehouse.sql"}
 
 
 def test_only_the_settings_read_the_environment() -> None:

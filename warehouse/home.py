@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import msgspec
 
+from warehouse.connections import open_spilling
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
 from warehouse.files.hashes import BrokenSeal, formatted, is_sealed, sealed
 from warehouse.files.storage import Storage
@@ -25,7 +26,6 @@ _STAMP = "home.json"
 _UI_WAIT_S = 1.0
 """For one that is just ending."""
 _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
-_MEMORY = "1600MB"
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,10 +225,4 @@ class Home:
         """Return a database in memory that spills into the home, on UTC."""
         spill = self.state / "spill" / str(os.getpid())
         spill.parent.mkdir(parents=True, exist_ok=True)
-        connection = duckdb.connect()
-        connection.execute("SET TimeZone = 'UTC'")
-        # DuckDB draws it on stdout, where a program expects the answer of a command.
-        connection.execute("SET enable_progress_bar = false")
-        connection.execute("SET memory_limit = $limit", {"limit": _MEMORY})
-        connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
-        return connection
+        return open_spilling(spill)

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final, Literal
 import duckdb
 
 from warehouse.attaching import attach_published
+from warehouse.connections import DUCKDB_MAJOR, close_within, open_memory
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.files.temporary import own_folder
@@ -50,7 +51,7 @@ _PAST_A_LOCK: Final = frozenset(
     }
 )
 """Functions through which DuckDB before 2.0 changes a locked configuration. Later it refuses."""
-_LOCK_HOLDS: Final = int(duckdb.__version__.partition(".")[0]) >= 2
+_LOCK_HOLDS: Final = DUCKDB_MAJOR >= 2
 _ENDS_WORD: Final = re.compile(r"\s|/\*|--")
 """To DuckDB before 2.0, a comment belongs to the word before it."""
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
@@ -179,7 +180,7 @@ class QueryAnswer:
 def connect(
     warehouse: Path, *, own_files: bool = False, limits: QueryLimits = _LIMITS
 ) -> duckdb.DuckDBPyConnection:
-    """Open a published warehouse for reading, on UTC. The caller closes it.
+    """Open a published warehouse for reading, on UTC. The caller closes it, as `connected` does.
 
     SQL on it reaches the warehouse alone: no file, address, extension or Python variable, within
     the memory, threads and spilled bytes of `limits`, and no setting can be changed. (The time is
@@ -197,12 +198,12 @@ def connect(
 def connected(
     warehouse: Path, *, own_files: bool = False, limits: QueryLimits = _LIMITS
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lend a connection as of `connect`, and close it."""
+    """Lend a connection as of `connect`, and close it, within the grace of `limits`."""
     connection = connect(warehouse, own_files=own_files, limits=limits)
     try:
         yield connection
     finally:
-        connection.close()
+        close_within(connection, limits.grace_s)
 
 
 def run_sql(
@@ -283,10 +284,9 @@ def _open(
         raise WarehouseError(
             f"there is no warehouse at {warehouse} yet; `almanac run` or `almanac merge` makes it"
         )
-    connection = duckdb.connect()
+    connection = open_memory()
     alias = f"almanac_{next(_numbers)}"
     try:
-        connection.execute("SET TimeZone = 'UTC'")
         attach_published(connection, warehouse, alias)
         connection.execute(ddl.use(alias))
         if writable is not None:
@@ -344,7 +344,7 @@ def _write(
             connection.unregister("asked")
             types = [str(one) for one in asked.types]
     finally:
-        connection.close()
+        close_within(connection, limits.grace_s)
     if form == "json" and any(map(_may_be_no_number, types)):
         without_bare_numbers(target)
     return int(rows[0][0])

@@ -1,7 +1,9 @@
 """What a query may use and touch: memory, threads, disk and time; no file, address or variable.
 
-Belongs here: closing a connection, and stopping what runs on it. Does not: which statements are
-asked (queries). Sizes are in bytes, times in seconds.
+A connection is in one of two phases. While a statement runs, a `QueryWatch` may interrupt it; when
+the watch is left, nobody interrupts it any more, and it may be closed. Belongs here: shutting a
+connection off from the outside, and stopping what runs on it. Does not: which statements are
+allowed (queries). Sizes are in bytes, times in seconds.
 """
 
 import shutil
@@ -32,7 +34,8 @@ class QueryLimits:
     """The most that one connection may use. `threads` None is as many as there are cores.
 
     Rows that memory does not hold are spilled to the disk, twice as much as memory at the most.
-    `grace_s` is how long a query may take to end once it was stopped: some functions do not look.
+    `grace_s` is how long a query may take to end once it was stopped, since some functions do not
+    look, and how long its connection may take to close.
     """
 
     memory_bytes: int = 2_000_000_000
@@ -94,7 +97,8 @@ class QueryWatch:
     signal came.
 
     Used as a context around it; `stopped` says why, None where it was not. A query that does not
-    end even then goes on, unless the program's `on_stuck` ends the process.
+    end even then goes on, unless the program's `on_stuck` ends the process. Once the context is
+    left, the connection is not interrupted any more, and may be closed.
     """
 
     def __init__(
@@ -111,6 +115,7 @@ class QueryWatch:
         self._program = program
         self._answer = answer
         self._done = threading.Event()
+        self._interrupting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="query-watch", daemon=True)
         self._undo = ExitStack()
 
@@ -131,7 +136,9 @@ class QueryWatch:
         self._undo.__exit__(kind, error, trace)
 
     def _end(self) -> None:
-        self._done.set()
+        # Under the lock: even where a signal breaks off the join, no interrupt comes after it.
+        with self._interrupting:
+            self._done.set()
         self._thread.join()
 
     def _run(self) -> None:
@@ -154,7 +161,7 @@ class QueryWatch:
         give_up_at = monotonic() + self._limits.grace_s
         # More than once: an interrupt between two statements is lost.
         while True:
-            self._connection.interrupt()
+            self._interrupt()
             if self._done.wait(_TICK_S):
                 return
             if self._program.on_stuck is not None and monotonic() >= give_up_at:
@@ -162,6 +169,11 @@ class QueryWatch:
                     self._answer.unlink(missing_ok=True)
                 self._program.on_stuck(None if self._has_signal() else why)
                 return
+
+    def _interrupt(self) -> None:
+        with self._interrupting:
+            if not self._done.is_set():
+                self._connection.interrupt()
 
     def _room(self) -> int:
         if self._answer is None:

@@ -3,14 +3,22 @@
 import csv
 import io
 import json
+import logging
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import duckdb
 import pytest
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from tests.warehouse.unclosable import BLOCKED_S, Refusing, Unclosable, opening
+from warehouse import queries
+from warehouse.connections import DUCKDB_MAJOR, open_spilling
 from warehouse.errors import WarehouseError
 from warehouse.queries import (
     FileForm,
@@ -20,7 +28,9 @@ from warehouse.queries import (
     run_sql,
     write_answer,
 )
+from warehouse.query_limits import QueryLimits
 
+ROOT = Path(__file__).parents[2]
 SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORDER BY ALL"
 
 
@@ -229,3 +239,91 @@ def test_a_lent_connection_is_closed(warehouse: Path) -> None:
         run_sql(connection, SQL)
     with pytest.raises(duckdb.Error):
         connection.execute("SELECT 1")
+
+
+ENDLESS = "SELECT range, md5(range::VARCHAR) FROM range(100000000000)"
+INTERRUPTED = """
+import random, sys
+from contextlib import suppress
+from pathlib import Path
+from warehouse import queries, query_limits
+sql, warehouse, answer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+query_limits._ANSWER_BYTES_MIN, query_limits.LEFT_FREE_BYTES = 1_000_000, 1 << 60
+for _ in range(500):
+    limits = query_limits.QueryLimits(timeout_s=random.uniform(0.05, 0.5))
+    with suppress(queries.QueryRefused):
+        form = random.choice(("csv", "csv", "json", "parquet"))
+        queries.write_answer(warehouse, sql, answer, form, limits=limits)
+"""
+
+
+@pytest.fixture
+def unclosable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Unclosable]]:
+    opened: list[Unclosable] = []
+    monkeypatch.setattr(queries, "_open", opening(Unclosable, opened))
+    yield opened
+    for connection in opened:
+        connection.released.set()
+
+
+def test_a_connection_that_does_not_close_is_left_behind_after_its_grace(
+    warehouse: Path, unclosable: list[Unclosable], caplog: pytest.LogCaptureFixture
+) -> None:
+    began = monotonic()
+    limits = QueryLimits(grace_s=0.2)
+    with caplog.at_level(logging.WARNING), connected(warehouse, limits=limits) as connection:
+        assert run_sql(connection, "SELECT 1", limits=limits).rows == [(1,)]
+    assert monotonic() - began < BLOCKED_S / 2
+    assert "did not close a connection within 0.2 s" in caplog.text
+
+
+def test_an_answer_is_whole_also_where_its_connection_does_not_close(
+    warehouse: Path, unclosable: list[Unclosable], tmp_path: Path
+) -> None:
+    began = monotonic()
+    target = tmp_path / "answer.csv"
+    limits = QueryLimits(grace_s=0.2)
+    assert write_answer(warehouse, "SELECT 1 AS a", target, "csv", limits=limits) == 1
+    assert monotonic() - began < BLOCKED_S / 2
+    assert target.read_text() == "a\n1\n"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_stopped_answer_says_why_also_where_its_connection_does_not_close(
+    warehouse: Path, unclosable: list[Unclosable], tmp_path: Path
+) -> None:
+    began = monotonic()
+    limits = QueryLimits(timeout_s=0.2, grace_s=0.3)
+    with pytest.raises(QueryRefused, match=r"took over 0\.2 s"):
+        write_answer(warehouse, ENDLESS, tmp_path / "answer.csv", "csv", limits=limits)
+    assert monotonic() - began < BLOCKED_S / 2
+    assert list(tmp_path.iterdir()) == []
+    (connection,) = unclosable
+    assert connection.interrupts > 0
+    assert not connection.interrupted_closing
+
+
+def test_an_error_of_closing_is_passed_on(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "_open", opening(Refusing, []))
+    with pytest.raises(duckdb.IOException, match="the disk is gone"), connected(warehouse):
+        pass
+
+
+@pytest.mark.skipif(DUCKDB_MAJOR < 2, reason="older ones write with the threads of the query alone")
+def test_no_thread_writes_a_file_that_its_query_could_wait_for_forever(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    assert run_sql(connection, "SELECT current_setting('async_threads')").rows == [(0,)]
+    with open_spilling(tmp_path) as making:
+        assert making.sql("SELECT current_setting('async_threads')").fetchall() == [(0,)]
+
+
+@pytest.mark.long
+def test_answers_that_are_interrupted_at_any_moment_all_end(
+    warehouse: Path, tmp_path: Path
+) -> None:
+    """One in about 180 waited forever where DuckDB wrote with threads of its own."""
+    command = [sys.executable, "-c", INTERRUPTED, ENDLESS, str(warehouse), str(tmp_path / "answer")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert list(tmp_path.iterdir()) == []

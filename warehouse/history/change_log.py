@@ -16,6 +16,7 @@ from typing import Any, Literal
 import duckdb
 import msgspec
 
+from warehouse.connections import open_memory
 from warehouse.errors import LakeDamaged
 from warehouse.files.hashes import sha256_of
 from warehouse.files.storage import Storage
@@ -103,7 +104,7 @@ class DayFile:
         """All that the file says of itself, with the outcomes of its batches."""
         if self._text is not None:
             return msgspec.json.decode(self._text, type=dict[str, Any])
-        with duckdb.connect() as connection:
+        with open_memory() as connection:
             text = _read_account(connection, self.path)
         return msgspec.json.decode(text, type=dict[str, Any])
 
@@ -186,7 +187,7 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
     Raises:
         LakeDamaged: a file can't be read.
     """
-    with duckdb.connect() as connection:
+    with open_memory() as connection:
         texts = [_read_account(connection, one.path) for one in days]
     return [
         record
@@ -271,7 +272,7 @@ def _reading() -> Iterator[Callable[[Path], str]]:
 
         def read(path: Path) -> str:
             if not connections:
-                connections.append(stack.enter_context(duckdb.connect()))
+                connections.append(stack.enter_context(open_memory()))
             return _read_account(connections[0], path)
 
         yield read

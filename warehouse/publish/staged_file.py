@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import msgspec
 
 from warehouse.attaching import set_aside_foreign_wal, sweep_links
+from warehouse.connections import open_spilling
 from warehouse.files.file_modes import close_for_writing
 from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage, make_folders, sync
@@ -59,7 +59,6 @@ def _read(state: Storage) -> _Note | None:
         return None
 
 
-_MEMORY_LIMIT: Final = "1600MB"
 _UNFINISHED: Final = ".unfinished-warehouse-"
 _PARAMETER: Final = re.compile(r"\$([a-z_]+)")
 Values = Mapping[str, Any]
@@ -70,12 +69,7 @@ class Staged:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.connection = duckdb.connect()
-        for setting in ("SET TimeZone = 'UTC'", "SET enable_progress_bar = false"):
-            self.connection.execute(setting)
-        self.connection.execute("SET memory_limit = $limit", {"limit": _MEMORY_LIMIT})
-        spill = str(path.with_name(f"{path.name}-spill"))
-        self.connection.execute("SET temp_directory = $spill", {"spill": spill})
+        self.connection = open_spilling(path.with_name(f"{path.name}-spill"))
         self.connection.execute(ddl.attach(path, "staged", read_only=False))
         self.connection.execute("USE staged")
         self.connection.execute("BEGIN")

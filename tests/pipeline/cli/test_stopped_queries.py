@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +24,17 @@ SPILLING = (
 DEAF = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
 """It never looks whether it is interrupted."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPED_SOON = {"ALMANAC_SQL_TIMEOUT_S": "1"}
 FORMS = (("table",), ("csv",), ("csv", "-o", "answer.csv"))
 BEGUN_S = 30.0
 ENDED_S = 15.0
 """Beyond the grace of 5 s, on a busy machine."""
 SAID = "almanac: interrupted. What was finished before stands; the same command goes on.\n"
+
+
+def unclosable(grace_s: float) -> list[str]:
+    """Return the command, whose connections do not close and have so long for it."""
+    return [sys.executable, "-m", "tests.warehouse.unclosable", str(grace_s)]
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +118,24 @@ def test_a_signal_ends_a_query_at_once_and_leaves_nothing(
 
 def test_a_signal_ends_a_query_that_never_looks_and_leaves_nothing(desk: Desk) -> None:
     with desk.asking(DEAF, "csv", program=WITH_LITTLE_GRACE) as process:
+        assert_ends(desk, process, signal.SIGINT)
+
+
+def test_a_stopped_answer_whose_connection_does_not_close_ends_all_the_same(desk: Desk) -> None:
+    answer = ("csv", "-o", "answer.csv")
+    with desk.asking(COUNTING, *answer, program=unclosable(0.1), **STOPPED_SOON) as process:
+        output, errors = process.communicate(timeout=ENDED_S)
+    assert (process.returncode, output) == (1, "")
+    assert "did not close a connection within 0.1 s" in errors
+    assert errors.endswith(
+        "almanac: the query was stopped: it took over 1 s (ALMANAC_SQL_TIMEOUT_S)\n"
+    )
+    assert desk.left() == []
+
+
+def test_a_signal_ends_a_program_whose_connection_does_not_close(desk: Desk) -> None:
+    answer = ("csv", "-o", "answer.csv")
+    with desk.asking("SELECT 1", *answer, program=unclosable(600.0)) as process:
         assert_ends(desk, process, signal.SIGINT)
 
 

@@ -1,0 +1,88 @@
+"""Connections that do not close, as one of DuckDB 2.0 may not after an interrupted COPY.
+
+`python -m tests.warehouse.unclosable GRACE_S …` is the command `almanac …` with such connections.
+"""
+
+import ctypes
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+
+from warehouse import queries
+
+BLOCKED_S = 30.0
+"""So long `close` blocks in a test, which must not wait for it."""
+
+
+class Unclosable:
+    """A connection whose `close` blocks until it is released."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.released = threading.Event()
+        self.interrupts = 0
+        self.interrupted_closing = False
+        self._closing = False
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+        self.interrupted_closing = self.interrupted_closing or self._closing
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        self._closing = True
+        self.released.wait(BLOCKED_S)
+        self._connection.close()
+
+
+class Deadlocked(Unclosable):
+    """A connection whose `close` blocks outside of Python, where no handler of a signal runs."""
+
+    def close(self) -> None:
+        mutex = ctypes.create_string_buffer(128)
+        lock = ctypes.CDLL(None).pthread_mutex_lock
+        lock(mutex)
+        lock(mutex)
+
+
+class Refusing(Unclosable):
+    """A connection that DuckDB refuses to close."""
+
+    def close(self) -> None:
+        raise duckdb.IOException("the disk is gone")
+
+
+def opening(
+    kind: type[Unclosable], opened: list[Unclosable]
+) -> Callable[..., duckdb.DuckDBPyConnection]:
+    """Return what opens a warehouse as `queries` does, with a connection of this kind."""
+    usual = queries._open
+
+    def open_one(*arguments: Any) -> Any:
+        opened.append(kind(usual(*arguments)))
+        return opened[-1]
+
+    return open_one
+
+
+def main() -> None:
+    # Dagster takes long to import.
+    from pipeline.cli import main as cli
+    from pipeline.cli import sql as sql_cli
+
+    grace_s = float(sys.argv.pop(1))
+    limits = sql_cli._limits
+    setattr(sql_cli, "_limits", lambda settings: replace(limits(settings), grace_s=grace_s))  # noqa: B010
+    setattr(queries, "_open", opening(Deadlocked, []))  # noqa: B010
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()
