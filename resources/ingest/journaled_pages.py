@@ -15,7 +15,7 @@ from resources.errors import CatalogError, Evidence, NotData, TooLarge, Truncate
 from resources.http.calls import Answer
 from resources.http.lookups import read_instant
 from resources.http.pages import RawPage, read_page
-from resources.http.paginator import SweepTrace
+from resources.http.paginator import ListProgress
 from resources.ingest.scopes import left_over, parts_of
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Feed, Scope
@@ -59,7 +59,7 @@ class JournaledPages:
         self._open_pull = open_pull
         self.intent = open_pull.intent
         self._list = PAGED[self.intent.feed]
-        self.trace = SweepTrace(parts_of(self.intent.feed, self.intent.scope))
+        self.progress = ListProgress(parts_of(self.intent.feed, self.intent.scope))
         self.first: PageNote | None = None
         self.last: PageNote | None = None
         self.refused: Refused | None = None
@@ -73,7 +73,7 @@ class JournaledPages:
     def keep(self, page: RawPage, *, received_at: datetime) -> None:
         """Put a page on the disk."""
         note = PageNote(
-            number=self.trace.pages + 1,
+            number=self.progress.pages + 1,
             cursor_in=page.cursor_in,
             cursor_out=page.cursor_out,
             rows=page.rows,
@@ -91,7 +91,7 @@ class JournaledPages:
     def keep_refused(self, error: CatalogError, seen: Evidence, *, received_at: datetime) -> None:
         """Put what came in place of a page on the disk."""
         note = PageNote(
-            number=self.trace.pages + 1,
+            number=self.progress.pages + 1,
             cursor_in=error.cursor,
             cursor_out=None,
             rows=0,
@@ -111,27 +111,27 @@ class JournaledPages:
             LandingError: a page that was kept is gone; nothing may claim to have it.
         """
         came = 0
-        for _, body in islice(self._open_pull.pages(), self.trace.pages):
+        for _, body in islice(self._open_pull.pages(), self.progress.pages):
             came += 1
             yield body
-        if came != self.trace.pages:
+        if came != self.progress.pages:
             raise LandingError(
-                f"{self.trace.pages} pages were journaled and {came} are there. Nothing of this "
+                f"{self.progress.pages} pages were journaled and {came} are there. Nothing of this "
                 "pull was landed; run it again, it asks for what is missing."
             )
 
     def refused_body(self) -> bytes:
-        return next(islice(self._open_pull.pages(), self.trace.pages, None))[1]
+        return next(islice(self._open_pull.pages(), self.progress.pages, None))[1]
 
     def discard(self) -> None:
         self._open_pull.discard()
 
     def rest(self) -> Scope | None:
         """Return what is still to be paged; all of it where that can't be told."""
-        if self.trace.ended:
+        if self.progress.ended:
             return None
-        feed, scope, remaining = self.intent.feed, self.intent.scope, self.trace.remaining
-        if self.trace.lost:
+        feed, scope, remaining = self.intent.feed, self.intent.scope, self.progress.remaining
+        if self.progress.lost:
             return scope
         under_way = remaining[0].cursor is not None
         return left_over(feed, scope, remaining, self._last_row_at() if under_way else None)
@@ -155,7 +155,7 @@ class JournaledPages:
             self._follow(note, page)
 
     def _follow(self, note: PageNote, page: RawPage) -> None:
-        self.trace.follow(page)
+        self.progress.follow(page)
         self.first = self.first or note
         self.last = note
 

@@ -21,10 +21,10 @@ class PagedPull:
     def __init__(self, context: PullContext, open_pull: OpenPull) -> None:
         self._context = context
         self._pages = JournaledPages(open_pull)
-        self._trace = self._pages.trace
+        self._progress = self._pages.progress
         self._intent = open_pull.intent
-        self._resumed_pages = self._trace.pages
-        self._paid_before = self._trace.pages + (self._pages.refused is not None)
+        self._resumed_pages = self._progress.pages
+        self._paid_before = self._progress.pages + (self._pages.refused is not None)
         self._sweep: Paginator | None = None
         self._warnings: list[str] = []
 
@@ -34,14 +34,14 @@ class PagedPull:
 
     @property
     def ended(self) -> bool:
-        return self._trace.ended and self._pages.refused is None
+        return self._progress.ended and self._pages.refused is None
 
     @property
     def can_go_on(self) -> bool:
         """Whether what is left is known and can be asked for, time and plan aside."""
-        at_cursor = any(part.cursor for part in self._trace.remaining)
+        at_cursor = any(part.cursor for part in self._progress.remaining)
         askable = self._intent.feed != "categories" or not at_cursor
-        return askable and not self._trace.lost and self._pages.refused is None
+        return askable and not self._progress.lost and self._pages.refused is None
 
     def discard(self) -> None:
         self._pages.discard()
@@ -89,7 +89,7 @@ class PagedPull:
         return Landed(
             manifest=landed,
             requests=self._requests,
-            rows=self._trace.rows,
+            rows=self._progress.rows,
             resumed_pages=self._resumed_pages,
             deferred=deferred,
             left_over=rest,
@@ -103,7 +103,8 @@ class PagedPull:
             for page in self._sweep:
                 self._pages.keep(page, received_at=self._context.clock())
                 self._note_doubt(page.date_doubt)
-                self._context.told(self._intent.feed, self._trace.rows, self._trace.total)
+                progress = self._progress
+                self._context.told(self._intent.feed, progress.rows, progress.total_last)
         except CatalogError as error:
             seen = error.evidence
             in_place = isinstance(error, NotData | TruncatedBody)
@@ -122,7 +123,7 @@ class PagedPull:
 
     def _new_sweep(self) -> Paginator:
         client, scope = self._context.client, self._intent.scope
-        parts, known = self._trace.remaining, self._trace.ids_under_way
+        parts, known = self._progress.remaining, self._progress.current_ids
         if self._intent.feed == "events":
             return client.resume_events(parts, known_ids=known)
         cursor = parts[0].cursor
@@ -148,7 +149,7 @@ class PagedPull:
             observed_at=last.date,
             content_at=self._content_at(first),
             requests=self._requests,
-            rows_claimed=self._trace.total,
+            rows_claimed=self._progress.total_last,
             why_incomplete=why or self._why_incomplete(),
             of=self._intent,
             date_doubt=last.date_doubt or first.date_doubt,
@@ -161,7 +162,7 @@ class PagedPull:
             return f"page {refused.note.number} was no list: {refused.why}"
         fresh = self._sweep is not None and self._resumed_pages == 0
         swept = self._sweep.report.why_incomplete if self._sweep is not None and fresh else ""
-        return self._trace.why_incomplete() or swept
+        return self._progress.why_incomplete() or swept
 
     def _land_refused(self, refused: Refused, scope: Scope) -> Manifest:
         """Land what came in place of a page as a batch of its own, so that it spoils no other."""

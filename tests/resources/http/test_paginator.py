@@ -16,8 +16,8 @@ from catalog.contract.plans import ELITE
 from catalog.contract.windows import plan_window
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import CursorLoop, Defer, NotData, RunawayPaging, TooSlow, TruncatedBody
-from resources.http.list_query import DateRange, bound_text, event_filters
-from resources.http.paginator import Paginator
+from resources.http.list_query import DateRange, ListPart, bound_text, event_filters
+from resources.http.paginator import ListProgress, Paginator
 from tests.resources.conftest import Door
 from tests.resources.fakes import FakeTime, FaultScript, mocked
 from tests.resources.pulls import AT, puller_of
@@ -284,6 +284,34 @@ class TestSlowness:
     def test_without_dates_it_gives_up_at_the_least_limit(self) -> None:
         with pytest.raises(TooSlow, match="half the range"):
             list(mocked(lambda _: SLOW).events_pages())
+
+
+class TestProgress:
+    """Whoever follows the pages knows what who requested them knows."""
+
+    @pytest.mark.parametrize("longest", [31, 20, 8, 1])
+    def test_it_follows_from_the_pages_alone_after_each_of_them(self, longest: int) -> None:
+        sweep = sweep_of(Catalog(lambda limit, days: days > longest), limit=7)
+        followed = ListProgress(sweep.remaining())
+        for got in sweep:
+            followed.follow(got)
+            report = sweep.report
+            assert followed.remaining == sweep.remaining()
+            assert (followed.rows, followed.pages) == (report.rows_arrived, report.pages)
+            assert followed.total_last == report.total_last
+            assert followed.missing == report.missing
+            assert followed.why_incomplete() == report.why_incomplete
+        assert followed.ended
+
+    def test_a_page_that_the_parts_cannot_have_brought_loses_it(self) -> None:
+        first, second, *_ = sweep_of(Catalog(lambda limit, days: False), limit=7)
+        followed = ListProgress((ListPart(span=DateRange(*MARCH)),))
+        followed.follow(second)
+        assert followed.lost
+        followed.follow(first)
+        assert (followed.pages, followed.rows, followed.total_last) == (2, 14, None)
+        assert "can't be told" in followed.why_incomplete()
+        assert not followed.ended
 
 
 class TestGoingOn:
