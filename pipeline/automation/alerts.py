@@ -7,13 +7,12 @@ what there is to post, so that nothing of it, nor the address, is in its config.
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 import dagster as dg
 
-from pipeline.automation.runs import LastRuns, doubled, last_runs, under_way
+from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, under_way
 from pipeline.health.alerts import AlertNotPosted, Alerts, Changes, find, post_changes
 from pipeline.runs.presence import announce
 from pipeline.settings import Settings, SettingsError
@@ -65,38 +64,27 @@ _FIRST_WAIT: Final = timedelta(seconds=EVERY_S)
 _LONGEST_WAIT: Final = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class AlertDecision:
-    """What to do now. `run_key` None is nothing, and `said` tells why and what comes next."""
+def decide_alert(due: Changes, last: LastRuns, *, now: datetime, running: str | None) -> Decision:
+    """Decide whether to request a run that posts.
 
-    said: str
-    run_key: str | None = None
-
-
-def decide_alert(
-    due: Changes, last: LastRuns, *, now: datetime, running: str | None
-) -> AlertDecision:
-    """Decide whether to ask for a run.
-
-    After a run that failed the wait doubles. The key says what is told, the attempt and the time:
+    After a run that failed the wait doubles. The key says what is posted, the attempt and the time:
     Dagster never launches a used one, and the same may begin again another day.
     """
     if not due:
-        return AlertDecision(f"Nothing new to tell. Looking again in {EVERY_S // 60} min.")
+        return Decision(f"Nothing new to tell. Looking again in {EVERY_S // 60} min.")
     what = " ".join(due.kinds)
     if running is not None:
-        return AlertDecision(f"{what}: run {running[:8]} is to tell. Looking again after it.")
+        return Decision(f"{what}: run {running[:8]} is to tell. Looking again after it.")
     if last.failures and last.newest_at is not None:
         wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
         if now < last.newest_at + wait:
-            return AlertDecision(
+            return Decision(
                 f"{what}: the last {last.failures} runs could not post it. The next one is at "
                 f"{last.newest_at + wait:%H:%M:%S} UTC; the run's page says what is wrong."
             )
     digest = hashlib.sha256(what.encode()).hexdigest()[:12]
-    return AlertDecision(
-        f"{what}: asking for a run.", f"{digest}-{last.failures + 1}-{now:%Y%m%dT%H%M%S}"
-    )
+    key = f"{digest}-{last.failures + 1}-{now:%Y%m%dT%H%M%S}"
+    return Decision(f"{what}: asking for a run.", dg.RunRequest(run_key=key))
 
 
 def alert_sensors(
@@ -119,16 +107,14 @@ def alerts_sensor(
         "or is over.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = clock()
-        verdict = decide_alert(
+        decision = decide_alert(
             Alerts(home.state).due(find(settings, home, now), now=now),
             last_runs(context.instance, ALERT),
             now=now,
             running=under_way(context.instance, (ALERT,)),
         )
-        if verdict.run_key is None:
-            return dg.SkipReason(verdict.said)
-        return dg.RunRequest(run_key=verdict.run_key)
+        return decision.result(context)
 
     return sensor

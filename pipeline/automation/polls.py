@@ -6,18 +6,23 @@ is read by the sensor.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 
 import dagster as dg
-import msgspec
 from pydantic import Field
 
 from assets.metadata import log_problems, told_pull
 from assets.partitions import CATALOG_POOL
 from pipeline.automation.jobs import DAILY
-from pipeline.automation.runs import LastRuns, doubled, last_runs, under_way
+from pipeline.automation.runs import (
+    Decision,
+    LastRuns,
+    SensorState,
+    doubled,
+    last_runs,
+    under_way,
+)
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.plan import CancellationsPull, EventsPull, PlannerInputs, PollPlan, Pull
 from pipeline.polling.planner import plan_polls
@@ -149,46 +154,38 @@ _FIRST_WAIT: Final = timedelta(minutes=2)
 _LONGEST_WAIT: Final = timedelta(hours=6)
 
 
-class PollCursor(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sensor remembers: when it asked last."""
+class PollState(SensorState, frozen=True, kw_only=True):
+    """When a poll was last requested."""
 
     at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PollDecision:
-    """What to do now: run what is `due`, or nothing, and `said` tells why and what comes next."""
-
-    said: str
-    due: tuple[Pull, ...] = ()
-
-
 def decide_poll(
     known: PlannerInputs | None,
-    asked: PollCursor,
+    state: PollState,
     last: LastRuns,
     *,
     running: str | None,
     wait_until: datetime | None = None,
     ahead: timedelta = timedelta(0),
-) -> PollDecision:
-    """Decide whether to ask for a poll, and of what.
+) -> Decision:
+    """Decide whether to request a poll, and of what.
 
-    At most one in the least interval; after a failure the wait doubles. While a poll or the day's
-    look is under way nothing is asked for: what it lands is not due any more. Nor before
-    `wait_until`, where the service or the quota put a poll off. `known` and `wait_until` are by the
-    service's clock, which is `ahead` of the machine's, and so of what was asked and of runs.
+    At most one in the least interval; after a failure the wait doubles. While a poll or the daily
+    pull is in progress nothing is requested: what it lands is not due any more. Nor before
+    `wait_until`, where the service or the quota deferred a poll. `known` and `wait_until` are by
+    the service's clock, which is `ahead` of the machine's, and so of the state and of runs.
     """
     if known is None:
-        return PollDecision("Nothing was looked at yet, and the plan is not known: almanac run.")
+        return Decision("Nothing was looked at yet, and the plan is not known: almanac run.")
     if wait_until is not None and known.now < wait_until:
-        return PollDecision(f"Put off by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
+        return Decision(f"Put off by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
     if running is not None:
-        return PollDecision(f"Run {running[:8]} is looking. Deciding again after it.")
+        return Decision(f"Run {running[:8]} is looking. Deciding again after it.")
     plan = plan_polls(known)
     if not plan.due:
-        return PollDecision(f"Nothing is due. {_next(plan)}")
-    newest = max((at for at in (asked.at, last.newest_at) if at is not None), default=None)
+        return Decision(f"Nothing is due. {_next(plan)}")
+    newest = max((at for at in (state.at, last.newest_at) if at is not None), default=None)
     if newest is not None:
         newest += ahead
         again_at = newest + known.least_interval
@@ -197,9 +194,14 @@ def decide_poll(
             again_at = max(again_at, newest + wait)
         if known.now < again_at:
             why = f"{last.failures} polls failed; " if last.failures else ""
-            return PollDecision(f"{why}the next one is at {again_at:%H:%M:%S} UTC at the earliest.")
+            return Decision(f"{why}the next one is at {again_at:%H:%M:%S} UTC at the earliest.")
     requests = sum(pull.requests for pull in plan.due)
-    return PollDecision(f"{len(plan.due)} looks are due, {requests} requests.", plan.due)
+    now = known.now - ahead
+    return Decision(
+        f"{len(plan.due)} looks are due, {requests} requests.",
+        dg.RunRequest(run_key=f"poll-{now:%Y%m%dT%H%M%S}", run_config=config_of(plan.due)),
+        PollState(at=now),
+    )
 
 
 def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinition:
@@ -214,27 +216,20 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        now, asked = clock(), _remembered(context.cursor)
+        now = clock()
         try:
             known = facts.known(now)
         except WarehouseError as error:
-            return dg.SensorResult(skip_reason=str(error), cursor=context.cursor)
-        verdict = decide_poll(
+            return Decision(str(error)).result(context)
+        decision = decide_poll(
             known,
-            asked,
+            PollState.of_cursor(context.cursor),
             last_runs(context.instance, POLL),
             running=under_way(context.instance, (POLL, DAILY)),
             wait_until=_put_off(facts.home),
             ahead=timedelta(0) if known is None else known.now - now,
         )
-        if not verdict.due:
-            return dg.SensorResult(skip_reason=verdict.said, cursor=context.cursor)
-        request = dg.RunRequest(
-            run_key=f"poll-{now:%Y%m%dT%H%M%S}", run_config=config_of(verdict.due)
-        )
-        return dg.SensorResult(
-            run_requests=[request], cursor=msgspec.json.encode(PollCursor(at=now)).decode()
-        )
+        return decision.result(context)
 
     return sensor
 
@@ -242,13 +237,6 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
 def _put_off(home: Home) -> datetime | None:
     polls = (one for one in DeferredPulls(Storage(home.state)).all() if one.work == "polls")
     return max((one.resume_at for one in polls), default=None)
-
-
-def _remembered(cursor: str | None) -> PollCursor:
-    try:
-        return msgspec.json.decode(cursor or "{}", type=PollCursor)
-    except msgspec.MsgspecError:
-        return PollCursor()
 
 
 def _next(plan: PollPlan) -> str:

@@ -6,8 +6,8 @@ days some are lost. Local state alone is read.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import dagster as dg
@@ -15,7 +15,7 @@ import dagster as dg
 from assets.calendar import EVENT_MONTHS
 from pipeline.automation.jobs import CALENDAR, DAILY, calendar_job, daily_job
 from pipeline.automation.polls import POLL, config_of
-from pipeline.automation.runs import LastRuns, doubled, last_runs, under_way
+from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, under_way
 from pipeline.polling.plan import CancellationsPull
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPull, DeferredPulls
@@ -33,43 +33,56 @@ _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=6)
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeDecision:
-    """What to ask for now: a day's look, or the rest of a sweep; neither is nothing."""
-
-    said: str
-    day: date | None = None
-    sweep: BackfillState | None = None
-
-
 def decide_resume(
     deferrals: Sequence[DeferredPull],
-    sweeps: Sequence[BackfillState],
-    now: datetime,
+    backfills: Sequence[BackfillState],
+    at_service: datetime,
     *,
+    now: datetime,
     running: str | None,
-) -> ResumeDecision:
-    """Decide what to go on with. Polls need nothing: what they lack is due in their own plan."""
-    daily = [one for one in deferrals if one.work == "daily" and now - one.resume_at < ABANDONED]
+    last: Callable[[str], LastRuns],
+) -> Decision:
+    """Decide what to resume: a daily pull, or the rest of a backfill.
+
+    Polls need nothing: what they lack is due in their own plan. What is deferred until when is by
+    the service's clock, `at_service`; runs, and so the next try, by the machine's, `now`. `last`
+    returns how the newest runs of a job went.
+    """
+    oldest = at_service - ABANDONED
+    daily = [pull for pull in deferrals if pull.work == "daily" and pull.resume_at > oldest]
     waiting = [
-        one for one in sweeps if one.resume_at is not None and now - one.resume_at < ABANDONED
+        (backfill.resume_at, backfill)
+        for backfill in backfills
+        if backfill.resume_at is not None and backfill.resume_at > oldest
     ]
     if not daily and not waiting:
-        return ResumeDecision("Nothing is put off.")
+        return Decision("Nothing is put off.")
     if running is not None:
-        return ResumeDecision(f"Run {running[:8]} is under way. Deciding again after it.")
-    for look in daily:
-        if look.resume_at <= now:
-            return ResumeDecision(
-                f"the look at {look.feed} was put off: {look.why}", day=now.date()
-            )
-    for sweep in waiting:
-        if sweep.resume_at is not None and sweep.resume_at <= now:
-            return ResumeDecision(f"a backfill was put off: {sweep.why}", sweep=sweep)
-    times = [one.resume_at for one in daily] + [one.resume_at for one in waiting if one.resume_at]
-    return ResumeDecision(
-        f"{len(times)} put off; the first goes on at {min(times):%Y-%m-%d %H:%M} UTC."
-    )
+        return Decision(f"Run {running[:8]} is under way. Deciding again after it.")
+    for pull in daily:
+        if pull.resume_at <= at_service:
+            day = at_service.date().isoformat()
+            request = dg.RunRequest(run_key=_key(DAILY, now), job_name=DAILY, partition_key=day)
+            why = f"the look at {pull.feed} was put off: {pull.why}"
+            return _unless_too_early(request, why, last(DAILY), now)
+    for resume_at, backfill in waiting:
+        if resume_at <= at_service:
+            request = _rest_of(backfill, _key(CALENDAR, now))
+            why = f"a backfill was put off: {backfill.why}"
+            return _unless_too_early(request, why, last(CALENDAR), now)
+    times = [pull.resume_at for pull in daily] + [resume_at for resume_at, _ in waiting]
+    return Decision(f"{len(times)} put off; the first goes on at {min(times):%Y-%m-%d %H:%M} UTC.")
+
+
+def _key(job_name: str, now: datetime) -> str:
+    return f"{job_name}-{now:%Y%m%dT%H%M%S}"
+
+
+def _unless_too_early(request: dg.RunRequest, why: str, last: LastRuns, now: datetime) -> Decision:
+    wait_until = _again_at(last)
+    if wait_until is not None and now < wait_until:
+        return Decision(f"{why}; the next try is at {wait_until:%H:%M:%S} UTC.")
+    return Decision(why, request)
 
 
 def quota(
@@ -87,27 +100,17 @@ def quota(
         description="Goes on with looks and backfills that the quota, or the service, put off.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        now, at_service, state = clock(), service_now(), Storage(home.state)
-        later = decide_resume(
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        at_service, state = service_now(), Storage(home.state)
+        decision = decide_resume(
             DeferredPulls(state).all(),
             BackfillStates(state, home.landing).open(at_service),
             at_service,
+            now=clock(),
             running=under_way(context.instance, (DAILY, CALENDAR)),
+            last=partial(last_runs, context.instance),
         )
-        if later.day is None and later.sweep is None:
-            return dg.SkipReason(later.said)
-        job_name = DAILY if later.day is not None else CALENDAR
-        wait_until = _again_at(last_runs(context.instance, job_name))
-        if wait_until is not None and now < wait_until:
-            return dg.SkipReason(f"{later.said}; the next try is at {wait_until:%H:%M:%S} UTC.")
-        key = f"{job_name}-{now:%Y%m%dT%H%M%S}"
-        if later.sweep is not None:
-            return dg.SensorResult(run_requests=[_rest_of(later.sweep, key)])
-        day = at_service.date().isoformat()
-        return dg.SensorResult(
-            run_requests=[dg.RunRequest(run_key=key, job_name=DAILY, partition_key=day)]
-        )
+        return decision.result(context)
 
     return sensor
 
@@ -125,26 +128,40 @@ def cancellations(
         "90 days some are lost.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        now, at_service = clock(), service_now()
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if home.stamp() is None:
-            return dg.SkipReason("Nothing was looked at yet: almanac run.")
-        looked_at = cancellations_looked_at(home, at_service)
-        if looked_at is not None and at_service - looked_at < UNWATCHED:
-            return dg.SkipReason(f"Looked at {looked_at:%Y-%m-%d %H:%M} UTC, which is enough.")
-        running = under_way(context.instance, (POLL, DAILY))
-        if running is not None:
-            return dg.SkipReason(f"Run {running[:8]} is looking. Deciding again after it.")
-        wait_until = _again_at(last_runs(context.instance, POLL))
-        if wait_until is not None and now < wait_until:
-            return dg.SkipReason(f"Looking failed; the next try is at {wait_until:%H:%M:%S} UTC.")
-        since = None if looked_at is None else looked_at - timedelta(days=1)
-        # As a daily look, which it stands in for: polls may have no share left.
-        config = config_of([CancellationsPull(since)], as_daily=True)
-        key = f"cancellations-{now:%Y%m%dT%H%M%S}"
-        return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, run_config=config)])
+            return Decision("Nothing was looked at yet: almanac run.").result(context)
+        at_service = service_now()
+        decision = decide_cancellations(
+            cancellations_looked_at(home, at_service),
+            at_service,
+            now=clock(),
+            running=under_way(context.instance, (POLL, DAILY)),
+            last=last_runs(context.instance, POLL),
+        )
+        return decision.result(context)
 
     return sensor
+
+
+def decide_cancellations(
+    looked_at: datetime | None,
+    at_service: datetime,
+    *,
+    now: datetime,
+    running: str | None,
+    last: LastRuns,
+) -> Decision:
+    """Decide whether to request the cancellations; clocks as `decide_resume`."""
+    if looked_at is not None and at_service - looked_at < UNWATCHED:
+        return Decision(f"Looked at {looked_at:%Y-%m-%d %H:%M} UTC, which is enough.")
+    if running is not None:
+        return Decision(f"Run {running[:8]} is looking. Deciding again after it.")
+    since = None if looked_at is None else looked_at - timedelta(days=1)
+    # As a daily pull, which it stands in for: polls may have no share left.
+    config = config_of([CancellationsPull(since)], as_daily=True)
+    request = dg.RunRequest(run_key=_key("cancellations", now), run_config=config)
+    return _unless_too_early(request, "Looking failed", last, now)
 
 
 def cancellations_looked_at(home: Home, now: datetime) -> datetime | None:
@@ -166,9 +183,9 @@ def _again_at(last: LastRuns) -> datetime | None:
     return last.newest_at + doubled(_FIRST_WAIT, last.failures, longest=_LONGEST_WAIT)
 
 
-def _rest_of(sweep: BackfillState, key: str) -> dg.RunRequest:
-    """Return the run that lands what a sweep lacks."""
-    lower, upper = sweep.scope.lower, sweep.scope.upper
+def _rest_of(backfill: BackfillState, key: str) -> dg.RunRequest:
+    """Return the run that lands what a backfill lacks."""
+    lower, upper = backfill.scope.lower, backfill.scope.upper
     assert lower is not None and upper is not None
     months = EVENT_MONTHS.get_partition_keys()
     # Dates beyond the partitions are told by `begin` and `end`; some month there has to be.
@@ -178,7 +195,7 @@ def _rest_of(sweep: BackfillState, key: str) -> dg.RunRequest:
     config: dict[str, Any] = {
         "begin": lower.date().isoformat(),
         "end": upper.date().isoformat(),
-        "source": sweep.by,
+        "source": backfill.by,
         "max_requests": 1_000_000,
     }
     return dg.RunRequest(

@@ -1,11 +1,16 @@
-"""What an instance says of runs that are under way, and of the last ones. Read alone."""
+"""What a sensor decides and remembers, and what an instance says of runs. Nothing is written.
+
+A sensor reads local state, hands it to a function `decide_…`, and returns what that decided.
+Belongs here: what all sensors share. Does not: what is due (polls, resume, unmerged, alerts).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Self
 
 import dagster as dg
+import msgspec
 
 UNDER_WAY: Final = (
     dg.DagsterRunStatus.QUEUED,
@@ -16,6 +21,41 @@ UNDER_WAY: Final = (
 )
 _LOOKED_BACK: Final = 8
 _DOUBLED_MAX: Final = 10
+
+
+class SensorState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sensor remembers from one evaluation to the next. Its cursor is this as JSON."""
+
+    @classmethod
+    def of_cursor(cls, cursor: str | None) -> Self:
+        """Return what a cursor says; one that is missing or damaged is that of a new sensor."""
+        try:
+            return msgspec.json.decode(cursor or "{}", type=cls)
+        except msgspec.MsgspecError:
+            return cls()
+
+    def cursor(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a sensor does now: it requests a run, or none.
+
+    `reason` says why, and without a request what comes next. `state` is what to remember; None
+    leaves the cursor as it is.
+    """
+
+    reason: str
+    request: dg.RunRequest | None = None
+    state: SensorState | None = None
+
+    def result(self, context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return dg.SensorResult(
+            run_requests=[] if self.request is None else [self.request],
+            skip_reason=self.reason if self.request is None else None,
+            cursor=context.cursor if self.state is None else self.state.cursor(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What is put off goes on by itself; cancellations that nobody looks at are looked at."""
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from dagster import build_sensor_context
 
 from assets.calendar import EVENT_MONTHS
 from pipeline.automation.resume import decide_resume
+from pipeline.automation.runs import Decision, LastRuns
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from resources.backfill.state import BackfillState, BackfillStates
@@ -61,36 +62,53 @@ def tick(
     definitions = build_definitions(settings_of(home.root), clock=lambda: now)
     context = build_sensor_context(instance=instance, definitions=definitions)
     result = definitions.resolve_sensor_def(name)(context)
-    if isinstance(result, dg.SkipReason):
-        return [], str(result.skip_message)
     assert isinstance(result, dg.SensorResult)
-    return list(result.run_requests or []), ""
+    reason = "" if result.skip_reason is None else str(result.skip_reason.skip_message)
+    return list(result.run_requests or []), reason
+
+
+def decide(
+    deferrals: list[DeferredPull],
+    backfills: list[BackfillState],
+    now: datetime,
+    *,
+    running: str | None = None,
+) -> Decision:
+    """Decide where service and machine agree on the time, and no run was requested before."""
+    return decide_resume(
+        deferrals, backfills, now, now=now, running=running, last=lambda _: LastRuns()
+    )
 
 
 def test_nothing_put_off_is_nothing_to_do() -> None:
-    assert decide_resume([], [], NOW, running=None).said == "Nothing is put off."
-    assert decide_resume([], [swept(None)], NOW, running=None).said == "Nothing is put off."
+    assert decide([], [], NOW).reason == "Nothing is put off."
+    assert decide([], [swept(None)], NOW).reason == "Nothing is put off."
 
 
 def test_a_backfill_that_does_not_go_on_for_a_week_is_left_to_a_person() -> None:
-    assert decide_resume([], [swept()], RESET + timedelta(days=6), running=None).sweep is not None
-    assert decide_resume([], [swept()], RESET + timedelta(days=8), running=None).sweep is None
+    assert decide([], [swept()], RESET + timedelta(days=6)).request is not None
+    assert decide([], [swept()], RESET + timedelta(days=8)).request is None
 
 
 def test_it_waits_until_the_time_named_and_says_so() -> None:
-    later = decide_resume([put_off()], [swept(RESET + timedelta(days=1))], NOW, running=None)
-    assert (later.day, later.sweep) == (None, None)
-    assert later.said == "2 put off; the first goes on at 2026-04-01 00:00 UTC."
+    decision = decide([put_off()], [swept(RESET + timedelta(days=1))], NOW)
+    assert decision.request is None
+    assert decision.reason == "2 put off; the first goes on at 2026-04-01 00:00 UTC."
 
 
 def test_the_days_look_goes_first_and_a_run_under_way_is_waited_for() -> None:
-    assert decide_resume([put_off()], [swept()], SOON, running=None).day == date(2026, 4, 1)
-    assert decide_resume([], [swept()], SOON, running=None).sweep == swept()
-    assert decide_resume([put_off()], [swept()], SOON, running="abc").day is None
+    daily = decide([put_off()], [swept()], SOON).request
+    rest = decide([], [swept()], SOON).request
+    assert daily is not None
+    assert rest is not None
+    assert (daily.job_name, daily.partition_key) == ("daily", "2026-04-01")
+    assert rest.job_name == "calendar"
+    assert rest.run_config["ops"]["landed_calendar"]["config"]["source"] == swept().by
+    assert decide([put_off()], [swept()], SOON, running="abc").request is None
 
 
 def test_a_poll_that_was_put_off_is_left_to_the_plan_of_polls() -> None:
-    assert decide_resume([put_off("polls")], [], SOON, running=None).said == "Nothing is put off."
+    assert decide([put_off("polls")], [], SOON).reason == "Nothing is put off."
 
 
 def test_a_days_look_is_asked_for_again_after_the_reset(

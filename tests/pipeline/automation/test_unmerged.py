@@ -6,7 +6,8 @@ from pathlib import Path
 import dagster as dg
 from dagster import build_sensor_context
 
-from pipeline.automation.unmerged import MergeCursor, decide_merge
+from pipeline.automation.runs import Decision
+from pipeline.automation.unmerged import MergeState, decide_merge
 from pipeline.build import build_definitions
 from tests.pipeline.homes_in_days import settings_of
 from warehouse.home import Home
@@ -16,39 +17,45 @@ from warehouse.landing.landing import Pull
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
+def remembered(decision: Decision) -> MergeState:
+    assert isinstance(decision.state, MergeState)
+    return decision.state
+
+
 def test_nothing_waits_nothing_is_asked_and_it_says_when_it_looks_again() -> None:
-    verdict = decide_merge([], MergeCursor(waiting="a", attempt=3, at=NOW), now=NOW, under_way=None)
-    assert verdict.run_key is None
-    assert verdict.asked == MergeCursor()
-    assert "Looking again in 30 s" in verdict.said
+    decision = decide_merge([], MergeState(waiting="a", attempt=3, at=NOW), now=NOW, running=None)
+    assert decision.request is None
+    assert decision.state == MergeState()
+    assert "Looking again in 30 s" in decision.reason
 
 
 def test_the_same_batches_are_asked_for_again_after_a_wait_that_doubles() -> None:
-    keys, asked, now = [], MergeCursor(), NOW
+    keys, state, now = [], MergeState(), NOW
     for _ in range(8 * 60):
-        verdict = decide_merge(["one"], asked, now=now, under_way=None)
-        if verdict.run_key is not None:
-            keys.append((verdict.run_key, int((now - NOW).total_seconds()) // 60))
+        decision = decide_merge(["one"], state, now=now, running=None)
+        if decision.request is not None:
+            keys.append((decision.request.run_key, int((now - NOW).total_seconds()) // 60))
         else:
-            assert "The next one is at" in verdict.said
-        asked, now = verdict.asked, now + timedelta(minutes=1)
+            assert "The next one is at" in decision.reason
+        state, now = remembered(decision), now + timedelta(minutes=1)
     assert len({key for key, _ in keys}) == len(keys)
     assert [minute for _, minute in keys[:7]] == [0, 1, 3, 7, 15, 31, 63]
     assert keys[-1][1] - keys[-2][1] == 60
 
 
 def test_other_batches_begin_anew() -> None:
-    first = decide_merge(["one"], MergeCursor(), now=NOW, under_way=None)
-    second = decide_merge(["one", "two"], first.asked, now=NOW, under_way=None)
-    assert second.run_key is not None
-    assert second.run_key != first.run_key
-    assert second.asked.attempt == 1
+    first = decide_merge(["one"], MergeState(), now=NOW, running=None)
+    second = decide_merge(["one", "two"], remembered(first), now=NOW, running=None)
+    assert first.request is not None
+    assert second.request is not None
+    assert second.request.run_key != first.request.run_key
+    assert remembered(second).attempt == 1
 
 
 def test_a_run_under_way_is_waited_for() -> None:
-    verdict = decide_merge(["one"], MergeCursor(), now=NOW, under_way="0123456789")
-    assert verdict.run_key is None
-    assert "run 01234567 is to merge" in verdict.said
+    decision = decide_merge(["one"], MergeState(), now=NOW, running="0123456789")
+    assert decision.request is None
+    assert "run 01234567 is to merge" in decision.reason
 
 
 def land(home: Home) -> None:

@@ -13,7 +13,7 @@ from dagster import build_sensor_context
 from pydantic import SecretStr
 
 from pipeline.automation.alerts import EVERY_S, alert_job, alert_sensors, decide_alert
-from pipeline.automation.runs import LastRuns
+from pipeline.automation.runs import Decision, LastRuns
 from pipeline.health.alerts import (
     AlertNotPosted,
     Alerts,
@@ -177,6 +177,10 @@ class TestPosting:
         assert not (tmp_path / "none").exists()
 
 
+def key_of(decision: Decision) -> str | None:
+    return None if decision.request is None else decision.request.run_key
+
+
 class TestDeciding:
     DUE = Changes(begun=(STALE,), over=("quota",))
 
@@ -184,7 +188,7 @@ class TestDeciding:
         first = decide_alert(self.DUE, LastRuns(), now=NOW, running=None)
         again = decide_alert(self.DUE, LastRuns(NOW, 1), now=NOW + timedelta(hours=1), running=None)
         other = decide_alert(Changes(over=("quota",)), LastRuns(), now=NOW, running=None)
-        keys = [one.run_key or "" for one in (first, again, other)]
+        keys = [key_of(decision) or "" for decision in (first, again, other)]
         assert [key.split("-")[1:] for key in keys] == [
             *(["1", "20260302T120000"], ["2", "20260302T130000"], ["1", "20260302T120000"]),
         ]
@@ -193,9 +197,9 @@ class TestDeciding:
     def test_nothing_new_and_a_run_under_way_are_said(self) -> None:
         nothing = decide_alert(Changes(), LastRuns(), now=NOW, running=None)
         waits = decide_alert(self.DUE, LastRuns(), now=NOW, running="0123456789")
-        assert (nothing.run_key, waits.run_key) == (None, None)
-        assert nothing.said == "Nothing new to tell. Looking again in 5 min."
-        assert "run 01234567 is to tell" in waits.said
+        assert (nothing.request, waits.request) == (None, None)
+        assert nothing.reason == "Nothing new to tell. Looking again in 5 min."
+        assert "run 01234567 is to tell" in waits.reason
 
     def test_after_a_failure_it_asks_at_the_next_look_and_then_less_often(self) -> None:
         waits = []
@@ -203,12 +207,12 @@ class TestDeciding:
             last = LastRuns(NOW, failures)
             ticks = (NOW + timedelta(seconds=EVERY_S) * n for n in range(20))
             asked = (
-                at for at in ticks if decide_alert(self.DUE, last, now=at, running=None).run_key
+                at for at in ticks if decide_alert(self.DUE, last, now=at, running=None).request
             )
             waits.append(int((next(asked) - NOW).total_seconds()) // 60)
         assert waits == [5, 10, 20, 60]
         early = decide_alert(self.DUE, LastRuns(NOW, 1), now=NOW, running=None)
-        assert "the last 1 runs could not post it. The next one is at 12:05:00" in early.said
+        assert "the last 1 runs could not post it. The next one is at 12:05:00" in early.reason
 
 
 class TestDaemon:
@@ -259,12 +263,17 @@ def definitions_of(small: SmallHome, now: datetime) -> dg.Definitions:
 def tick(
     small: SmallHome, instance: dg.DagsterInstance, now: datetime
 ) -> dg.RunRequest | dg.SkipReason:
+    """Return what one tick requests, or why it requests nothing."""
     definitions = definitions_of(small, now)
     definitions.resolve_job_def("alert")
     sensor = definitions.resolve_sensor_def("alerts")
-    told = sensor(build_sensor_context(instance=instance, definitions=definitions))
-    assert isinstance(told, dg.RunRequest | dg.SkipReason)
-    return told
+    result = sensor(build_sensor_context(instance=instance, definitions=definitions))
+    assert isinstance(result, dg.SensorResult)
+    if result.skip_reason is not None:
+        assert not result.run_requests
+        return result.skip_reason
+    (request,) = result.run_requests or []
+    return request
 
 
 def run(small: SmallHome, instance: dg.DagsterInstance, now: datetime) -> dg.ExecuteInProcessResult:

@@ -197,9 +197,9 @@ def test_status_and_the_sensor_go_on_without_damaged_notes(
                 if look_first:
                     health = health_of(small.settings, small.home, NOW + timedelta(hours=1))
                     assert list(health.put_off) == []
-                skipped = sensor(build_sensor_context(instance=instance, definitions=definitions))
-                assert isinstance(skipped, dg.SkipReason)
-                assert skipped.skip_message == "Nothing is put off."
+                result = sensor(build_sensor_context(instance=instance, definitions=definitions))
+                assert isinstance(result, dg.SensorResult)
+                assert result.skip_reason == dg.SkipReason("Nothing is put off.")
 
 
 LINES: Final = (

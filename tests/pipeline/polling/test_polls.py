@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from dagster import build_sensor_context
 
-from pipeline.automation.polls import POLL, PollCursor, config_of, decide_poll
+from pipeline.automation.polls import POLL, PollState, config_of, decide_poll
 from pipeline.automation.runs import LastRuns
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
@@ -130,33 +130,35 @@ def test_the_known_is_what_the_warehouse_and_landing_tell(polled: Polled) -> Non
 
 def test_a_run_that_looks_is_waited_for(polled: Polled) -> None:
     known = polled.known(LATER + timedelta(hours=9))
-    verdict = decide_poll(known, PollCursor(), LastRuns(), running="0123456789")
-    assert verdict.due == ()
-    assert "Run 01234567 is looking" in verdict.said
+    decision = decide_poll(known, PollState(), LastRuns(), running="0123456789")
+    assert decision.request is None
+    assert "Run 01234567 is looking" in decision.reason
 
 
 def test_polls_that_fail_are_asked_for_again_after_a_wait_that_doubles(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
     known = polled.known(now)
     failed = LastRuns(now - timedelta(minutes=40), failures=6)
-    verdict = decide_poll(known, PollCursor(), failed, running=None)
-    assert verdict.due == ()
-    assert verdict.said.startswith("6 polls failed; the next one is at 21:24:00")
+    decision = decide_poll(known, PollState(), failed, running=None)
+    assert decision.request is None
+    assert decision.reason.startswith("6 polls failed; the next one is at 21:24:00")
     assert decide_poll(
-        known, PollCursor(), LastRuns(now - timedelta(minutes=70), 6), running=None
-    ).due
+        known, PollState(), LastRuns(now - timedelta(minutes=70), 6), running=None
+    ).request
 
 
 def test_two_polls_are_never_closer_than_the_least_interval(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
     known = polled.known(now)
     assert (
-        decide_poll(known, PollCursor(at=now - timedelta(minutes=14)), LastRuns(), running=None).due
-        == ()
+        decide_poll(
+            known, PollState(at=now - timedelta(minutes=14)), LastRuns(), running=None
+        ).request
+        is None
     )
     assert decide_poll(
-        known, PollCursor(at=now - timedelta(minutes=15)), LastRuns(), running=None
-    ).due
+        known, PollState(at=now - timedelta(minutes=15)), LastRuns(), running=None
+    ).request
 
 
 def test_a_garbled_cursor_is_none(polled: Polled) -> None:
@@ -246,10 +248,10 @@ def test_a_poll_that_was_put_off_is_waited_for(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
     until = now + timedelta(hours=2)
     known = polled.known(now)
-    verdict = decide_poll(known, PollCursor(), LastRuns(), running=None, wait_until=until)
-    assert verdict.due == ()
-    assert verdict.said == "Put off by the service until 2026-03-02 23:00:00 UTC."
-    assert decide_poll(known, PollCursor(), LastRuns(), running=None, wait_until=now).due
+    decision = decide_poll(known, PollState(), LastRuns(), running=None, wait_until=until)
+    assert decision.request is None
+    assert decision.reason == "Put off by the service until 2026-03-02 23:00:00 UTC."
+    assert decide_poll(known, PollState(), LastRuns(), running=None, wait_until=now).request
 
 
 def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_old(
