@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,8 +32,8 @@ SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 """Half of them can't be caught."""
 TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
 """How a process may end that was asked to: it had ended, it said so, or it had hardly begun."""
-ENDS_WITHIN_S: Final = 60.0
-FLOOR_S: Final = 60.0
+ENDS_WITHIN_S: Final = 300.0
+FLOOR_S: Final = 300.0
 """What a machine that is busy with other things is given."""
 _OF_LOOKS_ALONE: Final = frozenset({"batch_id", "feed"})
 _TABLES_OF_LOOKS: Final = ("batches", "coverage", "rejects")
@@ -129,9 +130,21 @@ def end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def said_of_events(home: Path) -> Told:
-    """Return what a home says of the catalog: all but which look brought it."""
-    return published(Home(home).warehouse, without=_TABLES_OF_LOOKS, columns=_OF_LOOKS_ALONE)
+def said_of_events(home: Path, *, without: Set[str]) -> Told:
+    """Return what a home says of the catalog, but for some events: not which pull brought it."""
+    return published(
+        Home(home).warehouse,
+        without=_TABLES_OF_LOOKS,
+        columns=_OF_LOOKS_ALONE,
+        without_events=without,
+    )
+
+
+def events_looked_up(home: Path) -> set[str]:
+    """Return the events that a home asked for one by one."""
+    landing = Home(home).landing
+    scopes = [landing.manifest(batch_id).scope for batch_id in landing.batch_ids()]
+    return {scope.event_id for scope in scopes if scope.event_id is not None}
 
 
 VICTIMS: Final = ("almanac ui", "run", DAEMON, WEBSERVER)

@@ -20,12 +20,17 @@ Told = dict[str, tuple[int, str | None]]
 UNFINISHED = ".unfinished-"
 _OF_LANDING_ALONE = frozenset({"landed_at"})
 _DIGEST = "SELECT count(*), sum(hash(told))::VARCHAR FROM ({rows}) AS told"
+_BUT_FOR_EVENTS = " WHERE event_id NOT IN (SELECT unnest($without_events::VARCHAR[]))"
 
 
 def published(
-    warehouse: Path, *, without: tuple[str, ...] = (), columns: Set[str] = frozenset()
+    warehouse: Path,
+    *,
+    without: tuple[str, ...] = (),
+    columns: Set[str] = frozenset(),
+    without_events: Set[str] = frozenset(),
 ) -> Told:
-    """Return what the tables of a warehouse say, but for some tables and columns.
+    """Return what the tables of a warehouse say, but for some tables, columns and events.
 
     What is told is read to the last value.
     """
@@ -35,7 +40,12 @@ def published(
             if table not in (REQUESTS, USAGE) and table.name not in without:
                 kept = [name for name in table.names if name not in _OF_LANDING_ALONE | columns]
                 rows = f'SELECT {", ".join(kept)} FROM "{table.name}"'
-                told[table.name] = connection.execute(_DIGEST.replace("{rows}", rows)).fetchall()[0]
+                values = {}
+                if without_events and "event_id" in table.names:
+                    rows += _BUT_FOR_EVENTS
+                    values = {"without_events": sorted(without_events)}
+                digest = connection.execute(_DIGEST.replace("{rows}", rows), values)
+                told[table.name] = digest.fetchall()[0]
     return told
 
 
