@@ -1,8 +1,9 @@
-"""A stretch of the calendar that is paged through in order of dates, and landed as it goes.
+"""A segment of the calendar that is paged through in order of dates, and landed as it goes.
 
-Several stretches are paged side by side (parallel.py). Lists are sorted by date, so all
-that begins before the last row of a page has come; one stretch may be cut where it has not come
-yet, and what is behind the cut becomes another one. Instants are aware UTC.
+Several segments are paged side by side (parallel.py). Lists are sorted by date, so all
+that begins before the last row of a page has come; a segment may be cut where it has not come
+yet, and what is behind the cut becomes another one. Pages are kept and landed as those of any pull
+(ingest/kept_pages.py). Instants are aware UTC.
 """
 
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ import msgspec
 
 from resources.http.pages import RawPage
 from resources.http.paginator import Paginator
-from resources.ingest.context import PullContext, list_content_at
-from resources.ingest.journaled_pages import PAGED, last_instant_of
+from resources.ingest.context import PullContext
+from resources.ingest.kept_pages import PagesInMemory, land_pages
 from resources.ingest.scopes import parts_of
 from warehouse.landing.batches import Manifest, Scope
 
@@ -42,8 +43,7 @@ class Segment:
         self._context = context
         self._sweep: Paginator = context.client.resume_events(parts_of("events", scope))
         self._pages: Iterator[RawPage] = iter(self._sweep)
-        self._kept: list[tuple[RawPage, datetime | None]] = []
-        self._fresh = 0
+        self._kept = PagesInMemory("events")
         self._unlanded_requests = 0
         self.ended = False
 
@@ -58,9 +58,8 @@ class Segment:
     def take(self, page: RawPage | None) -> None:
         """Note a page: how far it came, and how much is left."""
         if page is not None:
-            at = last_instant_of(page.body, PAGED["events"].sorted_by)
-            self._kept.append((page, at))
-            self._fresh += 1
+            self._kept.keep(page, received_at=self._context.clock())
+            at = self._kept.ends_at
             self.rows += page.rows
             self._unlanded_requests += page.attempts
             if at is not None:
@@ -82,7 +81,7 @@ class Segment:
     @property
     def pages_fresh(self) -> int:
         """How many pages are not landed yet."""
-        return self._fresh
+        return self._kept.fresh
 
     @property
     def done(self) -> bool:
@@ -105,29 +104,29 @@ class Segment:
     def land(self, to: datetime) -> Manifest | None:
         """Land all that begins before an instant that was reached; None where nothing is new.
 
-        Pages that may hold rows from there on are landed again with what comes next: the last
-        one, all those that end on that very instant, and any whose dates can't be read.
+        Pages that may hold rows from there on are landed again with what comes next.
         """
         assert to <= self.reached
-        if to <= self.landed_to or not self._kept:
+        if to <= self.landed_to:
             return None
-        pages = [page for page, _ in self._kept]
         at_end = self.ended and to == self.stop
         why = self._sweep.report.why_incomplete if at_end and self._went_to_its_end else ""
-        pull = self._context.pull(
+        manifest = land_pages(
+            self._context,
+            self._kept,
             "events",
             msgspec.structs.replace(self.scope, lower=self.landed_to, upper=to - _STEP),
-            observed_at=pages[-1].date,
-            content_at=list_content_at(pages[0].date, self._context.plan),
             requests=self._unlanded_requests,
             why_incomplete=why,
-            date_doubt=pages[-1].date_doubt or pages[0].date_doubt,
         )
-        manifest = self._context.room.landing.land(pull, ((page.body, None) for page in pages))
+        if manifest is None:
+            return None
         self.landed_to = to
-        self._unlanded_requests = self._fresh = 0
-        beyond = (number for number, (_, end) in enumerate(self._kept) if end is None or end >= to)
-        self._kept = [] if at_end else self._kept[next(beyond, len(self._kept)) :]
+        self._unlanded_requests = 0
+        if at_end:
+            self._kept.drop()
+        else:
+            self._kept.landed_to(to)
         return manifest
 
     def _correct(self, total: int) -> None:

@@ -8,40 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final
 
-from catalog.contract import decisions
 from resources.errors import CatalogError, Evidence, NotData, TooLarge, TruncatedBody
 from resources.http.calls import Answer
-from resources.http.lookups import read_instant
 from resources.http.pages import RawPage, read_page
 from resources.http.paginator import ListProgress
+from resources.ingest.kept_pages import PAGED, last_instant_of, note_of
 from resources.ingest.scopes import left_over, parts_of
 from warehouse.errors import LandingError
-from warehouse.landing.batches import Feed, Scope
+from warehouse.landing.batches import Scope
 from warehouse.landing.journal import OpenPull, PageNote
-from warehouse.normalise.payloads import Unreadable, decoded, list_in
-
-_DAY_CHARS: Final = len("2026-03-01")
-
-
-@dataclass(frozen=True, slots=True)
-class PagedList:
-    """A list of the interface: its path, what identifies a row, by what instant it is sorted."""
-
-    path: str
-    key_fields: tuple[str, ...]
-    sorted_by: str = ""
-
-
-PAGED: Final[dict[Feed, PagedList]] = {
-    "events": PagedList(decisions.EVENTS_PATH, ("id",), "date"),
-    "cancellations": PagedList(
-        decisions.CANCELLATIONS_PATH, ("id", "cancelledAt"), sorted_by="cancelledAt"
-    ),
-    "coins": PagedList(decisions.COINS_PATH, ("slug",)),
-    "categories": PagedList(decisions.CATEGORIES_PATH, ("id",)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +29,7 @@ class Refused:
 
 
 class JournaledPages:
-    """`first` and `last` are the notes of pages that are lists; `refused` is after them."""
+    """The kept pages of a pull; what came in place of a list, `refused`, is after them."""
 
     def __init__(self, open_pull: OpenPull) -> None:
         self._open_pull = open_pull
@@ -72,19 +48,7 @@ class JournaledPages:
 
     def keep(self, page: RawPage, *, received_at: datetime) -> None:
         """Put a page on the disk."""
-        note = PageNote(
-            number=self.progress.pages + 1,
-            cursor_in=page.cursor_in,
-            cursor_out=page.cursor_out,
-            rows=page.rows,
-            total=page.total,
-            limit=page.limit or int(page.params.get("limit", 0)),
-            date=page.date.astimezone(UTC),
-            received_at=received_at,
-            lower=page.params.get("from"),
-            upper=page.params.get("to"),
-            date_doubt=page.date_doubt,
-        )
+        note = note_of(page, number=self.progress.pages + 1, received_at=received_at)
         self._open_pull.add(note, page.body)
         self._follow(note, page)
 
@@ -164,25 +128,3 @@ class JournaledPages:
         for body in self.bodies():  # noqa: B007 - only the last is wanted, and one is held
             pass
         return last_instant_of(body, self._list.sorted_by)
-
-
-def last_instant_of(body: bytes, sorted_by: str) -> datetime | None:
-    """Return by when a page ends; None where its rows don't say, or are not sorted."""
-    instants = [_instant(row, sorted_by) for row in _rows(body)]
-    known = [one for one in instants if one is not None]
-    in_order = known == sorted(known) and len(known) == len(instants)
-    return known[-1] if known and in_order else None
-
-
-def _rows(body: bytes) -> list[Any]:
-    try:
-        return list_in(decoded(body)[0]).rows
-    except Unreadable:
-        return []
-
-
-def _instant(row: Any, field: str) -> datetime | None:
-    text = row.get(field) if isinstance(row, dict) else None
-    if isinstance(text, str) and len(text) == _DAY_CHARS:
-        text += "T00:00:00Z"
-    return read_instant(text)

@@ -4,15 +4,14 @@ Each page is on disk before the next is asked for, and the batch is made from th
 it is the same batch whether this process lands it or, after a crash, another one.
 """
 
-from datetime import datetime
-
 from resources.errors import CatalogError, Defer, NotData, TruncatedBody
 from resources.http.paginator import Paginator
 from resources.ingest.context import Landed, PullContext, list_content_at, plan_of
 from resources.ingest.journaled_pages import JournaledPages, Refused
+from resources.ingest.kept_pages import land_pages
 from resources.ingest.scopes import paged_fully
 from warehouse.landing.batches import Manifest, Scope
-from warehouse.landing.journal import OpenPull, PageNote
+from warehouse.landing.journal import OpenPull
 
 
 class PagedPull:
@@ -139,22 +138,17 @@ class PagedPull:
 
     def _land_pages(self, why: str, rest: Scope | None) -> Manifest | None:
         """Land the pages that are lists; None when there are none."""
-        first, last = self._pages.first, self._pages.last
-        if first is None or last is None:
-            return None
         scope = self._intent.scope
-        pull = self._context.pull(
+        return land_pages(
+            self._context,
+            self._pages,
             self._intent.feed,
             scope if rest is None else paged_fully(scope, rest),
-            observed_at=last.date,
-            content_at=self._content_at(first),
             requests=self._requests,
-            rows_claimed=self._progress.total_last,
             why_incomplete=why or self._why_incomplete(),
+            rows_claimed=self._progress.total_last,
             of=self._intent,
-            date_doubt=last.date_doubt or first.date_doubt,
         )
-        return self._context.room.landing.land(pull, ((one, None) for one in self._pages.bodies()))
 
     def _why_incomplete(self) -> str:
         refused = self._pages.refused
@@ -170,13 +164,12 @@ class PagedPull:
             self._intent.feed,
             scope,
             observed_at=refused.note.date,
-            content_at=self._content_at(refused.note),
+            content_at=list_content_at(
+                refused.note.date, plan_of(self._intent.plan, self._context.plan)
+            ),
             requests=0 if self._pages.first is not None else self._requests,
             why_incomplete=refused.why,
             of=self._intent,
             date_doubt=refused.note.date_doubt,
         )
         return self._context.room.landing.land(pull, [(self._pages.refused_body(), None)])
-
-    def _content_at(self, first: PageNote) -> datetime:
-        return list_content_at(first.date, plan_of(self._intent.plan, self._context.plan))

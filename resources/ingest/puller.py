@@ -22,7 +22,7 @@ from resources.http.list_query import DateBound
 from resources.http.lookups import EventAnswer, EventStatus
 from resources.ingest.context import Landed, LandingRoom, OnPage, PullContext, list_content_at
 from resources.ingest.export_pull import ExportLanding
-from resources.ingest.journaled_pages import PAGED
+from resources.ingest.kept_pages import PAGED
 from resources.ingest.paged_pull import PagedPull
 from resources.ingest.scopes import definite_scope, first_instant
 from warehouse.landing.batches import Feed, Scope

@@ -34,7 +34,7 @@ from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from tests.resources.conftest import Door
-from tests.resources.pulls import AT, SOURCE
+from tests.resources.pulls import AT, SOURCE, puller_of
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Scope
 from warehouse.landing.landing import Landing
@@ -163,6 +163,22 @@ def test_a_range_comes_whole_for_hardly_more_than_its_pages_however_long_the_way
     assert pages <= pages_asked(almanac_sandbox) == backfill.requests <= ceil(pages * 1.02)
     assert months.sweeps.open(AT) == []
     assert all(one.complete for one in backfill.manifests)
+
+
+def test_its_batch_is_that_of_a_pull_of_the_same_pages(
+    months: Months, tmp_path: Path, door: Door
+) -> None:
+    span = (date(2026, 3, 1), date(2026, 3, 14))
+    all_of(months.backfill(span))
+    pulled = puller_of(door(), tmp_path / "pulled", plan=ELITE, clock=lambda: AT).events(*span)
+    (batch_id,) = months.landing.batch_ids()
+    batch, alike = months.landing.manifest(batch_id), pulled.manifest
+    assert batch.sha256 == alike.sha256
+    assert len(batch.pages) > 1
+    assert (batch.scope, batch.plan, batch.source) == (alike.scope, alike.plan, alike.source)
+    assert (batch.requests, batch.complete) == (alike.requests, alike.complete)
+    assert batch.observed_at - batch.content_at == alike.observed_at - alike.content_at
+    assert (batch.rows_claimed, alike.rows_claimed) == (None, pulled.rows)
 
 
 def test_months_are_recorded_before_the_sweep_is_at_its_end(months: Months) -> None:
