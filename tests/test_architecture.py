@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from warehouse.schema.columns import CONTENT_NAMED
 from warehouse.sql import statements_in
 
 ROOT = Path(__file__).parent.parent
@@ -232,3 +233,41 @@ def test_each_statement_is_used_by_the_room_it_stands_in() -> None:
         assert found, f"{file} has no statement that is named"
         for name, _ in found:
             assert f'"{name}"' in code or name.startswith(tuple(begun)), f"{file}: {name}"
+
+
+_CONTENT_NAME = re.compile(rf"\b(?:{'|'.join(CONTENT_NAMED)})\b")
+_SAME_THRICE = re.compile(r"(?<![\w.@'])([^\n@]{0,99}?@[^\n]{0,99}?),\s+\1,\s+\1")
+
+
+def columns_by_hand(statement: str) -> str | None:
+    """Return where three columns of events stand in one form, a comma between them, or None."""
+    code = re.sub(r"--[^\n]*", "", statement)
+    found = _SAME_THRICE.search(_CONTENT_NAME.sub("@", code))
+    return found and found[0]
+
+
+def test_no_statement_lists_the_columns_of_events_by_hand() -> None:
+    """But those of the views, which choose columns: warehouse/schema/views.py declares them."""
+    for file in (ROOT / "warehouse").rglob("*.sql"):
+        for name, text in statements_in(file.read_text()):
+            if not name.startswith("view_"):
+                assert (found := columns_by_hand(text)) is None, (
+                    f"{file}, statement {name} lists columns of events by hand: {found!r}, @ is a "
+                    "column. Write {each content: @name}, or another group of "
+                    "warehouse/schema/columns.py, so that a new field is in the list"
+                )
+
+
+def test_a_list_of_columns_by_hand_is_found_in_any_form() -> None:
+    for text in (
+        "SELECT event_id, slug, title,\n    description FROM events",
+        "SELECT e.slug, e.title, e.coins",
+        "SET slug = v.slug, title = v.title, impact = v.impact",
+        "(slug VARCHAR, title VARCHAR, source_url VARCHAR)",
+        "['created_at', 'updated_at', 'status']",
+        """'{"slug": "VARCHAR", "title": "VARCHAR", "date": "VARCHAR"}'""",
+        "if(has(x, 'slug'), w.slug, c.slug) AS slug, if(has(x, 'title'), w.title, c.title) "
+        "AS title, if(has(x, 'coins'), w.coins, c.coins) AS coins",
+    ):
+        assert columns_by_hand(text), text
+    assert columns_by_hand("SELECT slug, title, symbol, -- slug, title, date\n status") is None

@@ -2,15 +2,18 @@
 
     -- name: classify_rows
     -- What each row is against the state. Grain: event. Run twice: the same.
-    SELECT …
+    SELECT event_id, {each content: v.@name}, …
 
 A file is one step of the way and has its statements in the order they run; its header shows the
 flow. Values are bound by name; nothing is put into the text but identifiers of declared tables.
-Belongs here: reading the files, and paths as DuckDB takes them. Does not: any statement.
+`{each …}` stands for a list of columns (docs/decisions/0003-named-statements-in-a-file-a-step.md
+has the rule); a word in braces, which the header must name, is replaced by the module.
+Belongs here: reading the files, and paths as DuckDB takes them. Does not: any statement, any
+column.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -22,13 +25,30 @@ import duckdb
 _FOLDERS: Final = frozenset({"sql", "views"})
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PATTERN: Final = re.compile(r"([*?\[])")
+_COMMENT_OR_EACH: Final = re.compile(r"--[^\n]*|\{each\b[^{}]*\}?")
+_EACH: Final = re.compile(r"\{each (\w+)(?: (before|after|except) (\w+(?:, \w+)*))?:\s+([^{}]+)\}")
+_MARK: Final = re.compile(r"@\w*")
+_QUOTED_OR_COMMENT: Final = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_BRACE: Final = re.compile(r"\{(?!''|\s+''|\w+: )(?:(\w+)\})?")
+"""A brace that opens no literal of DuckDB, and the word of a placeholder."""
+_PLACEHOLDERS: Final = re.compile(r"^-- Placeholders: (\w+(?:, \w+)*)\.$", re.MULTILINE)
+_LINE_CHARS: Final = 100
+_SHORT_CHARS: Final = 30
+
+Groups = Mapping[str, Sequence[Mapping[str, str]]]
+"""Groups of columns by name; of each column, in declared order, what `@name` and others are."""
+_NO_GROUPS: Final[Groups] = {}
 
 
 class Statements:
-    """The statements of a package by name. Files are read when the first is asked for."""
+    """The statements of a package by name. Files are read when the first is asked for.
 
-    def __init__(self, package: str) -> None:
+    `groups` are the columns that its expansions may name.
+    """
+
+    def __init__(self, package: str, groups: Groups = _NO_GROUPS) -> None:
         self._package = package
+        self._groups = groups
 
     def __getitem__(self, name: str) -> str:
         """Return the text of a statement.
@@ -43,17 +63,20 @@ class Statements:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """All statements, by name in the order of their files.
+        """All statements, expanded, by name in the order of their files.
 
         Raises:
-            ValueError: two have one name.
+            ValueError: two have one name, or one has braces that mean nothing.
         """
         found: dict[str, str] = {}
         for file in _files(resources.files(self._package)):
             for name, text in statements_in(file.read_text("utf-8")):
                 if name in found:
                     raise ValueError(f"{self._package} has two statements {name}")
-                found[name] = text
+                try:
+                    found[name] = expanded(text, self._groups)
+                except ValueError as error:
+                    raise ValueError(f"{self._package}, statement {name}: {error}") from None
         return found
 
 
@@ -61,6 +84,100 @@ def statements_in(text: str) -> list[tuple[str, str]]:
     """Return the names and texts of a file's statements, in their order."""
     _, *parts = _NAMED.split(text)
     return list(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
+
+
+def expanded(text: str, groups: Groups) -> str:
+    """Return a statement with each `{each GROUP: TEMPLATE}` replaced by its columns.
+
+    Raises:
+        ValueError: a group, a column or a mark is unknown, an expansion is empty or misspelt, or
+            there are other braces than a placeholder that the header names.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        if found[0].startswith("--"):
+            return found[0]
+        line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        template, items = _items(found[0], groups)
+        comma = "" if template.startswith("WHEN ") else ","
+        return _laid_out(items, comma, line)
+
+    whole = _COMMENT_OR_EACH.sub(replaced, text)
+    _check_braces(whole)
+    return whole
+
+
+def _items(expansion: str, groups: Groups) -> tuple[str, list[str]]:
+    """Return the template of an expansion, and what it gives for each of its columns."""
+    found = _EACH.fullmatch(expansion)
+    if found is None:
+        raise ValueError(
+            f"{expansion!r} is no expansion; write {{each GROUP: TEMPLATE}}, or after GROUP "
+            "`before COLUMN`, `after COLUMN` or `except COLUMN, COLUMN`"
+        )
+    name, choice, listed, template = found.groups()
+    if name not in groups:
+        raise ValueError(f"no group {name}; there are {', '.join(groups) or 'none'}")
+    columns = [column["name"] for column in groups[name]]
+    named = listed.split(", ") if listed else []
+    if unknown := [column for column in named if column not in columns]:
+        raise ValueError(f"{expansion!r}: {name} has no {', '.join(unknown)}")
+    if choice is not None and choice != "except" and len(named) > 1:
+        raise ValueError(f"{expansion!r}: `{choice}` takes one column")
+    kept = set(columns) - set(named)
+    if choice == "before":
+        kept = set(columns[: columns.index(named[0])])
+    elif choice == "after":
+        kept = set(columns[columns.index(named[0]) + 1 :])
+    items = [_filled(template, column) for column in groups[name] if column["name"] in kept]
+    if not items:
+        raise ValueError(f"{expansion!r} has no column")
+    return template, items
+
+
+def _filled(template: str, column: Mapping[str, str]) -> str:
+    """Return a template for one column. What a mark stands for may have `@name` in it."""
+    text = template
+    for mark in sorted(column, key=lambda mark: mark == "name"):
+        text = text.replace(f"@{mark}", column[mark])
+    if (unknown := _MARK.search(text)) is not None:
+        raise ValueError(f"{column['name']} has no {unknown[0]}, met in {template!r}")
+    return text
+
+
+def _laid_out(items: list[str], comma: str, line: str) -> str:
+    """Join items: short ones fill lines, others have a line each, indented as `line` is."""
+    indent = line[: len(line) - len(line.lstrip())]
+    is_short = comma and max(map(len, items)) <= _SHORT_CHARS
+    width, text = len(line), ""
+    for number, item in enumerate(items):
+        if number:
+            text += comma
+            if is_short and width + len(item) + len(", ,") <= _LINE_CHARS:
+                text, width = text + " ", width + 1
+            else:
+                text, width = f"{text}\n{indent}", len(indent)
+        text, width = text + item, width + len(item) + len(comma)
+    return text
+
+
+def _check_braces(text: str) -> None:
+    """Refuse braces outside of texts that are neither a literal's nor a named placeholder's."""
+    stated = _PLACEHOLDERS.search(text)
+    named = set(stated[1].split(", ")) if stated else set()
+    code = _QUOTED_OR_COMMENT.sub(lambda found: "" if found[0][:2] == "--" else "''", text)
+    if (mark := _MARK.search(code)) is not None:
+        raise ValueError(f"{mark[0]} stands outside of an expansion")
+    met = set()
+    for brace in _BRACE.finditer(code):
+        if brace[1] is None:
+            raise ValueError(f"{code[brace.start() :][:40]!r} is no expansion and no placeholder")
+        met.add(brace[1])
+    if met != named:
+        raise ValueError(
+            f"its header names the placeholders {sorted(named)}, and it has {sorted(met)}; "
+            "write a line `-- Placeholders: name, name.`"
+        )
 
 
 def _files(folder: Traversable) -> Iterator[Traversable]:

@@ -21,9 +21,10 @@ from warehouse.errors import LakeDamaged
 from warehouse.files.hashes import sha256_of
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 FOLDER = "event_changes"
 FORMAT = 1

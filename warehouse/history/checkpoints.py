@@ -20,9 +20,10 @@ from warehouse.files.hashes import damage, sha256_of
 from warehouse.files.storage import Storage, sync
 from warehouse.history.fold import Fold
 from warehouse.history.watched import CancellationsSeen, WatchedSpan, WatchedSpans
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 FOLDER = "checkpoints"
 NEWEST_KEPT = 7

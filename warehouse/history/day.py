@@ -22,9 +22,10 @@ from warehouse.history.observations import FoldKey, first_key, in_fold_order
 from warehouse.history.outcomes import Outcome
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 _SORTABLE = "%Y-%m-%dT%H:%M:%S.%fZ"
 Step = Callable[[str], None]

@@ -30,10 +30,10 @@ from warehouse.landing.landing import Landing
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
 from warehouse.normalise.unchanged import UnchangedRecords
-from warehouse.schema.columns import BIT, plan_named
+from warehouse.schema.columns import BIT, GROUPS, plan_named
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 LEAST_SHARE = 0.98
 """An export with less than this share of the rows expected makes nothing missing."""

@@ -18,9 +18,10 @@ from warehouse.history.outcomes import Outcome
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.publish.publish import PublishReport
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,11 @@ from warehouse.history.verify_files import Finding
 from warehouse.home import Home
 from warehouse.landing.landing import MARK
 from warehouse.publish import lake_events
+from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 LOCAL = frozenset({"requests", "usage"})
 """Tables made from this machine's logs, not from landing."""

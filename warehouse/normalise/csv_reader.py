@@ -23,10 +23,10 @@ from warehouse.normalise.sink import BatchCounts, Sink
 from warehouse.normalise.staging import EventTables
 from warehouse.normalise.unchanged import UnchangedRecords
 from warehouse.normalise.values import BadRow, clean
-from warehouse.schema.columns import BIT, NAMES
+from warehouse.schema.columns import BIT, GROUPS, NAMES
 from warehouse.sql import Statements, literal
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 _TEXTS_BESIDE: Final = ("observed_text", "content_text", "cancelled_text")
 

@@ -14,7 +14,7 @@ import msgspec
 from catalog.contract.plans import Plan
 from warehouse import bounds
 from warehouse.normalise.values import WHITE, BadRow, coins_of, names_of, shown_raw, text_of
-from warehouse.schema.columns import BIT, FIELDS
+from warehouse.schema.columns import BIT, WIRE
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
@@ -33,7 +33,7 @@ def folded(name: str) -> str:
 
 
 COLUMN_OF: Final = {
-    **{folded(wire): column for column, wire in FIELDS.items()},
+    **{folded(wire): column for column, wire in WIRE.items()},
     **dict.fromkeys(("id", "eventid"), "event_id"),
 }
 
@@ -109,7 +109,7 @@ class EventRows:
         return Layout(
             id_key=places.get("event_id"),
             texts=tuple(
-                (key, column, FIELDS[column])
+                (key, column, WIRE[column])
                 for column, key in visible.items()
                 if column not in _LISTS
             ),
@@ -142,7 +142,7 @@ def columns_of(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
             extras.append(key)
         elif column not in places:
             places[column] = key
-        elif key == FIELDS.get(column, "id"):
+        elif key == WIRE.get(column, "id"):
             extras.append(places[column])
             places[column] = key
         else:

@@ -37,10 +37,10 @@ from warehouse.normalise.sink import BatchCounts, Sink
 from warehouse.normalise.staging import EventTables
 from warehouse.normalise.unchanged import UnchangedRecords
 from warehouse.normalise.values import storable_text
-from warehouse.schema.columns import plan_named, shown_by
+from warehouse.schema.columns import GROUPS, plan_named, shown_by
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 REJECTED_SHARE: Final = 0.01
 REJECTED_LEAST: Final = 10

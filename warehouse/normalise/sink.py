@@ -11,9 +11,10 @@ import msgspec
 
 from warehouse import bounds
 from warehouse.normalise.values import BadRow, holds_nul, raw_text, storable_text
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 RAW_MAX: Final = 65_536
 """Characters of a rejected row that are kept."""

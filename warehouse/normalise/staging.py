@@ -13,10 +13,10 @@ from warehouse.landing.batches import Manifest
 from warehouse.normalise.csv_header import JOINS, JSON_JOIN, ListSeparators, chosen
 from warehouse.normalise.sink import RAW_MAX, Sink
 from warehouse.normalise.values import define_macros
-from warehouse.schema.columns import BIT
+from warehouse.schema.columns import BIT, GROUPS
 from warehouse.sql import Statements, parsed
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 _BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
 _PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()

@@ -13,9 +13,10 @@ import duckdb
 
 from warehouse.landing.batches import Manifest
 from warehouse.normalise.sink import BatchCounts
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 
 class _Body(NamedTuple):

@@ -13,9 +13,10 @@ import msgspec
 
 from catalog.contract.decisions import IMPACT_BANDS
 from warehouse import bounds
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 WHITE: Final = " \t\n\r\v\f"
 _INTEGER_BITS: Final = 63

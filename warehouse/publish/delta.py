@@ -15,6 +15,7 @@ from warehouse.publish.full import prepare_unknown_fields, published_values
 from warehouse.publish.inputs import Inputs, LocalState
 from warehouse.publish.staged_file import Staged, Values
 from warehouse.schema import ddl
+from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import (
     BATCHES,
     CANCELLATIONS,
@@ -35,7 +36,7 @@ from warehouse.schema.tables import (
 )
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 SHARE_MAX: Final = 0.2
 """Of a table's rows; where more are no more, it is cheaper to write all of them anew."""

@@ -6,7 +6,7 @@ Belongs here: the order in which an empty file is filled. Does not: the rows (sq
 from warehouse.publish.inputs import Inputs, LocalState
 from warehouse.publish.staged_file import Staged, Values
 from warehouse.schema import ddl
-from warehouse.schema.columns import NAMES
+from warehouse.schema.columns import GROUPS, NAMES
 from warehouse.schema.tables import (
     BATCHES,
     CANCELLATIONS,
@@ -30,7 +30,7 @@ from warehouse.schema.tables import (
 from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 _BEGINNING = "-infinity"
 

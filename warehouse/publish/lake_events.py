@@ -17,9 +17,10 @@ from warehouse.errors import LakeDamaged
 from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage
 from warehouse.publish.staged_file import Staged
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 FOLDER = "events"
 MARKER = f"{FOLDER}/_rewriting.json"

@@ -26,11 +26,12 @@ from warehouse.publish.delta import DoesNotFit
 from warehouse.publish.inputs import Inputs, LakeDay, LocalState, find_inputs, find_local_state
 from warehouse.publish.staged_file import Staged, note_published, put_in_place, staging
 from warehouse.schema import ddl
+from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.schema.views import MACROS, VIEWS
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 
 def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:

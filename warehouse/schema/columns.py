@@ -1,14 +1,16 @@
 """The columns of events, declared once: name, type, meaning, unit, and which plan shows them.
 
-Belongs here: what a column is, and the groups that several tables share. Does not: which table
-has which (tables, views). A set of fields is a bitmask, bit `n` for the n-th field: cheap on a
-million rows. Instants are UTC.
+Belongs here: what a column is, and the groups that several tables and statements share. Does
+not: which table has which (tables, views). A set of fields is a bitmask, bit `n` for the n-th
+field: cheap on a million rows. Instants are UTC.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, get_args
 
 from catalog.contract.plans import PLANS, ImpactView, Plan
+from warehouse.sql import Groups
 
 INSTANT: Final = "TIMESTAMP WITH TIME ZONE"
 TEXTS: Final = "VARCHAR[]"
@@ -24,36 +26,111 @@ class Column:
     unit: str = ""
 
 
+Change = Literal["revised", "rescored", "rescheduled", "estimate", "date_text"]
+"""What a changed field is: a kind of change; a flip of `is_estimated`, which has two kinds; or a
+text of the date, which is a revision where the date itself stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventField(Column):
+    """A field that the service gives an event. `wire` is its name there.
+
+    `change` is None where a difference in it alone makes no version.
+    """
+
+    wire: str
+    change: Change | None = "revised"
+
+
 EVENT_ID: Final = Column("event_id", "VARCHAR", "Identifier the service gave the event.")
 
-CONTENT: Final = (
-    Column("slug", "VARCHAR", "Readable identifier; may change."),
-    Column("title", "VARCHAR", "Editorial title."),
-    Column("description", "VARCHAR", "Editorial text."),
-    Column("displayed_date", "VARCHAR", "The date as shown to people: a day, or a period."),
-    Column(
+FIELDS: Final = (
+    EventField("slug", "VARCHAR", "Readable identifier; may change.", wire="slug"),
+    EventField("title", "VARCHAR", "Editorial title.", wire="title"),
+    EventField("description", "VARCHAR", "Editorial text.", wire="description"),
+    EventField(
+        "displayed_date",
+        "VARCHAR",
+        "The date as shown to people: a day, or a period.",
+        wire="displayedDate",
+        change="date_text",
+    ),
+    EventField(
         "date",
         INSTANT,
         "When it happens. Of an estimated event it is the deadline, never shown as its date.",
         "UTC",
+        wire="date",
+        change="rescheduled",
     ),
-    Column("date_end", INSTANT, "When it ends; NULL for a single instant.", "UTC"),
-    Column("date_type", "VARCHAR", "Kind of date as the service names it, e.g. quarter."),
-    Column("is_estimated", "BOOLEAN", "Whether the date is a period that is still open."),
-    Column("categories", TEXTS, "Names of its categories, as a set in order."),
-    Column("coins", TEXTS, "Slugs of the coins it concerns, as a set in order."),
-    Column("impact", "DOUBLE", "Impact score.", "0 to 10"),
-    Column("impact_band", "VARCHAR", "Low, Mid, High or Critical."),
-    Column("impact_summary", "VARCHAR", "Why it matters, in words."),
-    Column("source_url", "VARCHAR", "Where it was announced."),
-    Column("snapshot_url", "VARCHAR", "Picture of the announcement."),
-    Column("last_verified_at", INSTANT, "When the service last checked it.", "UTC"),
-    Column("created_at", INSTANT, "When the service says it took it in.", "UTC"),
-    Column("updated_at", INSTANT, "When the service says it last changed it.", "UTC"),
+    EventField(
+        "date_end",
+        INSTANT,
+        "When it ends; NULL for a single instant.",
+        "UTC",
+        wire="dateEnd",
+        change="rescheduled",
+    ),
+    EventField(
+        "date_type",
+        "VARCHAR",
+        "Kind of date as the service names it, e.g. quarter.",
+        wire="dateType",
+        change="date_text",
+    ),
+    EventField(
+        "is_estimated",
+        "BOOLEAN",
+        "Whether the date is a period that is still open.",
+        wire="isEstimated",
+        change="estimate",
+    ),
+    EventField(
+        "categories", TEXTS, "Names of its categories, as a set in order.", wire="categories"
+    ),
+    EventField("coins", TEXTS, "Slugs of the coins it concerns, as a set in order.", wire="coins"),
+    EventField("impact", "DOUBLE", "Impact score.", "0 to 10", wire="impact", change="rescored"),
+    EventField(
+        "impact_band",
+        "VARCHAR",
+        "Low, Mid, High or Critical.",
+        wire="impactBand",
+        change="rescored",
+    ),
+    EventField("impact_summary", "VARCHAR", "Why it matters, in words.", wire="impactSummary"),
+    EventField("source_url", "VARCHAR", "Where it was announced.", wire="sourceUrl"),
+    EventField("snapshot_url", "VARCHAR", "Picture of the announcement.", wire="snapshotUrl"),
+    EventField(
+        "last_verified_at",
+        INSTANT,
+        "When the service last checked it.",
+        "UTC",
+        wire="lastVerifiedAt",
+        change=None,
+    ),
+    EventField(
+        "created_at", INSTANT, "When the service says it took it in.", "UTC", wire="createdAt"
+    ),
+    EventField(
+        "updated_at",
+        INSTANT,
+        "When the service says it last changed it.",
+        "UTC",
+        wire="updatedAt",
+        change=None,
+    ),
+)
+"""The fields of an event; a new one stands last, since the place is a bit in the lake.
+
+`impactBand` is ours: the wire has both in `impact`.
+"""
+CONTENT: Final = (
+    *FIELDS,
     Column("status", "VARCHAR", "scheduled, cancelled or withdrawn."),
     Column("cancelled_at", INSTANT, "When it was cancelled; NULL unless it was.", "UTC"),
 )
 """What an event says: its fields and its status, `slug` to `cancelled_at`."""
+CONTENT_NAMED: Final = {column.name: column for column in CONTENT}
 
 FIRST_SEEN_AT: Final = Column(
     "first_seen_at", INSTANT, "When we first saw it; NULL of what is only claimed.", "UTC"
@@ -110,43 +187,20 @@ FEED: Final = Column(
 DATE_EXACT: Final = Column(
     "date_exact", INSTANT, "When it happens; NULL unless the date is known to be exact.", "UTC"
 )
-DISPLAYED_DATE: Final = CONTENT[3]
-TITLE: Final = CONTENT[1]
-IMPACT: Final = CONTENT[10]
-IS_ESTIMATED: Final = CONTENT[7]
+DISPLAYED_DATE: Final = CONTENT_NAMED["displayed_date"]
+TITLE: Final = CONTENT_NAMED["title"]
+IMPACT: Final = CONTENT_NAMED["impact"]
+IS_ESTIMATED: Final = CONTENT_NAMED["is_estimated"]
 
 AS_OF: Final = (EVENT_ID, *CONTENT, FIRST_SEEN_AT, CHANGED_AT, VERSION, *UNKNOWN)
 """What could be said of an event at an instant; also the columns of `lake/events`."""
 
 
-FIELDS: Final[dict[str, str]] = {
-    "slug": "slug",
-    "title": "title",
-    "description": "description",
-    "displayed_date": "displayedDate",
-    "date": "date",
-    "date_end": "dateEnd",
-    "date_type": "dateType",
-    "is_estimated": "isEstimated",
-    "categories": "categories",
-    "coins": "coins",
-    "impact": "impact",
-    "impact_band": "impactBand",
-    "impact_summary": "impactSummary",
-    "source_url": "sourceUrl",
-    "snapshot_url": "snapshotUrl",
-    "last_verified_at": "lastVerifiedAt",
-    "created_at": "createdAt",
-    "updated_at": "updatedAt",
-}
-"""Column to name on the wire. `impactBand` is ours: the wire has both in `impact`."""
-
-NAMES: Final = tuple(FIELDS)
+WIRE: Final[dict[str, str]] = {field.name: field.wire for field in FIELDS}
+"""Column to name on the wire."""
+NAMES: Final = tuple(WIRE)
 BIT: Final[dict[str, int]] = {name: 1 << place for place, name in enumerate(NAMES)}
 ALL: Final = sum(BIT.values())
-
-UNCOMPARED: Final = frozenset({"last_verified_at", "updated_at"})
-"""A difference in these alone makes no version."""
 
 
 def mask(*names: str) -> int:
@@ -156,7 +210,7 @@ def mask(*names: str) -> int:
 
 def shown_by(plan: Plan) -> int:
     """Return the fields that a plan shows with a value (interface 8.3), never judged by a null."""
-    shown = {column for column, wire in FIELDS.items() if plan.shows(wire)} - {"impact"}
+    shown = {column for column, wire in WIRE.items() if plan.shows(wire)} - {"impact"}
     if plan.impact is not ImpactView.NONE:
         shown.add("impact_band")
     if plan.impact is ImpactView.PRECISE:
@@ -173,3 +227,60 @@ def plan_named(name: str) -> Plan:
     if name not in PLANS:
         raise ValueError(f"{name!r} is no plan; there are {', '.join(PLANS)}")
     return PLANS[name]
+
+
+_MARKS: Final[dict[str, dict[str, str]]] = {
+    "VARCHAR": {"type": "VARCHAR", "json": '"VARCHAR"', "raw": "@name", "digest": "@name"},
+    "DOUBLE": {"type": "DOUBLE", "json": '"VARCHAR"', "raw": "@name_text", "digest": "@name"},
+    "BOOLEAN": {"type": "BOOLEAN", "json": '"VARCHAR"', "raw": "@name_text", "digest": "@name"},
+    INSTANT: {
+        "type": "TIMESTAMPTZ",
+        "json": '"VARCHAR"',
+        "raw": "@name_text",
+        "digest": "epoch_us(@name)",
+    },
+    TEXTS: {
+        "type": "VARCHAR[]",
+        "json": '["VARCHAR"]',
+        "raw": "@name",
+        "digest": "len(@name), nul, array_to_string(@name, chr(0))",
+    },
+}
+"""By type, what a mark stands for in a statement, but `@name`, `@wire` and `@state`.
+
+`type`: as in a CREATE TABLE. `json`: as it arrives in a JSON text. `raw`: the column of
+`insert_events` that has it as it arrived. `digest`: what of it goes into `content_md5`.
+"""
+
+
+def _marks(column: Column) -> dict[str, str]:
+    marks = {"name": column.name, **_MARKS[column.type], "state": "c"}
+    if isinstance(column, EventField):
+        marks["wire"] = column.wire
+        if column.change is None:
+            marks["state"] = "s"
+    return marks
+
+
+def _group(columns: Iterable[Column]) -> tuple[dict[str, str], ...]:
+    return tuple(_marks(column) for column in columns)
+
+
+GROUPS: Final[Groups] = {
+    "content": _group(CONTENT),
+    "fields": _group(FIELDS),
+    "compared": _group(field for field in FIELDS if field.change is not None),
+    "uncompared": _group(field for field in FIELDS if field.change is None),
+    "instants": _group(field for field in FIELDS if field.type == INSTANT),
+    "booleans": _group(field for field in FIELDS if field.type == "BOOLEAN"),
+    **{
+        change: _group(field for field in FIELDS if field.change == change)
+        for change in get_args(Change)
+    },
+}
+"""The groups that statements may name in `{each GROUP: TEMPLATE}`.
+
+`content`: fields and status. `compared`: those of which a difference makes a version, in the
+state's table `content`, alias `c` (`@state`); `uncompared`: the others, in `sight`, alias `s`.
+One for each `Change`.
+"""

@@ -7,10 +7,11 @@ quoted as literals.
 from collections.abc import Iterator
 from pathlib import Path
 
+from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import Table
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+_SQL = Statements(__package__, GROUPS)
 
 
 def attach(path: Path, alias: str, *, read_only: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from warehouse.schema.columns import (
     AS_OF,
     COIN_NAME,
-    CONTENT,
+    CONTENT_NAMED,
     DATE_EXACT,
     DISPLAYED_DATE,
     EVENT_ID,
@@ -25,8 +25,7 @@ from warehouse.schema.columns import (
 )
 from warehouse.schema.tables import Table
 
-_CONTENT: Final = {column.name: column for column in CONTENT}
-_BAND: Final = _CONTENT["impact_band"]
+_BAND: Final = CONTENT_NAMED["impact_band"]
 _CATEGORY: Final = (
     Column("category_id", "VARCHAR", "As in categories; NULL for a name that is not there."),
     Column("category", "VARCHAR", "Name of the category."),
@@ -43,9 +42,9 @@ UPCOMING_EVENTS: Final = Table(
     "one row per event that is scheduled, not missing, and not over at now()",
     ("event_id",),
     (
-        *(EVENT_ID, _CONTENT["slug"], TITLE, DISPLAYED_DATE, DATE_EXACT, _DAYS_UNTIL),
-        *(IS_ESTIMATED, _CONTENT["categories"], _CONTENT["coins"], IMPACT, _BAND),
-        _CONTENT["source_url"],
+        *(EVENT_ID, CONTENT_NAMED["slug"], TITLE, DISPLAYED_DATE, DATE_EXACT, _DAYS_UNTIL),
+        *(IS_ESTIMATED, CONTENT_NAMED["categories"], CONTENT_NAMED["coins"], IMPACT, _BAND),
+        CONTENT_NAMED["source_url"],
     ),
 )
 RESCHEDULES: Final = Table(
@@ -108,7 +107,7 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
     "one row per event that has an exact date and was not withdrawn",
     ("event_id",),
     (
-        *(EVENT_ID, TITLE, DATE_EXACT, _CONTENT["created_at"], FIRST_SEEN_AT),
+        *(EVENT_ID, TITLE, DATE_EXACT, CONTENT_NAMED["created_at"], FIRST_SEEN_AT),
         Column(
             "lead_days",
             "DOUBLE",

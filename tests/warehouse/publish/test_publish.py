@@ -15,6 +15,7 @@ from warehouse.publish.full import published_values
 from warehouse.publish.inputs import Inputs, find_local_state
 from warehouse.publish.staged_file import Staged, parameters
 from warehouse.queries import connected, run_sql
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
 
 PLANS = [
@@ -279,7 +280,7 @@ def test_each_table_takes_only_values_that_a_publication_binds() -> None:
     }
     queries = {
         name: text
-        for name, text in Statements("warehouse.publish").texts.items()
+        for name, text in Statements("warehouse.publish", GROUPS).texts.items()
         if name.startswith("select_")
     }
     assert queries

@@ -5,7 +5,7 @@ import pytest
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import connect
-from warehouse.schema.columns import AS_OF, CONTENT, NAMES
+from warehouse.schema.columns import AS_OF, CONTENT, GROUPS, NAMES
 from warehouse.schema.tables import EVENT_VERSIONS, EVENTS, INTERNAL, TABLES, Table
 from warehouse.schema.views import EVENTS_AS_OF, INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
@@ -102,7 +102,7 @@ def test_every_column_says_what_it_means_and_no_name_comes_twice(table: Table) -
 
 def test_statements_say_their_grain_and_what_happens_when_they_run_twice() -> None:
     for package in ("warehouse.publish", "warehouse.schema"):
-        for name, statement in Statements(package).texts.items():
+        for name, statement in Statements(package, GROUPS).texts.items():
             head = [line for line in statement.splitlines() if line.startswith("--")]
             text = " ".join(line.removeprefix("-- ") for line in head)
             for word in ("Grain: ", "Parameters: "):

@@ -6,9 +6,7 @@
 -- The whole state of events, as a checkpoint keeps it. Grain: event.
 SELECT
     c.event_id,
-    c.slug, c.title, c.description, c.displayed_date, c.date, c.date_end, c.date_type,
-    c.is_estimated, c.categories, c.coins, c.impact, c.impact_band, c.impact_summary,
-    c.source_url, c.snapshot_url, s.last_verified_at, c.created_at, s.updated_at,
+    {each fields: @state.@name},
     c.status, c.cancelled_at, s.known, s.extra, c.first_seen_at, s.last_seen_at,
     s.missing_since, c.changed_at, s.content_at, c.version, s.absent_export_at, s.content_md5,
     s.row_md5
@@ -34,22 +32,23 @@ SELECT * FROM categories_state ORDER BY id;
 -- name: write_checkpoint_file
 -- The rows of a query, another statement of this folder, as a Parquet file of a checkpoint, which only DuckDB reads:
 -- version 2 is written faster.
+-- Placeholders: query.
 COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2);
 
 -- name: load_content
 -- The content of a checkpoint's events into an empty state. Grain: event.
 INSERT INTO content BY NAME
 SELECT
-    event_id, slug, title, description, displayed_date, date, date_end, date_type,
-    is_estimated, categories, coins, impact, impact_band, impact_summary, source_url,
-    snapshot_url, created_at, status, cancelled_at, first_seen_at, changed_at, version
+    event_id,
+    {each compared: @name},
+    status, cancelled_at, first_seen_at, changed_at, version
 FROM read_parquet($file, hive_partitioning = false);
 
 -- name: load_sight
 -- When a checkpoint's events were seen, into an empty state. Grain: event.
 INSERT INTO sight BY NAME
 SELECT
-    event_id, known, last_verified_at, updated_at, extra, content_at, last_seen_at,
+    event_id, known, {each uncompared: @name}, extra, content_at, last_seen_at,
     missing_since, absent_export_at, content_md5, row_md5
 FROM read_parquet($file, hive_partitioning = false);
 

@@ -9,16 +9,14 @@
 -- empties them.
 CREATE OR REPLACE TABLE content (
     event_id VARCHAR,
-    slug VARCHAR, title VARCHAR, description VARCHAR, displayed_date VARCHAR,
-    date TIMESTAMPTZ, date_end TIMESTAMPTZ, date_type VARCHAR, is_estimated BOOLEAN,
-    categories VARCHAR[], coins VARCHAR[], impact DOUBLE, impact_band VARCHAR,
-    impact_summary VARCHAR, source_url VARCHAR, snapshot_url VARCHAR, created_at TIMESTAMPTZ,
+    {each compared: @name @type},
     status VARCHAR, cancelled_at TIMESTAMPTZ,
     first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER
 );
 CREATE OR REPLACE TABLE sight (
     event_id VARCHAR, known BIGINT,
-    last_verified_at TIMESTAMPTZ, updated_at TIMESTAMPTZ, extra VARCHAR,
+    {each uncompared: @name @type},
+    extra VARCHAR,
     content_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
     absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
@@ -46,12 +44,8 @@ CREATE OR REPLACE TABLE log (
     event_id VARCHAR, version INTEGER, known_from TIMESTAMPTZ, known_basis VARCHAR,
     change_kinds VARCHAR[], changed_fields VARCHAR[], batch_id VARCHAR, feed VARCHAR,
     plan VARCHAR, content_at TIMESTAMPTZ,
-    slug VARCHAR, title VARCHAR, description VARCHAR, displayed_date VARCHAR,
-    date TIMESTAMPTZ, date_end TIMESTAMPTZ, date_type VARCHAR, is_estimated BOOLEAN,
-    categories VARCHAR[], coins VARCHAR[], impact DOUBLE, impact_band VARCHAR,
-    impact_summary VARCHAR, source_url VARCHAR, snapshot_url VARCHAR,
-    last_verified_at TIMESTAMPTZ, created_at TIMESTAMPTZ, updated_at TIMESTAMPTZ,
-    status VARCHAR, cancelled_at TIMESTAMPTZ, known BIGINT, extra VARCHAR
+    {each content: @name @type},
+    known BIGINT, extra VARCHAR
 );
 CREATE OR REPLACE TABLE watched (
     coins VARCHAR[], categories VARCHAR[], lower TIMESTAMPTZ, upper TIMESTAMPTZ,
@@ -59,13 +53,11 @@ CREATE OR REPLACE TABLE watched (
 );
 
 -- name: define_macros
--- The fields of an event in the order of their bits, as in warehouse/schema/columns.py; whether a bitmask
--- holds one; and what the service says of itself as far as it can be believed: an instant more than
--- a day after it was observed is unknown, else one wrong year would outrank all that is to come.
+-- The fields of an event in the order of their bits; whether a bitmask holds one; and what the
+-- service says of itself as far as it can be believed: an instant more than a day after it was
+-- observed is unknown, else one wrong year would outrank all that is to come.
 CREATE OR REPLACE MACRO event_fields() AS [
-    'slug', 'title', 'description', 'displayed_date', 'date', 'date_end', 'date_type',
-    'is_estimated', 'categories', 'coins', 'impact', 'impact_band', 'impact_summary',
-    'source_url', 'snapshot_url', 'last_verified_at', 'created_at', 'updated_at'
+    {each fields: '@name'}
 ];
 CREATE OR REPLACE MACRO has(fields, name) AS
     (fields >> (list_position(event_fields(), name) - 1)) & 1 = 1;

@@ -8,18 +8,16 @@ WITH
         SELECT
             event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id,
             feed, plan, content_at,
-            slug, title, description, displayed_date, date, date_end,
-            date_type, is_estimated, categories, coins, impact, impact_band,
-            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra
+            {each content: @name},
+            extra::VARCHAR AS extra
         FROM read_parquet($files, hive_partitioning = false)
     ),
     told AS (
         SELECT
             event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id,
             feed, plan, content_at,
-            slug, title, description, displayed_date, date, date_end,
-            date_type, is_estimated, categories, coins, impact, impact_band,
-            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra
+            {each content: @name},
+            extra::VARCHAR AS extra
         FROM published.main.event_versions
     )
 SELECT
@@ -33,18 +31,16 @@ WITH
     lake AS (
         SELECT
             event_id,
-            slug, title, description, displayed_date, date, date_end,
-            date_type, is_estimated, categories, coins, impact, impact_band,
-            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra,
+            {each content: @name},
+            extra::VARCHAR AS extra,
             first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
         FROM read_parquet($file, hive_partitioning = false)
     ),
     told AS (
         SELECT
             event_id,
-            slug, title, description, displayed_date, date, date_end,
-            date_type, is_estimated, categories, coins, impact, impact_band,
-            impact_summary, source_url, snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, extra::VARCHAR AS extra,
+            {each content: @name},
+            extra::VARCHAR AS extra,
             first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
         FROM published.main.events
     )
@@ -76,6 +72,7 @@ SELECT day, sha256 FROM published.main._almanac_published;
 
 -- name: compare_rows
 -- How many rows two warehouses have, only the first has, only the second has. Grain: one row.
+-- Placeholders: table.
 SELECT
     (SELECT count(*) FROM published.main.{table}),
     (SELECT count(*) FROM (

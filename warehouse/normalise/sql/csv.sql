@@ -26,6 +26,7 @@ FROM read_csv(
 -- they are read. The end of a SELECT that csv_reader.py begins; it also gives the cells in place
 -- of the braces. Reads only.
 -- Parameters: as csv_file, and $reading.
+-- Placeholders: cells, file.
 FROM (
     SELECT *, md5(concat($reading, {cells})) AS row_md5
     {file}
@@ -57,6 +58,7 @@ FROM normalised
 -- Where in the file the rows stand that can't be read: `arrived`, of which they are, has no order.
 -- Rows that are the same to the letter get their places in turn.
 -- In place of the braces stands the end of a SELECT that csv_reader.py gives.
+-- Placeholders: rows.
 -- Parameters: as csv_rows. Run twice: the same.
 UPDATE normalised SET place = found.place
 FROM (

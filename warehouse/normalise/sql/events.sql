@@ -12,24 +12,7 @@ CREATE OR REPLACE TEMP TABLE normalised (
     event_id VARCHAR,
     observed_at TIMESTAMPTZ,
     content_at TIMESTAMPTZ,
-    slug VARCHAR,
-    title VARCHAR,
-    description VARCHAR,
-    displayed_date VARCHAR,
-    date TIMESTAMPTZ,
-    date_end TIMESTAMPTZ,
-    date_type VARCHAR,
-    is_estimated BOOLEAN,
-    categories VARCHAR[],
-    coins VARCHAR[],
-    impact DOUBLE,
-    impact_band VARCHAR,
-    impact_summary VARCHAR,
-    source_url VARCHAR,
-    snapshot_url VARCHAR,
-    last_verified_at TIMESTAMPTZ,
-    created_at TIMESTAMPTZ,
-    updated_at TIMESTAMPTZ,
+    {each fields: @name @type},
     shown BIGINT,
     extra VARCHAR,
     coin_names STRUCT(slug VARCHAR, symbol VARCHAR, name VARCHAR)[],
@@ -60,24 +43,7 @@ FROM (
         "event_id": "VARCHAR",
         "observed_text": "VARCHAR",
         "content_text": "VARCHAR",
-        "slug": "VARCHAR",
-        "title": "VARCHAR",
-        "description": "VARCHAR",
-        "displayed_date": "VARCHAR",
-        "date": "VARCHAR",
-        "date_end": "VARCHAR",
-        "date_type": "VARCHAR",
-        "is_estimated": "VARCHAR",
-        "categories": ["VARCHAR"],
-        "coins": ["VARCHAR"],
-        "impact": "VARCHAR",
-        "impact_band": "VARCHAR",
-        "impact_summary": "VARCHAR",
-        "source_url": "VARCHAR",
-        "snapshot_url": "VARCHAR",
-        "last_verified_at": "VARCHAR",
-        "created_at": "VARCHAR",
-        "updated_at": "VARCHAR",
+        {each fields: "@name": @json},
         "shown": "BIGINT",
         "extra": "VARCHAR",
         "coin_names": [{"slug": "VARCHAR", "symbol": "VARCHAR", "name": "VARCHAR"}],
@@ -89,10 +55,11 @@ FROM (
 
 -- name: insert_events
 -- Grain: one row per row of an event feed, into `normalised`: typed, or with the reason why it
--- can't be read. In place of the braces stands the SELECT that gives the rows (csv_reader.py,
+-- can't be read. In place of `arrived_rows` stands the SELECT that gives the rows (csv_reader.py,
 -- json_events): texts in canonical form, NULL where hidden or absent, `shown` with a bit
 -- for each field that the plan shows and the row has. `impact` may hold a number or a band.
 -- `row_md5` is of the record as it came, NULL where it can't come again.
+-- Placeholders: arrived_rows.
 -- Parameters: $observed_at, $content_at of the batch; the bits $title_bit, $date_bit,
 -- $impact_bit, $impact_band_bit; the bounds $impact_min, $impact_max.
 -- Run twice: every row is there twice.
@@ -100,24 +67,16 @@ INSERT INTO normalised BY NAME
 WITH arrived AS ({arrived_rows}),
 typed AS (
     SELECT
-        * EXCLUDE (date, date_end, last_verified_at, created_at, updated_at, is_estimated),
-        date AS date_text,
-        date_end AS date_end_text,
-        last_verified_at AS last_verified_at_text,
-        created_at AS created_at_text,
-        updated_at AS updated_at_text,
-        is_estimated AS is_estimated_text,
+        * EXCLUDE ({each instants: @name}, {each booleans: @name}),
+        {each instants: @name AS @name_text},
+        {each booleans: @name AS @name_text},
         almanac_instant(content_text) AS content_of_row,
         almanac_instant(cancelled_text) AS cancelled_at,
-        almanac_instant(date) AS date,
-        almanac_instant(date_end) AS date_end,
-        almanac_instant(last_verified_at) AS last_verified_at,
-        almanac_instant(created_at) AS created_at,
-        almanac_instant(updated_at) AS updated_at,
-        CASE
-            WHEN lower(is_estimated) IN ('true', '1', 'yes') THEN true
-            WHEN lower(is_estimated) IN ('false', '0', 'no') THEN false
-        END AS is_estimated,
+        {each instants: almanac_instant(@name) AS @name},
+        {each booleans: CASE
+            WHEN lower(@name) IN ('true', '1', 'yes') THEN true
+            WHEN lower(@name) IN ('false', '0', 'no') THEN false
+        END AS @name},
         CASE
             WHEN impact IS NOT NULL AND NOT contains(impact, '_')
                 AND try_cast(impact AS DOUBLE) BETWEEN $impact_min AND $impact_max
@@ -152,18 +111,14 @@ told AS (
             WHEN date IS NULL
                 AND (date_text IS NOT NULL OR status = 'scheduled' OR shown & $date_bit <> 0)
                 THEN almanac_met('date', 'an instant of 1900 to 2200', date_text)
-            WHEN date_end IS NULL AND date_end_text IS NOT NULL
-                THEN almanac_met('dateEnd', 'an instant of 1900 to 2200', date_end_text)
-            WHEN created_at IS NULL AND created_at_text IS NOT NULL
-                THEN almanac_met('createdAt', 'an instant of 1900 to 2200', created_at_text)
-            WHEN updated_at IS NULL AND updated_at_text IS NOT NULL
-                THEN almanac_met('updatedAt', 'an instant of 1900 to 2200', updated_at_text)
+            {each instants except date, last_verified_at: WHEN @name IS NULL AND @name_text IS NOT NULL
+                THEN almanac_met('@wire', 'an instant of 1900 to 2200', @name_text)}
             WHEN last_verified_at IS NULL AND last_verified_at_text IS NOT NULL
                 THEN almanac_met(
                     'lastVerifiedAt', 'an instant of 1900 to 2200', last_verified_at_text
                 )
-            WHEN is_estimated IS NULL AND is_estimated_text IS NOT NULL
-                THEN almanac_met('isEstimated', 'true or false', is_estimated_text)
+            {each booleans: WHEN @name IS NULL AND @name_text IS NOT NULL
+                THEN almanac_met('@wire', 'true or false', @name_text)}
             WHEN score IS NULL AND band IS NULL AND coalesce(impact, impact_band) IS NOT NULL
                 THEN almanac_met(
                     'impact', 'a number of the scale or a band', coalesce(impact, impact_band)
@@ -181,24 +136,7 @@ SELECT
         coalesce(content_of_row, $content_at),
         coalesce(try_cast(observed_text AS TIMESTAMPTZ), $observed_at)
     ) AS content_at,
-    slug,
-    title,
-    description,
-    displayed_date,
-    date,
-    date_end,
-    date_type,
-    is_estimated,
-    categories,
-    coins,
-    impact,
-    impact_band,
-    impact_summary,
-    source_url,
-    snapshot_url,
-    last_verified_at,
-    created_at,
-    updated_at,
+    {each fields: @name},
     shown,
     extra,
     coin_names,
@@ -206,13 +144,8 @@ SELECT
     cancelled_at,
     -- Texts hold no NUL, so that it parts them; '' does not occur, so NULL needs no mark.
     md5(concat(
-        shown, nul, status, nul, epoch_us(cancelled_at), nul,
-        slug, nul, title, nul, description, nul, displayed_date, nul,
-        epoch_us(date), nul, epoch_us(date_end), nul, date_type, nul, is_estimated, nul,
-        len(categories), nul, array_to_string(categories, chr(0)), nul,
-        len(coins), nul, array_to_string(coins, chr(0)), nul,
-        impact, nul, impact_band, nul, impact_summary, nul,
-        source_url, nul, snapshot_url, nul, epoch_us(created_at)
+        shown, nul, status, nul, epoch_us(cancelled_at),
+        {each compared: nul, @digest}
     )) AS content_md5,
     row_md5,
     reason,
@@ -220,24 +153,10 @@ SELECT
         WHEN reason IS NOT NULL
             THEN to_json({
                 'id': event_id,
-                'slug': slug,
-                'title': title,
-                'description': description,
-                'displayedDate': displayed_date,
-                'date': date_text,
-                'dateEnd': date_end_text,
-                'dateType': date_type,
-                'isEstimated': is_estimated_text,
-                'categories': categories,
-                'coins': coins,
+                {each fields before impact: '@wire': @raw},
                 'impact': impact_text,
                 'impactBand': impact_band_text,
-                'impactSummary': impact_summary,
-                'sourceUrl': source_url,
-                'snapshotUrl': snapshot_url,
-                'lastVerifiedAt': last_verified_at_text,
-                'createdAt': created_at_text,
-                'updatedAt': updated_at_text,
+                {each fields after impact_band: '@wire': @raw},
                 'cancelledAt': cancelled_text
             })::VARCHAR
     END AS raw

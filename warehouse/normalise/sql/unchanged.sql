@@ -25,6 +25,7 @@ LEFT JOIN sight AS s ON s.event_id = a.event_id AND s.row_md5 = a.row_md5
 -- Grain: one row per record of a CSV file, into `arrived`, in any order: `is_again` where the state
 -- last accepted just this record, of which the md5 has the id in it; else with its cells.
 -- In place of the braces stand expressions that csv_reader.py gives.
+-- Placeholders: id, cells, rows.
 -- Parameters: as csv_rows. Run twice: the same.
 CREATE OR REPLACE TEMP TABLE arrived AS
 SELECT

@@ -67,9 +67,8 @@ FROM read_parquet($cancellations, hive_partitioning = false)
 SELECT c.* EXCLUDE (extra, known), u.unknown_fields, c.extra::JSON AS extra
 FROM (
     SELECT
-        event_id, slug, title, description, displayed_date, date, date_end, date_type,
-        is_estimated, categories, coins, impact, impact_band, impact_summary, source_url,
-        snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at,
+        event_id,
+        {each content: @name},
         first_seen_at, last_seen_at, missing_since, changed_at, content_at, version, known, extra
     FROM read_parquet($events, hive_partitioning = false)
 ) AS c
@@ -92,9 +91,9 @@ SELECT
 FROM (
     SELECT
         event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id, feed,
-        plan, content_at, slug, title, description, displayed_date, date, date_end, date_type,
-        is_estimated, categories, coins, impact, impact_band, impact_summary, source_url,
-        snapshot_url, last_verified_at, created_at, updated_at, status, cancelled_at, known, extra
+        plan, content_at,
+        {each content: @name},
+        known, extra
     FROM read_parquet($changes, hive_partitioning = false)
 ) AS v
 JOIN unknown_fields AS u ON u.known = v.known

@@ -8,9 +8,9 @@
 -- stands apart, so that no filter of the reader's can keep it from being made.
 CREATE MACRO events_as_of(ts, basis := 'observed') AS TABLE
 SELECT
-    event_id, slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
-    categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
-    last_verified_at, created_at, updated_at, status, cancelled_at, first_seen_at,
+    event_id,
+    {each content: @name},
+    first_seen_at,
     known_from AS changed_at, version, unknown_fields, extra
 FROM event_versions
 WHERE known_from <= _almanac_instant(ts)
@@ -18,9 +18,9 @@ WHERE known_from <= _almanac_instant(ts)
     AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
 UNION ALL
 SELECT
-    event_id, slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
-    categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
-    last_verified_at, created_at, updated_at, status, cancelled_at, first_seen_at,
+    event_id,
+    {each content: @name},
+    first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_versions
 WHERE known_from <= _almanac_instant(ts)
@@ -28,9 +28,9 @@ WHERE known_from <= _almanac_instant(ts)
     AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
 UNION ALL
 SELECT
-    event_id, slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
-    categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
-    last_verified_at, created_at, updated_at, status, cancelled_at, first_seen_at,
+    event_id,
+    {each content: @name},
+    first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_versions,
     (

@@ -1,0 +1,92 @@
+"""What `{each …}` stands for in a statement, and which braces are refused."""
+
+import pytest
+
+from warehouse.schema.columns import GROUPS, NAMES
+from warehouse.sql import Groups, Statements, expanded
+
+SMALL: Groups = {
+    "all": tuple({"name": name, "type": "VARCHAR"} for name in ("a", "b", "c")),
+    "one": ({"name": "a", "type": "[@name]"},),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("SELECT {each all: @name}", "SELECT a, b, c"),
+        ("{each all: v.@name AS @name_text}", "v.a AS a_text, v.b AS b_text, v.c AS c_text"),
+        ("({each all: @name @type})", "(a VARCHAR, b VARCHAR, c VARCHAR)"),
+        ("{each all before c: @name}", "a, b"),
+        ("{each all after a: '@name'}", "'b', 'c'"),
+        ("{each all except a, c: @name}", "b"),
+        ("{each one: @type}", "[a]"),
+        ("""from_json(x, '{{each one: "@name": 1}}')""", """from_json(x, '{"a": 1}')"""),
+        ("CASE {each one: WHEN @name THEN 1} END", "CASE WHEN a THEN 1 END"),
+        ("-- {each x: @name}, can't be\nSELECT 1", "-- {each x: @name}, can't be\nSELECT 1"),
+        ("SELECT {'a': 1}, {b: 2}, { 'c': 3}", "SELECT {'a': 1}, {b: 2}, { 'c': 3}"),
+        ("SELECT 'any {brace} @here'", "SELECT 'any {brace} @here'"),
+        ("-- Placeholders: rows.\nFROM {rows}", "-- Placeholders: rows.\nFROM {rows}"),
+    ],
+)
+def test_an_expansion_is_its_template_for_each_column(text: str, whole: str) -> None:
+    assert expanded(text, SMALL) == whole
+
+
+def test_whens_are_joined_without_a_comma() -> None:
+    text = "CASE\n    {each all before c: WHEN @name THEN 1}\nEND"
+    assert expanded(text, SMALL) == "CASE\n    WHEN a THEN 1\n    WHEN b THEN 1\nEND"
+
+
+def test_long_items_have_a_line_each_and_short_ones_fill_lines() -> None:
+    lines = expanded("SELECT\n    {each fields: w.@name},\n    1", GROUPS).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert len(lines) < 7
+    text = "SELECT\n    {each all: coalesce(v.@name, w.@name, 'nothing') AS @name}"
+    assert len(expanded(text, SMALL).splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{each al: @name}", "no group al; there are all, one"),
+        ("{each all @name}", "is no expansion; write {each GROUP: TEMPLATE}"),
+        ("{each all with a: @name}", "is no expansion"),
+        ("{each: @name}", "is no expansion"),
+        ("{each all: @name", "is no expansion"),
+        ("{each all: f({@name})}", "is no expansion"),
+        ("{every all: @name}", "@name stands outside of an expansion"),
+        ("{every all}", "is no expansion and no placeholder"),
+        ("{}", "is no expansion and no placeholder"),
+        ("{each all before d: @name}", "all has no d"),
+        ("{each all before a, b: @name}", "`before` takes one column"),
+        ("{each all after c: @name}", "has no column"),
+        ("{each all except a, b, c: @name}", "has no column"),
+        ("{each all: @nome}", "a has no @nome"),
+        ("{each all: @wire}", "a has no @wire"),
+        ("SELECT @name, {each all: @name}", "@name stands outside of an expansion"),
+        ("FROM {rows}", "its header names the placeholders [], and it has ['rows']"),
+        ("-- Placeholders: rows.\nFROM {row}", "and it has ['row']"),
+        ("-- Placeholders: rows, cells.\nFROM {rows}", "names the placeholders ['cells', 'rows']"),
+    ],
+)
+def test_braces_that_mean_nothing_are_an_error(text: str, why: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        expanded(text, SMALL)
+    assert why in str(refused.value)
+
+
+def test_the_error_names_package_and_statement() -> None:
+    with pytest.raises(ValueError, match=r"warehouse\.schema, statement .*: no group content"):
+        _ = Statements("warehouse.schema").texts
+
+
+def test_every_field_is_compared_or_not_and_has_one_change() -> None:
+    names = {group: [column["name"] for column in columns] for group, columns in GROUPS.items()}
+    assert names["fields"] == list(NAMES)
+    assert names["content"] == [*NAMES, "status", "cancelled_at"]
+    assert sorted(names["compared"] + names["uncompared"]) == sorted(NAMES)
+    changes = ("revised", "rescored", "rescheduled", "estimate", "date_text")
+    changed = [name for change in changes for name in names[change]]
+    assert sorted(changed) == sorted(names["compared"])

@@ -1,0 +1,63 @@
+-- name: create_state
+CREATE OR REPLACE TABLE content (
+    event_id VARCHAR,
+    slug VARCHAR, title VARCHAR, description VARCHAR, displayed_date VARCHAR, date TIMESTAMPTZ,
+    date_end TIMESTAMPTZ, date_type VARCHAR, is_estimated BOOLEAN, categories VARCHAR[],
+    coins VARCHAR[], impact DOUBLE, impact_band VARCHAR, impact_summary VARCHAR,
+    source_url VARCHAR, snapshot_url VARCHAR, created_at TIMESTAMPTZ,
+    status VARCHAR, cancelled_at TIMESTAMPTZ,
+    first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER
+);
+CREATE OR REPLACE TABLE sight (
+    event_id VARCHAR, known BIGINT,
+    last_verified_at TIMESTAMPTZ, updated_at TIMESTAMPTZ,
+    extra VARCHAR,
+    content_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
+    absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
+);
+CREATE OR REPLACE TABLE cancelled (
+    event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,
+    first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, batch_id VARCHAR
+);
+CREATE OR REPLACE TABLE labels (
+    slug VARCHAR, symbol VARCHAR, name VARCHAR, content_at TIMESTAMPTZ
+);
+CREATE OR REPLACE TABLE coins_state (
+    slug VARCHAR, symbol VARCHAR, name VARCHAR, rank INTEGER, tracked BOOLEAN, icon_url VARCHAR,
+    upcoming_count INTEGER, major_count INTEGER, peak_impact DOUBLE, extra VARCHAR,
+    first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
+    content_at TIMESTAMPTZ
+);
+CREATE OR REPLACE TABLE categories_state (
+    id VARCHAR, name VARCHAR, extra VARCHAR, first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ
+);
+CREATE OR REPLACE TABLE snapshot (
+    slug VARCHAR, rank INTEGER, tracked BOOLEAN, upcoming_count INTEGER, major_count INTEGER,
+    peak_impact DOUBLE, observed_at TIMESTAMPTZ, batch_id VARCHAR
+);
+CREATE OR REPLACE TABLE log (
+    event_id VARCHAR, version INTEGER, known_from TIMESTAMPTZ, known_basis VARCHAR,
+    change_kinds VARCHAR[], changed_fields VARCHAR[], batch_id VARCHAR, feed VARCHAR,
+    plan VARCHAR, content_at TIMESTAMPTZ,
+    slug VARCHAR, title VARCHAR, description VARCHAR, displayed_date VARCHAR, date TIMESTAMPTZ,
+    date_end TIMESTAMPTZ, date_type VARCHAR, is_estimated BOOLEAN, categories VARCHAR[],
+    coins VARCHAR[], impact DOUBLE, impact_band VARCHAR, impact_summary VARCHAR,
+    source_url VARCHAR, snapshot_url VARCHAR, last_verified_at TIMESTAMPTZ, created_at TIMESTAMPTZ,
+    updated_at TIMESTAMPTZ, status VARCHAR, cancelled_at TIMESTAMPTZ,
+    known BIGINT, extra VARCHAR
+);
+CREATE OR REPLACE TABLE watched (
+    coins VARCHAR[], categories VARCHAR[], lower TIMESTAMPTZ, upper TIMESTAMPTZ,
+    since TIMESTAMPTZ
+);
+
+-- name: define_macros
+CREATE OR REPLACE MACRO event_fields() AS [
+    'slug', 'title', 'description', 'displayed_date', 'date', 'date_end', 'date_type',
+    'is_estimated', 'categories', 'coins', 'impact', 'impact_band', 'impact_summary', 'source_url',
+    'snapshot_url', 'last_verified_at', 'created_at', 'updated_at'
+];
+CREATE OR REPLACE MACRO has(fields, name) AS
+    (fields >> (list_position(event_fields(), name) - 1)) & 1 = 1;
+CREATE OR REPLACE MACRO believed(instant, observed_at) AS
+    if(instant <= observed_at + INTERVAL 1 DAY, instant, NULL);

@@ -1,0 +1,225 @@
+-- name: find_first_versions
+CREATE OR REPLACE TEMP VIEW firsts AS
+SELECT
+    w.event_id, w.observed_at, w.content_md5, w.row_md5,
+    coalesce(
+        k.content_at > w.content_at OR (k.content_at = w.content_at AND w.status = 'scheduled'),
+        false
+    ) AS is_cancelled_before,
+    if(is_cancelled_before, k.content_at, w.content_at) AS content_at,
+    w.slug, w.title, w.description, w.displayed_date, w.date, w.date_end, w.date_type,
+    w.is_estimated, w.categories, w.coins, w.impact, w.impact_band, w.impact_summary, w.source_url,
+    w.snapshot_url, w.last_verified_at, w.created_at, w.updated_at,
+    w.shown AS known, w.extra,
+    if(is_cancelled_before, 'cancelled', w.status) AS status,
+    if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
+    n.event_id IS NOT NULL AS is_created
+FROM wave AS w
+JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'new'
+LEFT JOIN cancelled AS k ON k.event_id = w.event_id
+LEFT JOIN created AS n ON n.event_id = w.event_id;
+
+-- name: find_differences
+CREATE OR REPLACE TEMP TABLE differences AS
+SELECT
+    w.event_id, w.observed_at, w.content_at, w.shown, c.version + 1 AS version,
+    if(has(w.shown, 'slug'), w.slug, c.slug) AS slug,
+    if(has(w.shown, 'title'), w.title, c.title) AS title,
+    if(has(w.shown, 'description'), w.description, c.description) AS description,
+    if(has(w.shown, 'displayed_date'), w.displayed_date, c.displayed_date) AS displayed_date,
+    if(has(w.shown, 'date'), w.date, c.date) AS date,
+    if(has(w.shown, 'date_end'), w.date_end, c.date_end) AS date_end,
+    if(has(w.shown, 'date_type'), w.date_type, c.date_type) AS date_type,
+    if(has(w.shown, 'is_estimated'), w.is_estimated, c.is_estimated) AS is_estimated,
+    if(has(w.shown, 'categories'), w.categories, c.categories) AS categories,
+    if(has(w.shown, 'coins'), w.coins, c.coins) AS coins,
+    CASE
+        WHEN has(w.shown, 'impact') THEN w.impact
+        WHEN has(w.shown, 'impact_band') AND w.impact_band IS DISTINCT FROM c.impact_band THEN NULL
+        ELSE c.impact
+    END AS impact,
+    if(has(w.shown, 'impact_band'), w.impact_band, c.impact_band) AS impact_band,
+    if(has(w.shown, 'impact_summary'), w.impact_summary, c.impact_summary) AS impact_summary,
+    if(has(w.shown, 'source_url'), w.source_url, c.source_url) AS source_url,
+    if(has(w.shown, 'snapshot_url'), w.snapshot_url, c.snapshot_url) AS snapshot_url,
+    if(has(w.shown, 'last_verified_at'), w.last_verified_at, s.last_verified_at) AS last_verified_at,
+    if(has(w.shown, 'created_at'), w.created_at, c.created_at) AS created_at,
+    if(has(w.shown, 'updated_at'), w.updated_at, s.updated_at) AS updated_at,
+    CASE
+        WHEN has(w.shown, 'impact_band') AND NOT has(w.shown, 'impact')
+             AND w.impact_band IS DISTINCT FROM c.impact_band
+            THEN (s.known | w.shown) & ~$impact_bit
+        ELSE s.known | w.shown
+    END AS known,
+    coalesce(w.extra, s.extra) AS extra,
+    w.status, w.cancelled_at,
+    c.status AS old_status, c.cancelled_at AS old_cancelled_at,
+    list_filter([
+        if(has(w.shown & s.known, 'slug') AND w.slug IS DISTINCT FROM c.slug, 'slug', NULL),
+        if(has(w.shown & s.known, 'title') AND w.title IS DISTINCT FROM c.title, 'title', NULL),
+        if(has(w.shown & s.known, 'description') AND w.description IS DISTINCT FROM c.description, 'description', NULL),
+        if(has(w.shown & s.known, 'displayed_date') AND w.displayed_date IS DISTINCT FROM c.displayed_date, 'displayed_date', NULL),
+        if(has(w.shown & s.known, 'date') AND w.date IS DISTINCT FROM c.date, 'date', NULL),
+        if(has(w.shown & s.known, 'date_end') AND w.date_end IS DISTINCT FROM c.date_end, 'date_end', NULL),
+        if(has(w.shown & s.known, 'date_type') AND w.date_type IS DISTINCT FROM c.date_type, 'date_type', NULL),
+        if(has(w.shown & s.known, 'is_estimated') AND w.is_estimated IS DISTINCT FROM c.is_estimated, 'is_estimated', NULL),
+        if(has(w.shown & s.known, 'categories') AND w.categories IS DISTINCT FROM c.categories, 'categories', NULL),
+        if(has(w.shown & s.known, 'coins') AND w.coins IS DISTINCT FROM c.coins, 'coins', NULL),
+        CASE
+            WHEN has(w.shown & s.known, 'impact') AND w.impact IS DISTINCT FROM c.impact
+                THEN 'impact'
+            WHEN has(w.shown & s.known, 'impact_band') AND has(s.known & ~w.shown, 'impact')
+                 AND w.impact_band IS DISTINCT FROM c.impact_band THEN 'impact'
+        END,
+        if(has(w.shown & s.known, 'impact_band') AND w.impact_band IS DISTINCT FROM c.impact_band, 'impact_band', NULL),
+        if(has(w.shown & s.known, 'impact_summary') AND w.impact_summary IS DISTINCT FROM c.impact_summary, 'impact_summary', NULL),
+        if(has(w.shown & s.known, 'source_url') AND w.source_url IS DISTINCT FROM c.source_url, 'source_url', NULL),
+        if(has(w.shown & s.known, 'snapshot_url') AND w.snapshot_url IS DISTINCT FROM c.snapshot_url, 'snapshot_url', NULL),
+        if(has(w.shown & s.known, 'created_at') AND w.created_at IS DISTINCT FROM c.created_at, 'created_at', NULL)
+    ], lambda name: name IS NOT NULL) AS changed,
+    list_filter([
+        if(has(w.shown & ~s.known, 'slug'), 'slug', NULL),
+        if(has(w.shown & ~s.known, 'title'), 'title', NULL),
+        if(has(w.shown & ~s.known, 'description'), 'description', NULL),
+        if(has(w.shown & ~s.known, 'displayed_date'), 'displayed_date', NULL),
+        if(has(w.shown & ~s.known, 'date'), 'date', NULL),
+        if(has(w.shown & ~s.known, 'date_end'), 'date_end', NULL),
+        if(has(w.shown & ~s.known, 'date_type'), 'date_type', NULL),
+        if(has(w.shown & ~s.known, 'is_estimated'), 'is_estimated', NULL),
+        if(has(w.shown & ~s.known, 'categories'), 'categories', NULL),
+        if(has(w.shown & ~s.known, 'coins'), 'coins', NULL),
+        if(has(w.shown & ~s.known, 'impact'), 'impact', NULL),
+        if(has(w.shown & ~s.known, 'impact_band'), 'impact_band', NULL),
+        if(has(w.shown & ~s.known, 'impact_summary'), 'impact_summary', NULL),
+        if(has(w.shown & ~s.known, 'source_url'), 'source_url', NULL),
+        if(has(w.shown & ~s.known, 'snapshot_url'), 'snapshot_url', NULL),
+        if(has(w.shown & ~s.known, 'created_at'), 'created_at', NULL)
+    ], lambda name: name IS NOT NULL) AS revealed
+FROM wave AS w
+JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
+JOIN content AS c ON c.event_id = w.event_id
+JOIN sight AS s ON s.event_id = w.event_id;
+
+-- name: name_change_kinds
+CREATE OR REPLACE TEMP TABLE new_versions AS
+SELECT
+    * EXCLUDE (old_status, old_cancelled_at),
+    list_filter([
+        if(moved, 'rescheduled', NULL),
+        if(flipped AND NOT is_estimated, 'made_exact', NULL),
+        if(flipped AND is_estimated, 'made_estimated', NULL),
+        if(list_has_any(changed, ['impact', 'impact_band']), 'rescored', NULL),
+        if(list_has_any(changed, [
+            'slug', 'title', 'description', 'categories', 'coins', 'impact_summary', 'source_url',
+            'snapshot_url', 'created_at'
+        ]) OR (list_has_any(changed, ['displayed_date', 'date_type'])
+               AND NOT moved AND NOT flipped), 'revised', NULL),
+        if(status = 'cancelled' AND (old_status <> 'cancelled'
+           OR cancelled_at IS DISTINCT FROM old_cancelled_at), 'cancelled', NULL),
+        if(status = 'scheduled' AND old_status <> 'scheduled', 'restored', NULL),
+        if(len(revealed) > 0, 'revealed', NULL)
+    ], lambda kind: kind IS NOT NULL) AS change_kinds,
+    list_concat(changed, revealed, list_filter([
+        if(status <> old_status, 'status', NULL),
+        if(cancelled_at IS DISTINCT FROM old_cancelled_at, 'cancelled_at', NULL)
+    ], lambda name: name IS NOT NULL)) AS changed_fields
+FROM (
+    SELECT
+        *,
+        list_has_any(changed, ['date', 'date_end']) AS moved,
+        list_contains(changed, 'is_estimated') AS flipped
+    FROM differences
+)
+WHERE len(change_kinds) > 0;
+
+-- name: log_new_versions
+INSERT INTO log
+SELECT
+    event_id, version, observed_at, 'observed', change_kinds, changed_fields,
+    $batch_id, $feed, $plan, content_at,
+    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
+    coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
+    created_at, updated_at, status, cancelled_at,
+    known, extra
+FROM new_versions;
+
+-- name: touch_seen
+UPDATE sight SET
+    known = CASE
+        WHEN has(w.shown, 'impact_band') AND NOT has(w.shown, 'impact')
+             AND w.impact_band IS DISTINCT FROM c.impact_band
+            THEN (sight.known | w.shown) & ~$impact_bit
+        ELSE sight.known | w.shown
+    END,
+    last_verified_at = if(has(w.shown, 'last_verified_at'), w.last_verified_at, sight.last_verified_at),
+    updated_at = CASE
+        WHEN has(w.shown, 'updated_at') THEN w.updated_at
+        WHEN w.shown = 0 THEN sight.updated_at
+        ELSE believed(sight.updated_at, sight.last_seen_at)
+    END,
+    extra = coalesce(w.extra, sight.extra),
+    content_at = w.content_at,
+    last_seen_at = if(w.shown = 0, sight.last_seen_at, w.observed_at),
+    missing_since = NULL,
+    absent_export_at = NULL,
+    content_md5 = w.content_md5,
+    row_md5 = w.row_md5
+FROM wave AS w
+JOIN judged AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
+JOIN content AS c ON c.event_id = w.event_id
+WHERE sight.event_id = w.event_id;
+
+-- name: take_new_content
+UPDATE content SET
+    slug = v.slug,
+    title = v.title,
+    description = v.description,
+    displayed_date = v.displayed_date,
+    date = v.date,
+    date_end = v.date_end,
+    date_type = v.date_type,
+    is_estimated = v.is_estimated,
+    categories = v.categories,
+    coins = v.coins,
+    impact = v.impact,
+    impact_band = v.impact_band,
+    impact_summary = v.impact_summary,
+    source_url = v.source_url,
+    snapshot_url = v.snapshot_url,
+    created_at = v.created_at,
+    status = v.status,
+    cancelled_at = v.cancelled_at,
+    version = v.version,
+    changed_at = v.observed_at
+FROM new_versions AS v
+WHERE content.event_id = v.event_id;
+
+-- name: log_first_versions
+INSERT INTO log
+SELECT
+    event_id, 1, observed_at, 'observed',
+    list_concat([if(is_created, 'created', 'revealed')],
+                if(status = 'cancelled', ['cancelled'], [])),
+    [], $batch_id, $feed, $plan, content_at,
+    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
+    coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
+    created_at, updated_at, status, cancelled_at,
+    known, extra
+FROM firsts;
+
+-- name: take_first_content
+INSERT INTO content
+SELECT
+    event_id,
+    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
+    coins, impact, impact_band, impact_summary, source_url, snapshot_url, created_at,
+    status, cancelled_at, observed_at, observed_at, 1
+FROM firsts;
+
+-- name: take_first_sight
+INSERT INTO sight
+SELECT
+    event_id, known, last_verified_at, updated_at, extra, content_at, observed_at, NULL, NULL,
+    if(is_cancelled_before, NULL, content_md5),
+    if(is_cancelled_before, NULL, row_md5)
+FROM firsts;

@@ -1,0 +1,36 @@
+-- name: select_events
+SELECT c.* EXCLUDE (extra, known), u.unknown_fields, c.extra::JSON AS extra
+FROM (
+    SELECT
+        event_id,
+        slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
+        categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
+        last_verified_at, created_at, updated_at, status, cancelled_at,
+        first_seen_at, last_seen_at, missing_since, changed_at, content_at, version, known, extra
+    FROM read_parquet($events, hive_partitioning = false)
+) AS c
+JOIN unknown_fields AS u ON u.known = c.known
+
+-- name: select_event_versions
+SELECT
+    v.* EXCLUDE (extra, known),
+    u.unknown_fields,
+    v.extra::JSON AS extra,
+    CASE
+        WHEN s.event_id IS NOT NULL THEN s.first_seen_at
+        WHEN v.version > 0 THEN v.known_from
+    END AS first_seen_at,
+    s.known_to
+FROM (
+    SELECT
+        event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id, feed,
+        plan, content_at,
+        slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
+        categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
+        last_verified_at, created_at, updated_at, status, cancelled_at,
+        known, extra
+    FROM read_parquet($changes, hive_partitioning = false)
+) AS v
+JOIN unknown_fields AS u ON u.known = v.known
+LEFT JOIN version_spans AS s ON s.event_id = v.event_id AND s.version = v.version
+WHERE (s.known_to IS NULL) = $current

@@ -1,0 +1,56 @@
+-- name: macro_events_as_of
+CREATE MACRO events_as_of(ts, basis := 'observed') AS TABLE
+SELECT
+    event_id,
+    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
+    coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
+    created_at, updated_at, status, cancelled_at,
+    first_seen_at,
+    known_from AS changed_at, version, unknown_fields, extra
+FROM event_versions
+WHERE known_from <= _almanac_instant(ts)
+    AND known_to > _almanac_instant(ts)
+    AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
+UNION ALL
+SELECT
+    event_id,
+    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
+    coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
+    created_at, updated_at, status, cancelled_at,
+    first_seen_at,
+    known_from, version, unknown_fields, extra
+FROM event_versions
+WHERE known_from <= _almanac_instant(ts)
+    AND known_to IS NULL
+    AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
+UNION ALL
+SELECT
+    event_id,
+    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
+    coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
+    created_at, updated_at, status, cancelled_at,
+    first_seen_at,
+    known_from, version, unknown_fields, extra
+FROM event_versions,
+    (
+        SELECT CASE
+            WHEN basis = 'claimed' AND ts IS NOT NULL THEN false
+            WHEN basis = 'observed' AND first_at <= _almanac_instant(ts) THEN false
+            ELSE error(
+                'events_as_of: ' || CASE
+                    WHEN ts IS NULL THEN 'the instant is NULL'
+                    WHEN coalesce(basis NOT IN ('observed', 'claimed'), true)
+                        THEN 'basis is ' || coalesce('''' || basis || '''', 'NULL')
+                            || '; expected ''observed'' or ''claimed'''
+                    WHEN first_at IS NULL
+                        THEN 'no look at events was merged yet, so nothing was known at any time'
+                    ELSE ts || ' is before the first look at '
+                        || strftime(first_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
+                        || '; what was known then was not observed. With basis := ''claimed'' it '
+                        || 'goes further back, by what the service says of that time'
+                END
+            )
+        END AS is_wrong
+        FROM _almanac_first_look
+    ) AS checked
+WHERE checked.is_wrong
