@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.test_architecture import ROOT, imports_of
 from tests.test_cli import ALMANAC, environment
+from warehouse.history.merge import merge
 
 CLI = sorted((ROOT / "pipeline").rglob("*.py"))
 ANY = " ".join(HOSTILE.values())
@@ -39,10 +41,9 @@ def event_of(number: int, text: str) -> dict[str, object]:
     }
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> SmallHome:
-    """A home whose every text was written by somebody hostile."""
-    small = SmallHome(tmp_path_factory.mktemp("hostile") / "data", coins=())
+def landed(root: Path) -> SmallHome:
+    """Return a home whose every text was written by somebody hostile; nothing of it is merged."""
+    small = SmallHome(root, coins=())
     events = [event_of(number, text) for number, text in enumerate(HOSTILE.values())]
     small.land("events", body=json.dumps({"data": events}).encode())
     coin = {"slug": "bitcoin", "name": ANY, "symbol": ANY}
@@ -56,8 +57,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> SmallHome:
     return small
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> SmallHome:
+    small = landed(tmp_path_factory.mktemp("hostile") / "data")
+    merge(small.home)
+    return small
+
+
 COMMANDS = {
-    "merge": ("merge",),
     "list": ("batches", "list", "--days", "30"),
     "status": ("status",),
     "verify": ("verify",),
@@ -70,6 +77,13 @@ COMMANDS = {
     "coins": ("sql", "SELECT * FROM coins"),
     "refused": ("sql", f"SELECT '{ANY.replace(chr(39), '')}'::INTEGER"),
 }
+
+
+def test_no_merge_lets_a_text_act(tmp_path: Path, almanac: Almanac) -> None:
+    small = landed(tmp_path / "data")
+    done = almanac("merge", home=str(small.home.root), plan="elite")
+    assert acting_in(done.stdout + done.stderr) == []
+    assert "\\x1b" in done.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)
