@@ -14,7 +14,7 @@ from pydantic import Field
 from assets.landed import GROUP
 from assets.metadata import log_problems, told_months
 from assets.partitions import CATALOG_POOL, quiet_about_beta
-from resources.backfill.backfill import Backfill, Price
+from resources.backfill.backfill import Backfill, choose_price
 from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError, Defer
 from resources.ingest.scopes import first_instant, month_key, next_month
@@ -100,11 +100,13 @@ def sweep_months(
     sweeps = BackfillStates(Storage(home.state), home.landing)
     work = Backfill(door.service(), sweeps, *config.span(months), partly=True)
     try:
-        price = chosen(work.prices(), config.source)
+        price = choose_price(work.prices(), config.source)
     except Defer as error:
         work.put_off(error)
         _tell_later(context, error)
         return
+    if price is None:
+        raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
     context.log.info(
         "%s requests by the %s, about %.0f s; %s left this month",
         *(price.requests, price.by, price.seconds, price.left),
@@ -136,18 +138,6 @@ def _tell_later(context: dg.AssetExecutionContext, error: Defer) -> None:
         "%s. What came is landed; the rest goes on at %s",
         *(error.happened, f"{error.resume_at:%Y-%m-%d %H:%M} UTC"),
     )
-
-
-def chosen(prices: list[Price], source: str) -> Price:
-    """Return the price of a way, or the cheapest.
-
-    Raises:
-        dg.Failure: the plan does not have it.
-    """
-    found = [price for price in prices if source in ("auto", price.by)]
-    if not found:
-        raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
-    return found[0]
 
 
 with quiet_about_beta():

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pipeline.cli.options import JsonOption, date_option
+from pipeline.cli.options import JsonOption, dates_option
 from pipeline.console import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
@@ -28,7 +28,7 @@ from pipeline.console import (
 )
 from pipeline.session import home_of, open_service
 from pipeline.settings import SettingsError, read_settings
-from resources.backfill.backfill import Backfill, Price
+from resources.backfill.backfill import Backfill, Price, choose_price
 from resources.backfill.state import BackfillStates, Source
 from resources.errors import CatalogError, Defer
 from resources.ingest.scopes import month_key
@@ -77,10 +77,7 @@ def backfill(
 
     The price is shown first. Cut short, the same command goes on where it stopped.
     """
-    lower = date_option("--from", begin)
-    upper = None if end is None else date_option("--to", end)
-    if upper is not None and upper < lower:
-        fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
+    lower, upper = dates_option(begin, end)
     settings = read_settings()
     home = home_of(settings)
     began = monotonic()
@@ -89,7 +86,12 @@ def backfill(
             sweeps = BackfillStates(Storage(home.state), home.landing)
             work = Backfill(service, sweeps, lower, upper)
             prices = work.prices()
-            price = _chosen(prices, source)
+            price = choose_price(prices, source)
+            if price is None:
+                fail(
+                    "the plan has no export; take --source list. Nothing was begun.",
+                    code=EXIT_USAGE,
+                )
             if not as_json:
                 _show_prices(work, prices, price)
             _allow(price, max_requests, yes=yes, as_json=as_json)
@@ -115,15 +117,6 @@ def backfill(
         print_json({**asdict(came), "prices": [one.told() for one in came.prices]})
     else:
         _show(came, home)
-
-
-def _chosen(prices: list[Price], source: str) -> Price:
-    if source == "auto":
-        return prices[0]
-    found = next((price for price in prices if price.by == source), None)
-    if found is None:
-        fail("the plan has no export; take --source list. Nothing was begun.", code=EXIT_USAGE)
-    return found
 
 
 def _allow(price: Price, max_requests: int | None, *, yes: bool, as_json: bool) -> None:

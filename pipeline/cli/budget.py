@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.cli.options import JsonOption, date_option
+from pipeline.cli.options import JsonOption, dates_option
 from pipeline.console import EXIT_USAGE, Table, fail, people, print_json
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.plan import PlannerInputs, PollPlan
@@ -80,10 +80,7 @@ def _prices(
     looking_only: Path | None = None,
 ) -> tuple[str, list[Price]]:
     """Return the plan's name, and the price by each way."""
-    lower = date_option("--from", begin)
-    upper = None if end is None else date_option("--to", end)
-    if upper is not None and upper < lower:
-        fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
+    lower, upper = dates_option(begin, end)
     try:
         with open_service(settings, work="backfill", looking_only=looking_only) as service:
             sweeps = BackfillStates(Storage(home.state), home.landing)

@@ -34,6 +34,15 @@ def instant_option(name: str, text: str) -> datetime:
     return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
 
 
+def dates_option(begin: str, end: str | None) -> tuple[date, date | None]:
+    """Return the event dates of `--from` and `--to` as typed; without `--to` the last is None."""
+    lower = date_option("--from", begin)
+    upper = None if end is None else date_option("--to", end)
+    if upper is not None and upper < lower:
+        fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
+    return lower, upper
+
+
 def date_option(name: str, text: str) -> date:
     """Return a date as typed."""
     try:

@@ -10,7 +10,7 @@ missing, which way is cheaper, which months are whole. Does not: how pages are r
 side (parallel).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from math import ceil
@@ -80,6 +80,14 @@ def price_of(service: CatalogSession, counts: list[int | None], by: Source) -> P
     pace = service.pace
     seconds = max(0.0, (requests - pace.burst) / pace.rate_per_s)
     return Price(by, requests, seconds, rows, service.quota_left, service.kept, service.available)
+
+
+def choose_price(prices: Sequence[Price], source: str) -> Price | None:
+    """Return the price of `list` or `export`, with `auto` the first; None if the plan lacks it.
+
+    `prices` are those of `Backfill.prices`, so the first is the cheapest.
+    """
+    return next((price for price in prices if source in ("auto", price.by)), None)
 
 
 _STEP: Final = timedelta(microseconds=1)
