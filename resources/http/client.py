@@ -31,7 +31,7 @@ from resources.http.list_query import (
 from resources.http.lookups import EVENT_STATUSES, EventAnswer, UsageAnswer, read_event, read_usage
 from resources.http.pages import read_page, rows_asked
 from resources.http.paginator import Paginator
-from resources.http.redaction import Redactor
+from resources.http.redaction import redactor_for
 from resources.http.retries import Ambient, RetryPolicy
 from resources.http.transport import DeadlineTransport, KeyTransport, Observer, checked_key
 from resources.limits.limiter import Limiter
@@ -73,7 +73,7 @@ class CatalogClient:
         self._limiter = limiter
         self._hurried = around.hurried
         secret = checked_key(key)
-        redactor = Redactor(secret)
+        redactor = redactor_for(secret)
         keyed = KeyTransport(
             transport or DeadlineTransport(),
             key=secret,

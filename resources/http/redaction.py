@@ -9,6 +9,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -108,6 +109,12 @@ class Redactor:
             if any(one.startswith(end[-size:]) for one in self._literals):
                 return size
         return 0
+
+
+@lru_cache(maxsize=8)
+def redactor_for(key: SecretStr) -> Redactor:
+    """Return the redactor of a key. Making one compiles its patterns, which takes 10 ms."""
+    return Redactor(key)
 
 
 class BodyRedactor:

@@ -6,17 +6,17 @@ Each file says which batches were folded into it, and the hash of the file befor
 effect when its day's file is renamed into place, and a chain that was broken is seen.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import date, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import duckdb
 import msgspec
 
-from warehouse.connections import open_memory
+from warehouse.connections import open_for_footers
 from warehouse.errors import LakeDamaged
 from warehouse.files.hashes import sha256_of
 from warehouse.files.storage import Storage
@@ -105,9 +105,7 @@ class DayFile:
         """All that the file says of itself, with the outcomes of its batches."""
         if self._text is not None:
             return msgspec.json.decode(self._text, type=dict[str, Any])
-        with open_memory() as connection:
-            text = _read_account(connection, self.path)
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return msgspec.json.decode(_read_account(self.path), type=dict[str, Any])
 
     def batches(self) -> dict[str, dict[str, Any]]:
         """Return what became of the batches folded in, by id."""
@@ -137,14 +135,13 @@ class ChangeLog:
         known = {} if by_reading else self._read_index()
         found: list[DayFile] = []
         damaged: list[LakeDamaged] = []
-        with _reading() as read:
-            for folder in self._lake.folders(FOLDER):
-                path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
-                try:
-                    if path.exists() and (day := _day_of(folder)) is not None:
-                        found.append(DayFile(day, path, *_noted(read, path, known.get(folder))))
-                except LakeDamaged as error:
-                    damaged.append(error)
+        for folder in self._lake.folders(FOLDER):
+            path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
+            try:
+                if path.exists() and (day := _day_of(folder)) is not None:
+                    found.append(DayFile(day, path, *_noted(path, known.get(folder))))
+            except LakeDamaged as error:
+                damaged.append(error)
         fresh = {f"{_PREFIX}{one.day.isoformat()}": one.noted for one in found}
         if fresh != known:
             self._index.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +161,7 @@ class ChangeLog:
             values = {"file": str(staged), "meta": msgspec.json.encode(meta).decode()}
             connection.execute(_SQL["write_day"], values)
         path = self._lake.path(name_of(day))
-        return DayFile(day, path, *_noted(partial(_read_account, connection), path, None))
+        return DayFile(day, path, *_noted(path, None))
 
     def remove(self, day: date) -> None:
         self._lake.remove_folder(name_of(day).rpartition("/")[0])
@@ -188,8 +185,7 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
     Raises:
         LakeDamaged: a file can't be read.
     """
-    with open_memory() as connection:
-        texts = [_read_account(connection, one.path) for one in days]
+    texts = [_read_account(one.path) for one in days]
     return [
         record
         for text in texts
@@ -230,9 +226,7 @@ def name_of(day: date) -> str:
     return f"{FOLDER}/{_PREFIX}{day.isoformat()}/changes.parquet"
 
 
-def _noted(
-    read: Callable[[Path], str], path: Path, known: Noted | None
-) -> tuple[Noted, str | None]:
+def _noted(path: Path, known: Noted | None) -> tuple[Noted, str | None]:
     """Return a file as it is, and what it says of itself if it had to be read."""
     try:
         stat = path.stat()
@@ -246,7 +240,7 @@ def _noted(
         return known, None
     try:
         sha256 = sha256_of(path)
-        text = read(path)
+        text = _read_account(path)
         head = msgspec.json.decode(text, type=Head)
     except ValueError as error:
         raise _damaged(path, error) from error
@@ -264,25 +258,10 @@ def _noted(
     return noted, text
 
 
-@contextmanager
-def _reading() -> Iterator[Callable[[Path], str]]:
-    """Lend a reader of accounts: opening a connection takes longer than reading a footer, so one
-    serves all files, and is opened with the first that has to be read."""
-    with ExitStack() as stack:
-        connections: list[duckdb.DuckDBPyConnection] = []
-
-        def read(path: Path) -> str:
-            if not connections:
-                connections.append(stack.enter_context(open_memory()))
-            return _read_account(connections[0], path)
-
-        yield read
-
-
-def _read_account(connection: duckdb.DuckDBPyConnection, path: Path) -> str:
+def _read_account(path: Path) -> str:
     """Return what a file says of itself, held to its form."""
     try:
-        text = _read_meta(connection, path)
+        text = _read_meta(path)
         msgspec.json.decode(text, type=_Account)
     except ValueError as error:
         raise _damaged(path, error) from error
@@ -297,9 +276,10 @@ def _day_of(folder: str) -> date | None:
     return None
 
 
-def _read_meta(connection: duckdb.DuckDBPyConnection, path: Path) -> str:
+def _read_meta(path: Path) -> str:
     try:
-        rows = connection.execute(_SQL["read_day_metadata"], {"file": literal(path)}).fetchall()
+        with open_for_footers() as connection:
+            rows = connection.execute(_SQL["read_day_metadata"], {"file": literal(path)}).fetchall()
     except duckdb.Error as error:
         raise _damaged(path, error) from error
     if len(rows) != 1:
