@@ -4,19 +4,14 @@ import hashlib
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from warehouse.schema.columns import ALL, mask
+from warehouse.schema.columns import ALL, CONTENT, mask
 
 CREATED = datetime(2025, 12, 1, tzinfo=UTC)
 FIRST_DATE = datetime(2026, 5, 1, tzinfo=UTC)
 Row = dict[str, Any]
 
-_CONTENT = (
-    "slug VARCHAR, title VARCHAR, description VARCHAR, displayed_date VARCHAR, date TIMESTAMPTZ, "
-    "date_end TIMESTAMPTZ, date_type VARCHAR, is_estimated BOOLEAN, categories VARCHAR[], "
-    "coins VARCHAR[], impact DOUBLE, impact_band VARCHAR, impact_summary VARCHAR, "
-    "source_url VARCHAR, snapshot_url VARCHAR, last_verified_at TIMESTAMPTZ, "
-    "created_at TIMESTAMPTZ, updated_at TIMESTAMPTZ, status VARCHAR, cancelled_at TIMESTAMPTZ, "
-    "known BIGINT, extra VARCHAR"
+_CONTENT = ", ".join(
+    (*(f"{column.name} {column.type}" for column in CONTENT), "known BIGINT", "extra VARCHAR")
 )
 SHAPES = {
     "changes": (

@@ -24,33 +24,33 @@ from warehouse.schema.dictionary import markdown
 
 FIRST: Final = datetime(2026, 3, 1, 6, tzinfo=UTC)
 NEW: Final = {
-    "venue": "Lisbon",
-    "doorsAt": "2026-10-08T18:00:00Z",
-    "isOnline": "false",
-    "seats": "900",
+    "xVenue": "Lisbon",
+    "xDoorsAt": "2026-10-08T18:00:00Z",
+    "xIsOnline": "false",
+    "xSeats": "900",
 }
-PORTO: Final = {**NEW, "venue": "Porto"}
-HALF: Final = {**PORTO, "isOnline": True, "doorsAt": "2026-10-08T19:00:00Z"}
+PORTO: Final = {**NEW, "xVenue": "Porto"}
+HALF: Final = {**PORTO, "xIsOnline": True, "xDoorsAt": "2026-10-08T19:00:00Z"}
 QUERIES: Final = {
     "versions": """
-        SELECT event_id, version, change_kinds, changed_fields, venue, doors_at::VARCHAR,
-            is_online, seats, 'venue' IN unknown_fields
+        SELECT event_id, version, change_kinds, changed_fields, x_venue, x_doors_at::VARCHAR,
+            x_is_online, x_seats, 'x_venue' IN unknown_fields
         FROM event_versions WHERE version > 0 ORDER BY ALL
     """,
     "events": """
-        SELECT event_id, venue, seats, 'venue' IN unknown_fields FROM events ORDER BY event_id
+        SELECT event_id, x_venue, x_seats, 'x_venue' IN unknown_fields FROM events ORDER BY event_id
     """,
     "extra": "SELECT event_id, extra::VARCHAR FROM events WHERE extra IS NOT NULL",
     "first_day": """
-        SELECT event_id, venue FROM events_as_of('2026-03-01 12:00') ORDER BY event_id
+        SELECT event_id, x_venue FROM events_as_of('2026-03-01 12:00') ORDER BY event_id
     """,
     "third_day": """
-        SELECT event_id, venue FROM events_as_of('2026-03-03 12:00') ORDER BY event_id
+        SELECT event_id, x_venue FROM events_as_of('2026-03-03 12:00') ORDER BY event_id
     """,
     "rejects": "SELECT reason, raw FROM rejects ORDER BY reason",
     "columns": """
         SELECT table_name, comment FROM duckdb_columns()
-        WHERE column_name = 'venue' AND database_name = current_database() ORDER BY table_name
+        WHERE column_name = 'x_venue' AND database_name = current_database() ORDER BY table_name
     """,
 }
 
@@ -66,16 +66,18 @@ def land(home: Home, day: int) -> None:
             hidden = ({"id": "a", **NEW}, {"id": "c", **NEW})
             _land(home, day, "events", _json(*hidden), plan="standard")
         case 3:
-            bad = {"id": "e", **NEW, "doorsAt": "at seven", "isOnline": "perhaps"}
+            bad = {"id": "e", **NEW, "xDoorsAt": "at seven", "xIsOnline": "perhaps"}
             _land(home, day, "events", _json({"id": "d"}, {"id": "a", **HALF}, bad))
         case _:
-            _land(home, day, "events", _json({"id": "c", **NEW}, {"id": "a", **HALF, "seats": "1"}))
+            _land(
+                home, day, "events", _json({"id": "c", **NEW}, {"id": "a", **HALF, "xSeats": "1"})
+            )
 
 
 def report(home: Home) -> dict[str, Any]:
     with connected(home.warehouse) as connection:
         rows = {name: connection.execute(query).fetchall() for name, query in QUERIES.items()}
-    return {**rows, "dictionary": [line for line in markdown().splitlines() if "`venue`" in line]}
+    return {**rows, "dictionary": [line for line in markdown().splitlines() if "`x_venue`" in line]}
 
 
 def extra_of(home: Home) -> list[tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 The tree of the test is the product with a few lines more: the declarations; what the interface
 says of who may see the fields; and the number of the normaliser, by which a home that was folded
-without them is folded again.
+without them is folded again. Their names begin with x, so that no field of the service has them.
 """
 
 import json
@@ -21,10 +21,10 @@ from warehouse.schema.columns import FIELDS, NAMES
 
 ROOT: Final = Path(__file__).parents[3]
 DECLARED: Final = """\
-    EventField("venue", "VARCHAR", "Where it takes place.", wire="venue"),
-    EventField("doors_at", INSTANT, "When the doors open.", "UTC", wire="doorsAt"),
-    EventField("is_online", "BOOLEAN", "Whether it can be seen from afar.", wire="isOnline"),
-    EventField("seats", "VARCHAR", "How many have a seat.", wire="seats", change=None),
+    EventField("x_venue", "VARCHAR", "Where it takes place.", wire="xVenue"),
+    EventField("x_doors_at", INSTANT, "When the doors open.", "UTC", wire="xDoorsAt"),
+    EventField("x_is_online", "BOOLEAN", "Whether it can be seen from afar.", wire="xIsOnline"),
+    EventField("x_seats", "VARCHAR", "How many have a seat.", wire="xSeats", change=None),
 """
 LINES: Final = {
     "warehouse/schema/columns.py": (
@@ -33,7 +33,7 @@ LINES: Final = {
     ),
     "catalog/contract/plans.py": (
         "_PRO_FIELDS = _STANDARD_FIELDS | {",
-        '_PRO_FIELDS = _STANDARD_FIELDS | {*("venue", "doorsAt", "isOnline", "seats")} | {',
+        '_PRO_FIELDS = _STANDARD_FIELDS | {*("xVenue", "xDoorsAt", "xIsOnline", "xSeats")} | {',
     ),
     "warehouse/history/change_log.py": (
         f"NORMALISER = {NORMALISER}\n",
@@ -75,7 +75,7 @@ def reported(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     """What is published of a home whose first two days were folded without the fields."""
     home = tmp_path_factory.mktemp("home")
     (extra,) = run(ROOT, home, "0", "1", "extra")
-    assert [json.loads(text)["venue"] for _, text in sorted(extra)] == ["Porto", "Lisbon"]
+    assert [json.loads(text)["xVenue"] for _, text in sorted(extra)] == ["Porto", "Lisbon"]
     report, wrong = run(tree, home, "2", "3", "4", "report", "verify")
     assert wrong == []
     return dict(report)
@@ -88,9 +88,9 @@ def versions(reported: dict[str, Any], event_id: str) -> list[list[Any]]:
 def test_a_change_of_it_is_a_version_of_kind_revised(reported: dict[str, Any]) -> None:
     first, second, third = versions(reported, "a")
     assert first == [1, ["revealed"], [], "Lisbon", DOORS, False, "900", False]
-    assert second == [2, ["revised"], ["venue"], "Porto", DOORS, False, "900", False]
+    assert second == [2, ["revised"], ["x_venue"], "Porto", DOORS, False, "900", False]
     doors = "2026-10-08 19:00:00+00"
-    assert third[:3] == [3, ["revised"], ["doors_at", "is_online"]]
+    assert third[:3] == [3, ["revised"], ["x_doors_at", "x_is_online"]]
     assert third[3:6] == ["Porto", doors, True]
 
 
@@ -109,7 +109,7 @@ def test_it_is_unknown_where_a_plan_hides_it_or_a_record_lacks_it(
 def test_it_is_revealed_by_a_plan_that_shows_it(reported: dict[str, Any]) -> None:
     revealed = versions(reported, "c")[1]
     assert revealed[1] == ["revealed"]
-    assert {"venue", "doors_at", "is_online"} <= set(revealed[2])
+    assert {"x_venue", "x_doors_at", "x_is_online"} <= set(revealed[2])
     assert revealed[3:] == ["Lisbon", DOORS, False, "900", False]
 
 
@@ -139,15 +139,15 @@ def test_a_value_of_another_type_is_rejected_with_its_name_on_the_wire(
     reported: dict[str, Any],
 ) -> None:
     ((reason, raw),) = reported["rejects"]
-    assert reason == "doorsAt: expected an instant of 1900 to 2200, met 'at seven'"
+    assert reason == "xDoorsAt: expected an instant of 1900 to 2200, met 'at seven'"
     raw = json.loads(raw)
-    assert (raw["venue"], raw["doorsAt"], raw["isOnline"]) == ("Lisbon", "at seven", "perhaps")
+    assert (raw["xVenue"], raw["xDoorsAt"], raw["xIsOnline"]) == ("Lisbon", "at seven", "perhaps")
 
 
 def test_the_file_and_the_dictionary_say_what_it_means(reported: dict[str, Any]) -> None:
     meaning = "Where it takes place."
     assert reported["columns"] == [["event_versions", meaning], ["events", meaning]]
-    assert reported["dictionary"] == [f"| `venue` | VARCHAR |  | {meaning} |"] * 3
+    assert reported["dictionary"] == [f"| `x_venue` | VARCHAR |  | {meaning} |"] * 3
 
 
 def test_a_field_of_another_type_needs_statements_of_its_own() -> None:
