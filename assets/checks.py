@@ -5,19 +5,18 @@ shown, over the file that readers have. The others are warnings for people.
 """
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
 import duckdb
 
 from assets.metadata import SQL, reading, single
+from assets.partitions import FRESH_WITHIN
 from resources.session import LazySession
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
 
 _REJECTED_MAX: Final = 0.01
-_LOOKED_WITHIN: Final = timedelta(hours=36)
 Found = tuple[bool, dict[str, Any]]
 
 _NONE_MAY_BE: Final = {
@@ -135,7 +134,7 @@ def recently_looked(connection: duckdb.DuckDBPyConnection, catalog: LazySession)
     if looked_at is None:
         return False, {"looked at": "never"}
     age = catalog.now() - looked_at
-    return age <= _LOOKED_WITHIN, {
+    return age <= FRESH_WITHIN, {
         "looked at": dg.MetadataValue.timestamp(looked_at),
         "hours ago": round(age.total_seconds() / 3600, 1),
     }

@@ -6,13 +6,15 @@ Belongs here: the partitions, what every asset of a day has in common. Does not:
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Final
 
 import dagster as dg
 
 FIRST_DAY: Final = "2017-01-01"
 """Imported exports may be as old as the catalog."""
+FRESH_WITHIN: Final = timedelta(hours=36)
+"""How old the newest pull of a feed, and what is published of it, may be: a day and a half."""
 CATALOG_POOL: Final = "catalog"
 """Pulls of a home take turns: two at once would only share one rate."""
 WAREHOUSE_POOL: Final = "warehouse"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import dagster as dg
 
 from assets.metadata import glance, log_problems, reading, told_merge
-from assets.partitions import WAREHOUSE_POOL
+from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
 from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
 from warehouse.history.merge_report import MergeReport
@@ -22,7 +22,6 @@ GROUP: Final = "warehouse"
 _LOCAL: Final = (tables.REQUESTS, tables.USAGE)
 """What comes from this machine's logs, and is no product of the catalog."""
 PUBLISHED: Final = tuple(table for table in tables.TABLES if table not in _LOCAL)
-_FRESH_WITHIN: Final = timedelta(hours=36)
 _STALE_AFTER: Final = timedelta(hours=26)
 
 
@@ -43,7 +42,7 @@ def spec_of(table: Table) -> dg.AssetSpec:
             "key": ", ".join(table.key),
         },
         freshness_policy=dg.FreshnessPolicy.time_window(
-            fail_window=_FRESH_WITHIN, warn_window=_STALE_AFTER
+            fail_window=FRESH_WITHIN, warn_window=_STALE_AFTER
         )
         if table is tables.EVENTS
         else None,

@@ -1,13 +1,16 @@
 """What a text must be to be a setting: comma lists, places, plans, addresses of hooks."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import httpx
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
 from catalog.contract.plans import PLANS
+
+LEAST_POLL_INTERVAL_S: Final = 900
+"""Between two polls, unless a setting says otherwise."""
 
 
 def _split(value: Any) -> Any:

@@ -29,7 +29,15 @@ from pydantic_settings import (
 
 from catalog.contract import decisions
 from catalog.contract.plans import PLANS
-from pipeline.setting_types import CommaList, Hook, Place, PlanName, Unset, checked_hook
+from pipeline.setting_types import (
+    LEAST_POLL_INTERVAL_S,
+    CommaList,
+    Hook,
+    Place,
+    PlanName,
+    Unset,
+    checked_hook,
+)
 from resources.http.client import checked_base_url
 from resources.http.transport import checked_key
 from resources.service_clock import MAX_SKEW
@@ -108,7 +116,7 @@ class Settings(BaseSettings):
         default=None, ge=1, description="Requests a month of backfills. Unset, all but the reserve."
     )
     poll_interval_s: int = Field(
-        default=900, ge=0, description="The least seconds between two polls."
+        default=LEAST_POLL_INTERVAL_S, ge=0, description="The least seconds between two polls."
     )
     wait_s: float = Field(
         default=WAIT_S,

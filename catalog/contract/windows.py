@@ -6,11 +6,14 @@ day. Bounds are inclusive and aware UTC; None is no bound.
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
 
 from catalog.contract.decisions import CATALOG_STARTS
 from catalog.contract.plans import Plan
 
 END_OF_DAY = time(23, 59, 59, 999_999, tzinfo=UTC)
+INSTANT_STEP: Final = timedelta(microseconds=1)
+"""The least between two instants: what begins behind an inclusive bound begins so much later."""
 _CATALOG_STARTS_AT = datetime.combine(date.fromisoformat(CATALOG_STARTS), time(tzinfo=UTC))
 
 

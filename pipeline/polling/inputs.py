@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
-from catalog.contract import decisions
+from catalog.contract.decisions import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import PLANS, Plan
 from pipeline.polling.plan import Month, PlannerInputs
 from pipeline.polling.planner import PAST_DAYS
@@ -35,7 +35,6 @@ _LOOKED_BACK: Final = timedelta(days=2)
 """An older look is one that was missed: all of it is due."""
 _PAST: Final = timedelta(days=PAST_DAYS + 1)
 _AHEAD: Final = timedelta(days=1_100)
-_PAGE: Final = decisions.EVENTS_LIMIT_MAX
 
 
 @dataclass(slots=True)
@@ -164,8 +163,8 @@ def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:
         last = today + NEAR_AFTER_DAYS * _DAY
     rows = sum(count for begin, _, count in activity.spans if first <= begin <= last)
     pages = [
-        *(ceil(activity.coins / decisions.COINS_LIMIT_MAX), ceil(rows / _PAGE)),
-        ceil(activity.cancellations / _PAGE),
+        *(ceil(activity.coins / COINS_LIMIT_MAX), ceil(rows / EVENTS_LIMIT_MAX)),
+        ceil(activity.cancellations / EVENTS_LIMIT_MAX),
     ]
     others = 1 + 2 * plan.export + plan.shows("categories")
     return sum(max(1, count) for count in pages) + others

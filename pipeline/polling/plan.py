@@ -14,6 +14,7 @@ from typing import Final
 from catalog.contract.plans import Plan
 from pipeline.polling.rates import NOTHING_WATCHED, ChangeRates, rates
 from pipeline.polling.windows import Calendar
+from pipeline.setting_types import LEAST_POLL_INTERVAL_S
 from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import next_reset
 
@@ -81,9 +82,6 @@ class Month:
         return max(0, min(bounds)) if bounds else inf
 
 
-LEAST_INTERVAL: Final = timedelta(minutes=15)
-
-
 @dataclass(frozen=True, slots=True)
 class PlannerInputs:
     """All that a plan follows from.
@@ -103,7 +101,7 @@ class PlannerInputs:
     vanished: Sequence[str] = ()
     looked_up_today: int = 0
     webhooks: bool = False
-    least_interval: timedelta = LEAST_INTERVAL
+    least_interval: timedelta = timedelta(seconds=LEAST_POLL_INTERVAL_S)
     freshness: timedelta | None = None
 
     def least(self) -> timedelta:

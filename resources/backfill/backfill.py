@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from catalog.contract import decisions
+from catalog.contract.decisions import EVENTS_LIMIT_MAX
+from catalog.contract.windows import INSTANT_STEP
 from resources.backfill.parallel import ParallelBackfill
 from resources.backfill.state import (
     BackfillState,
@@ -32,8 +33,6 @@ from resources.errors import ContractBroken, Defer, PlanLacksAccess
 from resources.ingest.scopes import clip_to_plan, months_over, next_month, span_of
 from resources.session import CatalogSession
 from warehouse.landing.batches import Manifest, Scope
-
-_PAGE = decisions.EVENTS_LIMIT_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def price_of(service: CatalogSession, counts: list[int | None], by: Source) -> P
     rows = sum(known) if len(known) == len(counts) else None
     requests = 2 * len(counts)
     if by == "list":
-        requests = sum(max(1, ceil((count or 0) / _PAGE)) for count in counts)
+        requests = sum(max(1, ceil((count or 0) / EVENTS_LIMIT_MAX)) for count in counts)
     pace = service.pace
     seconds = max(0.0, (requests - pace.burst) / pace.rate_per_s)
     return Price(by, requests, seconds, rows, service.quota_left, service.kept, service.available)
@@ -90,7 +89,6 @@ def choose_price(prices: Sequence[Price], source: str) -> Price | None:
     return next((price for price in prices if source in ("auto", price.by)), None)
 
 
-_STEP: Final = timedelta(microseconds=1)
 YEARS_AHEAD: Final = 2
 """How far ahead a range without an end goes: little is announced for later."""
 
@@ -284,7 +282,7 @@ class Backfill:
 
     def _is_whole(self, month: datetime) -> bool:
         first = max(month, self._lower)
-        last = min(next_month(month) - _STEP, self._upper)
+        last = min(next_month(month) - INSTANT_STEP, self._upper)
         return not any(lane.lacks(first, last) for lane in self._lanes)
 
 

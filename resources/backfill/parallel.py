@@ -12,7 +12,7 @@ from math import ceil, inf
 from time import monotonic as time_monotonic
 from typing import Final
 
-from catalog.contract import decisions
+from catalog.contract.decisions import EVENTS_LIMIT_MAX
 from resources.backfill.segment import Segment
 from resources.errors import CatalogError, Defer
 from resources.http.pages import RawPage
@@ -35,7 +35,6 @@ _FEW_SHARE: Final = 0.000_5
 _LEAST_PAGES_TO_LAND: Final = 3
 _BATCHES: Final = 150
 """About how many a sweep is landed in: whoever is killed loses the pages of his last one."""
-_PAGE: Final = decisions.EVENTS_LIMIT_MAX
 
 Fetched = tuple[RawPage | None, float]
 """A page, None after the last, and the seconds that it took."""
@@ -148,7 +147,7 @@ class ParallelBackfill:
         # A guess at what is left would spend cuts on years in which little happened.
         if longest is None or longest.is_guessed:
             return None
-        if (longest.rows_left or 0) < _LEAST_PAGES_TO_CUT * _PAGE:
+        if (longest.rows_left or 0) < _LEAST_PAGES_TO_CUT * EVENTS_LIMIT_MAX:
             return None
         months = [
             at
@@ -179,8 +178,10 @@ class ParallelBackfill:
                 least = min(self._promised.get(stretch, page.total), page.total)
                 self._promised[stretch] = least
             if is_first and page.total is not None:
-                self._pages_told = max(self._pages_told, page.total / _PAGE)
-            self._context.told("events", self.rows, round(self._pages_told * _PAGE) or None)
+                self._pages_told = max(self._pages_told, page.total / EVENTS_LIMIT_MAX)
+            self._context.told(
+                "events", self.rows, round(self._pages_told * EVENTS_LIMIT_MAX) or None
+            )
         return stretch
 
     def _land(self, stretch: Segment) -> Iterator[Manifest]:

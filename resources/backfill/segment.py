@@ -7,18 +7,17 @@ yet, and what is behind the cut becomes another one. Pages are kept and landed a
 """
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
+from catalog.contract.windows import INSTANT_STEP
 from resources.http.pages import RawPage
 from resources.http.paginator import Paginator
 from resources.ingest.context import PullContext
 from resources.ingest.kept_pages import PagesInMemory, land_pages
 from resources.ingest.scopes import parts_of
 from warehouse.landing.batches import Manifest, Scope
-
-_STEP = timedelta(microseconds=1)
 
 
 class Segment:
@@ -30,7 +29,7 @@ class Segment:
     def __init__(self, context: PullContext, scope: Scope) -> None:
         assert scope.lower is not None and scope.upper is not None
         self.scope = scope
-        self.stop = scope.upper + _STEP
+        self.stop = scope.upper + INSTANT_STEP
         self.landed_to = self.reached = scope.lower
         self.rows = 0
         self.rows_left: int | None = None
@@ -93,7 +92,7 @@ class Segment:
         How many rows lie behind is a guess, half of those left, until its first page tells.
         """
         assert self.reached < at < self.stop
-        scope = msgspec.structs.replace(self.scope, lower=at, upper=self.stop - _STEP)
+        scope = msgspec.structs.replace(self.scope, lower=at, upper=self.stop - INSTANT_STEP)
         behind = Segment(self._context, scope)
         behind._cut_from, behind._guessed = self, (self.rows_left or 0) // 2
         self.stop, self.is_guessed = at, True
@@ -115,7 +114,7 @@ class Segment:
             self._context,
             self._kept,
             "events",
-            msgspec.structs.replace(self.scope, lower=self.landed_to, upper=to - _STEP),
+            msgspec.structs.replace(self.scope, lower=self.landed_to, upper=to - INSTANT_STEP),
             requests=self._unlanded_requests,
             why_incomplete=why,
         )
@@ -141,4 +140,4 @@ class Segment:
 
     @property
     def _went_to_its_end(self) -> bool:
-        return self.scope.upper is not None and self.stop == self.scope.upper + _STEP
+        return self.scope.upper is not None and self.stop == self.scope.upper + INSTANT_STEP

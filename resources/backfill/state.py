@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from catalog.contract.windows import INSTANT_STEP
 from resources.errors import SweepUnderWay
 from resources.ingest.scopes import single_requests
 from warehouse.files.notes import put_note, read_notes
@@ -23,7 +24,6 @@ from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Landing
 
 Source = Literal["list", "export"]
-_STEP = timedelta(microseconds=1)
 ABANDONED_AFTER: Final = timedelta(days=31)
 """A sweep that nobody went on with for so long is begun anew: what it has is no look at now."""
 _FOLDER = "sweeps"
@@ -190,8 +190,8 @@ class RequestedList:
             if first > upper:
                 break
             if first > at:
-                found.append((at, first - _STEP))
-            at = max(at, last + _STEP)
+                found.append((at, first - INSTANT_STEP))
+            at = max(at, last + INSTANT_STEP)
         if at <= upper:
             found.append((at, upper))
         return [msgspec.structs.replace(self.scope, lower=begin, upper=end) for begin, end in found]

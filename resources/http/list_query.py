@@ -10,7 +10,7 @@ from catalog.contract import decisions
 
 DateBound = date | datetime | None
 """A bound of a range of dates, inclusive: a day, an aware instant, or none."""
-_END_OF_DAY: Final = time(23, 59, 59, tzinfo=UTC)
+_LAST_SECOND_OF_DAY: Final = time(23, 59, 59, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -64,7 +64,7 @@ def _first_second(bound: date | datetime) -> datetime:
 
 
 def _last_second(bound: date | datetime) -> datetime:
-    return bound if isinstance(bound, datetime) else datetime.combine(bound, _END_OF_DAY)
+    return bound if isinstance(bound, datetime) else datetime.combine(bound, _LAST_SECOND_OF_DAY)
 
 
 @dataclass(frozen=True, slots=True)

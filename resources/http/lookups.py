@@ -8,15 +8,13 @@ from typing import Any, Final, Literal
 from catalog.contract.bodies import is_wrapped, single_body
 from resources.errors import NotData, VersionGone
 from resources.http.calls import Answer
-from resources.http.pages import decoded_json
+from resources.http.pages import COUNT_MAX, decoded_json
 from resources.http.responses import BodyShape, read_error_body
 from resources.limits.allowance import ReportedLimits, next_reset
 from warehouse.normalise.values import storable_text
 
 EventStatus = Literal["found", "gone", "not_found"]
 EVENT_STATUSES: Final = frozenset({200, 404, 410})
-_COUNT_MAX: Final = 10**12
-"""More requests than any month has: larger numbers are read as this, so that no sum overflows."""
 _PLAN_CHARS: Final = 200
 _PERIOD_MAX: Final = timedelta(days=366)
 _YEARS: Final = range(1900, 2201)
@@ -185,10 +183,11 @@ def _number(value: Any) -> float | None:
 
 
 def _integer(value: Any) -> int | None:
+    """Return a count; one over COUNT_MAX is read as that, so that no sum overflows."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return min(value, _COUNT_MAX) if value >= 0 else None
+        return min(value, COUNT_MAX) if value >= 0 else None
     read = _number(value)
-    return None if read is None else int(min(read, _COUNT_MAX))
+    return None if read is None else int(min(read, COUNT_MAX))
 
 
 def _not_an_object(answer: Answer, call: str) -> NotData:

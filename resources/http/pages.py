@@ -21,7 +21,7 @@ from warehouse.normalise.values import raw_text, storable_text
 CURSOR_CHARS: Final = 4_096
 """A longer cursor is none: it would not fit into a request."""
 COUNT_MAX: Final = 10**12
-"""A larger count is not taken for one."""
+"""A larger count can't be: no list, and no month, has as many."""
 ROWS_FACTOR: Final = 4
 ROWS_LEAST: Final = 1_000
 """A page may have more rows than were asked for, by the factor; always so many, since a

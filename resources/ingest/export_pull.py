@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from resources.errors import (
     AccessDenied,
@@ -22,11 +21,7 @@ from resources.errors import (
 from resources.http.export_download import ExportPull
 from resources.ingest.context import Landed, PullContext, export_content_at
 from resources.ingest.scopes import covering, halves, single_requests, span_of
-from warehouse.landing.batches import Scope
-
-ENOUGH_ROWS: Final = 0.98
-"""The share of the rows expected under which an export is flagged: the list that is counted is
-newer than the snapshot, so a few more or less are no fault."""
+from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Scope
 
 
 @dataclass(slots=True)
@@ -127,7 +122,7 @@ class ExportLanding:
         expected = order.rows
         if expected is not None and pull.rows < expected:
             lacking = f"{pull.rows} rows of {expected} expected"
-            (why if pull.rows < expected * ENOUGH_ROWS else warnings).append(lacking)
+            (why if pull.rows < expected * ENOUGH_ROWS_SHARE else warnings).append(lacking)
         content_at = export_content_at(pull.last_modified, pull.date)
         if content_at != pull.last_modified:
             warnings.append("no Last-Modified to go by: taken for the snapshot of 00:05 UTC")

@@ -15,12 +15,11 @@ import msgspec
 
 from catalog.contract import decisions
 from catalog.contract.plans import Plan
-from catalog.contract.windows import END_OF_DAY, Window, day_end, day_start
+from catalog.contract.windows import END_OF_DAY, INSTANT_STEP, Window, day_end, day_start
 from resources.errors import PlanLacksAccess
 from resources.http.list_query import DateBound, DateRange, ListPart, bound_text, event_filters
 from warehouse.landing.batches import Feed, Scope
 
-_STEP: Final = timedelta(microseconds=1)
 _YEAR: Final = timedelta(days=365)
 _OPEN_END_YEARS: Final = 10
 """How far from today a range without an end is cut, before it counts as too slow for good."""
@@ -126,7 +125,7 @@ def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
             return None
         last = day_end((today if lower < today else lower + _YEAR).date())
         first = msgspec.structs.replace(scope, upper=last)
-        return first, msgspec.structs.replace(scope, lower=last + _STEP)
+        return first, msgspec.structs.replace(scope, lower=last + INSTANT_STEP)
     cut = span_of(scope).halves()
     if cut is None:
         return None
@@ -134,7 +133,7 @@ def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
     # Instants are asked to the second; claimed is all up to the next half.
     if second_half.lower is None or second_half.lower > scope.upper:
         return None
-    return msgspec.structs.replace(first_half, upper=second_half.lower - _STEP), second_half
+    return msgspec.structs.replace(first_half, upper=second_half.lower - INSTANT_STEP), second_half
 
 
 def left_over(
@@ -177,7 +176,7 @@ def paged_fully(scope: Scope, rest: Scope) -> Scope:
         return scope
     if len(single_requests(scope)) > 1 or scope.lower is None or rest.lower <= scope.lower:
         return scope
-    return msgspec.structs.replace(scope, upper=rest.lower - _STEP)
+    return msgspec.structs.replace(scope, upper=rest.lower - INSTANT_STEP)
 
 
 def _holds(scope: Scope, instant: datetime) -> bool:

@@ -15,7 +15,7 @@ UNKNOWN: Final = -2
 UNLIMITED: Final = -1
 LONGEST_HOLD_S: Final = 900.0
 """Beyond it a service is asked again all the same: a garbled wait must not end the work."""
-_SECOND_NS: Final = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
 _SAME_MONTH_S: Final = 86_400
 """Two accounts tell one reset by two clocks."""
 
@@ -36,7 +36,7 @@ class Pace:
     @property
     def interval_ns(self) -> int:
         """The time in which a token comes back, rounded up: the rate is never passed."""
-        return -int(-_SECOND_NS // self.rate_per_s)
+        return -int(-SECOND_NS // self.rate_per_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def reserve(state: Allowance, pace: Pace, now_ns: int) -> tuple[Allowance, Reser
 
 def hold(state: Allowance, pace: Pace, now_ns: int, wait_s: float) -> Allowance:
     """Empty the bucket, call off what is reserved, and let nobody send before the wait is over."""
-    wait_ns = int(min(max(0.0, wait_s), LONGEST_HOLD_S) * _SECOND_NS)
+    wait_ns = int(min(max(0.0, wait_s), LONGEST_HOLD_S) * SECOND_NS)
     return replace(
         state,
         full_at_ns=now_ns + pace.burst * pace.interval_ns,

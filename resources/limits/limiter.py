@@ -17,7 +17,7 @@ JITTER_S: Final = 1.0
 """How long the network may hold up a request without two that were apart coming together."""
 _TOKEN: Final = 1 - 1e-9
 """A whole token, but for what adding up fractions rounds away."""
-_LEAST_WAIT_S: Final = 0.000_5
+LEAST_WAIT_S: Final = 0.000_5
 """Below it a sleep may not move the clock, and a waiter would spin."""
 
 
@@ -115,7 +115,7 @@ class TokenBucketLimiter(Limiter):
                 wait_s = self._take()
             if wait_s <= 0:
                 return
-            self._sleep(max(wait_s, _LEAST_WAIT_S))
+            self._sleep(max(wait_s, LEAST_WAIT_S))
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """Empty the bucket and hold everyone back until the wait is over."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from resources.errors import Defer, QuotaUnknown, RateHeld
 from resources.limits.allowance import (
+    SECOND_NS,
     Allowance,
     Refused,
     ReportedLimits,
@@ -26,14 +27,12 @@ from resources.limits.allowance import (
     reserve,
 )
 from resources.limits.ledger import Entry, Ledger
-from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter
+from resources.limits.limiter import LEAST_WAIT_S, RATE_LIMITED_WAIT_S, Limiter
 
-_LEAST_WAIT_S: Final = 0.000_5
 _LONGEST_SLEEP_S: Final = 5.0
 """After it a sleeper looks again though its time has not come: the hold may be over."""
 _FURTHEST_NS: Final = 30_000_000_000
 """A token further off is not taken: whoever is killed while waiting takes his along."""
-_NS: Final = 1e9
 _WHY: Final[dict[Refused, str]] = {
     "unknown": "what is left of the month is not known",
     "spent": "the monthly quota is used up",
@@ -90,7 +89,7 @@ class SharedLimiter(Limiter):
                     reserved = self._reserve(entry)
                 wait_s = _LONGEST_SLEEP_S
                 if reserved is not None:
-                    wait_s = (reserved.at_ns - entry.now_ns) / _NS
+                    wait_s = (reserved.at_ns - entry.now_ns) / SECOND_NS
                 if wait_s <= 0:
                     entry.state = charge(entry.state, self.share.work)
                     return
@@ -98,7 +97,7 @@ class SharedLimiter(Limiter):
                 held = RateHeld(f"there is no token for another {wait_s:.1f} s, and no time")
                 held.attempts = 0
                 raise held
-            self._sleep(min(max(wait_s, _LEAST_WAIT_S), _LONGEST_SLEEP_S))
+            self._sleep(min(max(wait_s, LEAST_WAIT_S), _LONGEST_SLEEP_S))
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """Hear of a 429 for rate or burst: hold every process back. It was not counted."""

@@ -25,7 +25,7 @@ from warehouse.history.watched import (
     WatchedSpans,
     with_cancellations,
 )
-from warehouse.landing.batches import Manifest
+from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
@@ -34,9 +34,6 @@ from warehouse.schema.columns import BIT, GROUPS, plan_named
 from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
-
-LEAST_SHARE = 0.98
-"""An export with less than this share of the rows expected makes nothing missing."""
 
 
 class Fold:
@@ -235,7 +232,7 @@ class Fold:
         known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
         expected = max(known, manifest.rows_claimed or 0)
         came = self._count("wave") + self._recall.again
-        if came >= LEAST_SHARE * expected:
+        if came >= ENOUGH_ROWS_SHARE * expected:
             return None
         return f"{came} events came, and {expected} were expected: it makes nothing missing"
 

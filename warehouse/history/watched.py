@@ -4,13 +4,14 @@ A complete look at a span of event dates makes every event created after it, and
 span, a creation; any other first sighting is a revelation. Bounds are inclusive, aware UTC.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import msgspec
 
+from catalog.contract.windows import INSTANT_STEP
+
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
-_STEP = timedelta(microseconds=1)
 
 
 class WatchedSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ def _merged(spans: list[WatchedSpan]) -> list[WatchedSpan]:
     edges = sorted({span.lower for span in spans} | {_after(span.upper) for span in spans})
     pieces: list[WatchedSpan] = []
     for lower, end in pairwise(edges):
-        upper = END_OF_TIME if end >= END_OF_TIME else end - _STEP
+        upper = END_OF_TIME if end >= END_OF_TIME else end - INSTANT_STEP
         over = [span for span in spans if span.lower <= lower and upper <= span.upper]
         if not over:
             continue
@@ -86,4 +87,4 @@ def _merged(spans: list[WatchedSpan]) -> list[WatchedSpan]:
 
 
 def _after(upper: datetime) -> datetime:
-    return END_OF_TIME if upper >= END_OF_TIME else upper + _STEP
+    return END_OF_TIME if upper >= END_OF_TIME else upper + INSTANT_STEP

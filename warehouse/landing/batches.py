@@ -27,6 +27,10 @@ RANK: dict[Feed, int] = {
     "categories": 6,
 }
 """Among batches of equal times, the later rank is folded later."""
+ENOUGH_ROWS_SHARE = 0.98
+"""An export with a smaller share of the rows expected is not complete, and proves nothing absent.
+What is expected may be counted a little later than the export, so a few more or less are no
+fault."""
 FORMAT = 2
 """Of a manifest; from 2 on it ends in a seal (hashes.py)."""
 SEALED_SINCE = 2
