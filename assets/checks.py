@@ -100,7 +100,7 @@ def _check(
 
 def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> Found:
     """Whether the file was made from the days that the lake has, and has all their versions."""
-    log = ChangeLog(home.lake, home.state / "change_log.json")
+    log = ChangeLog.of(home)
     lake = {one.day: one.sha256 for one in log.days()}
     rows = connection.execute(SQL["check_published_days"]).fetchall()
     told = sum(versions for _, _, versions in rows)

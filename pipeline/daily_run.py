@@ -249,7 +249,7 @@ def _sum_up(home: Home, known: set[str], played: RunSummary) -> None:
     """Add up what became of the batches that were not there before."""
     fresh = [one for one in home.landing.batch_ids() if one not in known]
     days = {date.fromisoformat(f"{one[:4]}-{one[4:6]}-{one[6:8]}") for one in fresh}
-    log = ChangeLog(home.lake, home.state / "change_log.json")
+    log = ChangeLog.of(home)
     records = [record for one in log.days() if one.day in days for record in one.meta["batches"]]
     for record in records:
         if record["batch_id"] in known:

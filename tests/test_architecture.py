@@ -167,6 +167,12 @@ def test_duckdb_is_opened_in_one_way() -> None:
     assert openers == {"warehouse.connections", "warehouse.sql"}
 
 
+def test_the_files_of_a_lake_are_named_in_one_place() -> None:
+    named = re.compile(r'"(event_changes|coin_snapshots|rejects|checkpoints)/|(date|month)=\{')
+    naming = {module_of(path) for path in sources() if named.search(path.read_text())}
+    assert naming == set()
+
+
 def test_only_the_settings_read_the_environment() -> None:
     readers = {
         module_of(path)

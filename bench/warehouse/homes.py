@@ -13,6 +13,7 @@ from typing import Any, Final
 import duckdb
 
 from bench.warehouse import homes_sql
+from warehouse.files import lake_paths
 from warehouse.files.storage import Storage
 from warehouse.schema.columns import ALL
 
@@ -67,7 +68,7 @@ class Lake:
                 for feed, rows in (("export", versions), ("coins", self._coins))
             ],
         }
-        name = f"event_changes/observed_date={day.isoformat()}/changes.parquet"
+        name = lake_paths.changes_name(day)
         values = {"day_number": day_number, "batch_id": batch_id, "meta": json.dumps(meta)}
         with self.storage.writing(name) as file:
             self._run(homes_sql.CHANGES, values | {"file": str(file)})
@@ -81,7 +82,7 @@ class Lake:
             "observed_at": self._look_at(day_number),
             "batch_id": _batch_id(day, "coins"),
         }
-        name = f"coin_snapshots/observed_date={day.isoformat()}/coins.parquet"
+        name = lake_paths.coins_name(day)
         with self.storage.writing(name) as file:
             self._run(homes_sql.SNAPSHOT, values | {"file": str(file)})
 
@@ -89,7 +90,7 @@ class Lake:
         name = f"{LAST_DAY.isoformat()}-{self._deliveries:012x}"
         for table, query in homes_sql.STATE.items():
             values = {"at": self._look_at(self._days - 1), "coins": self._coins}
-            with self.storage.writing(f"checkpoints/{name}/{table}.parquet") as file:
+            with self.storage.writing(lake_paths.checkpoint_table(name, table)) as file:
                 self._run(query, values | {"file": str(file)})
         return name
 

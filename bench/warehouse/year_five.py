@@ -18,6 +18,7 @@ from bench.report import asked, show
 from bench.warehouse.homes import LAST_DAY, generate_lake
 from bench.warehouse.ours import SOURCE
 from catalog.contract.windows import day_end
+from warehouse.files import lake_paths
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.checkpoints import State
 from warehouse.home import Home
@@ -32,15 +33,15 @@ def make_home(home: Home, *, events: int, versions: int, coins: int, days: int) 
     """Write a lake of that age, as merges would have left it, and publish it."""
     home.claim(SOURCE)
     generate_lake(home.root / "lake", events, versions, coins, days)
-    newest = ChangeLog(home.lake, home.state / "change_log.json").days()[-1]
-    name = f"checkpoints/{newest.head.checkpoint}"
+    newest = ChangeLog.of(home).days()[-1]
+    name = str(newest.head.checkpoint)
     rows: dict[str, int] = {}
     with duckdb.connect() as connection:
         for table in ("events", "coins", "categories", "cancellations", "labels"):
-            file = str(home.lake.path(f"{name}/{table}.parquet"))
+            file = str(home.lake.path(lake_paths.checkpoint_table(name, table)))
             (rows[table],) = connection.read_parquet(file).aggregate("count(*)").fetchall()[0]
     state = State(fold_id=newest.head.fold_id, rows=rows, watch=(), cancellations_seen=())
-    home.lake.put(f"{name}/state.json", msgspec.json.encode(state))
+    home.lake.put(lake_paths.checkpoint_state(name), msgspec.json.encode(state))
 
 
 def deliver(home: Home, number: int) -> None:

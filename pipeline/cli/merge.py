@@ -278,13 +278,13 @@ def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]
 
 
 def _outcomes(home: Home) -> dict[str, dict[str, Any]]:
-    log = ChangeLog(home.lake, home.state / "change_log.json")
+    log = ChangeLog.of(home)
     return {batch_id: one for day in log.days() for batch_id, one in day.batches().items()}
 
 
 def _rows(home: Home, days: int) -> list[dict[str, Any]]:
     landing = home.landing
-    log = ChangeLog(home.lake, home.state / "change_log.json")
+    log = ChangeLog.of(home)
     folded = {day.day: day for day in log.days()}
     rows = [_damaged_row(*one) for one in sorted(landing.damaged().items(), reverse=True)]
     for day in sorted(landing.days(), reverse=True)[:days]:

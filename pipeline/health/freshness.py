@@ -101,7 +101,7 @@ def seen_since(home: Home, since: date) -> SeenBatches:
     Raises:
         LakeDamaged: a file of the change log can't be read.
     """
-    log = ChangeLog(home.lake, home.state / "change_log.json")
+    log = ChangeLog.of(home)
     days = [one for one in log.days() if one.day >= since]
     merged = [msgspec.convert(record, Seen) for record in records_of(days)]
     pending = home.landing.pending()

@@ -190,7 +190,7 @@ def as_older(home: Home) -> None:
     publish(
         home.lake,
         home.warehouse,
-        chain=ChangeLog(home.lake, home.state / "change_log.json").days(),
+        chain=ChangeLog.of(home).days(),
         state_folder=home.state,
     )
     for name in ("lake/events/_sha256.json", "state/published.json"):

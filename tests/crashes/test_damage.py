@@ -24,7 +24,7 @@ Harm = Callable[[Path], None]
 
 
 def days_of(home: Home) -> list[DayFile]:
-    return ChangeLog(home.lake, home.state / "change_log.json").days()
+    return ChangeLog.of(home).days()
 
 
 def newest_checkpoint(home: Home) -> Path:

@@ -68,7 +68,7 @@ def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     for one in (home, proper):
         good.land_after(one.landing)
     then = [catalog(one) for one in (home, proper)]
-    days = ChangeLog(home.lake, home.state / "change_log.json").days()
+    days = ChangeLog.of(home).days()
     return Seen(
         home=home,
         proper=proper,

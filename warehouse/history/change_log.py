@@ -7,7 +7,6 @@ effect when its day's file is renamed into place, and a chain that was broken is
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,19 +17,19 @@ import msgspec
 
 from warehouse.connections import open_for_footers
 from warehouse.errors import LakeDamaged
+from warehouse.files import lake_paths
 from warehouse.files.hashes import sha256_of
 from warehouse.files.storage import Storage
+from warehouse.home import Home
 from warehouse.landing.batches import Feed
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
 
-FOLDER = "event_changes"
 FORMAT = 1
 NORMALISER = 2
 """Raised when the same bytes would give other history: days folded by an older one are refolded."""
-_PREFIX = "observed_date="
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +97,7 @@ class DayFile:
 
     @property
     def name(self) -> str:
-        return name_of(self.day)
+        return lake_paths.changes_name(self.day)
 
     @cached_property
     def meta(self) -> dict[str, Any]:
@@ -114,6 +113,10 @@ class DayFile:
 
 class ChangeLog:
     """The days of a lake. `index` is a file that spares reading; it may be lost."""
+
+    @classmethod
+    def of(cls, home: Home) -> "ChangeLog":
+        return cls(home.lake, home.state / "change_log.json")
 
     def __init__(self, lake: Storage, index: Path) -> None:
         self._lake = lake
@@ -135,14 +138,14 @@ class ChangeLog:
         known = {} if by_reading else self._read_index()
         found: list[DayFile] = []
         damaged: list[LakeDamaged] = []
-        for folder in self._lake.folders(FOLDER):
-            path = self._lake.path(f"{FOLDER}/{folder}/changes.parquet")
+        for folder in self._lake.folders(lake_paths.EVENT_CHANGES):
+            path = self._lake.path(lake_paths.changes_in(folder))
             try:
-                if path.exists() and (day := _day_of(folder)) is not None:
+                if path.exists() and (day := lake_paths.day_of(folder)) is not None:
                     found.append(DayFile(day, path, *_noted(path, known.get(folder))))
             except LakeDamaged as error:
                 damaged.append(error)
-        fresh = {f"{_PREFIX}{one.day.isoformat()}": one.noted for one in found}
+        fresh = {lake_paths.folder_of_day(one.day): one.noted for one in found}
         if fresh != known:
             self._index.parent.mkdir(parents=True, exist_ok=True)
             Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
@@ -157,20 +160,20 @@ class ChangeLog:
         """Put the log of a day in place, with what was folded into it: this is the commit."""
         day = date.fromisoformat(head.day)
         meta = {**msgspec.to_builtins(head), "batches": batches}
-        with self._lake.writing(name_of(day)) as staged:
+        with self._lake.writing(lake_paths.changes_name(day)) as staged:
             values = {"file": str(staged), "meta": msgspec.json.encode(meta).decode()}
             connection.execute(_SQL["write_day"], values)
-        path = self._lake.path(name_of(day))
+        path = self._lake.path(lake_paths.changes_name(day))
         return DayFile(day, path, *_noted(path, None))
 
     def remove(self, day: date) -> None:
-        self._lake.remove_folder(name_of(day).rpartition("/")[0])
+        self._lake.remove_folder(lake_paths.day_folder(lake_paths.EVENT_CHANGES, day))
 
     def keep(self, days: set[date]) -> None:
         """Remove the folders of all other days, and what no fold has made."""
-        for folder in self._lake.folders(FOLDER):
-            if _day_of(folder) not in days:
-                self._lake.remove_folder(f"{FOLDER}/{folder}")
+        for folder in self._lake.folders(lake_paths.EVENT_CHANGES):
+            if lake_paths.day_of(folder) not in days:
+                self._lake.remove_folder(f"{lake_paths.EVENT_CHANGES}/{folder}")
 
     def _read_index(self) -> dict[str, Noted]:
         try:
@@ -222,10 +225,6 @@ def day_before(days: list[DayFile], day: date) -> DayFile | None:
     return next((one for one in reversed(days) if one.day < day), None)
 
 
-def name_of(day: date) -> str:
-    return f"{FOLDER}/{_PREFIX}{day.isoformat()}/changes.parquet"
-
-
 def _noted(path: Path, known: Noted | None) -> tuple[Noted, str | None]:
     """Return a file as it is, and what it says of itself if it had to be read."""
     try:
@@ -246,7 +245,7 @@ def _noted(path: Path, known: Noted | None) -> tuple[Noted, str | None]:
         raise _damaged(path, error) from error
     except OSError as error:
         raise _damaged(path, error.strerror) from error
-    if f"{_PREFIX}{head.day}" != path.parent.name:
+    if lake_paths.DAY + head.day != path.parent.name:
         raise _damaged(path, f"it is the file of {head.day}")
     noted = Noted(
         size=stat.st_size,
@@ -266,14 +265,6 @@ def _read_account(path: Path) -> str:
     except ValueError as error:
         raise _damaged(path, error) from error
     return text
-
-
-def _day_of(folder: str) -> date | None:
-    """Return the day whose files a folder has; None for one that has none."""
-    with suppress(ValueError):
-        if folder.startswith(_PREFIX):
-            return date.fromisoformat(folder.removeprefix(_PREFIX))
-    return None
 
 
 def _read_meta(path: Path) -> str:

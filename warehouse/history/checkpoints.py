@@ -16,6 +16,7 @@ import duckdb
 import msgspec
 
 from warehouse.errors import LakeDamaged
+from warehouse.files import lake_paths
 from warehouse.files.hashes import damage, sha256_of
 from warehouse.files.storage import Storage, sync
 from warehouse.history.fold import Fold
@@ -25,7 +26,6 @@ from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
 
-FOLDER = "checkpoints"
 NEWEST_KEPT = 7
 _TABLES = {
     "coins": "coins_state",
@@ -55,18 +55,18 @@ class Checkpoints:
         self._lake = lake
 
     def names(self) -> list[str]:
-        return self._lake.folders(FOLDER)
+        return self._lake.folders(lake_paths.CHECKPOINTS)
 
     def has(self, name: str) -> bool:
-        return self._lake.exists(f"{FOLDER}/{name}/state.json")
+        return self._lake.exists(lake_paths.checkpoint_state(name))
 
     def files(self, name: str) -> list[str]:
         """Return the names in the lake of the files that a checkpoint has."""
-        tables = [f"{table}.parquet" for table in ("events", *_TABLES)]
-        return [f"{FOLDER}/{name}/{file}" for file in (*tables, "state.json")]
+        tables = [lake_paths.checkpoint_table(name, table) for table in ("events", *_TABLES)]
+        return [*tables, lake_paths.checkpoint_state(name)]
 
     def path(self, name: str) -> Path:
-        return self._lake.path(f"{FOLDER}/{name}")
+        return self._lake.path(lake_paths.checkpoint_folder(name))
 
     def save(self, fold: Fold, day: date, fold_id: str) -> tuple[str, dict[str, str]]:
         """Write the state; return the checkpoint's name, and the sha256 of its files by name.
@@ -75,7 +75,7 @@ class Checkpoints:
         """
         name = name_of(day, fold_id)
         rows: dict[str, int] = {}
-        with self._lake.staged_folder(f"{FOLDER}/{name}") as folder:
+        with self._lake.staged_folder(lake_paths.checkpoint_folder(name)) as folder:
             rows["events"] = _write(fold.connection, _SQL["list_state_events"], folder / "events")
             for table, source in _TABLES.items():
                 query = _SQL[f"save_{source}"]
@@ -86,10 +86,11 @@ class Checkpoints:
                 watch=fold.watch.spans,
                 cancellations_seen=fold.cancellations_seen,
             )
-            (folder / "state.json").write_bytes(msgspec.json.encode(state))
-            sync(folder / "state.json")
+            (folder / lake_paths.CHECKPOINT_STATE).write_bytes(msgspec.json.encode(state))
+            sync(folder / lake_paths.CHECKPOINT_STATE)
             hashes = {
-                f"{FOLDER}/{name}/{path.name}": sha256_of(path) for path in sorted(folder.iterdir())
+                f"{lake_paths.checkpoint_folder(name)}/{path.name}": sha256_of(path)
+                for path in sorted(folder.iterdir())
             }
         return name, hashes
 
@@ -106,7 +107,9 @@ class Checkpoints:
             if (why := damage(self._lake, file, files)) is not None:
                 raise LakeDamaged(f"the checkpoint {name} can't be read: {why}")
         try:
-            state = msgspec.json.decode((folder / "state.json").read_bytes(), type=State)
+            state = msgspec.json.decode(
+                (folder / lake_paths.CHECKPOINT_STATE).read_bytes(), type=State
+            )
             self._load_tables(folder, fold.connection)
         except duckdb.OutOfMemoryException:
             raise
@@ -126,7 +129,7 @@ class Checkpoints:
         """Remove all but some, which are in use."""
         for name in self.names():
             if name not in keep:
-                self._lake.remove_folder(f"{FOLDER}/{name}")
+                self._lake.remove_folder(lake_paths.checkpoint_folder(name))
 
     def _load_tables(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
         events = {"file": literal(folder / "events.parquet")}

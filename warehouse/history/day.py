@@ -14,6 +14,7 @@ import duckdb
 
 from warehouse.errors import DamagedBatch
 from warehouse.files.hashes import sha256_of
+from warehouse.files.lake_paths import changes_name, coins_name, rejects_name
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import NORMALISER, ChangeLog, DayFile, Head
 from warehouse.history.checkpoints import Checkpoints
@@ -161,7 +162,7 @@ class DayWriter:
 
     def _difference(self, day: date) -> tuple[int, int]:
         """Return how many versions of the day are new or other, and how many are no more."""
-        path = self._lake.path(f"event_changes/observed_date={day.isoformat()}/changes.parquet")
+        path = self._lake.path(changes_name(day))
         connection = self._fold.connection
         with suppress(duckdb.Error):
             file = {"file": literal(path)}
@@ -170,14 +171,6 @@ class DayWriter:
         # There is none, or a damaged one that is now replaced.
         (count,) = connection.table("log").aggregate("count(*)").fetchall()[0]
         return int(count), 0
-
-
-def rejects_name(day: date, batch_id: str) -> str:
-    return f"rejects/observed_date={day.isoformat()}/{batch_id}.parquet"
-
-
-def coins_name(day: date) -> str:
-    return f"coin_snapshots/observed_date={day.isoformat()}/coins.parquet"
 
 
 def follow(last: DayFile, fresh: list[Manifest]) -> bool:

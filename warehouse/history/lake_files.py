@@ -12,19 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from warehouse.errors import LakeDamaged
+from warehouse.files import lake_paths
 from warehouse.files.hashes import damage, formatted, read_sealed, sealed
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import ChangeLog, DayFile, records_of
 from warehouse.history.checkpoints import Checkpoints, worth_keeping
 from warehouse.home import Home
 from warehouse.publish import lake_events
-
-HEAD: Final = "head.json"
 
 
 class LakeHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +40,14 @@ def read_head(lake: Storage) -> LakeHead | None:
     Raises:
         LakeDamaged: it can't be read, or is not what was written.
     """
-    path = lake.path(HEAD)
+    path = lake.path(lake_paths.HEAD)
     if not path.exists():
         return None
     try:
         return read_sealed(path.read_bytes(), LakeHead)
     except (OSError, ValueError) as error:
         raise LakeDamaged(
-            f"{HEAD} of the lake can't be read: {error}. `almanac merge` makes it again."
+            f"{lake_paths.HEAD} of the lake can't be read: {error}. `almanac merge` makes it again."
         ) from error
 
 
@@ -60,7 +58,7 @@ def write_head(lake: Storage, newest: DayFile | None, *, unfinished_from: date |
         sha256=None if newest is None else newest.sha256,
         unfinished_from=unfinished_from,
     )
-    lake.put(HEAD, sealed(formatted(head)))
+    lake.put(lake_paths.HEAD, sealed(formatted(head)))
 
 
 def doubtful_from(lake: Storage, days: list[DayFile]) -> date | None:
@@ -84,7 +82,6 @@ def doubtful_from(lake: Storage, days: list[DayFile]) -> date | None:
 
 
 _MENDED_BY = "`almanac replay` makes it again"
-_FOLDERS = ("event_changes", "coin_snapshots", "rejects", "checkpoints", lake_events.FOLDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,32 +128,33 @@ def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
     else:
         hashes.update(
             {
-                lake_events.name_of(month): None if month in unsettled else sha256
+                lake_paths.month_name(month): None if month in unsettled else sha256
                 for month, sha256 in months.items()
             }
         )
-    return LakeFiles(hashes, (HEAD, lake_events.HASHES, lake_events.MARKER))
+    own = (lake_paths.HEAD, lake_paths.EVENTS_HASHES, lake_paths.EVENTS_MARKER)
+    return LakeFiles(hashes, own)
 
 
 def is_whole(lake: Storage, one: DayFile) -> bool:
     """Whether what a day is appended to is what was written: the index goes by size and times."""
-    coins = f"coin_snapshots/observed_date={one.day.isoformat()}/coins.parquet"
+    coins = lake_paths.coins_name(one.day)
     wrong = damage(lake, one.name, {one.name: one.sha256}), damage(lake, coins, one.head.files)
     return wrong == (None, None)
 
 
 def released_before(home: Home) -> list[str]:
     """Return the ids of the batches that were folded since a person trusted them."""
-    days, _ = ChangeLog(home.lake, home.state / "change_log.json").readable()
+    days, _ = ChangeLog.of(home).readable()
     return [str(record["batch_id"]) for record in records_of(days) if record["released"]]
 
 
 def clear_the_way(home: Home) -> None:
     """Remove what stands where a replay will put a folder or a file."""
     root = home.lake.root
-    for path in (root, *(root / name for name in _FOLDERS)):
+    for path in (root, *(root / name for name in lake_paths.FOLDERS)):
         _remove_unless_folder(path)
-    for folder in _FOLDERS:
+    for folder in lake_paths.FOLDERS:
         inside = (root / folder).iterdir() if (root / folder).is_dir() else ()
         for path in inside:
             if not path.name.startswith("_"):
@@ -167,7 +165,7 @@ def clear_the_way(home: Home) -> None:
 
 def remove_surplus(home: Home) -> None:
     """Remove from the lake what belongs to no day of it, once all of them were made again."""
-    days = ChangeLog(home.lake, home.state / "change_log.json").days()
+    days = ChangeLog.of(home).days()
     files = files_of(home.lake, days)
     for name in _there(home.lake):
         if name not in files.hashes and name not in files.sealed:
@@ -180,13 +178,13 @@ def _of_day(lake: Storage, one: DayFile, *, keeps_checkpoint: bool) -> dict[str,
         return {
             name: sha256
             for name, sha256 in files.items()
-            if keeps_checkpoint or not name.startswith("checkpoints/")
+            if keeps_checkpoint or not name.startswith(f"{lake_paths.CHECKPOINTS}/")
         }
     # An older Almanac wrote the day: what it would have written, where it is.
     named = one.head.checkpoint if keeps_checkpoint else None
     checkpoint = [] if named is None else Checkpoints(lake).files(named)
-    folder = f"observed_date={one.day.isoformat()}"
-    beside = [*lake.names(f"rejects/{folder}"), *lake.names(f"coin_snapshots/{folder}")]
+    kinds = (lake_paths.REJECTS, lake_paths.COIN_SNAPSHOTS)
+    beside = [name for kind in kinds for name in lake.names(lake_paths.day_folder(kind, one.day))]
     return dict.fromkeys([*checkpoint, *beside])
 
 

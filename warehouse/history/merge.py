@@ -95,7 +95,7 @@ def _locked(
             take_back(home.landing)
         report = _Merge(home, step, refold_from).run()
         if publishing:
-            days = ChangeLog(home.lake, home.state / "change_log.json").days()
+            days = ChangeLog.of(home).days()
             report.published = publish(
                 home.lake,
                 home.warehouse,
@@ -120,7 +120,7 @@ class _Merge:
         self._refold_from = refold_from
         self._everything = refold_from == date.min
         self._landing = home.landing
-        self._log = ChangeLog(home.lake, home.state / "change_log.json")
+        self._log = ChangeLog.of(home)
         self._checkpoints = Checkpoints(home.lake)
         self._released = frozenset(self._landing.released())
         self._failed: dict[str, str] = {}

@@ -13,6 +13,7 @@ import duckdb
 
 from warehouse.attaching import attach_published
 from warehouse.errors import LakeDamaged, WarehouseError
+from warehouse.files import lake_paths
 from warehouse.history import verify_files
 from warehouse.history.change_log import ChangeLog, DayFile, folded_by_others, parting
 from warehouse.history.checkpoints import Checkpoints
@@ -21,7 +22,6 @@ from warehouse.history.merge import replay
 from warehouse.history.verify_files import Finding
 from warehouse.home import Home
 from warehouse.landing.landing import MARK
-from warehouse.publish import lake_events
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
@@ -36,7 +36,7 @@ _NAMED = 3
 def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     """Yield what was checked, one after the other, under the merge's lock."""
     with home.merge_lock():
-        log = ChangeLog(home.lake, home.state / "change_log.json")
+        log = ChangeLog.of(home)
         days, damaged = log.readable(by_reading=True)
         manifests, found = verify_files.manifests_of(home)
         yield found
@@ -135,9 +135,10 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             yield _compared(
                 connection, "event_versions", "compare_versions", {"files": files}, "the change log"
             )
-            folder = Checkpoints(home.lake).path(days[-1].head.checkpoint or "-")
-            if (folder / "events.parquet").is_file():
-                file = {"file": literal(folder / "events.parquet")}
+            checkpoint = days[-1].head.checkpoint or "-"
+            events = home.lake.path(lake_paths.checkpoint_table(checkpoint, "events"))
+            if events.is_file():
+                file = {"file": literal(events)}
                 yield _compared(connection, "events", "compare_events", file, "the checkpoint")
             yield _months(home, connection)
     except duckdb.Error as error:
@@ -148,11 +149,8 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
 
 def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
     """Compare the events that other engines read in the lake with those published."""
-    files = [
-        literal(home.lake.path(f"{lake_events.FOLDER}/{folder}/events.parquet"))
-        for folder in home.lake.folders(lake_events.FOLDER)
-        if home.lake.exists(f"{lake_events.FOLDER}/{folder}/events.parquet")
-    ]
+    names = map(lake_paths.events_in, home.lake.folders(lake_paths.EVENTS))
+    files = [literal(home.lake.path(name)) for name in names if home.lake.exists(name)]
     check = "the events by month are those of the warehouse"
     if not files:
         ((events,),) = connection.execute("SELECT count(*) FROM published.main.events").fetchall()

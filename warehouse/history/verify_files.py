@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from warehouse.errors import DamagedBatch, LakeDamaged, UnknownBatch
 from warehouse.files.hashes import sha256_of
+from warehouse.files.lake_paths import HEAD
 from warehouse.history.change_log import DayFile
 from warehouse.history.lake_files import files_of, read_head
 from warehouse.home import Home
@@ -87,7 +88,7 @@ def head(home: Home, days: list[DayFile]) -> Finding:
     newest = days[-1] if days else None
     if found is None:
         is_lost = newest is not None and newest.head.files is not None
-        wrong = ("head.json of the lake is missing; `almanac merge` makes it again",)
+        wrong = (f"{HEAD} of the lake is missing; `almanac merge` makes it again",)
         return Finding(check, 0, wrong if is_lost else ())
     if found.unfinished_from is not None:
         wrong = (f"a fold from {found.unfinished_from} on was cut short; `almanac merge` ends it",)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from warehouse.errors import LakeDamaged, WarehouseError
+from warehouse.files import lake_paths
 from warehouse.files.hashes import damage
 from warehouse.files.storage import Storage
 from warehouse.sql import literal
@@ -63,8 +64,8 @@ def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]
         days=tuple(days),
         state=_state(lake, chain[-1]) if chain else {},
         changes=[_whole(lake, one.name, {one.name: one.sha256}) for one in days],
-        snapshots=_those(lake, days, "coin_snapshots"),
-        rejects=_those(lake, days, "rejects"),
+        snapshots=_those(lake, days, lake_paths.COIN_SNAPSHOTS),
+        rejects=_those(lake, days, lake_paths.REJECTS),
     )
 
 
@@ -73,7 +74,7 @@ def _those(lake: Storage, days: Sequence[LakeDay], kind: str) -> list[str]:
     found: list[str] = []
     for one in days:
         recorded = one.meta.get("files")
-        folder = f"{kind}/observed_date={one.day.isoformat()}"
+        folder = lake_paths.day_folder(kind, one.day)
         names = lake.names(folder) if recorded is None else recorded
         found += [_whole(lake, name, recorded) for name in names if name.startswith(folder)]
     return found
@@ -87,7 +88,9 @@ def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
             "after it is not known. The published warehouse stands; run `almanac replay`."
         )
     files = newest.meta.get("files")
-    return {name: _whole(lake, f"checkpoints/{checkpoint}/{name}.parquet", files) for name in STATE}
+    return {
+        name: _whole(lake, lake_paths.checkpoint_table(checkpoint, name), files) for name in STATE
+    }
 
 
 def _whole(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:

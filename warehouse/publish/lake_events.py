@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from warehouse.errors import LakeDamaged
+from warehouse.files import lake_paths
 from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage
 from warehouse.publish.staged_file import Staged
@@ -22,10 +23,6 @@ from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
 
-FOLDER = "events"
-MARKER = f"{FOLDER}/_rewriting.json"
-HASHES = f"{FOLDER}/_sha256.json"
-_MONTH = "event_month="
 SORTED_ABOVE: Final = 8
 """Months; from so many on, sorting the events once is cheaper than a look at all for each."""
 _SIDE_BY_SIDE: Final = 4
@@ -58,15 +55,15 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
     touched = months if months is not None else filled | _standing(lake)
     if known is None:
         # An older Almanac wrote them: what is there is what it wrote.
-        paths = {month: lake.path(name_of(month)) for month in _standing(lake)}
+        paths = {month: lake.path(lake_paths.month_name(month)) for month in _standing(lake)}
         known = {month: sha256_of(path) for month, path in paths.items() if path.is_file()}
-    lake.put(MARKER, msgspec.json.encode(sorted(touched)))
+    lake.put(lake_paths.EVENTS_MARKER, msgspec.json.encode(sorted(touched)))
     for month in touched - filled:
-        lake.remove_folder(f"{FOLDER}/{_MONTH}{month}")
+        lake.remove_folder(lake_paths.month_folder(month))
     written = _write_months(staged, lake, sorted(touched & filled))
     kept = {month: sha256 for month, sha256 in known.items() if month not in touched}
     months_now = dict(sorted({**kept, **written}.items()))
-    lake.put(HASHES, sealed(formatted(_Recorded(months=months_now))))
+    lake.put(lake_paths.EVENTS_HASHES, sealed(formatted(_Recorded(months=months_now))))
     return len(touched)
 
 
@@ -76,32 +73,29 @@ def recorded(lake: Storage) -> dict[str, str] | None:
     Raises:
         LakeDamaged: the record is not what was written.
     """
-    path = lake.path(HASHES)
+    path = lake.path(lake_paths.EVENTS_HASHES)
     if not path.exists():
         return None
     try:
         return read_sealed(path.read_bytes(), _Recorded).months
     except (OSError, ValueError) as error:
         raise LakeDamaged(
-            f"{HASHES} of the lake can't be read: {error}. `almanac replay` makes it again."
+            f"{lake_paths.EVENTS_HASHES} of the lake can't be read: {error}. "
+            "`almanac replay` makes it again."
         ) from error
-
-
-def name_of(month: str) -> str:
-    return f"{FOLDER}/{_MONTH}{month}/events.parquet"
 
 
 def settle(lake: Storage) -> None:
     """Forget which months were rewritten, once the warehouse that goes with them is in place."""
-    lake.remove(MARKER)
+    lake.remove(lake_paths.EVENTS_MARKER)
 
 
 def unsettled_months(lake: Storage) -> set[str]:
     """Return the months that may not be as published, since a publication did not end."""
-    if not lake.exists(MARKER):
+    if not lake.exists(lake_paths.EVENTS_MARKER):
         return set()
     try:
-        return set(msgspec.json.decode(lake.read(MARKER), type=list[str]))
+        return set(msgspec.json.decode(lake.read(lake_paths.EVENTS_MARKER), type=list[str]))
     except (OSError, ValueError):
         return _standing(lake)  # Which of them it named is not known.
 
@@ -112,7 +106,7 @@ def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str,
     staged.run(_SQL["create_lake_events_by_date" if is_sorted else "create_lake_events"])
 
     def write(month: str) -> str:
-        with lake.writing(name_of(month)) as file:
+        with lake.writing(lake_paths.month_name(month)) as file:
             values = {"month": month, "file": str(file)}
             staged.run_beside(_SQL["write_month"], values)
             return sha256_of(file)
@@ -123,9 +117,10 @@ def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str,
 
 def names(lake: Storage) -> list[str]:
     """Return the names of the files that are there, of all months."""
-    found = (name_of(month) for month in sorted(_standing(lake)))
+    found = (lake_paths.month_name(month) for month in sorted(_standing(lake)))
     return [name for name in found if lake.exists(name)]
 
 
 def _standing(lake: Storage) -> set[str]:
-    return {name.removeprefix(_MONTH) for name in lake.folders(FOLDER) if name.startswith(_MONTH)}
+    months = map(lake_paths.month_of, lake.folders(lake_paths.EVENTS))
+    return {month for month in months if month is not None}
