@@ -1,9 +1,10 @@
-"""One sweep over a range of event dates, several stretches of it side by side.
+"""Segments of a range of event dates, paged side by side and landed on the way.
 
 At a long way to the service one page after another leaves most of the rate unused. So idle
-hands take the later part of the longest stretch, from the beginning of a month, where that costs
-little: where two stretches meet, half a page is asked twice. Belongs here: who pages what, and
-landing it on the way. Does not: what was landed before (state.py), the price.
+workers take the later part of the longest segment, from the beginning of a month, where that costs
+little: where two segments meet, half a page is requested twice. Belongs here: which segment is
+paged, split and landed when. Does not: how a page is kept and landed (segment.py, kept_pages.py),
+what was landed before (state.py), the price.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ _IN_ADVANCE: Final = 1.5
 _WASTE: Final = 0.0195
 """The share of the pages that may be asked beyond the least, for the sake of speed."""
 _PAGES_A_CUT: Final = 0.8
-"""Half a page where two stretches meet, and the events that run on from one to the next."""
+"""Half a page where two segments meet, and the events that run on from one to the next."""
 _AT_FIRST: Final = 0.7
 """The share of that for the beginning; with the rest the longest are cut when others are done."""
 _LEAST_PAGES_TO_CUT: Final = 6
@@ -34,7 +35,7 @@ _FEW: Final = 2
 _FEW_SHARE: Final = 0.000_5
 _LEAST_PAGES_TO_LAND: Final = 3
 _BATCHES: Final = 150
-"""About how many a sweep is landed in: whoever is killed loses the pages of his last one."""
+"""About how many a range is landed in: a killed process loses the pages since the last one."""
 
 Fetched = tuple[RawPage | None, float]
 """A page, None after the last, and the seconds that it took."""
@@ -78,17 +79,17 @@ class ParallelBackfill:
         Raises:
             CatalogError: any of the tree but Defer. What came before it is landed.
         """
-        with ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="almanac-sweep") as hands:
+        with ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="almanac-sweep") as workers:
             try:
                 while (self._waiting or self._fetching) and not self._errors:
-                    self._fill(hands)
+                    self._fill(workers)
                     ready, _ = wait(self._fetching, return_when=FIRST_COMPLETED)
                     for future in ready:
-                        stretch = self._hear(future)
-                        if not (stretch.done or self._errors):
+                        segment = self._hear(future)
+                        if not (segment.done or self._errors):
                             # While it is landed the next page is on its way.
-                            self._fetch(hands, stretch)
-                        yield from self._land(stretch)
+                            self._fetch(workers, segment)
+                        yield from self._land(segment)
                 landed = self._wind_up()
             except BaseException:
                 # Whoever iterates stops, or the process is interrupted: not for the next try.
@@ -100,13 +101,13 @@ class ParallelBackfill:
 
     @property
     def requests(self) -> int:
-        return sum(stretch.requests for stretch in self._begun)
+        return sum(segment.requests for segment in self._begun)
 
     @property
     def missing(self) -> int:
         """How many rows meta.total promised that did not come, once all is paged; else 0.
 
-        A few are no fault: events are cancelled while a sweep is under way.
+        A few are no fault: events are cancelled while they are paged.
         """
         if self._waiting or self._errors or len(self._first) > 1:
             return 0
@@ -114,32 +115,32 @@ class ParallelBackfill:
         missing = promised - len(self._ids)
         return missing if missing > max(_FEW, _FEW_SHARE * promised) else 0
 
-    def _fill(self, hands: ThreadPoolExecutor) -> None:
-        """Give every free hand something to do, as far as that is worth it."""
-        while len(self._fetching) < self._hands_wanted():
-            stretch = self._waiting.pop(0) if self._waiting else self._cut()
-            if stretch is None:
+    def _fill(self, workers: ThreadPoolExecutor) -> None:
+        """Give every free worker something to do, as far as that is worth it."""
+        while len(self._fetching) < self._workers_wanted():
+            segment = self._waiting.pop(0) if self._waiting else self._cut()
+            if segment is None:
                 return
-            self._open.append(stretch)
-            self._begun.append(stretch)
-            self._fetch(hands, stretch)
+            self._open.append(segment)
+            self._begun.append(segment)
+            self._fetch(workers, segment)
 
-    def _fetch(self, hands: ThreadPoolExecutor, stretch: Segment) -> None:
-        self._fetching[hands.submit(self._timed, stretch)] = stretch
+    def _fetch(self, workers: ThreadPoolExecutor, segment: Segment) -> None:
+        self._fetching[workers.submit(self._timed, segment)] = segment
 
-    def _timed(self, stretch: Segment) -> Fetched:
+    def _timed(self, segment: Segment) -> Fetched:
         began = self._monotonic()
-        page = stretch.fetch()
+        page = segment.fetch()
         return page, self._monotonic() - began
 
-    def _hands_wanted(self) -> int:
+    def _workers_wanted(self) -> int:
         if self._quickest_s == inf:
             return 1
         # The quickest one waited for nobody but the service.
         return min(WORKERS_MAX, 1 + ceil(_IN_ADVANCE * self._rate_per_s * self._quickest_s))
 
     def _cut(self) -> Segment | None:
-        """Return the later part of the stretch with most left, None where that costs too much."""
+        """Return the later part of the segment with most left, None where that costs too much."""
         allowed = _WASTE * self._pages_told * (1.0 if self._any_done else _AT_FIRST)
         if self._pages_wasted + _PAGES_A_CUT > allowed:
             return None
@@ -162,38 +163,38 @@ class ParallelBackfill:
 
     def _hear(self, future: Future[Fetched]) -> Segment:
         """Take in what came, or why nothing did."""
-        stretch = self._fetching.pop(future)
+        segment = self._fetching.pop(future)
         try:
             page, seconds = future.result()
         except CatalogError as error:
             self._errors.append(error)
-            return stretch
-        is_first = stretch.rows_left is None
-        stretch.take(page)
+            return segment
+        is_first = segment.rows_left is None
+        segment.take(page)
         if page is not None:
             self._quickest_s = min(self._quickest_s, seconds)
             self.rows += page.rows
             self._ids.update(page.ids)
-            if stretch in self._first and page.total is not None:
-                least = min(self._promised.get(stretch, page.total), page.total)
-                self._promised[stretch] = least
+            if segment in self._first and page.total is not None:
+                least = min(self._promised.get(segment, page.total), page.total)
+                self._promised[segment] = least
             if is_first and page.total is not None:
                 self._pages_told = max(self._pages_told, page.total / EVENTS_LIMIT_MAX)
             self._context.told(
                 "events", self.rows, round(self._pages_told * EVENTS_LIMIT_MAX) or None
             )
-        return stretch
+        return segment
 
-    def _land(self, stretch: Segment) -> Iterator[Manifest]:
-        """Land what came of a stretch, once it is worth a batch."""
+    def _land(self, segment: Segment) -> Iterator[Manifest]:
+        """Land what came of a segment, once it is worth a batch."""
         worth = max(_LEAST_PAGES_TO_LAND, self._pages_told / _BATCHES)
-        if stretch.done or stretch.pages_fresh >= worth:
-            manifest = stretch.land(stretch.reached)
+        if segment.done or segment.pages_fresh >= worth:
+            manifest = segment.land(segment.reached)
             if manifest is not None:
                 yield manifest
-        if stretch.done:
+        if segment.done:
             self._any_done = True
-            self._open.remove(stretch)
+            self._open.remove(segment)
 
     def _wind_up(self) -> list[Manifest]:
         """Take in what is under way and land all that came, up to the last date that is whole."""

@@ -33,15 +33,15 @@ class Segment:
         self.landed_to = self.reached = scope.lower
         self.rows = 0
         self.rows_left: int | None = None
-        """How many are still to come, as far as the service told; None before its first page."""
+        """How many are still to come, as far as the service says; None before its first page."""
         self._rows_behind = 0
         self._cut_from: Segment | None = None
         self._guessed = 0
         self.is_guessed = False
-        """Whether what is left is a guess, until the stretch cut off has its first page."""
+        """Whether what is left is a guess, until the segment cut off has its first page."""
         self._context = context
-        self._sweep: Paginator = context.client.resume_events(parts_of("events", scope))
-        self._pages: Iterator[RawPage] = iter(self._sweep)
+        self._paginator: Paginator = context.client.resume_events(parts_of("events", scope))
+        self._pages: Iterator[RawPage] = iter(self._paginator)
         self._kept = PagesInMemory("events")
         self._unlanded_requests = 0
         self.ended = False
@@ -66,7 +66,7 @@ class Segment:
             if page.total is not None:
                 self._correct(page.total)
                 self.rows_left = max(0, page.total - self.rows - self._rows_behind)
-        if page is None or not self._sweep.remaining():
+        if page is None or not self._paginator.remaining():
             self.ended = True
             self.reached = self.stop
         if self.reached >= self.stop:
@@ -75,7 +75,7 @@ class Segment:
     @property
     def requests(self) -> int:
         """The requests so far, those among them that were too slow."""
-        return self._sweep.requests
+        return self._paginator.requests
 
     @property
     def pages_fresh(self) -> int:
@@ -87,9 +87,9 @@ class Segment:
         return self.ended or self.reached >= self.stop
 
     def cut(self, at: datetime) -> "Segment":
-        """End before an instant that has not come yet, and return the stretch behind it.
+        """End before an instant that has not come yet, and return the segment behind it.
 
-        How many rows lie behind is a guess, half of those left, until its first page tells.
+        How many rows lie behind is a guess, half of those left, until its first page says.
         """
         assert self.reached < at < self.stop
         scope = msgspec.structs.replace(self.scope, lower=at, upper=self.stop - INSTANT_STEP)
@@ -109,7 +109,7 @@ class Segment:
         if to <= self.landed_to:
             return None
         at_end = self.ended and to == self.stop
-        why = self._sweep.report.why_incomplete if at_end and self._went_to_its_end else ""
+        why = self._paginator.report.why_incomplete if at_end and self._went_to_its_end else ""
         manifest = land_pages(
             self._context,
             self._kept,
@@ -129,7 +129,7 @@ class Segment:
         return manifest
 
     def _correct(self, total: int) -> None:
-        """Tell the stretch that this one was cut from how many rows it lost."""
+        """Tell the segment that this one was cut from how many rows it lost."""
         ahead, self._cut_from = self._cut_from, None
         if ahead is None:
             return
