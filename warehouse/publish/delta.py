@@ -7,33 +7,15 @@ in place, which leaves the file its size. Belongs here: that comparison. Does no
 (sql/publish_*.sql).
 """
 
-from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from warehouse.publish.full import prepare_unknown_fields, published_values
+from warehouse.publish.full import prepare_unknown_fields, published_values, query_of
 from warehouse.publish.inputs import Inputs, LocalState
 from warehouse.publish.staged_file import Staged, Values
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
-from warehouse.schema.tables import (
-    BATCHES,
-    CANCELLATIONS,
-    CATEGORIES,
-    COIN_SNAPSHOTS,
-    COINS,
-    COVERAGE,
-    EVENT_CATEGORIES,
-    EVENT_COINS,
-    EVENT_VERSIONS,
-    EVENTS,
-    FIRST_LOOK,
-    PUBLISHED,
-    REJECTS,
-    REQUESTS,
-    USAGE,
-    Table,
-)
+from warehouse.schema.tables import BATCHES, FILLED, DeltaRule, Table
 from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
@@ -41,33 +23,20 @@ _SQL = Statements(__package__, GROUPS)
 SHARE_MAX: Final = 0.2
 """Of a table's rows; where more are no more, it is cheaper to write all of them anew."""
 ROWS_ALWAYS: Final = 10_000
-_DERIVED: Final = frozenset({"known_to", "first_seen_at"})
-"""Of a version; `_apply_spans` says them."""
-_LOOKS: Final = frozenset({"last_seen_at", "missing_since", "content_at"})
-"""Of an event; every look that shows it says them anew."""
-_OF_CHANGED_BATCHES: Final = "batch_id IN (SELECT batch_id FROM changed_batches)"
-_OF_CHANGED_DAYS: Final = "observed_date >= $first_day"
-_OF_TOUCHED_EVENTS: Final = "event_id IN (SELECT event_id FROM touched)"
-_ALL: Final = "true"
+_CONDITIONS: Final[dict[DeltaRule, str]] = {
+    "days": "observed_date >= $first_day",
+    "chain": "day >= $first_day",
+    "batches": "batch_id IN (SELECT batch_id FROM changed_batches)",
+    "state": "true",
+    "links": "event_id IN (SELECT event_id FROM touched)",
+}
+"""Which rows of a table may differ."""
+_REWRITTEN: Final = frozenset({"state", "links"})
+"""Rules by which a table may be rewritten, where too many of its rows differ."""
 
 
 class DoesNotFit(Exception):
     """The published file can't be brought up to the lake; it is to be made anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Compare:
-    """A table, and which of its rows may differ. `whole`: it may be rewritten from the state."""
-
-    table: Table
-    condition: str
-    whole: bool = False
-    updated: frozenset[str] = frozenset()
-    """Columns that no row is replaced for: they are updated once the rows are there."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(name for name in self.table.names if name not in self.updated)
 
 
 def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
@@ -89,43 +58,40 @@ def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
     _apply_state(staged, values)
     staged.run(_SQL["find_touched"])
     _apply_links(staged, values)
-    _replace(staged, FIRST_LOOK, {})
+    for table in _following("replaced"):
+        _replace(staged, table, values)
     _apply_spans(staged)
 
 
 def apply_local(staged: Staged, local: LocalState) -> None:
     """Replace what comes from this machine's logs."""
-    for table in (REQUESTS, USAGE):
+    for table in _following("local"):
         _replace(staged, table, local.files)
 
 
+def _following(rule: DeltaRule) -> list[Table]:
+    return [table for table in FILLED if table.delta == rule]
+
+
 def _apply_days(staged: Staged, values: Values) -> None:
-    _apply(staged, _Compare(BATCHES, _OF_CHANGED_DAYS), values)
+    _apply(staged, BATCHES, values)
     staged.run(_SQL["find_changed_batches"])
     staged.run(_SQL["clear_version_spans"])
-    for compare in (
-        _Compare(EVENT_VERSIONS, _OF_CHANGED_BATCHES, updated=_DERIVED),
-        _Compare(COVERAGE, _OF_CHANGED_BATCHES),
-        _Compare(REJECTS, _OF_CHANGED_DAYS),
-        _Compare(COIN_SNAPSHOTS, _OF_CHANGED_DAYS),
-        _Compare(PUBLISHED, "day >= $first_day"),
-    ):
-        _apply(staged, compare, values)
+    for table in (*_following("batches"), *_following("days"), *_following("chain")):
+        if table is not BATCHES:
+            _apply(staged, table, values)
 
 
 def _apply_state(staged: Staged, values: Values) -> None:
-    for table in (COINS, CATEGORIES, CANCELLATIONS, EVENTS):
-        # Lists can't be updated in place, so the content of an event is replaced as a row.
-        updated = _LOOKS if table is EVENTS else frozenset(table.names) - {*table.key}
-        query = _apply(staged, _Compare(table, _ALL, whole=True, updated=updated), values)
-        columns = tuple(name for name in table.names if name in updated)
-        staged.run(ddl.update(table, columns, query), values)
+    for table in _following("state"):
+        query = _apply(staged, table, values)
+        staged.run(ddl.update(table, _in_place(table), query), values)
 
 
 def _apply_links(staged: Staged, values: Values) -> None:
     """Compare the links of touched events; update in all of them what their other ends say."""
-    for table in (EVENT_COINS, EVENT_CATEGORIES):
-        _apply(staged, _Compare(table, _OF_TOUCHED_EVENTS, whole=True), values)
+    for table in _following("links"):
+        _apply(staged, table, values)
     for name in ("update_coin_names", "update_category_ids"):
         staged.run(_SQL[name], values)
 
@@ -136,11 +102,13 @@ def _apply_spans(staged: Staged) -> None:
         staged.run(_SQL[name])
 
 
-def _apply(staged: Staged, compare: _Compare, values: Values) -> str:
+def _apply(staged: Staged, table: Table, values: Values) -> str:
     """Delete and insert what differs; return the query for what the table should have."""
-    table = compare.table
-    query = _find_wanted(staged, compare, values)
-    staged.run(ddl.have(table, compare.columns, compare.condition), values)
+    query = query_of(table, values)
+    compared = tuple(name for name in table.names if name not in _in_place(table))
+    assert table.delta is not None
+    staged.run(ddl.want(table, compared, query), values)
+    staged.run(ddl.have(table, compared, _CONDITIONS[table.delta]), values)
     staged.run(ddl.gone(table))
     staged.run(ddl.new(table, query), values)
     ((gone,),) = staged.run(ddl.count(table, "gone_"))
@@ -149,7 +117,7 @@ def _apply(staged: Staged, compare: _Compare, values: Values) -> str:
         if gone:
             staged.run(ddl.delete_gone(table))
         staged.run(ddl.insert_new(table))
-    elif compare.whole:
+    elif table.delta in _REWRITTEN:
         staged.run(ddl.empty(table))
         staged.run(ddl.insert(table, query), {**values, "everything": True})
     else:
@@ -157,21 +125,13 @@ def _apply(staged: Staged, compare: _Compare, values: Values) -> str:
     return query
 
 
-def _find_wanted(staged: Staged, compare: _Compare, values: Values) -> str:
-    """Mark what a table should have of the rows that may differ; return the query for it."""
-    query = _query(compare.table)
-    if staged.lacks(query, values):
-        query = ddl.nothing_of(compare.table)
-    staged.run(ddl.want(compare.table, compare.columns, query), values)
-    return query
+def _in_place(table: Table) -> tuple[str, ...]:
+    """Return the columns that are updated once the rows are there."""
+    if table.delta == "state" and not table.in_place:
+        return tuple(name for name in table.names if name not in table.key)
+    return tuple(name for name in table.names if name in table.in_place)
 
 
 def _replace(staged: Staged, table: Table, values: Values) -> None:
-    query = _query(table)
     staged.run(ddl.empty(table))
-    if not staged.lacks(query, values):
-        staged.run(ddl.insert(table, query), values)
-
-
-def _query(table: Table) -> str:
-    return _SQL["select_" + table.name.removeprefix("_almanac_")]
+    staged.run(ddl.insert(table, query_of(table, values)), values)

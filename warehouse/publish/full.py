@@ -1,32 +1,14 @@
 """Make the whole warehouse anew from the lake.
 
-Belongs here: the order in which an empty file is filled. Does not: the rows (sql/publish_*.sql).
+Belongs here: filling an empty file, and finding the statement of a table. The order is declared
+with the tables (schema/tables.py). Does not: the rows (sql/publish_*.sql).
 """
 
 from warehouse.publish.inputs import Inputs, LocalState
-from warehouse.publish.staged_file import Staged, Values
+from warehouse.publish.staged_file import Staged, Values, parameters
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS, NAMES
-from warehouse.schema.tables import (
-    BATCHES,
-    CANCELLATIONS,
-    CATEGORIES,
-    COIN_SNAPSHOTS,
-    COINS,
-    COVERAGE,
-    EVENT_CATEGORIES,
-    EVENT_COINS,
-    EVENT_VERSIONS,
-    EVENTS,
-    FIRST_LOOK,
-    INTERNAL,
-    PUBLISHED,
-    REJECTS,
-    REQUESTS,
-    TABLES,
-    USAGE,
-    Table,
-)
+from warehouse.schema.tables import EVENT_VERSIONS, FILLED, INTERNAL, TABLES, Table
 from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
 
@@ -48,15 +30,13 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
     staged.run(_SQL["clear_touched"])
     if inputs.days:
         prepare_unknown_fields(staged, inputs)
-    for table in (BATCHES, COVERAGE, COINS, CATEGORIES, CANCELLATIONS, EVENTS):
-        fill(staged, table, values)
-    staged.let_go()
-    if inputs.days:
-        _fill_versions(staged, values)
-    for table in (EVENT_COINS, EVENT_CATEGORIES, COIN_SNAPSHOTS, REJECTS, REQUESTS, USAGE):
-        fill(staged, table, values)
-    for table in (PUBLISHED, FIRST_LOOK):
-        fill(staged, table, values)
+    for table in FILLED:
+        if table is EVENT_VERSIONS:
+            staged.let_go()
+            if inputs.days:
+                _fill_versions(staged, values)
+        else:
+            staged.run(ddl.insert(table, query_of(table, values)), values)
 
 
 def declare(staged: Staged) -> None:
@@ -76,10 +56,24 @@ def declare(staged: Staged) -> None:
                 staged.run(text)
 
 
-def fill(staged: Staged, table: Table, values: Values) -> None:
+def query_of(table: Table, values: Values) -> str:
+    """Return the statement of what a table should hold; one of no rows where there are no files.
+
+    That is so in a lake without days, rejects or snapshots, and where this machine has no logs.
+
+    Raises:
+        ValueError: the statement takes other values than the table declares, or one is not given.
+    """
     query = _SQL["select_" + table.name.removeprefix("_almanac_")]
-    if not staged.lacks(query, values):
-        staged.run(ddl.insert(table, query), values)
+    names = parameters(query)
+    wrong = (names ^ {*table.inputs}) | (names - values.keys())
+    if wrong:
+        raise ValueError(
+            f"{', '.join(sorted(wrong))} of {table.name}: expected its inputs, the values that its "
+            "statement takes, and those that are given to agree"
+        )
+    has_none = any(values[name] is None or values[name] == [] for name in names)
+    return ddl.nothing_of(table) if has_none else query
 
 
 def prepare_unknown_fields(staged: Staged, inputs: Inputs) -> None:
@@ -97,7 +91,7 @@ def published_values(inputs: Inputs) -> Values:
 def _fill_versions(staged: Staged, values: Values) -> None:
     staged.run(_SQL["find_version_starts"], values)
     staged.run(_SQL["find_version_spans"])
-    query = ddl.insert(EVENT_VERSIONS, _SQL["select_event_versions"])
     for current in (False, True):
-        staged.run(query, {**values, "current": current})
+        bound = {**values, "current": current}
+        staged.run(ddl.insert(EVENT_VERSIONS, query_of(EVENT_VERSIONS, bound)), bound)
         staged.let_go()

@@ -48,6 +48,14 @@ class Inputs:
     snapshots: list[str]
     rejects: list[str]
 
+    def __post_init__(self) -> None:
+        # An empty lake has no files; of any other none is missing.
+        if len(self.changes) != len(self.days) or set(self.state) not in (set(), set(STATE)):
+            raise ValueError(
+                f"{len(self.days)} days have {len(self.changes)} files of changes, and the state "
+                f"has {', '.join(self.state)}, expected one a day, and {', '.join(STATE)} or none"
+            )
+
     def files(self) -> dict[str, Any]:
         """Return what can be bound: all names, None or an empty list where there is no file."""
         lists = {"changes": self.changes, "snapshots": self.snapshots, "rejects": self.rejects}

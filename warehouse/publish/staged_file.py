@@ -87,18 +87,6 @@ class Staged:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute(sql, _named(sql, values))
 
-    def lacks(self, sql: str, values: Values) -> bool:
-        """Whether a statement reads files of which there are none.
-
-        Raises:
-            ValueError: it takes a value that is not given, as where a name is misspelt.
-        """
-        names = parameters(sql)
-        unknown = names - values.keys()
-        if unknown:
-            raise ValueError(f"no value is given for {', '.join(sorted(unknown))} of {sql!r}")
-        return any(values[name] is None or values[name] == [] for name in names)
-
     def let_go(self) -> None:
         """Commit what is there so far, so that memory need not hold it, and go on.
 

@@ -1,11 +1,12 @@
 """The tables of the warehouse, declared once: grain, key, and columns with type and meaning.
 
-From here come the statements that make them (ddl.py), the data dictionary, and the comments
-in the file itself. Views and macros are in views.py. Instants are UTC.
+From here come the statements that make them (ddl.py), the order in which a publication fills them,
+the data dictionary, and the comments in the file itself. Views and macros are in views.py. Instants
+are UTC.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from warehouse.schema.columns import (
     BATCH_ID,
@@ -33,6 +34,12 @@ from warehouse.schema.columns import (
     Column,
 )
 
+DeltaRule = Literal["days", "chain", "batches", "state", "links", "replaced", "local"]
+"""How a delta brings a table up to date: it compares the rows of the days that changed (`days`; by
+`day`, `chain`), of the batches of those days (`batches`), of the events that were touched
+(`links`), or all, with the newest checkpoint (`state`); or it makes the table anew, always
+(`replaced`) or where the logs of this machine changed (`local`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -44,6 +51,13 @@ class Table:
     columns: tuple[Column, ...]
     call: str = ""
     """How a macro is called; empty for tables and views."""
+    # Not of the form of the file, which the signature of a publication names.
+    inputs: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
+    """The parameters of its statement `select_<name>`: files, and what else it is bound to."""
+    delta: DeltaRule | None = field(default=None, kw_only=True, repr=False)
+    """None: no statement fills it."""
+    in_place: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
+    """Columns for which a delta replaces no row; of `state`, without any, all but the key."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,6 +80,11 @@ EVENTS: Final = Table(
         *(EVENT_ID, *CONTENT, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CHANGED_AT),
         *(CONTENT_AT, VERSION, *UNKNOWN),
     ),
+    inputs=("events",),
+    delta="state",
+    # What each pull that shows it says anew. Lists can't be updated in place, so its content is
+    # replaced as a row.
+    in_place=("last_seen_at", "missing_since", "content_at"),
 )
 EVENT_VERSIONS: Final = Table(
     "event_versions",
@@ -80,12 +99,18 @@ EVENT_VERSIONS: Final = Table(
         Column("changed_fields", TEXTS, "Columns that differ from the version before."),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
     ),
+    inputs=("changes", "current"),
+    delta="batches",
+    # They follow from the versions after it, and are found at the end.
+    in_place=("known_to", "first_seen_at"),
 )
 EVENT_COINS: Final = Table(
     "event_coins",
     "one row per event and coin linked to it, as now known",
     ("event_id", "slug"),
     (EVENT_ID, SLUG, SYMBOL, COIN_NAME),
+    inputs=("everything", "labels"),
+    delta="links",
 )
 EVENT_CATEGORIES: Final = Table(
     "event_categories",
@@ -96,6 +121,8 @@ EVENT_CATEGORIES: Final = Table(
         Column("category_id", "VARCHAR", "As in categories; NULL for a name that is not there."),
         Column("category", "VARCHAR", "Name of the category."),
     ),
+    inputs=("everything",),
+    delta="links",
 )
 COINS: Final = Table(
     "coins",
@@ -106,12 +133,16 @@ COINS: Final = Table(
         Column("icon_url", "VARCHAR", "Where its icon is."),
         *(*COIN_COUNTERS, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CONTENT_AT),
     ),
+    inputs=("coins",),
+    delta="state",
 )
 COIN_SNAPSHOTS: Final = Table(
     "coin_snapshots",
     "one row per coin and day on which it was looked at",
     ("observed_date", "slug"),
     (OBSERVED_DATE, SLUG, RANK, TRACKED, *COIN_COUNTERS, OBSERVED_AT, BATCH_ID),
+    inputs=("snapshots",),
+    delta="days",
 )
 CATEGORIES: Final = Table(
     "categories",
@@ -122,6 +153,8 @@ CATEGORIES: Final = Table(
         Column("name", "VARCHAR", "Name, as events carry it."),
         *(FIRST_SEEN_AT, LAST_SEEN_AT),
     ),
+    inputs=("categories",),
+    delta="state",
 )
 CANCELLATIONS: Final = Table(
     "cancellations",
@@ -132,6 +165,8 @@ CANCELLATIONS: Final = Table(
         Column("cancelled_at", INSTANT, "When the service says it was cancelled.", "UTC"),
         *(FIRST_SEEN_AT, LAST_SEEN_AT, BATCH_ID),
     ),
+    inputs=("cancellations",),
+    delta="state",
 )
 REJECTS: Final = Table(
     "rejects",
@@ -143,6 +178,8 @@ REJECTS: Final = Table(
         Column("reason", "VARCHAR", "Why it could not be read."),
         Column("raw", "VARCHAR", "The row as it came."),
     ),
+    inputs=("rejects",),
+    delta="days",
 )
 BATCHES: Final = Table(
     "batches",
@@ -171,6 +208,8 @@ BATCHES: Final = Table(
         *(*_WINDOW, _SINCE, _COINS, _CATEGORIES),
         Column("event_id", "VARCHAR", "The one event asked for."),
     ),
+    inputs=("changes",),
+    delta="days",
 )
 COVERAGE: Final = Table(
     "coverage",
@@ -180,6 +219,8 @@ COVERAGE: Final = Table(
         *(BATCH_ID, FEED, PLAN, *_WINDOW, _SINCE, _COINS, _CATEGORIES, OBSERVED_AT, CONTENT_AT),
         Column("rows", "BIGINT", "Rows that came.", "rows"),
     ),
+    inputs=("first_day",),
+    delta="batches",
 )
 REQUESTS: Final = Table(
     "requests",
@@ -194,6 +235,8 @@ REQUESTS: Final = Table(
         Column("attempt", "INTEGER", "1 for the first try."),
         Column("key_fingerprint", "VARCHAR", "Which key, without telling it."),
     ),
+    inputs=("requests",),
+    delta="local",
 )
 USAGE: Final = Table(
     "usage",
@@ -209,6 +252,8 @@ USAGE: Final = Table(
         Column("remaining", "BIGINT", "Requests left.", "requests"),
         Column("reset_at", INSTANT, "When the month ends.", "UTC"),
     ),
+    inputs=("usage",),
+    delta="local",
 )
 
 TABLES: Final = (
@@ -224,6 +269,8 @@ PUBLISHED: Final = Table(
         Column("sha256", "VARCHAR", "Of its file."),
         Column("versions", "BIGINT", "Rows of its file.", "versions"),
     ),
+    inputs=("days", "hashes", "changes"),
+    delta="chain",
 )
 FACTS: Final = Table(
     "_almanac_facts",
@@ -236,6 +283,12 @@ FIRST_LOOK: Final = Table(
     "one row: before it nothing was observed",
     (),
     (Column("first_at", INSTANT, "When events were first looked at; NULL is never.", "UTC"),),
+    delta="replaced",
 )
 INTERNAL: Final = (PUBLISHED, FACTS, FIRST_LOOK)
 """Of no use to readers, and free to change."""
+FILLED: Final = (
+    *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, COVERAGE, EVENT_COINS),
+    *(EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS, REQUESTS, USAGE, PUBLISHED, FIRST_LOOK),
+)
+"""All that have a statement, in the order in which they are filled: after those that it reads."""

@@ -1,6 +1,8 @@
 """Publish: what is in the file, when it is made anew, and what is refused."""
 
 import os
+import re
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ import pytest
 from tests.warehouse.publish.small_lake import FIRST_DAY, Op, Plan, SmallLake
 from warehouse.errors import WarehouseError
 from warehouse.publish import publish as publish_module
-from warehouse.publish.full import published_values
+from warehouse.publish.full import published_values, query_of
 from warehouse.publish.inputs import Inputs, find_local_state
-from warehouse.publish.staged_file import Staged, parameters
+from warehouse.publish.staged_file import parameters
 from warehouse.queries import connected, run_sql
+from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
+from warehouse.schema.tables import FACTS, FILLED, INTERNAL, REJECTS, TABLES, USAGE
 from warehouse.sql import Statements
 
 PLANS = [
@@ -259,16 +263,36 @@ FURTHER = {"first_day": FIRST_DAY, "current": True, "everything": True}
 """What a publication binds beside files."""
 
 
-def test_a_statement_without_a_file_is_left_out_and_one_with_a_misspelt_name_is_an_error(
-    tmp_path: Path,
-) -> None:
-    staged = Staged(tmp_path / "staged")
-    values = {**EMPTY.files(), **find_local_state(None).files}
-    assert staged.lacks("FROM read_parquet($changes)", values)
-    assert not staged.lacks("FROM read_parquet($changes)", {**values, "changes": ["day"]})
-    with pytest.raises(ValueError, match="chnages"):
-        staged.lacks("FROM read_parquet($chnages)", values)
-    staged.abandon()
+def test_a_table_without_a_file_is_empty_and_one_whose_inputs_disagree_is_an_error() -> None:
+    values = {**EMPTY.files(), **find_local_state(None).files, **FURTHER}
+    assert query_of(REJECTS, values) == ddl.nothing_of(REJECTS)
+    assert "$rejects" in query_of(REJECTS, {**values, "rejects": ["file"]})
+    misspelt = replace(REJECTS, inputs=("rejetcs",))
+    with pytest.raises(ValueError, match="rejects, rejetcs of rejects"):
+        query_of(misspelt, {**values, "rejetcs": ["file"]})
+    with pytest.raises(ValueError, match="usage"):
+        query_of(USAGE, EMPTY.files())
+
+
+def test_a_day_without_its_changes_and_half_a_state_are_errors(lake: SmallLake) -> None:
+    (day, *_) = lake.chain
+    for state, changes in (({}, []), ({"events": "file"}, ["file"])):
+        with pytest.raises(ValueError, match="expected one a day"):
+            Inputs(days=(day,), state=state, changes=changes, snapshots=[], rejects=[])
+
+
+def test_every_table_is_filled_after_those_that_its_statement_reads() -> None:
+    assert {table.name for table in FILLED} == {table.name for table in (*TABLES, *INTERNAL)} - {
+        FACTS.name
+    }
+    statements = Statements("warehouse.publish", GROUPS)
+    filled: set[str] = set()
+    for table in FILLED:
+        assert table.delta is not None
+        text = statements["select_" + table.name.removeprefix("_almanac_")]
+        read = set(re.findall(r"(?:FROM|JOIN) (\w+)\b(?!\()", text))
+        assert read & {other.name for other in FILLED} <= filled, table.name
+        filled.add(table.name)
 
 
 def test_each_table_takes_only_values_that_a_publication_binds() -> None:
