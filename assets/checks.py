@@ -10,11 +10,12 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
-from assets.metadata import SQL, reading, single
+from assets.metadata import SQL, single
 from assets.partitions import FRESH_WITHIN
 from resources.session import LazySession
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
+from warehouse.queries import connected
 
 _REJECTED_MAX: Final = 0.01
 Found = tuple[bool, dict[str, Any]]
@@ -64,7 +65,7 @@ def published_checks(
     """Check the file that readers open now."""
     if not home.warehouse.exists():
         raise dg.Failure("There is no published file to check.", allow_retries=False)
-    with reading(home.warehouse) as connection:
+    with connected(home.warehouse, own_files=True) as connection:
         for key in sorted(context.selected_asset_check_keys):
             passed, metadata = _check(key, connection, catalog, home)
             severity = (

@@ -8,11 +8,9 @@ No secret is ever put here. Estimated dates are shown as `displayed_date`, never
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
@@ -22,9 +20,7 @@ from assets.feed_day import FeedDay, feed_day_metadata
 from catalog.contract.bodies import list_body, single_body
 from resources.backfill.backfill import Backfill
 from resources.feeds import Pulled
-from warehouse.attaching import attach_published
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
-from warehouse.connections import open_memory
 from warehouse.errors import WarehouseError
 from warehouse.history.merge_report import MergeReport
 from warehouse.history.outcomes import Outcome
@@ -270,16 +266,6 @@ _NEWEST_BY: Final[Mapping[str, str]] = {
     "batches": "observed_at",
     "coverage": "observed_at",
 }
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lend a connection to the file as it is now; a later publication does not change it."""
-    with open_memory() as connection:
-        # Not opened by its path: DuckDB may hand back the file of an earlier publication.
-        attach_published(connection, path, "published")
-        connection.execute("USE published")
-        yield connection
 
 
 def glance(connection: duckdb.DuckDBPyConnection, table: Table) -> str:

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import dagster as dg
 
-from assets.metadata import glance, log_problems, reading, told_merge
+from assets.metadata import glance, log_problems, told_merge
 from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
 from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
 from warehouse.history.merge_report import MergeReport
 from warehouse.home import Home
+from warehouse.queries import connected
 from warehouse.schema import tables
 from warehouse.schema.tables import Table
 
@@ -64,7 +65,7 @@ def published_tables(
     except WarehouseError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     log_problems(context.log, report.problems)
-    with reading(home.warehouse) as connection:
+    with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
             if dg.AssetKey(table.name) not in context.selected_asset_keys:
                 continue

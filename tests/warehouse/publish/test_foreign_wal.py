@@ -12,7 +12,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from assets.metadata import reading
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.attaching import set_aside_foreign_wal
 from warehouse.queries import connected, run_sql
@@ -75,7 +74,7 @@ def logs_beside(lake: SmallLake) -> list[str]:
 
 def versions(warehouse: Path) -> list[int]:
     """Return what each of our ways to read says."""
-    with connected(warehouse) as connection, reading(warehouse) as other:
+    with connected(warehouse) as connection, connected(warehouse, own_files=True) as other:
         found = (run_sql(connection, COUNT).rows, other.execute(COUNT).fetchall())
     return [int(rows[0][0]) for rows in found]
 
