@@ -8,7 +8,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.metadata import reading
 from pipeline.daily_run import RunSummary
 from pipeline.instance import instance_of
 from pipeline.settings import Settings
@@ -24,6 +23,7 @@ from tests.pipeline.homes_in_days import (
     settings_of,
 )
 from warehouse.home import Home
+from warehouse.queries import connected
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def two_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlayedHome]:
 
 
 def rows_of(home: Home, table: str) -> list[tuple[object, ...]]:
-    with reading(home.warehouse) as connection:
+    with connected(home.warehouse) as connection:
         return sorted(connection.table(table).fetchall(), key=str)
 
 
@@ -66,7 +66,7 @@ def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: Pl
 
 
 def test_every_request_is_logged_and_none_is_refused(two_days: PlayedHome) -> None:
-    with reading(two_days.home.warehouse) as connection:
+    with connected(two_days.home.warehouse) as connection:
         statuses = connection.table("requests").aggregate("status, count(*)").fetchall()
         usage = connection.table("usage").fetchall()
     assert [status for status, _ in statuses] == [200]

@@ -11,7 +11,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.metadata import reading
 from pipeline.instance import instance_of
 from pipeline.session import open_service
 from pipeline.settings import Settings
@@ -21,6 +20,7 @@ from tests.pipeline.homes_in_days import NOW, failure_of, run_assets, settings_o
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.queries import connected
 
 SPAN = (date(2025, 11, 1), date(2026, 4, 1))
 MONTHS = ["2025-11-01", "2025-12-01", "2026-01-01", "2026-02-01", "2026-03-01", "2026-04-01"]
@@ -85,7 +85,7 @@ def test_each_month_of_a_run_is_recorded_once_and_merged_like_anything_else(
     events = ran.result.get_asset_materialization_events()
     assert {"requests so far", "batch", "observed at"} <= events[0].materialization.metadata.keys()
     merge(Home(tmp_path))
-    with reading(Home(tmp_path).warehouse) as connection:
+    with connected(Home(tmp_path).warehouse) as connection:
         ((count, missing),) = connection.sql(
             "SELECT count(*), count(missing_since) FROM events"
         ).fetchall()

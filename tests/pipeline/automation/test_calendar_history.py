@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from assets.metadata import reading
 from pipeline.session import open_service
 from resources.backfill import parallel
 from resources.backfill.backfill import Backfill
@@ -14,6 +13,7 @@ from tests.pipeline.homes_in_days import settings_of
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.queries import connected
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 TIED = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -38,7 +38,7 @@ def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(
         work = Backfill(service, BackfillStates(Storage(home.state), home.landing), *SPAN)
         assert len([month for months in work.go("list") for month in months]) == 5
     merge(home)
-    with reading(home.warehouse) as connection:
+    with connected(home.warehouse) as connection:
         counted = "SELECT count(*), count(missing_since) FROM events WHERE date = $date"
         ((tied, missing),) = connection.execute(counted, {"date": TIED}).fetchall()
         ((gone,),) = connection.sql("SELECT count(missing_since) FROM events").fetchall()
