@@ -30,8 +30,8 @@ NEWEST_KEPT = 7
 _TABLES = {
     "coins": "coins_state",
     "categories": "categories_state",
-    "cancellations": "cancelled",
-    "labels": "labels",
+    "cancellations": "cancellations_waiting",
+    "labels": "coin_labels",
 }
 
 
@@ -133,8 +133,8 @@ class Checkpoints:
 
     def _load_tables(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
         events = {"file": literal(folder / "events.parquet")}
-        connection.execute(_SQL["load_content"], events)
-        connection.execute(_SQL["load_sight"], events)
+        connection.execute(_SQL["load_current"], events)
+        connection.execute(_SQL["load_seen"], events)
         for table, target in _TABLES.items():
             file = {"file": literal(folder / f"{table}.parquet")}
             connection.execute(_SQL[f"load_{target}"], file)
@@ -161,7 +161,7 @@ def _write(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> i
 
 
 def _counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    tables = {"events": "sight", **_TABLES}
+    tables = {"events": "event_seen", **_TABLES}
     counts: dict[str, int] = {}
     for name, table in tables.items():
         (count,) = connection.table(table).aggregate("count(*)").fetchall()[0]

@@ -118,11 +118,11 @@ class DayWriter:
     def _begin(self, so_far: DayFile | None) -> dict[str, str]:
         """Take up what a day has; return the hashes of the files that stay with it."""
         connection = self._fold.connection
-        for table in ("log", "snapshot"):
+        for table in ("day_versions", "snapshot"):
             connection.execute(_SQL[f"empty_{table}"])
         if so_far is None:
             return {}
-        connection.execute(_SQL["load_log"], {"file": literal(so_far.path)})
+        connection.execute(_SQL["load_day_versions"], {"file": literal(so_far.path)})
         name = coins_name(so_far.day)
         if self._lake.exists(name) and any(
             batch["feed"] == "coins" for batch in so_far.meta["batches"]
@@ -169,7 +169,7 @@ class DayWriter:
             added, removed = connection.execute(_SQL["count_differences"], file).fetchall()[0]
             return int(added), int(removed)
         # There is none, or a damaged one that is now replaced.
-        (count,) = connection.table("log").aggregate("count(*)").fetchall()[0]
+        (count,) = connection.table("day_versions").aggregate("count(*)").fetchall()[0]
         return int(count), 0
 
 

@@ -104,16 +104,16 @@ class Fold:
         while True:
             self._run("pick_deliveries", place=place, positions=list(look.positions or ()))
             self._run("take_picked_rows")
-            if not self._count("wave"):
+            if not self._count("incoming"):
                 return
-            self._fold_wave(look.manifest, outcome)
+            self._fold_incoming(look.manifest, outcome)
             place += 1
 
     def _fold_look(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
         reach = visible_scope(manifest) if manifest.feed in ("events", "export") else None
         if reach is not None and manifest.feed == "export" and not released:
             outcome.flagged = self._too_few(manifest, reach)
-        self._fold_wave(manifest, outcome)
+        self._fold_incoming(manifest, outcome)
         if not manifest.complete:
             return  # A partial look proves nothing absent.
         if manifest.feed == "event":
@@ -125,7 +125,7 @@ class Fold:
                 self._fold_absent(manifest, reach, outcome)
             self._note_watched(manifest, reach)
 
-    def _fold_wave(self, manifest: Manifest, outcome: Outcome) -> None:
+    def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> None:
         """Fold rows of different events: judge each, then write versions, then the state."""
         stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
         impact = {"impact_bit": BIT["impact"]}
@@ -140,7 +140,7 @@ class Fold:
             self._run("find_differences", **impact)
             self._run("name_change_kinds")
             self._run("log_new_versions", **stamp)
-        if verdicts.get("again"):
+        if verdicts.get("unchanged"):
             self._run("touch_unchanged", **content_at, observed_at=manifest.observed_at)
         if verdicts.get("same") or verdicts.get("differs"):
             self._run("touch_seen", **impact)
@@ -151,7 +151,7 @@ class Fold:
             self._run("log_first_versions", **stamp)
             outcome.count(dict(self._rows("count_first_versions")))
             self._run("take_first_content")
-            self._run("take_first_sight")
+            self._run("take_first_seen")
         if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
             self._run("note_cancellations", batch_id=manifest.batch_id)
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
@@ -203,7 +203,7 @@ class Fold:
             stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
             self._run("log_withdrawn", **times, **stamp)
             self._run("take_withdrawn_content", observed_at=manifest.observed_at)
-            self._run("take_withdrawn_sight", content_at=manifest.content_at)
+            self._run("take_withdrawn_seen", content_at=manifest.content_at)
             outcome.count({"withdrawn": withdrawn})
 
     def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:
@@ -231,7 +231,7 @@ class Fold:
         filters = self._filters(reach)
         known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
         expected = max(known, manifest.rows_claimed or 0)
-        came = self._count("wave") + self._recall.again
+        came = self._count("incoming") + self._recall.again
         if came >= ENOUGH_ROWS_SHARE * expected:
             return None
         return f"{came} events came, and {expected} were expected: it makes nothing missing"
@@ -283,7 +283,7 @@ class Fold:
 
     def write_watched(self) -> None:
         """Put the watched spans where the statements read them, categories by name."""
-        self.connection.execute("DELETE FROM watched")
+        self.connection.execute("DELETE FROM watched_spans")
         names = dict(self._rows("list_category_names"))
         for span in self.watch.spans:
             categories = span.categories

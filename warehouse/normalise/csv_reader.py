@@ -72,7 +72,7 @@ def _recall_query(source: CsvSource, reading: Reading) -> tuple[str, dict[str, A
     """Return the statement that finds the records of a file that came before."""
     rows, values = _rows(source, reading)
     columns = reading.columns
-    cells = (f"if(is_again, NULL, c{n}) AS c{n}" for n in range(len(columns.names)))
+    cells = (f"if(is_unchanged, NULL, c{n}) AS c{n}" for n in range(len(columns.names)))
     text = _SQL["recall_rows"].replace("{rows}", rows)
     text = text.replace("{id}", f"c{columns.places['event_id']}")
     return text.replace("{cells}", ",\n    ".join(cells)), values

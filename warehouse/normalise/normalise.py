@@ -75,7 +75,7 @@ def normalise(
     """Fill the tables of the batch's feed, as well as its rows allow, and say how it went.
 
     With `recall`, records of an export that the state accepted before are not in `seen`: they
-    are counted as good, and stand in the view `again`.
+    are counted as good, and stand in the view `unchanged`.
 
     Raises:
         DamagedBody: the bytes are not those that were landed.

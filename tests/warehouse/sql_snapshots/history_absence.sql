@@ -1,5 +1,5 @@
 -- name: log_withdrawn
-INSERT INTO log
+INSERT INTO day_versions
 SELECT
     c.event_id, c.version + 1, $observed_at, 'observed', ['withdrawn'], ['status'],
     $batch_id, $feed, $plan, $content_at,
@@ -8,6 +8,6 @@ SELECT
     c.snapshot_url, s.last_verified_at, c.created_at, s.updated_at,
     'withdrawn', NULL, s.known, s.extra
 FROM absent AS a
-JOIN content AS c USING (event_id)
-JOIN sight AS s USING (event_id)
+JOIN event_current AS c USING (event_id)
+JOIN event_seen AS s USING (event_id)
 WHERE a.is_second;

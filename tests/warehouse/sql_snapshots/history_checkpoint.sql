@@ -7,11 +7,11 @@ SELECT
     c.status, c.cancelled_at, s.known, s.extra, c.first_seen_at, s.last_seen_at,
     s.missing_since, c.changed_at, s.content_at, c.version, s.absent_export_at, s.content_md5,
     s.row_md5
-FROM content AS c
-JOIN sight AS s USING (event_id);
+FROM event_current AS c
+JOIN event_seen AS s USING (event_id);
 
--- name: load_content
-INSERT INTO content BY NAME
+-- name: load_current
+INSERT INTO event_current BY NAME
 SELECT
     event_id,
     slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
@@ -19,8 +19,8 @@ SELECT
     status, cancelled_at, first_seen_at, changed_at, version
 FROM read_parquet($file, hive_partitioning = false);
 
--- name: load_sight
-INSERT INTO sight BY NAME
+-- name: load_seen
+INSERT INTO event_seen BY NAME
 SELECT
     event_id, known, last_verified_at, updated_at, extra, content_at, last_seen_at,
     missing_since, absent_export_at, content_md5, row_md5

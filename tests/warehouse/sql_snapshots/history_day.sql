@@ -32,5 +32,5 @@ SELECT
         ELSE known
     END AS known,
     if(updated_at = created_at, extra, NULL) AS extra
-FROM log
+FROM day_versions
 WHERE version = 1 AND created_at < known_from;

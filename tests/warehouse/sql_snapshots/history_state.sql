@@ -1,5 +1,5 @@
 -- name: create_state
-CREATE OR REPLACE TABLE content (
+CREATE OR REPLACE TABLE event_current (
     event_id VARCHAR,
     slug VARCHAR, title VARCHAR, description VARCHAR, displayed_date VARCHAR, date TIMESTAMPTZ,
     date_end TIMESTAMPTZ, date_type VARCHAR, is_estimated BOOLEAN, categories VARCHAR[],
@@ -8,18 +8,18 @@ CREATE OR REPLACE TABLE content (
     status VARCHAR, cancelled_at TIMESTAMPTZ,
     first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER
 );
-CREATE OR REPLACE TABLE sight (
+CREATE OR REPLACE TABLE event_seen (
     event_id VARCHAR, known BIGINT,
     last_verified_at TIMESTAMPTZ, updated_at TIMESTAMPTZ,
     extra VARCHAR,
     content_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
     absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
-CREATE OR REPLACE TABLE cancelled (
+CREATE OR REPLACE TABLE cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,
     first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, batch_id VARCHAR
 );
-CREATE OR REPLACE TABLE labels (
+CREATE OR REPLACE TABLE coin_labels (
     slug VARCHAR, symbol VARCHAR, name VARCHAR, content_at TIMESTAMPTZ
 );
 CREATE OR REPLACE TABLE coins_state (
@@ -35,7 +35,7 @@ CREATE OR REPLACE TABLE snapshot (
     slug VARCHAR, rank INTEGER, tracked BOOLEAN, upcoming_count INTEGER, major_count INTEGER,
     peak_impact DOUBLE, observed_at TIMESTAMPTZ, batch_id VARCHAR
 );
-CREATE OR REPLACE TABLE log (
+CREATE OR REPLACE TABLE day_versions (
     event_id VARCHAR, version INTEGER, known_from TIMESTAMPTZ, known_basis VARCHAR,
     change_kinds VARCHAR[], changed_fields VARCHAR[], batch_id VARCHAR, feed VARCHAR,
     plan VARCHAR, content_at TIMESTAMPTZ,
@@ -46,7 +46,7 @@ CREATE OR REPLACE TABLE log (
     updated_at TIMESTAMPTZ, status VARCHAR, cancelled_at TIMESTAMPTZ,
     known BIGINT, extra VARCHAR
 );
-CREATE OR REPLACE TABLE watched (
+CREATE OR REPLACE TABLE watched_spans (
     coins VARCHAR[], categories VARCHAR[], lower TIMESTAMPTZ, upper TIMESTAMPTZ,
     since TIMESTAMPTZ
 );

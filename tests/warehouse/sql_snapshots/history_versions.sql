@@ -1,5 +1,5 @@
 -- name: find_first_versions
-CREATE OR REPLACE TEMP VIEW firsts AS
+CREATE OR REPLACE TEMP VIEW first_versions AS
 SELECT
     w.event_id, w.observed_at, w.content_md5, w.row_md5,
     coalesce(
@@ -14,13 +14,13 @@ SELECT
     if(is_cancelled_before, 'cancelled', w.status) AS status,
     if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
     n.event_id IS NOT NULL AS is_created
-FROM wave AS w
-JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'new'
-LEFT JOIN cancelled AS k ON k.event_id = w.event_id
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
+LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
 LEFT JOIN created AS n ON n.event_id = w.event_id;
 
 -- name: find_differences
-CREATE OR REPLACE TEMP TABLE differences AS
+CREATE OR REPLACE TEMP TABLE changed_events AS
 SELECT
     w.event_id, w.observed_at, w.content_at, w.shown, c.version + 1 AS version,
     if(has(w.shown, 'slug'), w.slug, c.slug) AS slug,
@@ -95,10 +95,10 @@ SELECT
         if(has(w.shown & ~s.known, 'snapshot_url'), 'snapshot_url', NULL),
         if(has(w.shown & ~s.known, 'created_at'), 'created_at', NULL)
     ], lambda name: name IS NOT NULL) AS revealed
-FROM wave AS w
-JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
-JOIN content AS c ON c.event_id = w.event_id
-JOIN sight AS s ON s.event_id = w.event_id;
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
+JOIN event_current AS c ON c.event_id = w.event_id
+JOIN event_seen AS s ON s.event_id = w.event_id;
 
 -- name: name_change_kinds
 CREATE OR REPLACE TEMP TABLE new_versions AS
@@ -128,12 +128,12 @@ FROM (
         *,
         list_has_any(changed, ['date', 'date_end']) AS moved,
         list_contains(changed, 'is_estimated') AS flipped
-    FROM differences
+    FROM changed_events
 )
 WHERE len(change_kinds) > 0;
 
 -- name: log_new_versions
-INSERT INTO log
+INSERT INTO day_versions
 SELECT
     event_id, version, observed_at, 'observed', change_kinds, changed_fields,
     $batch_id, $feed, $plan, content_at,
@@ -144,33 +144,33 @@ SELECT
 FROM new_versions;
 
 -- name: touch_seen
-UPDATE sight SET
+UPDATE event_seen SET
     known = CASE
         WHEN has(w.shown, 'impact_band') AND NOT has(w.shown, 'impact')
              AND w.impact_band IS DISTINCT FROM c.impact_band
-            THEN (sight.known | w.shown) & ~$impact_bit
-        ELSE sight.known | w.shown
+            THEN (event_seen.known | w.shown) & ~$impact_bit
+        ELSE event_seen.known | w.shown
     END,
-    last_verified_at = if(has(w.shown, 'last_verified_at'), w.last_verified_at, sight.last_verified_at),
+    last_verified_at = if(has(w.shown, 'last_verified_at'), w.last_verified_at, event_seen.last_verified_at),
     updated_at = CASE
         WHEN has(w.shown, 'updated_at') THEN w.updated_at
-        WHEN w.shown = 0 THEN sight.updated_at
-        ELSE believed(sight.updated_at, sight.last_seen_at)
+        WHEN w.shown = 0 THEN event_seen.updated_at
+        ELSE believed(event_seen.updated_at, event_seen.last_seen_at)
     END,
-    extra = coalesce(w.extra, sight.extra),
+    extra = coalesce(w.extra, event_seen.extra),
     content_at = w.content_at,
-    last_seen_at = if(w.shown = 0, sight.last_seen_at, w.observed_at),
+    last_seen_at = if(w.shown = 0, event_seen.last_seen_at, w.observed_at),
     missing_since = NULL,
     absent_export_at = NULL,
     content_md5 = w.content_md5,
     row_md5 = w.row_md5
-FROM wave AS w
-JOIN judged AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
-JOIN content AS c ON c.event_id = w.event_id
-WHERE sight.event_id = w.event_id;
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
+JOIN event_current AS c ON c.event_id = w.event_id
+WHERE event_seen.event_id = w.event_id;
 
 -- name: take_new_content
-UPDATE content SET
+UPDATE event_current SET
     slug = v.slug,
     title = v.title,
     description = v.description,
@@ -192,10 +192,10 @@ UPDATE content SET
     version = v.version,
     changed_at = v.observed_at
 FROM new_versions AS v
-WHERE content.event_id = v.event_id;
+WHERE event_current.event_id = v.event_id;
 
 -- name: log_first_versions
-INSERT INTO log
+INSERT INTO day_versions
 SELECT
     event_id, 1, observed_at, 'observed',
     list_concat([if(is_created, 'created', 'revealed')],
@@ -205,21 +205,21 @@ SELECT
     coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
     created_at, updated_at, status, cancelled_at,
     known, extra
-FROM firsts;
+FROM first_versions;
 
 -- name: take_first_content
-INSERT INTO content
+INSERT INTO event_current
 SELECT
     event_id,
     slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
     coins, impact, impact_band, impact_summary, source_url, snapshot_url, created_at,
     status, cancelled_at, observed_at, observed_at, 1
-FROM firsts;
+FROM first_versions;
 
--- name: take_first_sight
-INSERT INTO sight
+-- name: take_first_seen
+INSERT INTO event_seen
 SELECT
     event_id, known, last_verified_at, updated_at, extra, content_at, observed_at, NULL, NULL,
     if(is_cancelled_before, NULL, content_md5),
     if(is_cancelled_before, NULL, row_md5)
-FROM firsts;
+FROM first_versions;

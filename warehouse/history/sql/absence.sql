@@ -4,13 +4,13 @@
 --     count_rejected_of_anyone             nor does one with rows that may be anyone's
 --     find_absent                          lists and exports
 --     touch_still_withdrawn → find_not_found   a single event's own address
---     mark_missing → count_withdrawn → log_withdrawn → take_withdrawn_content, take_withdrawn_sight
+--     mark_missing → count_withdrawn → log_withdrawn → take_withdrawn_content, take_withdrawn_seen
 
 -- name: count_expected
 -- How many known events a look with this scope should show. Grain: one row.
 -- Scope by `date` alone: a service may match events of several days by their first.
 SELECT count(*)
-FROM content AS c
+FROM event_current AS c
 WHERE c.status = 'scheduled' AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($coins IS NULL OR list_has_any(c.coins, $coins))
   AND ($categories IS NULL OR list_has_any(c.categories, $categories))
@@ -37,23 +37,23 @@ SELECT
             lambda seen: seen.observed_at >= s.absent_export_at
                 AND seen.since <= s.content_at)),
         false) AS is_second
-FROM content AS c
-JOIN sight AS s USING (event_id)
+FROM event_current AS c
+JOIN event_seen AS s USING (event_id)
 WHERE c.status = 'scheduled' AND s.content_at < $content_at
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($coins IS NULL OR list_has_any(c.coins, $coins))
   AND ($categories IS NULL OR list_has_any(c.categories, $categories))
   AND ($covered IS NULL OR list_has_any(c.coins, $covered))
-  AND NOT EXISTS (SELECT 1 FROM judged AS j WHERE j.event_id = c.event_id)
+  AND NOT EXISTS (SELECT 1 FROM classified AS j WHERE j.event_id = c.event_id)
   AND NOT EXISTS (SELECT 1 FROM rejected AS r WHERE contains(r.raw, c.event_id));
 
 -- name: touch_still_withdrawn
 -- A withdrawn event whose own address still answers 404: no news, but newer. Grain: event.
-UPDATE sight SET content_at = $content_at
+UPDATE event_seen SET content_at = $content_at
 FROM seen AS w
-JOIN content AS c ON c.event_id = w.event_id
-WHERE sight.event_id = w.event_id AND w.status = 'not_found' AND c.status = 'withdrawn'
-  AND sight.content_at < $content_at
+JOIN event_current AS c ON c.event_id = w.event_id
+WHERE event_seen.event_id = w.event_id AND w.status = 'not_found' AND c.status = 'withdrawn'
+  AND event_seen.content_at < $content_at
   AND $is_proof AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper);
 
 -- name: find_not_found
@@ -62,8 +62,8 @@ WHERE sight.event_id = w.event_id AND w.status = 'not_found' AND c.status = 'wit
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT c.event_id, $is_proof AS is_second
 FROM seen AS w
-JOIN content AS c USING (event_id)
-JOIN sight AS s USING (event_id)
+JOIN event_current AS c USING (event_id)
+JOIN event_seen AS s USING (event_id)
 WHERE w.status = 'not_found' AND c.status = 'scheduled'
   AND (s.content_at < $content_at OR ($is_proof AND s.content_at = $content_at))
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
@@ -71,12 +71,12 @@ WHERE w.status = 'not_found' AND c.status = 'scheduled'
 
 -- name: mark_missing
 -- Absent events are missing from now on: state, not history. Grain: event. Twice is once.
-UPDATE sight SET
-    missing_since = coalesce(sight.missing_since, $observed_at),
-    absent_export_at = if($is_export, coalesce(sight.absent_export_at, $observed_at),
-                          sight.absent_export_at)
+UPDATE event_seen SET
+    missing_since = coalesce(event_seen.missing_since, $observed_at),
+    absent_export_at = if($is_export, coalesce(event_seen.absent_export_at, $observed_at),
+                          event_seen.absent_export_at)
 FROM absent AS a
-WHERE sight.event_id = a.event_id;
+WHERE event_seen.event_id = a.event_id;
 
 -- name: count_withdrawn
 -- How many of the absent are withdrawn. Grain: one row.
@@ -84,29 +84,29 @@ SELECT count(*) FROM absent WHERE is_second;
 
 -- name: log_withdrawn
 -- Withdrawn: absent for good. Grain: event, version. Once per look.
-INSERT INTO log
+INSERT INTO day_versions
 SELECT
     c.event_id, c.version + 1, $observed_at, 'observed', ['withdrawn'], ['status'],
     $batch_id, $feed, $plan, $content_at,
     {each fields: @state.@name},
     'withdrawn', NULL, s.known, s.extra
 FROM absent AS a
-JOIN content AS c USING (event_id)
-JOIN sight AS s USING (event_id)
+JOIN event_current AS c USING (event_id)
+JOIN event_seen AS s USING (event_id)
 WHERE a.is_second;
 
 -- name: take_withdrawn_content
 -- The state takes the withdrawals. Grain: event. Once per look.
-UPDATE content SET
-    status = 'withdrawn', cancelled_at = NULL, version = content.version + 1,
+UPDATE event_current SET
+    status = 'withdrawn', cancelled_at = NULL, version = event_current.version + 1,
     changed_at = $observed_at
 FROM absent AS a
-WHERE content.event_id = a.event_id AND a.is_second;
+WHERE event_current.event_id = a.event_id AND a.is_second;
 
--- name: take_withdrawn_sight
+-- name: take_withdrawn_seen
 -- The state takes the withdrawals. Grain: event. Twice is once.
-UPDATE sight SET
+UPDATE event_seen SET
     content_at = $content_at, content_md5 = NULL, row_md5 = NULL,
     missing_since = NULL, absent_export_at = NULL
 FROM absent AS a
-WHERE sight.event_id = a.event_id AND a.is_second;
+WHERE event_seen.event_id = a.event_id AND a.is_second;

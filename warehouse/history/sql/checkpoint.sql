@@ -10,16 +10,16 @@ SELECT
     c.status, c.cancelled_at, s.known, s.extra, c.first_seen_at, s.last_seen_at,
     s.missing_since, c.changed_at, s.content_at, c.version, s.absent_export_at, s.content_md5,
     s.row_md5
-FROM content AS c
-JOIN sight AS s USING (event_id);
+FROM event_current AS c
+JOIN event_seen AS s USING (event_id);
 
--- name: save_cancelled
+-- name: save_cancellations_waiting
 -- The rows a checkpoint keeps, in a fixed order. Grain: event_id.
-SELECT * FROM cancelled ORDER BY event_id;
+SELECT * FROM cancellations_waiting ORDER BY event_id;
 
--- name: save_labels
+-- name: save_coin_labels
 -- The rows a checkpoint keeps, in a fixed order. Grain: slug.
-SELECT * FROM labels ORDER BY slug;
+SELECT * FROM coin_labels ORDER BY slug;
 
 -- name: save_coins_state
 -- The rows a checkpoint keeps, in a fixed order. Grain: slug.
@@ -35,30 +35,30 @@ SELECT * FROM categories_state ORDER BY id;
 -- Placeholders: query.
 COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2);
 
--- name: load_content
+-- name: load_current
 -- The content of a checkpoint's events into an empty state. Grain: event.
-INSERT INTO content BY NAME
+INSERT INTO event_current BY NAME
 SELECT
     event_id,
     {each compared: @name},
     status, cancelled_at, first_seen_at, changed_at, version
 FROM read_parquet($file, hive_partitioning = false);
 
--- name: load_sight
+-- name: load_seen
 -- When a checkpoint's events were seen, into an empty state. Grain: event.
-INSERT INTO sight BY NAME
+INSERT INTO event_seen BY NAME
 SELECT
     event_id, known, {each uncompared: @name}, extra, content_at, last_seen_at,
     missing_since, absent_export_at, content_md5, row_md5
 FROM read_parquet($file, hive_partitioning = false);
 
--- name: load_cancelled
+-- name: load_cancellations_waiting
 -- The rows of a checkpoint into an empty state. Grain: as the table.
-INSERT INTO cancelled BY NAME SELECT * FROM read_parquet($file, hive_partitioning = false);
+INSERT INTO cancellations_waiting BY NAME SELECT * FROM read_parquet($file, hive_partitioning = false);
 
--- name: load_labels
+-- name: load_coin_labels
 -- The rows of a checkpoint into an empty state. Grain: as the table.
-INSERT INTO labels BY NAME SELECT * FROM read_parquet($file, hive_partitioning = false);
+INSERT INTO coin_labels BY NAME SELECT * FROM read_parquet($file, hive_partitioning = false);
 
 -- name: load_coins_state
 -- The rows of a checkpoint into an empty state. Grain: as the table.

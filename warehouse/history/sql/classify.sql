@@ -3,12 +3,12 @@
 --     normalised rows ─ pick_newest_rows | pick_deliveries → take_picked_rows ┐
 --                     └ take_all_rows (no id came twice) ─────────────────────┴ classify_rows
 --                                                                               → count_verdicts
--- `versions.sql` goes on with the verdicts: new, differs, same, again, stale.
+-- `versions.sql` goes on with the verdicts: new, differs, same, unchanged, stale.
 
 -- name: pick_newest_rows
 -- The rows of one look, one row per event. Grain: event.
 -- Of rows with the same id in one answer the newest content is taken, then the last to arrive.
-CREATE OR REPLACE TEMP TABLE picked AS
+CREATE OR REPLACE TEMP TABLE deduplicated AS
 SELECT * EXCLUDE (place)
 FROM (
     SELECT *, row_number() OVER (
@@ -21,7 +21,7 @@ WHERE place = 1 AND status <> 'not_found';
 
 -- name: pick_deliveries
 -- The $place-th delivery of each event among those at some positions. Grain: event.
-CREATE OR REPLACE TEMP TABLE picked AS
+CREATE OR REPLACE TEMP TABLE deduplicated AS
 SELECT * EXCLUDE (place)
 FROM (
     SELECT *, row_number() OVER (
@@ -34,12 +34,12 @@ WHERE place = $place;
 
 -- name: take_picked_rows
 -- The rows of one look that were chosen among several of an event. Grain: event.
-CREATE OR REPLACE TEMP VIEW wave AS
-SELECT * FROM picked;
+CREATE OR REPLACE TEMP VIEW incoming AS
+SELECT * FROM deduplicated;
 
 -- name: take_all_rows
 -- The rows of one look whose ids are all different: nothing to choose. Grain: event.
-CREATE OR REPLACE TEMP VIEW wave AS
+CREATE OR REPLACE TEMP VIEW incoming AS
 SELECT * FROM seen WHERE status <> 'not_found';
 
 -- name: classify_rows
@@ -47,7 +47,7 @@ SELECT * FROM seen WHERE status <> 'not_found';
 -- Stale: its content is older than what is known, by either clock; it is only counted.
 -- Again: the record of an export as it was when last accepted, and nothing accepted since.
 -- Parameters: $content_at of the look.
-CREATE OR REPLACE TEMP TABLE judged AS
+CREATE OR REPLACE TEMP TABLE classified AS
 SELECT
     w.event_id,
     CASE
@@ -59,13 +59,13 @@ SELECT
         WHEN w.content_md5 = s.content_md5 THEN 'same'
         ELSE 'differs'
     END AS verdict
-FROM wave AS w
-LEFT JOIN sight AS s USING (event_id)
+FROM incoming AS w
+LEFT JOIN event_seen AS s USING (event_id)
 UNION ALL
-SELECT s.event_id, if($content_at < s.content_at, 'stale', 'again')
-FROM sight AS s
-WHERE s.event_id IN (SELECT event_id FROM again);
+SELECT s.event_id, if($content_at < s.content_at, 'stale', 'unchanged')
+FROM event_seen AS s
+WHERE s.event_id IN (SELECT event_id FROM unchanged);
 
 -- name: count_verdicts
 -- How many rows of a look have each verdict. Grain: verdict.
-SELECT verdict, count(*) FROM judged GROUP BY verdict;
+SELECT verdict, count(*) FROM classified GROUP BY verdict;

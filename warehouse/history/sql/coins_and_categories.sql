@@ -79,18 +79,18 @@ SELECT id, name FROM categories_state;
 
 -- name: watch_span
 -- What was watched by complete looks, and since when. Grain: filter and span of event dates.
-INSERT INTO watched VALUES ($coins, $categories, $lower, $upper, $since);
+INSERT INTO watched_spans VALUES ($coins, $categories, $lower, $upper, $since);
 
 -- name: merge_labels
 -- The newest symbol and name of each coin seen in an event. Grain: slug. Twice gives the same.
-MERGE INTO labels AS l
+MERGE INTO coin_labels AS l
 USING (
     SELECT
         coin.slug AS slug,
         arg_max(coin.symbol, (content_at, position)) AS symbol,
         arg_max(coin.name, (content_at, position)) AS name,
         max(content_at) AS content_at
-    FROM (SELECT unnest(coin_names) AS coin, content_at, position FROM wave)
+    FROM (SELECT unnest(coin_names) AS coin, content_at, position FROM incoming)
     WHERE coin.slug IS NOT NULL
     GROUP BY ALL
 ) AS w

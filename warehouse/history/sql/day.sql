@@ -1,21 +1,21 @@
 -- A day of the change log: begun empty or gone on with, written as files, and read back.
 --
---     empty_log, empty_snapshot | load_log, load_snapshot → (observations are folded)
+--     empty_day_versions, empty_snapshot | load_day_versions, load_snapshot → (observations are folded)
 --     → find_claims → write_rejects, write_snapshot → count_differences → write_day, the commit
 --     read_day_metadata reads what a day's file says of itself
 
--- name: empty_log
+-- name: empty_day_versions
 -- A day begins with nothing in its log. Twice is once.
-DELETE FROM log;
+DELETE FROM day_versions;
 
 -- name: empty_snapshot
 -- A day begins with nothing in its snapshot. Twice is once.
 DELETE FROM snapshot;
 
--- name: load_log
+-- name: load_day_versions
 -- The versions of a day already folded, to go on with. Grain: event, version. Claims follow
 -- from first versions.
-INSERT INTO log BY NAME
+INSERT INTO day_versions BY NAME
 SELECT * FROM read_parquet($file, hive_partitioning = false) WHERE version > 0;
 
 -- name: load_snapshot
@@ -45,7 +45,7 @@ SELECT
         ELSE known
     END AS known,
     if(updated_at = created_at, extra, NULL) AS extra
-FROM log
+FROM day_versions
 WHERE version = 1 AND created_at < known_from;
 
 -- name: write_rejects
@@ -60,12 +60,12 @@ COPY (SELECT * FROM snapshot ORDER BY slug) TO $file (FORMAT parquet, COMPRESSIO
 -- How many versions of a day are new or other, and how many are no more. Grain: one row.
 WITH old AS (SELECT * FROM read_parquet($file, hive_partitioning = false) WHERE version > 0)
 SELECT
-    (SELECT count(*) FROM (FROM log EXCEPT ALL FROM old)),
-    (SELECT count(*) FROM (FROM old EXCEPT ALL FROM log));
+    (SELECT count(*) FROM (FROM day_versions EXCEPT ALL FROM old)),
+    (SELECT count(*) FROM (FROM old EXCEPT ALL FROM day_versions));
 
 -- name: write_day
 -- The versions of a day as its file, which also says what was folded into it. Grain: event, version.
-COPY (FROM log UNION ALL FROM claims)
+COPY (FROM day_versions UNION ALL FROM claims)
 TO $file (FORMAT parquet, COMPRESSION zstd, KV_METADATA {almanac: $meta});
 
 -- name: read_day_metadata

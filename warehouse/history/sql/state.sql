@@ -5,26 +5,26 @@
 
 -- name: create_state
 -- The state of a fold. Grain: one row per event, coin, category or cancellation.
--- `content` is what history is made of; `sight` is what every look touches. Making them twice
--- empties them.
-CREATE OR REPLACE TABLE content (
+-- `event_current` is what history is made of; `event_seen` is what every observation touches. Run
+-- twice: empty.
+CREATE OR REPLACE TABLE event_current (
     event_id VARCHAR,
     {each compared: @name @type},
     status VARCHAR, cancelled_at TIMESTAMPTZ,
     first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER
 );
-CREATE OR REPLACE TABLE sight (
+CREATE OR REPLACE TABLE event_seen (
     event_id VARCHAR, known BIGINT,
     {each uncompared: @name @type},
     extra VARCHAR,
     content_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
     absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
-CREATE OR REPLACE TABLE cancelled (
+CREATE OR REPLACE TABLE cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,
     first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, batch_id VARCHAR
 );
-CREATE OR REPLACE TABLE labels (
+CREATE OR REPLACE TABLE coin_labels (
     slug VARCHAR, symbol VARCHAR, name VARCHAR, content_at TIMESTAMPTZ
 );
 CREATE OR REPLACE TABLE coins_state (
@@ -40,14 +40,14 @@ CREATE OR REPLACE TABLE snapshot (
     slug VARCHAR, rank INTEGER, tracked BOOLEAN, upcoming_count INTEGER, major_count INTEGER,
     peak_impact DOUBLE, observed_at TIMESTAMPTZ, batch_id VARCHAR
 );
-CREATE OR REPLACE TABLE log (
+CREATE OR REPLACE TABLE day_versions (
     event_id VARCHAR, version INTEGER, known_from TIMESTAMPTZ, known_basis VARCHAR,
     change_kinds VARCHAR[], changed_fields VARCHAR[], batch_id VARCHAR, feed VARCHAR,
     plan VARCHAR, content_at TIMESTAMPTZ,
     {each content: @name @type},
     known BIGINT, extra VARCHAR
 );
-CREATE OR REPLACE TABLE watched (
+CREATE OR REPLACE TABLE watched_spans (
     coins VARCHAR[], categories VARCHAR[], lower TIMESTAMPTZ, upper TIMESTAMPTZ,
     since TIMESTAMPTZ
 );

@@ -1,21 +1,21 @@
 -- From verdicts to versions. All judgements are made before the state changes:
 --
---     new      find_creations → find_first_versions
---     differs  find_differences → name_change_kinds → log_new_versions
---     again    touch_unchanged
+--     new            find_creations → find_first_versions
+--     differs        find_differences → name_change_kinds → log_new_versions
+--     unchanged      touch_unchanged
 --     same, differs  touch_seen        (before take_new_content, which it is compared with)
---     differs  take_new_content → count_change_kinds
---     new      log_first_versions → count_first_versions → take_first_content → take_first_sight
---     any      note_cancellations
+--     differs        take_new_content → count_change_kinds
+--     new            log_first_versions → count_first_versions → take_first_content → take_first_seen
+--     any            note_cancellations
 
 -- name: find_creations
 -- First sightings that are creations: a complete look at their date came before they were created.
 -- One that is created long after it was seen says nothing of when it was. Grain: event.
 CREATE OR REPLACE TEMP TABLE created AS
 SELECT DISTINCT w.event_id
-FROM wave AS w
-JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'new'
-JOIN watched AS v
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
+JOIN watched_spans AS v
     ON v.since < believed(w.created_at, w.observed_at) AND w.date BETWEEN v.lower AND v.upper
 WHERE (v.coins IS NULL OR list_has_any(v.coins, w.coins))
   AND (v.categories IS NULL OR list_has_any(v.categories, w.categories));
@@ -24,7 +24,7 @@ WHERE (v.coins IS NULL OR list_has_any(v.coins, w.coins))
 -- First sightings. Grain: event. A cancellation that was seen before and is not older holds;
 -- against a sighting that is cancelled itself, one that is newer.
 -- A view: a million wide rows need not be written twice.
-CREATE OR REPLACE TEMP VIEW firsts AS
+CREATE OR REPLACE TEMP VIEW first_versions AS
 SELECT
     w.event_id, w.observed_at, w.content_md5, w.row_md5,
     coalesce(
@@ -37,16 +37,16 @@ SELECT
     if(is_cancelled_before, 'cancelled', w.status) AS status,
     if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
     n.event_id IS NOT NULL AS is_created
-FROM wave AS w
-JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'new'
-LEFT JOIN cancelled AS k ON k.event_id = w.event_id
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
+LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
 LEFT JOIN created AS n ON n.event_id = w.event_id;
 
 -- name: find_differences
 -- What differs between rows of a look and the state. Grain: event.
 -- A field that the row does not show keeps its value. A band that contradicts the score we hold
 -- makes the score unknown.
-CREATE OR REPLACE TEMP TABLE differences AS
+CREATE OR REPLACE TEMP TABLE changed_events AS
 SELECT
     w.event_id, w.observed_at, w.content_at, w.shown, c.version + 1 AS version,
     {each fields before impact:
@@ -82,10 +82,10 @@ SELECT
     list_filter([
         {each compared: if(has(w.shown & ~s.known, '@name'), '@name', NULL)}
     ], lambda name: name IS NOT NULL) AS revealed
-FROM wave AS w
-JOIN judged AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
-JOIN content AS c ON c.event_id = w.event_id
-JOIN sight AS s ON s.event_id = w.event_id;
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
+JOIN event_current AS c ON c.event_id = w.event_id
+JOIN event_seen AS s ON s.event_id = w.event_id;
 
 -- name: name_change_kinds
 -- The kinds of each difference, in the order they are always named. Grain: event.
@@ -116,13 +116,13 @@ FROM (
         *,
         list_has_any(changed, [{each rescheduled: '@name'}]) AS moved,
         list_contains(changed, 'is_estimated') AS flipped
-    FROM differences
+    FROM changed_events
 )
 WHERE len(change_kinds) > 0;
 
 -- name: log_new_versions
 -- New versions of known events. Grain: event, version. Once per look.
-INSERT INTO log
+INSERT INTO day_versions
 SELECT
     event_id, version, observed_at, 'observed', change_kinds, changed_fields,
     $batch_id, $feed, $plan, content_at,
@@ -133,53 +133,53 @@ FROM new_versions;
 -- name: touch_unchanged
 -- What a record touches that is as it was when last accepted. Grain: event. Once per look.
 -- Parameters: $content_at, $observed_at of the look.
-UPDATE sight SET
+UPDATE event_seen SET
     content_at = $content_at,
     last_seen_at = $observed_at,
     missing_since = NULL,
     absent_export_at = NULL
-WHERE event_id IN (SELECT event_id FROM judged WHERE verdict = 'again');
+WHERE event_id IN (SELECT event_id FROM classified WHERE verdict = 'unchanged');
 
 -- name: touch_seen
 -- What every accepted row touches, changed or not. Grain: event. Once per look.
--- A row without content (a cancellation) is no sight of the event.
-UPDATE sight SET
+-- A row without content (a cancellation) does not show the event.
+UPDATE event_seen SET
     known = CASE
         WHEN has(w.shown, 'impact_band') AND NOT has(w.shown, 'impact')
              AND w.impact_band IS DISTINCT FROM c.impact_band
-            THEN (sight.known | w.shown) & ~$impact_bit
-        ELSE sight.known | w.shown
+            THEN (event_seen.known | w.shown) & ~$impact_bit
+        ELSE event_seen.known | w.shown
     END,
     {each uncompared except updated_at:
-        @name = if(has(w.shown, '@name'), w.@name, sight.@name)},
+        @name = if(has(w.shown, '@name'), w.@name, event_seen.@name)},
     -- One that was not believed must not become so, only because the event is seen without it.
     updated_at = CASE
         WHEN has(w.shown, 'updated_at') THEN w.updated_at
-        WHEN w.shown = 0 THEN sight.updated_at
-        ELSE believed(sight.updated_at, sight.last_seen_at)
+        WHEN w.shown = 0 THEN event_seen.updated_at
+        ELSE believed(event_seen.updated_at, event_seen.last_seen_at)
     END,
-    extra = coalesce(w.extra, sight.extra),
+    extra = coalesce(w.extra, event_seen.extra),
     content_at = w.content_at,
-    last_seen_at = if(w.shown = 0, sight.last_seen_at, w.observed_at),
+    last_seen_at = if(w.shown = 0, event_seen.last_seen_at, w.observed_at),
     missing_since = NULL,
     absent_export_at = NULL,
     content_md5 = w.content_md5,
     row_md5 = w.row_md5
-FROM wave AS w
-JOIN judged AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
-JOIN content AS c ON c.event_id = w.event_id
-WHERE sight.event_id = w.event_id;
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
+JOIN event_current AS c ON c.event_id = w.event_id
+WHERE event_seen.event_id = w.event_id;
 
 -- name: take_new_content
 -- The state takes the content of new versions. Grain: event. Once per look.
-UPDATE content SET
+UPDATE event_current SET
     {each compared: @name = v.@name},
     status = v.status,
     cancelled_at = v.cancelled_at,
     version = v.version,
     changed_at = v.observed_at
 FROM new_versions AS v
-WHERE content.event_id = v.event_id;
+WHERE event_current.event_id = v.event_id;
 
 -- name: count_change_kinds
 -- How many new versions have each kind, and `versions` of them in all. Grain: kind.
@@ -189,7 +189,7 @@ SELECT 'versions', count(*) FROM new_versions;
 
 -- name: log_first_versions
 -- The first version of each event. Grain: event. Once per look.
-INSERT INTO log
+INSERT INTO day_versions
 SELECT
     event_id, 1, observed_at, 'observed',
     list_concat([if(is_created, 'created', 'revealed')],
@@ -197,38 +197,38 @@ SELECT
     [], $batch_id, $feed, $plan, content_at,
     {each content: @name},
     known, extra
-FROM firsts;
+FROM first_versions;
 
 -- name: count_first_versions
 -- How many first sightings have each kind, and `versions` of them in all. Grain: kind.
-SELECT if(is_created, 'created', 'revealed') AS kind, count(*) FROM firsts GROUP BY kind
+SELECT if(is_created, 'created', 'revealed') AS kind, count(*) FROM first_versions GROUP BY kind
 UNION ALL
-SELECT 'cancelled', count(*) FROM firsts WHERE status = 'cancelled' HAVING count(*) > 0
+SELECT 'cancelled', count(*) FROM first_versions WHERE status = 'cancelled' HAVING count(*) > 0
 UNION ALL
-SELECT 'versions', count(*) FROM firsts;
+SELECT 'versions', count(*) FROM first_versions;
 
 -- name: take_first_content
 -- New events enter the state. Grain: event. Once per look.
-INSERT INTO content
+INSERT INTO event_current
 SELECT
     event_id,
     {each compared: @name},
     status, cancelled_at, observed_at, observed_at, 1
-FROM firsts;
+FROM first_versions;
 
--- name: take_first_sight
+-- name: take_first_seen
 -- New events enter the state. Grain: event. Once per look.
-INSERT INTO sight
+INSERT INTO event_seen
 SELECT
     event_id, known, {each uncompared: @name}, extra, content_at, observed_at, NULL, NULL,
     if(is_cancelled_before, NULL, content_md5),
     if(is_cancelled_before, NULL, row_md5)
-FROM firsts;
+FROM first_versions;
 
 -- name: note_cancellations
 -- Cancellations, seen with or without their event. Grain: event. Twice gives the same.
-MERGE INTO cancelled AS k
-USING (SELECT * FROM wave WHERE status = 'cancelled') AS w
+MERGE INTO cancellations_waiting AS k
+USING (SELECT * FROM incoming WHERE status = 'cancelled') AS w
 ON k.event_id = w.event_id
 WHEN MATCHED THEN UPDATE SET
     cancelled_at = if(w.content_at >= k.content_at, w.cancelled_at, k.cancelled_at),

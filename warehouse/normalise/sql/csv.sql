@@ -36,7 +36,7 @@ FROM (
 -- Grain: one row per record of a CSV file that did not come before. The end of a SELECT that
 -- csv_reader.py begins. Reads only.
 FROM arrived
-WHERE NOT is_again
+WHERE NOT is_unchanged
 
 -- name: separators_met
 -- Grain: one row: whether the lists were parted, and which other separators their elements hold.
