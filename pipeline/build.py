@@ -71,7 +71,9 @@ def build_resources(
     }
     strange = overrides.keys() - resources.keys()
     if strange:
-        raise ValueError(f"there is no resource {min(strange)!r}; there are {', '.join(resources)}")
+        raise ValueError(
+            f"there is no resource {min(strange)!r}; expected one of {', '.join(resources)}"
+        )
     return {**resources, **overrides}
 
 

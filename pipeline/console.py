@@ -25,7 +25,7 @@ __all__ = ["Column", "Progress", "Table"]
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
-INTERRUPTED = "interrupted. What was finished before stands; the same command goes on."
+INTERRUPTED = "interrupted. Finished work is kept; run the command again to resume."
 
 
 class PlainConsole(Console):
@@ -109,5 +109,5 @@ def quota_left(remaining: int | None, quota: int | None, *, is_unlimited: bool) 
     if is_unlimited:
         return "no limit"
     if quota is None:
-        return "not said" if remaining is None else f"{remaining:,} left"
+        return "not reported" if remaining is None else f"{remaining:,} left"
     return f"{'?' if remaining is None else f'{remaining:,}'} of {quota:,}"

@@ -170,9 +170,9 @@ def run_day(
     began = monotonic()
     if not OBSERVED_DAYS.has_partition_key(day.isoformat()):
         raise RunFailed(
-            f"The service's day is {day}, more than two days ahead of this machine's. Nothing was "
-            "asked for. Set the machine's clock right; data of a later time needs a machine of "
-            "that time."
+            f"The service's day is {day}, more than two days ahead of this machine's. No request "
+            "was sent. Correct the machine's clock; to pull data of a later time, use a machine "
+            "that is set to it."
         )
     run_id = str(uuid4())
     # Before there is a record of it: a run that is killed at any later moment is known to be dead.
@@ -226,7 +226,7 @@ def _said(day: date, event: dg.DagsterEvent) -> str:
     while cause is not None and cause.cause is not None:
         cause = cause.cause
     said = "" if cause is None else cause.message.strip()
-    return f"{day}, {event.step_key}: {said} (`almanac ui` shows the whole of it)"
+    return f"{day}, {event.step_key}: {said} (`almanac ui` shows the full error)"
 
 
 def _note_outcome(played: RunSummary, day: date, event: dg.DagsterEvent) -> None:
@@ -235,7 +235,7 @@ def _note_outcome(played: RunSummary, day: date, event: dg.DagsterEvent) -> None
         for note in str(refolded.value).splitlines():
             _note(played, note)
     outcome = metadata.get("outcome")
-    if outcome is None or outcome.value in ("pulled", "reused from landing", "none came"):
+    if outcome is None or outcome.value in ("pulled", "reused from landing", "none arrived"):
         return
     _note(played, f"{day} {event.step_key}: {outcome.value}")
 

@@ -187,10 +187,9 @@ def _unusable(home: Home, error: Exception) -> RunRecordsUnusable:
     for damage in damages(home, thorough=True):
         return damage.error(home)
     if fault.kind == "damaged":
-        return Damage(home.dagster, f"a database of Dagster's can't be used ({fault.text})").error(
-            home
-        )
+        return Damage(home.dagster, f"a Dagster database can't be used ({fault.text})").error(home)
     return RunRecordsUnusable(
-        f"{home.dagster}: Dagster could not use a database ({fault.text}). None is damaged, and "
-        "what was finished before stands. Run the command again; if it recurs, report it."
+        f"{home.dagster}: Dagster could not use a database ({fault.text}). No database is "
+        "damaged, and finished work is kept. Run the command again; if the error recurs, report "
+        "it."
     )

@@ -46,8 +46,8 @@ def short_key(settings: Settings) -> str:
     if found is None or len(found[1].get_secret_value()) >= LEAST_CHARS:
         return ""
     return (
-        f"the key has under {LEAST_CHARS} characters, and might be a part of ordinary data: where "
-        "the service repeats it, it is taken out of messages, but not out of bodies and headers"
+        f"the key has fewer than {LEAST_CHARS} characters, so ordinary data may contain it: if "
+        "the service repeats it, it is removed from messages, but not from bodies and headers"
     )
 
 
@@ -93,7 +93,7 @@ def _files_of_secrets(settings: Settings) -> Iterator[str]:
     for name, path in settings.files_of_secrets.items():
         try:
             if readable_by_others(path, group_reads=settings.group_reads):
-                yield f"{name}: others can read this file; make it yours alone (chmod 600)"
+                yield f"{name}: others can read this file; restrict it to your user (chmod 600)"
         except OSError:
             continue  # That it can't be read is said where it is needed.
 
@@ -107,8 +107,8 @@ def _in_the_clear(settings: Settings) -> Iterator[str]:
         return
     if url.scheme == "http" and not _is_this_machine(url.host):
         yield (
-            f"ALMANAC_BASE_URL: http:// to {url.host} sends the key in the clear, to be read by "
-            "whoever is on the way: use https://"
+            f"ALMANAC_BASE_URL: http:// to {url.host} sends the key unencrypted, so anyone on "
+            "the way can read it: use https://"
         )
 
 

@@ -130,7 +130,7 @@ def home_there() -> Home:
     if home.stamp() is None:
         raise HomeRefused(
             f"there is no home at {home.root} (it has no home.json). Nothing was changed. "
-            "`almanac run` makes one; if yours is elsewhere, name it with ALMANAC_HOME."
+            "`almanac run` creates one; if yours is elsewhere, set ALMANAC_HOME to it."
         )
     return home
 
@@ -305,7 +305,7 @@ def _plan(settings: Settings, told: str | None) -> Plan:
     name = settings.plan or told
     if name is None or name not in PLANS:
         raise SettingsError(
-            f"the service says its plan is {name!r}, which Almanac does not know. Set ALMANAC_PLAN "
-            f"to one of {', '.join(PLANS)}."
+            f"the service reports the plan {name!r}, which Almanac does not know. Set "
+            f"ALMANAC_PLAN to one of {', '.join(PLANS)}."
         )
     return PLANS[name]

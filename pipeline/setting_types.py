@@ -22,7 +22,7 @@ def _split(value: Any) -> Any:
 
 def _known_plan(name: str) -> str:
     if name.lower() not in PLANS:
-        raise ValueError(f"there is no plan {name!r}; it is one of {', '.join(PLANS)}")
+        raise ValueError(f"there is no plan {name!r}; expected one of {', '.join(PLANS)}")
     return name.lower()
 
 
@@ -49,7 +49,7 @@ def _expanded(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:
-        raise ValueError(f"the home of that user is not known: {path}") from error
+        raise ValueError(f"that user has no known home folder: {path}") from error
 
 
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]

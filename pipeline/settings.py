@@ -61,59 +61,66 @@ class Settings(BaseSettings):
 
     base_url: Annotated[str | None, Unset] = Field(
         default=None,
-        description="Base address of the service, with or without `/v2`. Together with the key, "
-        "or not at all: without both it is the embedded sandbox.",
+        description="Base address of the service, with or without `/v2`. Set it together with the "
+        "key; without both, Almanac uses the embedded sandbox.",
     )
     api_key: Annotated[SecretStr | None, Unset] = Field(
-        default=None, description="The API key. Better kept in a file: `ALMANAC_API_KEY_FILE`."
+        default=None, description="The API key. A file is safer: `ALMANAC_API_KEY_FILE`."
     )
     api_key_file: Annotated[Place | None, Unset] = Field(
-        default=None, description="A file that holds the API key and nothing else."
+        default=None, description="A file that contains the API key and nothing else."
     )
     plan: Annotated[PlanName | None, Unset] = Field(
         default=None,
-        description=f"The plan of the key: {', '.join(PLANS)}. Unset, the service is asked.",
+        description=f"The plan of the key: {', '.join(PLANS)}. Default: the service is asked.",
     )
     home: Place = Field(
-        default=Path("data"), description="Where everything lives: landing, lake, warehouse, state."
+        default=Path("data"),
+        description="The home: the folder for landing, lake, warehouse and state.",
     )
     state: Place = Field(
         default=Path("~/.local/state/almanac"),
         validate_default=True,
-        description="Where the machine keeps what all homes share: for each key, the rate and the "
-        "quota that were used. On a local disk.",
+        description="The folder for state that all homes of the machine share: the rate and quota "
+        "used by each key. Must be on a local disk.",
     )
     rate_per_s: Annotated[float | None, Unset] = Field(
         default=None,
         gt=0,
-        description="Requests a second of this machine. Unset, the plan's. Where several machines "
-        "use one key, give each its share of rate, burst and quota.",
+        description="Requests per second for this machine. Default: the plan's rate. If several "
+        "machines use one key, give each its share of rate, burst and quota.",
     )
     burst: Annotated[int | None, Unset] = Field(
-        default=None, ge=1, description="Requests at once, of this machine. Unset, the plan's."
+        default=None,
+        ge=1,
+        description="Requests that this machine may send at once. Default: the plan's burst.",
     )
     monthly_quota: Annotated[int | None, Unset] = Field(
         default=None,
         ge=1,
-        description="Requests a month of this machine. Unset, what the service says is left.",
+        description="Requests per month for this machine. Default: what the service reports.",
     )
     reserve: float = Field(
         default=0.2,
         ge=0,
         lt=1,
-        description="The part of the month's quota that polls and backfills leave to daily looks.",
+        description="The part of the monthly quota that polls and backfills leave to daily pulls.",
     )
     daily_quota: Annotated[int | None, Unset] = Field(
-        default=None, ge=1, description="Requests a month of daily looks. Unset, what is left."
+        default=None,
+        ge=1,
+        description="Requests per month for daily pulls. Default: all that is left.",
     )
     polls_quota: Annotated[int | None, Unset] = Field(
         default=None,
         ge=0,
-        description="Requests a month of polls between the daily looks. Unset, all but the "
-        "reserve; 0 is none.",
+        description="Requests per month for polls between the daily pulls. Default: everything "
+        "except the reserve; 0 disables polls.",
     )
     backfill_quota: Annotated[int | None, Unset] = Field(
-        default=None, ge=1, description="Requests a month of backfills. Unset, all but the reserve."
+        default=None,
+        ge=1,
+        description="Requests per month for backfills. Default: everything except the reserve.",
     )
     poll_interval_s: int = Field(
         default=LEAST_POLL_INTERVAL_S, ge=0, description="The least seconds between two polls."
@@ -121,53 +128,57 @@ class Settings(BaseSettings):
     wait_s: float = Field(
         default=WAIT_S,
         ge=0,
-        description="Seconds that a command waits for another that is at work on the home.",
+        description="Seconds that a command waits for another command that uses the home.",
     )
     export_path: str = Field(
         default=decisions.EXPORT_PATH, description="Path of the bulk export on the service."
     )
     coins: CommaList = Field(
-        default=(), description="Coins to pull (slugs, separated by commas). Unset, all."
+        default=(), description="Coins to pull (slugs, separated by commas). Default: all."
     )
     categories: CommaList = Field(
-        default=(), description="Categories to pull (ids, separated by commas). Unset, all."
+        default=(), description="Categories to pull (ids, separated by commas). Default: all."
     )
     alert_url: Annotated[Hook | None, Unset] = Field(
         default=None,
-        description="Where warnings are posted as JSON when they begin, every day that they last, "
-        "and when they are over. Unset, nowhere.",
+        description="The address to which warnings are posted as JSON: when they begin, every day "
+        "while they last, and when they end. Default: not posted.",
     )
     alert_url_file: Annotated[Place | None, Unset] = Field(
         default=None,
-        description="A file that holds that address and nothing else: it may carry a token.",
+        description=(
+            "A file that contains that address and nothing else, since the address may include "
+            "a token."
+        ),
     )
     shared: Annotated[Literal["group"] | None, Unset] = Field(
         default=None,
-        description="`group`: the files of home and state can be read by their group (0640, "
-        "folders 0750). Unset, by their owner alone (0600 and 0700).",
+        description="`group`: the group can read the files of home and state (0640, folders 0750). "
+        "Default: only their owner can (0600 and 0700).",
     )
     max_clock_skew_days: float = Field(
         default=MAX_SKEW / timedelta(days=1),
         gt=0,
         le=36_500,
-        description="A `Date` of the service further from this machine's clock is not believed. "
-        "Raise it for a service whose time is set on purpose, as of `almanac sandbox --now`.",
+        description="A `Date` of the service further than this from the machine's clock is "
+        "ignored. Raise it for a service with a set time, such as `almanac sandbox --now`.",
     )
     sql_memory: ByteSize = Field(
         default="2GB",
         ge=100_000_000,
         validate_default=True,
-        description="Memory of a query of `almanac sql`; what it does not hold is spilled to the "
-        "disk, twice as much at the most.",
+        description="Memory of a query of `almanac sql`. Beyond it the query spills to disk, up to "
+        "twice as much.",
     )
     sql_threads: Annotated[int | None, Unset] = Field(
-        default=None, ge=1, description="Threads of such a query. Unset, one for each core."
+        default=None, ge=1, description="Threads of such a query. Default: one per core."
     )
     sql_timeout_s: float = Field(
         default=300.0, gt=0, description="Seconds after which such a query is stopped."
     )
     sandbox_seed: int = Field(
-        default=1, description="Which world the embedded sandbox is; the same seed is the same."
+        default=1,
+        description="The seed of the embedded sandbox; the same seed gives the same catalog.",
     )
     _from_file: frozenset[str] = PrivateAttr(default=frozenset())
     """What `.env` gives, also where something loaded it into the environment before."""
@@ -207,8 +218,8 @@ class Settings(BaseSettings):
             if self.base_url is None:
                 given, lacking = lacking, given
             raise SettingsError(
-                f"{given} is set, but {lacking} is not. Set both to use a service, or neither "
-                "for the embedded sandbox."
+                f"{given} is set, but {lacking} is not. Set both to use a service, or neither to "
+                "use the embedded sandbox."
             )
         self._check_same_place()
         try:
@@ -262,8 +273,8 @@ class Settings(BaseSettings):
         in_file = {"base_url", name} & self._from_file
         places = {one: "" if one in in_file else "not " for one in ("base_url", name)}
         way_out = (
-            "Whoever wrote that file could send your key elsewhere. Nothing was sent; put both "
-            "into the environment, or both into a .env of your own."
+            "Whoever wrote that file could send your key elsewhere. No request was sent; set "
+            "both in the environment, or both in a .env of your own."
         )
         if len(in_file) == 1:
             said = " and ".join(
@@ -274,7 +285,7 @@ class Settings(BaseSettings):
         file = self.api_key_file
         if file is not None and in_file and not _lies_in(file, ENV_FILE.absolute().parent):
             raise SettingsError(
-                f"{ENV_FILE.absolute()} names a base address, and a key file outside its folder. "
+                f"{ENV_FILE.absolute()} sets a base address, and a key file outside its folder. "
                 f"{way_out}"
             )
 
@@ -289,7 +300,7 @@ def _secret(name: str, given: SecretStr | None, file: Path | None) -> SecretStr 
         SettingsError: both, or a file without one.
     """
     if given is not None and file is not None:
-        raise SettingsError(f"{PREFIX}{name} and {PREFIX}{name}_FILE are both set; keep one.")
+        raise SettingsError(f"{PREFIX}{name} and {PREFIX}{name}_FILE are both set; keep only one.")
     if file is None:
         return given
     try:
@@ -335,8 +346,9 @@ def _given_in_file() -> frozenset[str]:
         return frozenset()
     if others_may_write(ENV_FILE.stat()):
         raise SettingsError(
-            f"{ENV_FILE.absolute()} gives settings, and others than you may write to it. Nothing "
-            "was read from it; make it yours (chown, chmod 600), or start almanac elsewhere."
+            f"{ENV_FILE.absolute()} contains settings, and other users may write to it. Nothing "
+            "was read from it; take ownership of it (chown, chmod 600), or start almanac in "
+            "another folder."
         )
     return frozenset(found)
 
@@ -357,18 +369,18 @@ def described() -> list[tuple[str, str, str]]:
 
 _HEAD = """# Settings
 
-Generated from `pipeline/settings.py`; change that, then run
+Generated from `pipeline/settings.py`. To change this page, edit that file and run
 `python -m pipeline.settings > docs/settings.md`.
 
-Each is an environment variable, or a line of the file `.env` where `almanac` is started.
+Set each as an environment variable, or in the file `.env` of the folder where you start `almanac`.
 
-Base address and key come from the same place: both from the environment, or both from `.env`,
-which may then name a key file in its own folder alone. Else a `.env` that came with somebody's
-files could send your key elsewhere. A `.env` that others may write to is refused.
+Base address and key must come from the same place: both from the environment, or both from `.env`.
+A key file named in `.env` must be in the folder of that `.env`. Otherwise a `.env` in files that
+you received could send your key elsewhere. Almanac refuses a `.env` that others may write to.
 
-What Almanac makes in home and state is its owner's alone, or its group's as well
-(`ALMANAC_SHARED`); `almanac doctor` tells of files that others can read, and `almanac doctor --fix`
-closes them. What a command writes where you name it (`--output`) has your own umask.
+The files that Almanac creates in home and state belong to their owner only, or also to the group
+(`ALMANAC_SHARED`). `almanac doctor` reports files that others can read, and `almanac doctor --fix`
+restricts them. A file that you name (`--output`) gets the permissions of your own umask.
 
 | Setting | Default | Meaning |
 |---|---|---|

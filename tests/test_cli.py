@@ -159,7 +159,7 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("sandbox", "--now", "soon"), "write it as 2026-03-01"),
+        (("sandbox", "--now", "soon"), "expected a form such as 2026-03-01"),
         (("sandbox", "--faults", "gremlins"), "'gremlins' is no fault"),
         (("sandbox", "--now", "1999-01-01"), "outside 2017 to 2040"),
         (("sandbox", "--pace", "1000"), "--pace"),

@@ -187,7 +187,7 @@ def test_a_second_run_goes_on_without_a_warning(played: tuple[Path, dict[str, An
     folder, _ = played
     said = run(f"{OF_TWO_COINS} run --days 3 2>errors", folder)
     assert "Try: almanac sql" in said
-    assert "1 look " in said
+    assert "1 pull " in said
     assert "WARNING" not in said
     assert (folder / "errors").read_text() == ""
 

@@ -33,7 +33,7 @@ def alert_job(
     """Return the job. After its retries it fails, and the sensor asks for another run."""
 
     @dg.op(
-        description="Posts the warnings that began, or are over, and notes that they were told.",
+        description="Posts warnings that began or ended, and records that they were posted.",
         retry_policy=dg.RetryPolicy(
             max_retries=_RETRIES, delay=retry_wait_s, backoff=dg.Backoff.EXPONENTIAL
         ),
@@ -46,11 +46,11 @@ def alert_job(
             raise dg.Failure(str(error)) from error
         except SettingsError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
-        context.log.info("Told: %s", " ".join(told.kinds) or "nothing, it was told already")
+        context.log.info("Posted: %s", " ".join(told.kinds) or "nothing, all was posted before")
 
     @dg.job(
         name=ALERT,
-        description="Posts warnings to the address of the settings. No request of the service.",
+        description="Posts warnings to ALMANAC_ALERT_URL. Sends no request to the service.",
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
@@ -103,8 +103,8 @@ def alerts_sensor(
         name="alerts",
         job=alert_job(settings, home, clock),
         minimum_interval_seconds=EVERY_S,
-        description="Asks for a post when a warning of almanac status begins, lasts another day, "
-        "or is over.",
+        description="Requests a run when a warning of almanac status begins, has lasted another "
+        "day, or ends.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:

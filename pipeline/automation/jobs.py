@@ -27,19 +27,20 @@ _PUBLISHED: Final = dg.AssetSelection.assets(published_tables)
 daily_job: Final = dg.define_asset_job(
     DAILY,
     selection=dg.AssetSelection.assets(*LANDED, event_changes) | _PUBLISHED | _CHECKS,
-    description="One day: land every feed, fold it into history, publish and check the tables.",
+    description="One day: land every feed, merge, publish and check the tables.",
     executor_def=dg.in_process_executor,
 )
 merge_job: Final = dg.define_asset_job(
     MERGE,
     selection=_PUBLISHED | _CHECKS,
-    description="Fold in what is landed and not merged, then publish and check. No request.",
+    description="Merge landed batches, then publish and check. Sends no request to the service.",
     executor_def=dg.in_process_executor,
 )
 calendar_job: Final = dg.define_asset_job(
     CALENDAR,
     selection=dg.AssetSelection.assets(landed_calendar),
-    description="All events of months to choose: to look again, or where there is no export.",
+    description="All events of the chosen months: to pull them again, or on a plan without the "
+    "export.",
     executor_def=dg.in_process_executor,
 )
 
@@ -57,7 +58,7 @@ def daily_schedule(
         cron_schedule=EXPORT_IS_OUT,
         job=daily_job,
         execution_timezone="UTC",
-        description="Every day once the export is out, 00:20 UTC.",
+        description="Every day at 00:20 UTC, once the export is out.",
         default_status=dg.DefaultScheduleStatus.RUNNING,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> Any:
@@ -66,8 +67,8 @@ def daily_schedule(
         today = (clock() + ahead).date()
         if day < today:
             return dg.SkipReason(
-                f"The look of {day} was missed: the service gives today only. "
-                f"The next one is on {today} or the day after, at 00:20 UTC."
+                f"The pull of {day} was missed: the service gives today's data only. The next "
+                f"one is on {today} or the day after, at 00:20 UTC."
             )
         return dg.RunRequest(run_key=day.isoformat(), partition_key=day.isoformat())
 

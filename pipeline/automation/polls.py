@@ -51,15 +51,18 @@ class PollConfig(dg.Config):
 
     windows: list[list[str]] = Field(
         default=[],
-        description="First and last event date of each; a missing last one is the plan's end.",
+        description=(
+            "First and last event date of each window; without a last date, up to the end of "
+            "the plan."
+        ),
     )
-    cancellations: bool = Field(default=False, description="Whether to look at them.")
+    cancellations: bool = Field(default=False, description="Whether to pull them.")
     since: str = Field(
-        default="", description="Cancellations since this instant; empty is 90 days ago."
+        default="", description="Cancellations since this instant; empty means 90 days ago."
     )
-    event_ids: list[str] = Field(default=[], description="Events to look up one by one.")
+    event_ids: list[str] = Field(default=[], description="Events to look up by id.")
     as_daily: bool = Field(
-        default=False, description="Whether it is paid for as a daily look, reserve included."
+        default=False, description="Whether it counts as a daily pull, with access to the reserve."
     )
 
 
@@ -107,7 +110,7 @@ def look_again(
                 deferrals.note(deferred_pull("polls", pulled.feed, pulled.deferred, service.now()))
     except Defer as error:
         deferrals.note(deferred_pull("polls", "events", error, door.now()))
-        context.log.warning("Deferred before it began: %s", error)
+        context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
 
@@ -115,8 +118,8 @@ def look_again(
 @dg.job(
     name=POLL,
     executor_def=dg.in_process_executor,
-    description="Look again at what changes within a day: windows of event dates, cancellations, "
-    "vanished events. `almanac budget` shows when and why.",
+    description="Pulls what changes within a day: windows of event dates, cancellations, vanished "
+    "events. `almanac budget` shows when and why.",
 )
 def poll_job() -> None:
     look_again()
@@ -211,8 +214,8 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
         name="polls",
         job_name=POLL,
         minimum_interval_seconds=EVERY_S,
-        description="Asks for a look at what is due by the poll plan (almanac budget): near events "
-        "more often than far ones, cancellations, vanished events.",
+        description="Requests the pulls that are due by the poll plan (almanac budget): near "
+        "events more often than far ones, cancellations, vanished events.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -240,4 +243,4 @@ def _put_off(home: Home) -> datetime | None:
 
 
 def _next(plan: PollPlan) -> str:
-    return f"The next look is due at {plan.next_at:%Y-%m-%d %H:%M:%S} UTC."
+    return f"The next pull is due at {plan.next_at:%Y-%m-%d %H:%M:%S} UTC."

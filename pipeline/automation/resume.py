@@ -97,7 +97,7 @@ def quota(
         name="quota",
         jobs=[daily_job, calendar_job],
         minimum_interval_seconds=EVERY_S,
-        description="Goes on with looks and backfills that the quota, or the service, put off.",
+        description="Resumes pulls and backfills that were deferred by the quota or the service.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -124,8 +124,8 @@ def cancellations(
         name="cancellations",
         job_name=POLL,
         minimum_interval_seconds=EVERY_S * 10,
-        description="Asks for a look at the cancellations when there was none for two days; after "
-        "90 days some are lost.",
+        description="Requests a pull of the cancellations if there was none for two days; after 90 "
+        "days some are lost.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:

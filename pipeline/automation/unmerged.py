@@ -68,7 +68,7 @@ def unmerged_batches(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefi
         name="unmerged_batches",
         job=merge_job,
         minimum_interval_seconds=EVERY_S,
-        description="Asks for a merge while batches are landed and not merged.",
+        description="Requests a merge while landed batches are not merged.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:

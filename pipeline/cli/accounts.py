@@ -23,13 +23,13 @@ from pipeline.console import Column, Table, fail, folded, people, print_json, to
 from pipeline.settings import read_settings
 
 keys_app = typer.Typer(
-    help="Create, list, revoke and rotate keys of the server.", no_args_is_help=True
+    help="Create, list, revoke and rotate API keys of the server.", no_args_is_help=True
 )
 
 DirOption = Annotated[
-    Path | None, typer.Option("--dir", help="The server's folder; else under ALMANAC_HOME.")
+    Path | None, typer.Option("--dir", help="The server's folder; by default under ALMANAC_HOME.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def _key_book(folder: Path | None) -> KeyBook:
@@ -38,7 +38,7 @@ def _key_book(folder: Path | None) -> KeyBook:
 
 @keys_app.command()
 def create(
-    account: Annotated[str, typer.Argument(help="The account; made when it is new.")],
+    account: Annotated[str, typer.Argument(help="The account; created if it is new.")],
     plan: Annotated[str, typer.Option(help="free, standard, pro, elite or enterprise.")],
     rate: Annotated[float | None, typer.Option(help="Requests a second; Enterprise only.")] = None,
     burst: Annotated[int | None, typer.Option(help="Burst; Enterprise only.")] = None,
@@ -46,7 +46,7 @@ def create(
     folder: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a key and show it, this once."""
+    """Create a key and show it once."""
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}")
     with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
@@ -58,7 +58,7 @@ def create(
 
 @keys_app.command(name="list")
 def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
-    """List accounts and keys. Only a key's SHA-256 is kept, so no key can be shown again."""
+    """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
     with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
         accounts = _key_book(folder).read().accounts
     now = datetime.now(UTC)
@@ -97,19 +97,19 @@ def revoke(key_id: Annotated[str, typer.Argument()], folder: DirOption = None) -
     """Make a key unusable at once."""
     with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
         _key_book(folder).revoke(key_id)
-    people.print(f"{key_id} is revoked.")
+    people.print(f"{key_id} revoked")
 
 
 @keys_app.command()
 def rotate(
     key_id: Annotated[str, typer.Argument()],
     overlap_hours: Annotated[
-        float, typer.Option(min=0, max=87_600, help="How long the old one works.")
+        float, typer.Option(min=0, max=87_600, help="Hours for which the old key stays valid.")
     ] = 24,
     folder: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create the successor of a key; the old one works on for the overlap."""
+    """Replace a key by a new one; the old key stays valid for the overlap."""
     with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
         key, stored = _key_book(folder).rotate(key_id, overlap=timedelta(hours=overlap_hours))
     _show_new(key, stored, as_json=as_json)
@@ -120,7 +120,7 @@ def _show_new(key: str, stored: StoredKey, *, as_json: bool) -> None:
         print_json({"id": stored.id, "key": key})
         return
     people.print(f"{stored.id}: {key}", soft_wrap=True)
-    people.print("Keep it now: only its SHA-256 is stored, and it is not shown again.")
+    people.print("Store it now: only its SHA-256 is kept, and it is not shown again.")
 
 
 endpoints_app = typer.Typer(help="Webhook endpoints and their deliveries.", no_args_is_help=True)
@@ -131,16 +131,17 @@ IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
 
 @endpoints_app.command("add")
 def add_endpoint(
-    url: Annotated[str, typer.Argument(help="Where deliveries are posted.")],
-    account: Annotated[str, typer.Option(help="The account the endpoint belongs to.")],
+    url: Annotated[str, typer.Argument(help="The URL to which deliveries are posted.")],
+    account: Annotated[str, typer.Option(help="The account that owns the endpoint.")],
     plan: Annotated[str, typer.Option(help="The account's plan.")] = "elite",
     allow_private: Annotated[
-        bool, typer.Option("--allow-private", help="Let it be on this host or a private network.")
+        bool,
+        typer.Option("--allow-private", help="Allow an address on this host or a private network."),
     ] = False,
     directory: DirOption = None,
     as_json: EndpointJsonOption = False,
 ) -> None:
-    """Add an endpoint and print its signing secret, once."""
+    """Add an endpoint and print its signing secret once."""
     with told_plainly(*_PLAIN):
         endpoint, secret = _endpoint_book(directory).add(
             url, plan=plan, account=account, allow_private=allow_private
@@ -171,7 +172,7 @@ def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = Fa
 
 @endpoints_app.command("remove")
 def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
-    """Remove an endpoint; what is pending for it becomes dead letters."""
+    """Remove an endpoint; its pending deliveries become dead."""
     with told_plainly(*_PLAIN):
         _endpoint_book(directory).remove(endpoint_id)
     people.print(f"{endpoint_id} removed", soft_wrap=True)
@@ -181,12 +182,12 @@ def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> Non
 def rotate_secret(
     endpoint_id: IdArgument,
     overlap_hours: Annotated[
-        float, typer.Option(help="How long the old secret signs beside the new one.")
+        float, typer.Option(help="Hours for which the old secret signs as well.")
     ] = endpoints.OVERLAP_HOURS,
     directory: DirOption = None,
     as_json: EndpointJsonOption = False,
 ) -> None:
-    """Give an endpoint a new signing secret and print it, once."""
+    """Give an endpoint a new signing secret and print it once."""
     with told_plainly(*_PLAIN):
         secret = _endpoint_book(directory).rotate(endpoint_id, overlap_hours=overlap_hours)
     _show_secret(endpoint_id, secret, as_json=as_json)
@@ -194,7 +195,7 @@ def rotate_secret(
 
 @endpoints_app.command("enable")
 def enable_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
-    """Send to an endpoint again, from now on."""
+    """Enable an endpoint: send later deliveries to it again."""
     with told_plainly(*_PLAIN):
         _endpoint_book(directory).enable(endpoint_id)
     people.print(f"{endpoint_id} enabled", soft_wrap=True)
@@ -206,7 +207,7 @@ def disable_endpoint(
     reason: Annotated[str, typer.Option(help="Shown in the list.")] = "by the operator",
     directory: DirOption = None,
 ) -> None:
-    """Send nothing more to an endpoint; what is pending for it becomes dead letters."""
+    """Disable an endpoint; its pending deliveries become dead."""
     with told_plainly(*_PLAIN):
         _endpoint_book(directory).disable(endpoint_id, reason=reason)
     people.print(f"{endpoint_id} disabled", soft_wrap=True)
@@ -214,19 +215,21 @@ def disable_endpoint(
 
 @endpoints_app.command("deliveries")
 def list_deliveries(
-    dead: Annotated[bool, typer.Option("--dead", help="Only dead letters.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many of each kind.")] = 100,
+    dead: Annotated[bool, typer.Option("--dead", help="Show dead deliveries only.")] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, help="The most deliveries to show of each kind.")
+    ] = 100,
     directory: DirOption = None,
     as_json: EndpointJsonOption = False,
 ) -> None:
-    """List the deliveries that are pending, and the dead letters."""
+    """List pending and dead deliveries."""
     with told_plainly(*_PLAIN), _outbox(directory) as box:
         found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
     if as_json:
         print_json([_letter_fields(letter) for letter in found])
         return
     if not found:
-        people.print("Nothing is pending, and there are no dead letters.")
+        people.print("No pending and no dead deliveries.")
         return
     table = Table(
         Column("id", no_wrap=True),
@@ -255,10 +258,10 @@ def list_deliveries(
 
 @endpoints_app.command("requeue")
 def requeue_deliveries(
-    delivery_ids: Annotated[list[str], typer.Argument(help="Ids of dead letters.")],
+    delivery_ids: Annotated[list[str], typer.Argument(help="Ids of dead deliveries.")],
     directory: DirOption = None,
 ) -> None:
-    """Try dead letters again, now and with the whole schedule of retries."""
+    """Retry dead deliveries now, with the full retry schedule."""
     with told_plainly(*_PLAIN), _outbox(directory) as box:
         for delivery_id in delivery_ids:
             box.requeue(delivery_id, now=_now())

@@ -59,23 +59,25 @@ class _Came:
 
 
 def backfill(
-    begin: Annotated[str, typer.Option("--from", help="First event date, as 2017-01-01.")],
+    begin: Annotated[str, typer.Option("--from", help="First event date, e.g. 2017-01-01.")],
     end: Annotated[
         str | None, typer.Option("--to", help="Last event date; by default two years ahead.")
     ] = None,
     source: Annotated[
         Literal["auto", "list", "export"],
-        typer.Option(help="The list or the export; by default what takes fewer requests."),
+        typer.Option(
+            help="Pull from the list or the export; auto takes the one with fewer requests."
+        ),
     ] = "auto",
     max_requests: Annotated[
-        int | None, typer.Option(min=1, help="Do nothing where it would take more.")
+        int | None, typer.Option(min=1, help="Do not start if it takes more requests.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Start without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Pull all events of a range of dates once, month by month, and merge them.
+    """Pull all events in a range of event dates, month by month, and merge them.
 
-    The price is shown first. Cut short, the same command goes on where it stopped.
+    The price is shown first. If interrupted, run the command again to resume.
     """
     lower, upper = dates_option(begin, end)
     settings = read_settings()
@@ -100,15 +102,15 @@ def backfill(
         came.versions = sum(one.versions for one in report.outcomes)
         came.problems = report.problems
     except Defer as error:
-        fail(f"nothing was begun: {error}", code=0)
+        fail(f"Not started: {error}", code=0)
     except ValueError as error:
-        fail(f"{error}. Nothing was asked for.", code=EXIT_USAGE)
+        fail(f"{error}. No request was sent.", code=EXIT_USAGE)
     except (CatalogError, WarehouseError, SettingsError) as error:
         fail(str(error))
     except KeyboardInterrupt:
         warnings.print(
-            "Interrupted. What is whole is landed, and merged by `almanac merge`; the same command "
-            "goes on."
+            "Interrupted. Complete pages are landed, and `almanac merge` merges them. Run the "
+            "command again to resume."
         )
         raise typer.Exit(EXIT_INTERRUPTED) from None
     came.months.sort()
@@ -123,15 +125,15 @@ def _allow(price: Price, max_requests: int | None, *, yes: bool, as_json: bool) 
     if max_requests is not None and price.requests > max_requests:
         fail(
             f"it takes {price.requests:,} requests, and --max-requests allows {max_requests:,}. "
-            "Nothing was begun.",
+            "Not started.",
             code=EXIT_USAGE,
         )
     if yes or price.requests == 0:
         return
     if as_json or not sys.stdin.isatty():
-        fail("nothing was begun: say --yes to begin without being asked", code=EXIT_USAGE)
-    if not typer.confirm("Begin?", default=True):
-        fail("nothing was begun", code=EXIT_ERROR)
+        fail("Not started; pass --yes to confirm", code=EXIT_USAGE)
+    if not typer.confirm("Start?", default=True):
+        fail("Not started", code=EXIT_ERROR)
 
 
 def _go(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _Came:
@@ -150,8 +152,10 @@ def _go(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _C
 
 def _show_prices(work: Backfill, prices: list[Price], chosen: Price) -> None:
     if work.resumed:
-        people.print("Going on with a backfill that was cut short; the price is of the rest.")
-    table = Table("", "Requests", "Events", "At best", "Left this month", "After", "Kept for daily")
+        people.print("Resuming an interrupted backfill; the price is for the rest.")
+    table = Table(
+        "", "Requests", "Events", "Shortest time", "Left this month", "After", "Reserved for daily"
+    )
     for price in prices:
         mark = f"{price.by} *" if price is chosen else price.by
         table.add_row(
@@ -164,9 +168,8 @@ def _show_prices(work: Backfill, prices: list[Price], chosen: Price) -> None:
         people.print(f"Note: {note}", soft_wrap=True)
     if not chosen.affordable:
         people.print(
-            f"Only {_number(chosen.available)} of them may be sent this month (reserve, "
-            "ALMANAC_BACKFILL_QUOTA, ALMANAC_MONTHLY_QUOTA): what comes is kept, and it goes on "
-            "after the reset.",
+            f"Only {_number(chosen.available)} of them can be sent this month (reserve, "
+            "ALMANAC_BACKFILL_QUOTA, ALMANAC_MONTHLY_QUOTA). The rest resumes after the reset.",
             soft_wrap=True,
         )
 
@@ -179,7 +182,7 @@ def _show(came: _Came, home: Home) -> None:
     months = came.months
     span = "none" if not months else f"{len(months)}, {min(months)[:7]} to {max(months)[:7]}"
     lines: list[tuple[str, Any]] = [
-        ("months whole", span),
+        ("complete months", span),
         ("rows", f"{came.rows:,} in {came.batches} batches"),
         ("new versions", f"{came.versions:,}"),
         ("requests", f"{came.requests:,}"),
@@ -196,8 +199,8 @@ def _show(came: _Came, home: Home) -> None:
     if came.resume_at is not None:
         at = came.resume_at.astimezone(UTC)
         people.print(
-            f"Deferred: {came.deferred}. It goes on at {at:%Y-%m-%d %H:%M} UTC by itself where the "
-            "daemon runs (almanac ui), or with the same command.",
+            f"Deferred: {came.deferred}. It resumes at {at:%Y-%m-%d %H:%M} UTC if the daemon "
+            "runs (almanac ui); otherwise run the command again.",
             markup=False,
             soft_wrap=True,
         )

@@ -29,16 +29,17 @@ from warehouse.home import Home
 
 def budget(
     begin: Annotated[
-        str | None, typer.Option("--from", help="Price a backfill from this event date on.")
+        str | None,
+        typer.Option("--from", help="Show the price of a backfill from this event date on."),
     ] = None,
     end: Annotated[
         str | None, typer.Option("--to", help="Its last event date; by default two years ahead.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the plan of polls, its cost until the quota's reset, and the price of a backfill."""
+    """Show the poll plan, its cost until the quota resets, and the price of a backfill."""
     if begin is None and end is not None:
-        fail("--to needs --from. Nothing was asked for.", code=EXIT_USAGE)
+        fail("--to needs --from. No request was sent.", code=EXIT_USAGE)
     settings = read_settings()
     if begin is not None and Home(settings.home).stamp() is None:
         _tell_prices_alone(settings, begin, end, as_json=as_json)
@@ -47,7 +48,7 @@ def budget(
     prices = [] if begin is None else _prices(settings, home, begin, end)[1]
     known = PollFacts(settings, home).known(now)
     if known is None:
-        fail("the plan is not known yet: almanac run, or set ALMANAC_PLAN")
+        fail("the plan is not known yet: run `almanac run`, or set ALMANAC_PLAN")
     plan = plan_polls(known)
     if as_json:
         print_json(_told(known, plan, prices))
@@ -67,7 +68,7 @@ def _tell_prices_alone(settings: Settings, begin: str, end: str | None, *, as_js
         told = [one.told() for one in prices]
         print_json({"plan": plan, "month": None, "schedule": [], "backfill": told})
         return
-    people.print(f"There is no home at {home.root} yet; on the plan {plan}:", soft_wrap=True)
+    people.print(f"There is no home at {home.root} yet; for the plan {plan}:", soft_wrap=True)
     _show_prices(prices)
 
 
@@ -86,7 +87,7 @@ def _prices(
             sweeps = BackfillStates(Storage(home.state), home.landing)
             return service.plan.name, Backfill(service, sweeps, lower, upper).prices()
     except ValueError as error:
-        fail(f"{error}. Nothing was asked for.", code=EXIT_USAGE)
+        fail(f"{error}. No request was sent.", code=EXIT_USAGE)
     except (CatalogError, SettingsError) as error:
         fail(str(error))
 
@@ -121,17 +122,17 @@ def _show_month(known: PlannerInputs, plan: PollPlan, settings: Settings) -> Non
     quota = "no limit" if month.quota is None else f"{month.quota:,}"
     days = month.days_left(known.now)
     table.add_row("plan", known.plan.name)
-    table.add_row("quota of the month", quota)
+    table.add_row("monthly quota", quota)
     table.add_row("used", f"{month.used:,}")
     table.add_row("resets at", f"{month.resets_at:%Y-%m-%d %H:%M} UTC, in {days:.1f} days")
-    table.add_row("kept for daily looks", f"{month.reserve:,} (ALMANAC_RESERVE)")
-    table.add_row("daily looks until then", f"{month.for_daily(known.now):,}")
+    table.add_row("reserved for daily pulls", f"{month.reserve:,} (ALMANAC_RESERVE)")
+    table.add_row("daily pulls until then", f"{month.for_daily(known.now):,}")
     table.add_row("polls", f"{plan.per_day:,.0f} a day, as scheduled below")
     if plan.projected_at_reset is not None:
-        table.add_row("used at the reset", f"{plan.projected_at_reset:,} as planned")
-        table.add_row("not needed", f"{plan.spare or 0:,}, for backfills or for more polls")
+        table.add_row("projected use at reset", f"{plan.projected_at_reset:,} by this plan")
+        table.add_row("spare", f"{plan.spare or 0:,}, for backfills or more polls")
     if settings.polls_quota is not None:
-        table.add_row("most for polls", f"{settings.polls_quota:,} a month (ALMANAC_POLLS_QUOTA)")
+        table.add_row("limit for polls", f"{settings.polls_quota:,} a month (ALMANAC_POLLS_QUOTA)")
     people.print(table)
 
 
@@ -146,11 +147,11 @@ def _show_schedule(plan: PollPlan) -> None:
     due = sum(pull.requests for pull in plan.due)
     count = "1 request is" if due == 1 else f"{due:,} requests are"
     now = f"{count} due now; after that the" if due else "The"
-    people.print(f"{now} next look is at {plan.next_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)
+    people.print(f"{now} next pull is at {plan.next_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)
 
 
 def _show_prices(prices: list[Price]) -> None:
-    table = Table("Backfill by", "Requests", "Events", "At best", "Left after", "Affordable")
+    table = Table("Backfill by", "Requests", "Events", "Shortest time", "Left after", "Affordable")
     for price in prices:
         after = "no limit" if price.left_after is None else f"{price.left_after:,}"
         rows = "?" if price.rows is None else f"{price.rows:,}"

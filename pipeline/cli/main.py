@@ -76,8 +76,8 @@ def file_trouble(error: OSError) -> str:
     where = "" if error.filename is None else f"{error.filename}: "
     reason = error.strerror or str(error)
     return (
-        f"{where}{reason}. What was finished before stands. Make it possible to read and write "
-        "there, or name another place; the home is named with ALMANAC_HOME."
+        f"{where}{reason}. Finished work is kept. Make the path readable and writable, or choose "
+        "another one; ALMANAC_HOME names the home."
     )
 
 

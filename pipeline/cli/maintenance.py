@@ -55,13 +55,13 @@ def doctor(
         bool,
         typer.Option(
             "--fix",
-            help="Mend what can be: files that others can read, a damaged home.json, damaged "
-            "records of runs, runs that were cut off.",
+            help="Repair files that others can read, a damaged home.json, damaged run records, "
+            "and runs that were killed.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check settings, home, disk, versions, key, plan and reach. Costs one or two requests."""
+    """Check settings, home, disk, versions, connection, key and plan. Sends one or two requests."""
     found = list(_checks(fix=fix))
     if as_json:
         print_json([asdict(one) for one in found])
@@ -115,7 +115,7 @@ def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
     if fix:
         closed = close_files(settings)
         if closed:
-            yield Checked("files", True, f"{closed:,} are no longer open to others")
+            yield Checked("files", True, f"{closed:,} are no longer readable by others")
     exposed = files_open_to_others(settings)
     if exposed:
         found = f"others can read {exposed}: almanac doctor --fix"
@@ -130,13 +130,13 @@ def _stamp(home: Home) -> Iterator[Checked]:
         yield Checked("home.json", False, str(error))
         return
     if source is not None:
-        yield Checked("home.json", True, f"made again, of {source}")
+        yield Checked("home.json", True, f"rebuilt, for {source}")
 
 
 def _home(home: Home, source: str) -> str:
     stamp = home.stamp()
     if stamp is None:
-        return f"{home.root}, not made yet"
+        return f"{home.root}, not created yet"
     home.check(source)
     return f"{home.root}, format {stamp.format}"
 
@@ -148,7 +148,9 @@ def _warehouse(home: Home) -> str:
         pass
     if aside is None:
         return str(home.warehouse)
-    return f"another program wrote beside {home.warehouse}: that was set aside as {aside.name}"
+    return (
+        f"another program wrote to a log beside {home.warehouse}; it was set aside as {aside.name}"
+    )
 
 
 def _writable(root: Path) -> Checked:
@@ -156,9 +158,9 @@ def _writable(root: Path) -> Checked:
     there = _there(root)
     what = "home writable"
     if not there.is_dir():
-        return Checked(what, False, f"{there} is a file; name a folder with ALMANAC_HOME")
+        return Checked(what, False, f"{there} is a file; set ALMANAC_HOME to a folder")
     if not os.access(there, os.W_OK | os.X_OK):
-        return Checked(what, False, f"{there} can't be written to by this user")
+        return Checked(what, False, f"this user can't write to {there}")
     return Checked(what, True, str(there))
 
 
@@ -176,7 +178,7 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
     """Ask the service who we are; what it answers says whether address, key and plan are right."""
     try:
         with open_service(settings, looking_only=log_folder) as service:
-            yield Checked("reach", True, "the service answers")
+            yield Checked("reach", True, "the service responds")
             yield Checked("key and plan", True, service.plan.name)
             usage = service.usage
             if usage is not None:
@@ -193,12 +195,12 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
 def _clock(heard: ServiceClock) -> Checked:
     """Look how far the service's clock is from the machine's; all is dated by the service's."""
     if heard.offset is None:
-        return Checked("clock", False, "the service sent no Date that could be believed")
+        return Checked("clock", False, "the service sent no plausible Date")
     size = f"{abs(heard.ahead.total_seconds()):,.0f} s"
     way = "ahead of" if heard.ahead > timedelta(0) else "behind"
     is_kept = abs(heard.ahead) <= NOTABLE
-    found = f"the service's is {size} {way} this machine's"
-    return Checked("clock", is_kept, found if is_kept else f"{found}: set the machine's right")
+    found = f"the service's clock is {size} {way} this machine's"
+    return Checked("clock", is_kept, found if is_kept else f"{found}: correct the machine's clock")
 
 
 def _told(what: str, look: Callable[[], str]) -> Checked:
@@ -222,11 +224,13 @@ class Pruned:
 
 
 def prune(
-    days: Annotated[int, typer.Option(min=1, help="Keep this many days of each.")] = 90,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    days: Annotated[int, typer.Option(min=1, help="Keep this many days of each kind.")] = 90,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what would be deleted.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove old logs, runs and files that were set aside, and what killed processes left."""
+    """Delete old logs, runs and files that were set aside, and files left by killed processes."""
     home = home_there()
     before = datetime.now(UTC).date() - timedelta(days=days)
     with home.merge_lock():
@@ -246,7 +250,7 @@ def prune(
         table.add_row(one.what, f"{one.count:,}", f"{one.bytes:,}")
     people.print(table)
     if dry_run:
-        people.print("Nothing was removed.")
+        people.print("Nothing was deleted.")
 
 
 def _old_logs(home: Home, before: date) -> list[Path]:
@@ -329,11 +333,13 @@ def _runs(home: Home, before: date, *, dry_run: bool) -> Pruned:
 def verify(
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Also the hash of every file, and every row against a replay."),
+        typer.Option(
+            "--deep", help="Also check the hash of every file, and compare every row with a replay."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that landing, lake and tables agree. Exit code 1 when something does not."""
+    """Check that landing, lake and tables agree. Exits with 1 if they do not."""
     home = home_there()
     findings: list[Finding] = []
     with people.status("Verifying ...") as status:
@@ -359,7 +365,7 @@ def verify(
 
 
 def _show(findings: list[Finding]) -> None:
-    table = Table("Check", "Looked at", "Holds")
+    table = Table("Check", "Items checked", "Holds")
     for finding in findings:
         table.add_row(finding.check, f"{finding.looked_at:,}", "yes" if finding.holds else "NO")
     people.print(table)

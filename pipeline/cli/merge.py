@@ -34,7 +34,7 @@ _SHOWN_DAYS = 10
 
 
 def merge(as_json: JsonOption = False) -> None:
-    """Fold what is landed into the lake, and publish the warehouse. No request is made.
+    """Merge landed batches into the lake and publish the warehouse. Sends no request.
 
     A quarantined batch is told and is no error: the exit code is 0, and `status --exit-code` ends
     with 1. Where a batch is damaged in landing, it is left out, and the exit code is 1; also where
@@ -47,7 +47,7 @@ def merge(as_json: JsonOption = False) -> None:
 
 
 def replay(as_json: JsonOption = False) -> None:
-    """Make lake and warehouse again from landing alone. No request is made.
+    """Rebuild lake and warehouse from landing. Sends no request.
 
     Whatever became of them: what is damaged there is replaced. A quarantined batch is told and is
     no error: the exit code is 0, and `status --exit-code` ends with 1. Where a batch is damaged in
@@ -69,32 +69,34 @@ def replay(as_json: JsonOption = False) -> None:
 
 
 def import_file(
-    path: Annotated[Path, typer.Argument(help="A file of the bulk export (CSV, also gzipped).")],
+    path: Annotated[
+        Path, typer.Argument(help="A file of the bulk export (CSV, optionally gzipped).")
+    ],
     content_at: Annotated[str, typer.Option(help="When its content was true (UTC).")],
     observed_at: Annotated[
-        str | None, typer.Option(help="When it was known; by default when it was true.")
+        str | None, typer.Option(help="When it became known; by default when it was true.")
     ] = None,
-    plan: Annotated[str, typer.Option(help="The plan it was exported with.")] = "elite",
+    plan: Annotated[str, typer.Option(help="The plan under which it was exported.")] = "elite",
     covers_from: Annotated[
-        str | None, typer.Option(help="First event date of which it has every event.")
+        str | None, typer.Option(help="First event date for which it has all events.")
     ] = None,
     covers_to: Annotated[
-        str | None, typer.Option(help="Last event date of which it has every event.")
+        str | None, typer.Option(help="Last event date for which it has all events.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Land an archived export at its place in history; `almanac merge` then folds it in."""
+    """Land an archived export at its place in history; `almanac merge` then merges it."""
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=EXIT_USAGE)
     if (covers_from is None) != (covers_to is None):
-        fail("--covers-from and --covers-to come together or not at all", code=EXIT_USAGE)
+        fail("--covers-from and --covers-to must be given together", code=EXIT_USAGE)
     covers = None
     if covers_from is not None and covers_to is not None:
         covers = (date_option("--covers-from", covers_from), date_option("--covers-to", covers_to))
         if covers[0] > covers[1]:
             fail(
-                f"--covers-from {covers_from} is after --covers-to {covers_to}; expected the first "
-                "and the last event date. Nothing was landed.",
+                f"--covers-from {covers_from} is after --covers-to {covers_to}; expected the "
+                "first and the last event date. Nothing was landed.",
                 code=EXIT_USAGE,
             )
     true_at = instant_option("--content-at", content_at)
@@ -129,8 +131,8 @@ def import_file(
         return
     if was_landed:
         people.print(
-            f"It was already landed as {manifest.batch_id}, on {manifest.landed_at:%Y-%m-%d %H:%M} "
-            "UTC. Nothing was changed.",
+            f"Already landed as {manifest.batch_id}, on {manifest.landed_at:%Y-%m-%d %H:%M} UTC. "
+            "Nothing was changed.",
             soft_wrap=True,
         )
         return
@@ -157,7 +159,7 @@ def _show_report(home: Home, report: MergeReport) -> None:
         people.print(f"Nothing to merge. {home.warehouse} is up to date.", soft_wrap=True)
         return
     table = Table("", "", show_header=False)
-    table.add_row("Batches folded", f"{len(report.outcomes):,}")
+    table.add_row("Batches merged", f"{len(report.outcomes):,}")
     table.add_row("Days", f"{len(report.days):,}")
     table.add_row("New versions", f"{report.versions:,}")
     for kind, count in sorted(report.changes.items()):
@@ -177,17 +179,16 @@ def _show_refolded(report: MergeReport) -> None:
     changed = {day: both for day, both in report.refolded.items() if any(both)}
     if report.refolded:
         people.print(
-            f"{len(report.refolded)} days were folded again; in {len(changed)} of them history "
-            "is other than before."
+            f"{len(report.refolded)} days were refolded; history changed in {len(changed)} of them."
         )
     if not changed:
         return
-    table = Table("Day", "Versions new or other", "Versions no more")
+    table = Table("Day", "Versions new or changed", "Versions removed")
     for day, (added, removed) in sorted(changed.items())[:_SHOWN_DAYS]:
         table.add_row(day.isoformat(), f"{added:,}", f"{removed:,}")
     people.print(table)
     if len(changed) > _SHOWN_DAYS:
-        people.print(f"... and {len(changed) - _SHOWN_DAYS} days more (--json lists all).")
+        people.print(f"... and {len(changed) - _SHOWN_DAYS} more days (--json lists all).")
 
 
 def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
@@ -216,9 +217,12 @@ batches_app = typer.Typer(help="List, show and release landed batches.", no_args
 
 @batches_app.command(name="list")
 def list_batches(
-    days: Annotated[int, typer.Option(min=1, help="Of the last days that have any.")] = 7,
+    days: Annotated[int, typer.Option(min=1, help="Show the last days that have batches.")] = 7,
     status: Annotated[
-        str | None, typer.Option(help="Only pending, merged, quarantined or damaged ones.")
+        str | None,
+        typer.Option(
+            help="Only batches with this status: pending, merged, quarantined or damaged."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -238,12 +242,12 @@ def list_batches(
             row["status"],
             row["why"] or row["flagged"] or row["why_incomplete"] or "",
         )
-    people.print(table if rows else "No batches. `almanac run` lands some.")
+    people.print(table if rows else "No batches. Run `almanac run` to land some.")
 
 
 @batches_app.command()
 def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False) -> None:
-    """Show all that is known of one batch."""
+    """Show everything that is known about a batch."""
     home = home_there()
     manifest = home.landing.manifest(batch_id)
     record: dict[str, Any] = msgspec.to_builtins(manifest)
@@ -261,9 +265,9 @@ def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False
 
 @batches_app.command()
 def release(batch_id: Annotated[str, typer.Argument()]) -> None:
-    """Trust a batch that was quarantined or flagged: the next merge folds it in."""
+    """Trust a quarantined or flagged batch: the next merge includes it."""
     home_there().landing.release(batch_id)
-    people.print(f"{batch_id} is released. Next: almanac merge", soft_wrap=True)
+    people.print(f"{batch_id} released. Next: almanac merge", soft_wrap=True)
 
 
 def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]:

@@ -45,11 +45,11 @@ _TRY: Final = (
 
 def run(
     days: Annotated[
-        int, typer.Option(min=1, max=400, help="With the sandbox: how many days to play.")
+        int, typer.Option(min=1, max=400, help="With the sandbox: the number of days to simulate.")
     ] = DAYS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Look at the catalog, fold what it says into history, publish, and say what came of it."""
+    """Pull today's catalog, merge it into history, publish, and print a summary."""
     began = monotonic()
     settings = read_settings()
     settings.service_address()
@@ -61,7 +61,7 @@ def run(
     except (CatalogError, WarehouseError, SettingsError) as error:
         fail(str(error))
     except KeyboardInterrupt:
-        warnings.print("Interrupted. What was landed stands; `almanac run` goes on.")
+        warnings.print("Interrupted. Landed data is kept; run `almanac run` again to resume.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
         print_json(summary)
@@ -95,7 +95,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             # Before the service: all that Dagster imports is time for the telling.
             instance = held.enter_context(instance_of(home))
             for run in fail_dead_runs(home, instance):
-                warnings.print(f"Run {run.run_id} was cut off; it is marked failed.", markup=False)
+                warnings.print(f"Run {run.run_id} was killed; it is marked failed.", markup=False)
             service = held.enter_context(
                 open_service(settings, now=instants[0].at, telling=telling)
             )
@@ -175,12 +175,12 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     size = f"{Path(summary['warehouse'])}  ({summary['warehouse_bytes'] / 1e6:.1f} MB)"
     return [
         ("source", f"{summary['source']}, plan {summary['plan']}"),
-        ("observed", f"{span}, {looks} look{'' if looks == 1 else 's'}"),
+        ("observed", f"{span}, {looks} pull{'' if looks == 1 else 's'}"),
         ("rows", f"{summary['rows']:,} in {summary['batches']} batches"),
         ("changes", changes or "none"),
         ("rejected", f"{summary['rejected']:,} rows, {summary['quarantined']} batches quarantined"),
         ("requests", f"{summary['requests']:,}"),
-        ("quota left", "no limit known" if quota is None else f"{quota:,}"),
+        ("quota left", "no known limit" if quota is None else f"{quota:,}"),
         ("seconds", f"{seconds['all']:.1f}  ({phases})"),
         ("warehouse", size),
     ]

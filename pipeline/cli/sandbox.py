@@ -23,38 +23,42 @@ DEFAULT_PORT = 8650
 
 
 def sandbox(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_PORT,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = DEFAULT_PORT,
     now: Annotated[
-        str | None, typer.Option(help="Stand at this instant (UTC); else run with the wall.")
+        str | None,
+        typer.Option(help="Stop the clock at this instant (UTC); by default it runs in real time."),
     ] = None,
-    tick: Annotated[bool, typer.Option("--tick", help="Run on from --now.")] = False,
-    seed: Annotated[int, typer.Option(help="Which world; the same seed is the same world.")] = (
-        DEFAULT_SEED
-    ),
+    tick: Annotated[bool, typer.Option("--tick", help="Let the clock run from --now.")] = False,
+    seed: Annotated[
+        int, typer.Option(help="The seed of the catalog; the same seed gives the same catalog.")
+    ] = (DEFAULT_SEED),
     pace: Annotated[
-        float, typer.Option(min=0, max=100, help="How lively the events' lives are.")
+        float, typer.Option(min=0, max=100, help="How often events change; 1 is normal.")
     ] = 1.0,
     faults: Annotated[
         str, typer.Option(help=f"name[=value][*times][@chance], of: {', '.join(FAULTS)}.")
     ] = "",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     cors: Annotated[
-        list[str] | None, typer.Option(help="An origin that may call from a page; repeatable.")
+        list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
     ] = None,
     deprecation: Annotated[
-        str | None, typer.Option(help="The header Deprecation of every answer, as given.")
+        str | None, typer.Option(help="The value of the header Deprecation in every response.")
     ] = None,
     sunset: Annotated[
-        str | None, typer.Option(help="The header Sunset of every answer, as given.")
+        str | None, typer.Option(help="The value of the header Sunset in every response.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="The server's folder; else under ALMANAC_HOME.")
+        Path | None,
+        typer.Option("--dir", help="The server's folder; by default under ALMANAC_HOME."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The first line on standard output is JSON.")
+        bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
     ] = False,
 ) -> None:
-    """Start the sandbox: a living synthetic catalog behind the same interface, on all plans."""
+    """Start the sandbox: the same interface over a synthetic catalog that keeps changing."""
     try:
         clock = SandboxClock(None if now is None else _instant(now))
         if tick:
@@ -93,7 +97,7 @@ def _instant(text: str) -> datetime:
         read = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(
-            f"--now {text!r}: write it as 2026-03-01 or 2026-03-01T06:00:00Z"
+            f"--now {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z"
         ) from error
     return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
 
@@ -103,12 +107,14 @@ def _announce(box: Sandbox, *, as_json: bool) -> None:
         print_json({"base_url": box.base_url, "keys": dict(box.keys)})
         return
     how = (
-        "runs with the wall"
+        "runs in real time"
         if box.clock.running
-        else "stands still; advance it by the control path"
+        else "is stopped; advance it with PUT /sandbox/clock"
     )
     people.print(f"Sandbox on {box.base_url}   (seed {box.seed}, pace {box.pace:g})")
-    people.print(f"Its time is {box.clock.now():%Y-%m-%d %H:%M:%S} UTC and {how}.", soft_wrap=True)
+    people.print(
+        f"Its clock shows {box.clock.now():%Y-%m-%d %H:%M:%S} UTC and {how}.", soft_wrap=True
+    )
     table = Table("Plan", "Key")
     for plan, key in box.keys.items():
         table.add_row(plan, key)
@@ -116,4 +122,4 @@ def _announce(box: Sandbox, *, as_json: bool) -> None:
     people.print(f"Reference: {box.base_url}/docs", soft_wrap=True)
     example = f"curl -H 'x-api-key: {box.keys['elite']}' '{box.base_url}/v2/events?limit=2'"
     people.print(f"Try: {example}", soft_wrap=True)
-    people.print("Ctrl-C stops it.")
+    people.print("Press Ctrl-C to stop.")

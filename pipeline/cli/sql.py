@@ -52,22 +52,31 @@ _FORMS: dict[Form, queries.FileForm] = {
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="One statement that reads; - takes it from stdin.")],
-    form: Annotated[Form, typer.Option("--format", "-f", help="JSON is an array.")] = Form.TABLE,
+    query: Annotated[
+        str, typer.Argument(help="One statement that only reads; - reads it from stdin.")
+    ],
+    form: Annotated[
+        Form, typer.Option("--format", "-f", help="The output format; json is an array.")
+    ] = Form.TABLE,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file, replaced whole.")
+        Path | None, typer.Option("--output", "-o", help="Write to this file and replace it.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows of a table that are shown.")] = 40,
+    limit: Annotated[int, typer.Option(min=1, help="The most rows of a table to show.")] = 40,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="CSV as it is: no ' before text that a spreadsheet would run."),
+        typer.Option(
+            "--raw", help="Write CSV unchanged, without ' before text that a spreadsheet would run."
+        ),
     ] = False,
 ) -> None:
-    """Ask the warehouse. Instants are UTC; `events_as_of(ts)` is what was known at an instant."""
+    """Query the warehouse. Instants are UTC; `events_as_of(ts)` shows what was known at `ts`."""
     if form is Form.PARQUET and output is None:
-        fail("parquet goes to a file: name it with --output", code=EXIT_USAGE)
+        fail("parquet needs a file: name it with --output", code=EXIT_USAGE)
     if form is Form.TABLE and output is not None:
-        fail("a table goes to the terminal: choose --format csv, json or parquet", code=EXIT_USAGE)
+        fail(
+            "a table can't be written to a file: choose --format csv, json or parquet",
+            code=EXIT_USAGE,
+        )
     text = sys.stdin.read() if query == "-" else query
     warehouse = home_there().warehouse
     limits = _limits(read_settings())

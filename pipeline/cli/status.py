@@ -24,7 +24,7 @@ _GAPS_SHOWN: Final = 3
 def show(home: Home, health: Health) -> None:
     """Print feeds, facts, and what is warned of."""
     people.print(f"{home.root}, from {health.source}", soft_wrap=True)
-    feeds = Table("Feed", "Last look (UTC)", "Age", "Last complete (UTC)", "State", "Batches")
+    feeds = Table("Feed", "Last pull (UTC)", "Age", "Last complete (UTC)", "State", "Batches")
     for one in health.feeds:
         age = "-" if one.age_s is None else _age(timedelta(seconds=one.age_s))
         feeds.add_row(
@@ -42,20 +42,20 @@ def show(home: Home, health: Health) -> None:
 
 def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Published (UTC)", _when(health.published_at)
-    yield "Waiting to be merged", f"{health.pending:,}"
+    yield "Batches to merge", f"{health.pending:,}"
     yield "Quarantined, flagged", f"{len(health.quarantined)}, {len(health.flagged)}"
-    yield "Rejected rows", f"{health.rejected:,}, {health.rejected_lately.rows:,} of 2 days"
+    yield "Rejected rows", f"{health.rejected:,}, {health.rejected_lately.rows:,} in 2 days"
     coverage = health.coverage
     if coverage.since is not None:
-        yield "Days without a look", _gaps(coverage.days_unseen, coverage.unseen)
+        yield "Days without a pull", _gaps(coverage.days_unseen, coverage.unseen)
     if coverage.cancellations_lost:
         lost = coverage.cancellations_lost
         yield "Cancellations lost", _gaps(sum(gap.days for gap in lost), lost)
     for number, one in enumerate(health.put_off):
-        yield "" if number else "Put off", _put_off(one)
+        yield "" if number else "Deferred", _put_off(one)
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
-    yield "Free on the disk", f"{health.free_bytes / 1e9:,.1f} GB"
+    yield "Free disk space", f"{health.free_bytes / 1e9:,.1f} GB"
     if health.clock is not None and health.clock.is_notable:
         yield "Service's clock", str(health.clock)
     if health.deprecated is not None:
@@ -74,18 +74,18 @@ def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:
     if quota.spent is not None:
         yield "Sent this month", ", ".join(f"{work} {n:,}" for work, n in quota.spent.items())
     if quota.reserve:
-        yield "Kept for daily looks", f"{quota.reserve:,}"
+        yield "Reserved for daily pulls", f"{quota.reserve:,}"
     if quota.projected is not None:
         pace = f"at {quota.pace_per_day:,.0f} a day, as in the last week"
         most = "" if quota.quota is None else f" of {quota.quota:,}"
-        yield "Used by the reset", f"{quota.projected:,}{most}, {pace}"
+        yield "Projected use at reset", f"{quota.projected:,}{most}, {pace}"
     if quota.held_until is not None:
-        yield "Held back", f"until {quota.held_until:%H:%M:%S} UTC: the service said so (429)"
+        yield "Held back", f"until {quota.held_until:%H:%M:%S} UTC, as the service requested (429)"
 
 
 def _put_off(one: DeferredWork) -> str:
     if one.resume_at is None:
-        return f"{one.work}: {one.what}, begun {_when(one.since)} UTC, not at its end"
+        return f"{one.work}: {one.what}, started {_when(one.since)} UTC, not finished"
     return f"{one.work}: {one.what}, until {_when(one.resume_at)} UTC: {one.why}"
 
 
@@ -109,7 +109,7 @@ def _when(instant: datetime | None) -> str:
 
 
 def _day(instant: datetime | None) -> str:
-    return "no date said" if instant is None else f"{instant:%Y-%m-%d}"
+    return "no date given" if instant is None else f"{instant:%Y-%m-%d}"
 
 
 def _age(span: timedelta) -> str:
@@ -119,15 +119,15 @@ def _age(span: timedelta) -> str:
 
 def status(
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="End with 1 when there is a warning.")
+        bool, typer.Option("--exit-code", help="Exit with 1 if there is a warning.")
     ] = False,
     alert: Annotated[
         bool,
-        typer.Option("--alert", help="Post what is new to ALMANAC_ALERT_URL, as the daemon does."),
+        typer.Option("--alert", help="Post new warnings to ALMANAC_ALERT_URL, as the daemon does."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show freshness by feed, what waits or is missing, disk and quota. No request is made."""
+    """Show freshness by feed, waiting and missing work, disk and quota. Sends no request."""
     now, settings = datetime.now(UTC), read_settings()
     if alert and not settings.alerts:
         raise SettingsError("--alert needs ALMANAC_ALERT_URL, which is not set.")

@@ -43,13 +43,13 @@ def ui(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     known_as: Annotated[
         list[str] | None,
-        typer.Option(help="A further name of the pages, as behind a proxy; may be repeated."),
+        typer.Option(help="Another host name of the pages, e.g. behind a proxy; repeatable."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The first line on standard output is JSON.")
+        bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
     ] = False,
 ) -> None:
-    """Start Dagster on the home: its pages, its schedules and sensors."""
+    """Start Dagster on the home: pages, schedules and sensors."""
     host = host.strip("[]")
     settings = read_settings()
     home = home_of(settings)
@@ -99,4 +99,4 @@ def _announce(address: str, *, as_json: bool) -> None:
         return
     people.print(f"Dagster on {address}", soft_wrap=True)
     people.print(f"Assets: {address}/asset-groups", soft_wrap=True)
-    people.print("Ctrl-C stops it.")
+    people.print("Press Ctrl-C to stop.")

@@ -119,7 +119,7 @@ def find(settings: Settings, home: Home, now: datetime) -> Found:
         health = health_of(settings, home, now)
     except WarehouseError as error:
         # Not its text: it may name folders of this machine.
-        text = f"The home can't be read ({type(error).__name__}): almanac status says why"
+        text = f"The home can't be read ({type(error).__name__}): almanac status shows why"
         return Found(settings.source, (Warned("damaged", text),), is_all=False)
     return Found(health.source, tuple(health.warnings))
 
@@ -190,7 +190,9 @@ def post_changes(settings: Settings, home: Home, now: datetime) -> Changes:
     """
     address = settings.alert_address()
     if address is None:
-        raise SettingsError("ALMANAC_ALERT_URL is not set: there is nowhere to post warnings to.")
+        raise SettingsError(
+            "ALMANAC_ALERT_URL is not set. Set it to the address that receives warnings."
+        )
 
     def hook(source: str, told: Changes, at: datetime) -> None:
         post(address, source, told, at)
@@ -218,7 +220,7 @@ def post(
         failure = _sent(transport, request)
     # Out here, so that the error does not refer to the request, which has the address.
     if failure:
-        raise AlertNotPosted(f"The alert was not posted: {failure}. It is tried again.")
+        raise AlertNotPosted(f"The alert was not posted: {failure}. It will be retried.")
 
 
 def message_of(source: str, told: Changes, now: datetime) -> dict[str, Any]:
@@ -238,7 +240,7 @@ def summary_of(source: str, told: Changes) -> str:
     """Return what is told, in one line."""
     parts = [one.text for one in told.warnings]
     if told.over:
-        parts.append(f"Over: {', '.join(told.over)}")
+        parts.append(f"Resolved: {', '.join(told.over)}")
     return f"Almanac, {source}: {'. '.join(parts)}."
 
 
@@ -249,4 +251,4 @@ def _sent(transport: httpx.BaseTransport, request: httpx.Request) -> str:
     except (httpx.TransportError, UnicodeError) as error:
         return f"no answer ({type(error).__name__})"
     response.close()
-    return "" if response.is_success else f"the answer was {response.status_code}, expected 2xx"
+    return "" if response.is_success else f"the response was {response.status_code}, expected 2xx"

@@ -91,7 +91,7 @@ class ClockHealth:
     def __str__(self) -> str:
         size = timedelta(seconds=round(abs(self.ahead_s)))
         way = "ahead of" if self.ahead_s > 0 else "behind"
-        return f"{size} {way} this machine's; days and times are the service's"
+        return f"{size} {way} this machine's; days and times follow the service's clock"
 
 
 @dataclass(slots=True)

@@ -63,18 +63,18 @@ def _stale(health: Health) -> Iterator[Warned]:
     first = health.coverage.since
     since = "yet" if first is None else f"since {first}"
     if not any(looks):
-        yield Warned("stale:events", f"No complete look at events {since}: almanac run")
+        yield Warned("stale:events", f"No complete pull of events {since}: almanac run")
     for one in health.feeds:
         if one.stale_since is not None and (any(looks) or one.feed != "events"):
             last = _last_look(one, since)
-            text = f"{one.feed}: {last}, and is looked at every day: almanac run"
+            text = f"{one.feed}: {last}, expected every day: almanac run"
             yield Warned(f"stale:{one.feed}", text, one.stale_since)
 
 
 def _last_look(one: FeedHealth, since: str) -> str:
     if one.complete_at is None:
-        return f"had no complete look {since}"
-    return f"was last looked at {one.complete_at:%Y-%m-%d %H:%M} UTC"
+        return f"no complete pull {since}"
+    return f"last pulled at {one.complete_at:%Y-%m-%d %H:%M} UTC"
 
 
 def _cancellations(health: Health, now: datetime) -> Iterator[Warned]:
@@ -84,7 +84,7 @@ def _cancellations(health: Health, now: datetime) -> Iterator[Warned]:
     if last is not None and now - last > CANCELLATIONS_UNSEEN:
         yield Warned(
             "cancellations",
-            f"Cancellations were not looked at for {(now - last).days} days; after 90 some are "
+            f"Cancellations were not pulled for {(now - last).days} days; after 90 days some are "
             "lost: almanac run",
             last + CANCELLATIONS_UNSEEN,
         )
@@ -96,10 +96,10 @@ def _quota(health: Health) -> Iterator[Warned]:
         return
     until = f"{quota.reset_at:%Y-%m-%d %H:%M} UTC"
     if quota.remaining == 0:
-        text = f"The month's quota of {quota.quota:,} is used up until {until}"
+        text = f"The monthly quota of {quota.quota:,} is used up until {until}"
     else:
         text = (
-            f"The month's quota of {quota.quota:,} will run out: {quota.projected:,} by {until}, "
+            f"The monthly quota of {quota.quota:,} will run out: {quota.projected:,} by {until}, "
             f"at {quota.pace_per_day:,.0f} a day"
         )
     yield Warned("quota", f"{text}: almanac budget")
@@ -114,15 +114,15 @@ def _rows(health: Health) -> Iterator[Warned]:
         )
         yield Warned("rejected", text, lately.since)
     for kind, problems, what in (
-        ("partial", health.partial_lately, "came only in part"),
-        ("flagged", health.flagged_lately, "looked incomplete"),
+        ("partial", health.partial_lately, "are incomplete"),
+        ("flagged", health.flagged_lately, "look incomplete"),
     ):
         if problems.batches:
             why = " ".join(problems.why.split()).rstrip(".")
             text = (
-                f"{_batches(problems)} of the last {RECENT.days} days {what}, and no whole pull "
-                f"came after; the newest is {problems.batches[-1]}: {why}. Pull again: almanac "
-                "run, or the same backfill"
+                f"{_batches(problems)} of the last {RECENT.days} days {what}, and no complete "
+                f"pull followed; the newest is {problems.batches[-1]}: {why}. Pull again: "
+                "almanac run, or repeat the backfill"
             )
             yield Warned(kind, text, problems.since)
     if health.quarantined:
@@ -132,8 +132,8 @@ def _rows(health: Health) -> Iterator[Warned]:
         count = len(health.damaged)
         text = (
             f"{count} batch{' is' if count == 1 else 'es are'} damaged in landing and left out; "
-            f"the newest is {health.damaged[-1]}: almanac batches list says which file to restore "
-            "from a copy, then almanac replay"
+            f"the newest is {health.damaged[-1]}: almanac batches list shows which file to "
+            "restore from a backup; then run almanac replay"
         )
         yield Warned("damaged", text)
 
@@ -153,8 +153,9 @@ def _deferred(health: Health, now: datetime) -> Iterator[Warned]:
         since, first = min(due, key=lambda one: one[0])
         more = f" and {len(due) - 1} more" if len(due) > 1 else ""
         text = (
-            f"{first.work} {first.what}{more}: was to go on at {first.resume_at:%Y-%m-%d %H:%M} "
-            "UTC, and did not: almanac run, or almanac ui for the daemon"
+            f"{first.work} {first.what}{more}: should have resumed at "
+            f"{first.resume_at:%Y-%m-%d %H:%M} UTC, and did not: almanac run, or almanac ui for "
+            "the daemon"
         )
         yield Warned("deferred", text, since)
 
@@ -164,15 +165,16 @@ def _coverage(health: Health, now: datetime) -> Iterator[Warned]:
     gaps = [gap for gap in health.coverage.unseen if gap.last >= lately]
     if gaps:
         text = (
-            f"No complete look at events on {gaps[-1]}: what was announced and dropped then is not "
-            f"known (told for {RECENT.days} days). almanac import takes an archived export"
+            f"No complete pull of events on {gaps[-1]}: events that were announced and removed "
+            f"on that day are not known (reported for {RECENT.days} days). almanac import adds "
+            "an archived export"
         )
         yield Warned("coverage", text, datetime.combine(gaps[-1].first, time(tzinfo=UTC)))
 
 
 def _disk(health: Health) -> Iterator[Warned]:
     if health.free_bytes < LEAST_FREE_BYTES:
-        text = f"The disk has {health.free_bytes / 1e9:.1f} GB left: almanac prune"
+        text = f"The disk has {health.free_bytes / 1e9:.1f} GB free: almanac prune"
         yield Warned("disk", text)
 
 
@@ -180,8 +182,8 @@ def _deprecated(health: Health, now: datetime) -> Iterator[Warned]:
     said = health.deprecated
     if said is not None and said.ends_at is not None and said.ends_at - ENDS_SOON < now:
         text = (
-            f"The service ends this version of its interface on {said.ends_at:%Y-%m-%d}: look for "
-            "a newer Almanac"
+            f"The service retires this version of its interface on {said.ends_at:%Y-%m-%d}: look "
+            "for a newer version of Almanac"
         )
         yield Warned("deprecated", text, said.since)
 
@@ -190,8 +192,8 @@ def _secrets(health: Health) -> Iterator[Warned]:
     repeated = health.key_repeated
     if repeated.batches:
         text = (
-            f"The service repeated the API key in {_batches(repeated)}; it was taken out before "
-            "anything was kept. Tell the service, and ask it for another key"
+            f"The service repeated the API key in {_batches(repeated)}; it was removed before "
+            "anything was stored. Report this to the service, and request a new key"
         )
         yield Warned("key", text, repeated.since)
     if health.cautions:
@@ -202,9 +204,9 @@ def _clock(health: Health) -> Iterator[Warned]:
     undated = health.undated_lately
     if undated.batches:
         text = (
-            f"{_batches(undated)} of the last {RECENT.days} days had no Date of the service that "
-            f"could be believed; the newest is {undated.batches[-1]}: {undated.why}. Check this "
-            "machine's clock: almanac doctor"
+            f"{_batches(undated)} of the last {RECENT.days} days had no plausible Date of the "
+            f"service; the newest is {undated.batches[-1]}: {undated.why}. Check this machine's "
+            "clock: almanac doctor"
         )
         yield Warned("clock", text, undated.since)
 

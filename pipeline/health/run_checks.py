@@ -39,7 +39,7 @@ def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
         if fix and home.dagster.exists():
             mended = _mend(home)
     except (WarehouseError, OSError) as error:
-        mended = [f"not mended: {error}"]
+        mended = [f"not repaired: {error}"]
     found = damages(home, thorough=True)
     said = "; ".join(str(damage.error(home)) for damage in found) or "sound"
     yield RunsChecked("run records", not found, "; ".join([*mended, said]))
@@ -63,13 +63,13 @@ def run_troubles(home: Home) -> Iterator[Warned]:
 
 
 def _dead(home: Home) -> RunsChecked:
-    what = "runs under way"
+    what = "runs in progress"
     try:
         dead = dead_runs(home)
     except WarehouseError as error:
         return RunsChecked(what, False, str(error))
     if not dead:
-        return RunsChecked(what, True, "each has its process")
+        return RunsChecked(what, True, "each has a process")
     return RunsChecked(what, False, f"{told(dead)}: {_FIX}")
 
 
@@ -113,6 +113,6 @@ def _mended(damage: Damage) -> str:
     with suppress(OSError):
         if damage.path.is_file() and damage.is_unreadable:
             damage.path.chmod(damage.path.stat().st_mode | stat.S_IRUSR | stat.S_IWUSR)
-            return f"{damage.path} can be read and written again"
+            return f"{damage.path} is now readable and writable"
     aside = set_aside(damage, utc_now())
-    return f"{damage.path.name} ({damage.what}) is now {aside.name}, and a new one is made"
+    return f"{damage.path.name} ({damage.what}) was renamed to {aside.name}, and a new one was made"

@@ -166,23 +166,25 @@ def _rows(unit: PollUnit, known: PlannerInputs, budget: float) -> list[ScheduleR
     if core is None:
         return [own]
     between = float((turns + 1) * core.pages)
-    told = "changes most: looked at once more between two looks at what is around it"
+    told = "changes most: pulled once more between two pulls of the dates around it"
     return [ScheduleRow(core.window, unit.interval / 2, between, core.changes_per_day, told), own]
 
 
 def _why(unit: PollUnit, known: PlannerInputs, budget: float) -> str:
     demand, a_day = unit.demand, _a_day(known.least())
     if known.webhooks:
-        return "webhooks bring it; the day's job reconciles"
+        return "webhooks deliver the changes; the daily job reconciles"
     if budget < 1:
         return "nothing left for polls until the reset"
     if a_day < 2:
-        return "the service shows it a day late; the day's job is enough"
+        return "the service shows changes a day late; the daily job is enough"
     if unit.turns >= demand.most(a_day - 1):
-        told = "as often as wanted" if unit.interval <= known.least() * 2.2 else "as it is worth"
+        told = (
+            "as often as allowed" if unit.interval <= known.least() * 2.2 else "as often as useful"
+        )
     else:
-        told = "as the budget allows" if unit.turns else "left to the day's job"
-    requests = f"{demand.price} request{'s' if demand.price > 1 else ''} a turn"
+        told = "as the budget allows" if unit.turns else "left to the daily job"
+    requests = f"{demand.price} request{'s' if demand.price > 1 else ''} a pull"
     return f"{told}: {demand.changes_per_day:.1f} changes a day, {requests}"
 
 

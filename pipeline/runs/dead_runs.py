@@ -76,7 +76,7 @@ def fail_dead_runs(
         record = instance.get_run_by_id(run.run_id)
         if record is not None and not record.is_finished:
             instance.report_run_failed(
-                record, "Its process is gone: it was killed, or the machine went down."
+                record, "Its process no longer exists: it was killed, or the machine stopped."
             )
     _free_slots(home, instance)
     forget(home, frozenset(run.run_id for run in runs_under_way(home)))
@@ -88,8 +88,8 @@ def told(dead: list[RunUnderWay]) -> str:
     first = min(dead, key=lambda run: run.changed_at)
     more = "" if len(dead) == 1 else f" and {len(dead) - 1} more"
     return (
-        f"Run {first.run_id[:8]} of `{first.job}`{more}, begun {first.changed_at:%Y-%m-%d %H:%M} "
-        "UTC, was cut off: no process has it any more"
+        f"Run {first.run_id[:8]} of `{first.job}`{more}, started {first.changed_at:%Y-%m-%d %H:%M} "
+        "UTC, was killed: its process no longer exists"
     )
 
 

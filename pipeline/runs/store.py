@@ -35,10 +35,10 @@ STORES: Final[dict[str, frozenset[str]]] = {
 }
 """The databases, and tables without which one was never finished."""
 BESIDE: Final = ("-wal", "-shm")
-_NOT_OURS: Final = "it can't be read and written by this user"
+_NOT_OURS: Final = "this user can't read and write it"
 _BUSY_S: Final = 10.0
 _WAY_OUT: Final = (
-    "It holds the history of runs and nothing of the warehouse. `almanac doctor --fix` sets it "
+    "It holds the history of runs and no data of the warehouse. `almanac doctor --fix` sets it "
     "aside and makes a new one"
 )
 
@@ -148,7 +148,7 @@ def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:
     if not path.exists() and not path.is_symlink():
         return None
     if not path.is_file():
-        return Damage(path, "it is no file")
+        return Damage(path, "it is not a file")
     if not os.access(path, os.R_OK | os.W_OK):
         return Damage(path, _NOT_OURS, "machine")
     if not path.stat().st_size:
@@ -175,10 +175,10 @@ def _wrong_within(store: sqlite3.Connection, tables: frozenset[str], thorough: b
             return str(said).splitlines()[-1]
     missing = (tables | {"alembic_version"}) - {name for (name,) in _rows(store, "list_tables")}
     if missing:
-        return f"it was never finished: it has no table {min(missing)}"
+        return f"it is incomplete: it has no table {min(missing)}"
     revisions = _rows(store, "list_revisions")
     if len(revisions) != 1:
-        return f"it says {len(revisions)} revisions of its schema, and one is due"
+        return f"it has {len(revisions)} schema revisions, expected one"
     return ""
 
 

@@ -55,17 +55,17 @@ def fault_of(error: BaseException) -> StoreFault:
 def busy(home: Home, path: Path) -> RunRecordsBusy:
     """Return the error of a database, or a folder of them, that somebody else has."""
     return RunRecordsBusy(
-        f"{path}: a database is in use by {_users(home)} and could not be had in time. It is not "
-        "damaged, and what was finished before stands. Run the command again in a while."
+        f"{path}: a database is in use by {_users(home)} and did not become free in time. It is "
+        "not damaged, and finished work is kept. Run the command again later."
     )
 
 
 def out_of_reach(path: Path, what: str) -> RunRecordsOutOfReach:
     """Return the error of a database, or a folder of them, that the machine keeps from us."""
     return RunRecordsOutOfReach(
-        f"{path}: a database can't be read or written: {what}. It is not known to be damaged, and "
-        "what was finished before stands. See that there is room on the disk and that this user "
-        "may read and write there, and run the command again."
+        f"{path}: a database can't be read or written: {what}. It may not be damaged, and "
+        "finished work is kept. Check that the disk has free space and that this user may read "
+        "and write there, then run the command again."
     )
 
 

@@ -97,16 +97,18 @@ def end_orphans(home: Home) -> None:
             continue
         left = holder(lock)
         if left is not None and left.is_the_process_here:
-            warnings.print(f"Ending {name} (pid {left.pid}), which an earlier almanac ui left.")
+            warnings.print(
+                f"Stopping {name} (pid {left.pid}), which an earlier almanac ui left running."
+            )
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(left.pid, signal.SIGKILL)
             if _free_within(_ORPHANS_S, lock):
                 continue
         raise TurnTaken(
             f"{name} of another `almanac ui` still runs on this home: {holder_text(lock)} holds "
-            f"{lock}. It can't be ended from here: it runs on another host or in another "
-            "container, or is somebody else's. Nothing was started. Stop it there, then start "
-            "this one again."
+            f"{lock}. It can't be stopped from here: it runs on another host, in another "
+            "container, or as another user. Nothing was started. Stop it there, then start this "
+            "one again."
         )
 
 
@@ -121,7 +123,7 @@ def wait_until_answering(
             httpx.get(f"{address}/server_info", timeout=5, trust_env=False).raise_for_status()
         except httpx.HTTPError:
             if monotonic() > give_up_at:
-                fail(f"Dagster did not answer on {address} within {_START_S:g} s")
+                fail(f"Dagster did not respond on {address} within {_START_S:g} s")
         else:
             return
 
@@ -130,8 +132,8 @@ def fail_if_ended(programs: list[Program]) -> None:
     for program in programs:
         if program.ended:
             lines = program.log.read_text("utf-8", "replace").strip().splitlines()
-            said = lines[-1].strip() if lines else "it said nothing"
-            fail(f"{program.name} ended: {said} (all of it in {program.log})")
+            said = lines[-1].strip() if lines else "it printed nothing"
+            fail(f"{program.name} ended: {said} (full log in {program.log})")
 
 
 def _free_within(seconds: float, lock: Path) -> bool:

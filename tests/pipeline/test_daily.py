@@ -151,7 +151,7 @@ def test_a_past_day_that_was_not_landed_fails_and_says_why(two_days: PlayedHome)
     assert not result.success
     said = failure_of(result)
     assert "2026-02-20" in said
-    assert "the service gives today only" in said
+    assert "the service gives today's data only" in said
 
 
 def test_the_days_before_a_failure_in_a_span_stay_recorded(two_days: PlayedHome) -> None:

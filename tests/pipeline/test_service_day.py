@@ -86,7 +86,7 @@ def test_a_service_whose_time_can_not_be_is_read_and_said(
     assert "clock" in {one["kind"] for one in found["warnings"]}
     batch_id = Home(tmp_path / "home").landing.batch_ids()[0]
     assert "is not believed" in almanac("batches", "show", batch_id, **given).output
-    assert "could be believed" in almanac("doctor", code=1, **given).output
+    assert "sent no plausible Date" in almanac("doctor", code=1, **given).output
 
 
 def test_days_up_to_two_ahead_of_the_machine_are_partitions() -> None:

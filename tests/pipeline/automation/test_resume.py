@@ -176,7 +176,7 @@ def test_what_is_due_is_asked_for_once_and_again_only_after_a_while(
     instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS, tags=first.tags)
     requests, said = tick(home, instance, "quota", now + timedelta(minutes=2))
     assert requests == []
-    assert "the next try is at" in said
+    assert "the next attempt is at" in said
     assert tick(home, instance, "quota", now + timedelta(minutes=11))[0]
 
 
@@ -225,7 +225,7 @@ def test_cancellations_that_were_looked_at_lately_are_left_alone(
     land_cancellations(home, NOW - timedelta(hours=47))
     requests, said = tick(home, instance, "cancellations", NOW)
     assert requests == []
-    assert said == "Looked at 2026-03-29 13:00 UTC, which is enough."
+    assert said == "Pulled at 2026-03-29 13:00 UTC; no new pull needed yet."
 
 
 def test_cancellations_that_nobody_looked_at_for_two_days_are_asked_for(

@@ -97,7 +97,7 @@ def test_a_restarted_daemon_does_not_ask_twice_and_a_landed_batch_is_asked_for_o
         assert len(first.run_requests) == 1
         again = tick(tmp_path, instance, first.cursor)
         assert again.run_requests == []
-        assert "attempt 1 did not merge" in str(again.skip_reason)
+        assert "attempt 1 failed to merge" in str(again.skip_reason)
 
 
 def test_an_unreadable_cursor_begins_anew(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_price_is_shown_and_nothing_begins_without_a_yes(
     almanac_sandbox.forget_requests()
     done = almanac("backfill", *MONTHS, code=2, **given)
     assert "export *" in done.output
-    assert "say --yes to begin" in done.output
+    assert "pass --yes to confirm" in done.output
     paths = [one.path for one in almanac_sandbox.requests]
     assert paths == ["/v2/usage", "/v2/events"], "the usage, and one request to count"
 
@@ -59,7 +59,7 @@ def test_the_price_is_shown_and_nothing_begins_without_a_yes(
     ("words", "code", "said"),
     [
         (("--from", "2026-03-01", "--to", "2026-01-01"), 2, "is before --from"),
-        (("--from", "March"), 2, "write it as 2026-03-01"),
+        (("--from", "March"), 2, "expected a form such as 2026-03-01"),
         (("--from", "2140-01-01"), 2, "before it begins on 2140-01-01"),
         ((*MONTHS, "--source", "list", "--max-requests", "3", "--yes"), 2, "allows 3"),
     ],
@@ -73,7 +73,7 @@ def test_what_can_not_be_done_is_said_in_a_line(
 def test_a_cap_is_part_of_the_price(almanac: Almanac, given: dict[str, str]) -> None:
     capped = {**given, "backfill_quota": "5"}
     done = almanac("backfill", *MONTHS, "--source", "list", code=2, **capped)
-    assert re.search(r"Only \d of them may be sent this month", done.output)
+    assert re.search(r"Only \d of them can be sent this month", done.output)
 
 
 def test_a_plan_that_does_not_reach_back_is_said_with_its_first_date(
@@ -107,7 +107,7 @@ def test_the_budget_is_told_without_a_request_and_a_backfill_priced(
     priced = told(almanac("budget", *MONTHS, "--json", **given))
     assert [price["by"] for price in priced["backfill"]] == ["export", "list"]
     shown = almanac("budget", *MONTHS, **given).output
-    assert "used at the reset" in shown
+    assert "projected use at reset" in shown
     assert "cancellations" in shown
     assert "Affordable" in shown
     assert "needs --from" in almanac("budget", "--to", "2026-03-01", code=2, **given).output

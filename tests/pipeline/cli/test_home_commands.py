@@ -52,7 +52,7 @@ def test_an_import_of_a_time_far_off_is_refused_before_anything_is_landed(
     almanac: Almanac, tmp_path: Path, page: str, words: tuple[str, ...]
 ) -> None:
     done = almanac("import", page, *words, code=2)
-    assert "expected a year of 1970 to 2200" in done.stderr
+    assert "expected a year from 1970 to 2200" in done.stderr
     assert not (tmp_path / "data").exists()
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_was_landed_before_is_told_to_be(
 ) -> None:
     assert "Landed as" in almanac("import", page, *AT).stdout
     again = almanac("import", page, *AT)
-    assert "It was already landed as 20260301T060000Z-export-" in again.stdout
+    assert "Already landed as 20260301T060000Z-export-" in again.stdout
     assert json.loads(almanac("import", page, *AT, "--json").stdout)["already_landed"] is True
     assert len(Home(tmp_path / "data").landing.batch_ids()) == 1
 
@@ -109,7 +109,7 @@ def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, pa
         ({"quota": 1000, "remaining": 900}, "900 of 1,000"),
         ({"quota": None, "remaining": None, "is_unlimited": True}, "no limit"),
         ({"quota": None, "remaining": 900, "is_unlimited": False}, "900 left"),
-        ({"quota": None, "remaining": None, "is_unlimited": False}, "not said"),
+        ({"quota": None, "remaining": None, "is_unlimited": False}, "not reported"),
     ],
 )
 def test_the_quota_is_told_as_far_as_it_was_said_with_the_time_it_is_from(
@@ -128,7 +128,7 @@ def test_the_quota_is_told_as_far_as_it_was_said_with_the_time_it_is_from(
     [
         (("@1767225600", "Tue, 01 Jan 2036 00:00:00 GMT"), "2026-01-01", None),
         (("@1767225600", "Wed, 01 Jan 2025 00:00:00 GMT"), "2026-01-01", "2025-01-01"),
-        (("true", None), "no date said", None),
+        (("true", None), "no date given", None),
     ],
 )
 def test_a_version_on_its_way_out_is_told_and_in_the_end_warned_of(

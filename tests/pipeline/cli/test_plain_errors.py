@@ -117,7 +117,7 @@ def test_doctor_lists_a_home_that_cannot_be_written_among_its_checks(
     assert found["reach"]["holds"]
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     found = checks(almanac, code=1, home=str(tmp_path / "other"), **good)
-    assert "can't be written" in found["home writable"]["found"]
+    assert "this user can't write to" in found["home writable"]["found"]
 
 
 def test_a_run_that_was_never_answered_leaves_no_stamp(

@@ -93,7 +93,7 @@ def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert (process.returncode, said) == (130, "")
-    assert complained == "Interrupted. What was landed stands; `almanac run` goes on.\n"
+    assert complained == "Interrupted. Landed data is kept; run `almanac run` again to resume.\n"
     assert Home(home).landing.batch_ids()
 
 

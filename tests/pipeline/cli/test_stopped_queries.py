@@ -29,7 +29,7 @@ FORMS = (("table",), ("csv",), ("csv", "-o", "answer.csv"))
 BEGUN_S = 30.0
 ENDED_S = 15.0
 """Beyond the grace of 5 s, on a busy machine."""
-SAID = "almanac: interrupted. What was finished before stands; the same command goes on.\n"
+SAID = "almanac: interrupted. Finished work is kept; run the command again to resume.\n"
 
 
 def unclosable(grace_s: float) -> list[str]:

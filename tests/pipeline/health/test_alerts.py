@@ -33,8 +33,8 @@ from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.home import Home
 
-STALE = Warned("stale:coins", "coins: was last looked at long ago: almanac run", NOW - DAY)
-DISK = Warned("disk", "The disk has 1.5 GB left: almanac prune")
+STALE = Warned("stale:coins", "coins: last pulled at long ago: almanac run", NOW - DAY)
+DISK = Warned("disk", "The disk has 1.5 GB free: almanac prune")
 CANARY = "canary-hook-81c5"
 
 
@@ -104,7 +104,7 @@ class TestPosting:
         assert told.kinds == ("+stale:coins",)
         (body,) = receiver.bodies
         assert body.keys() == {"text", "source", "at", "warnings", "resolved"}
-        assert body["text"].startswith("Almanac, sandbox:1: coins: was last looked at 2026-03-01")
+        assert body["text"].startswith("Almanac, sandbox:1: coins: last pulled at 2026-03-01")
         assert body["warnings"][0]["kind"] == "stale:coins"
         assert body["warnings"][0]["since"] == "2026-03-03T12:00:00Z"
         assert body["at"] == "2026-03-03T13:00:00Z"
@@ -120,14 +120,14 @@ class TestPosting:
         post_changes(small.settings, small.home, LATER + timedelta(minutes=5))
         assert not post_changes(small.settings, small.home, LATER + timedelta(minutes=10))
         assert [body["resolved"] for body in receiver.bodies] == [[], ["stale:coins"]]
-        assert receiver.bodies[1]["text"] == "Almanac, sandbox:1: Over: stale:coins."
+        assert receiver.bodies[1]["text"] == "Almanac, sandbox:1: Resolved: stale:coins."
 
     @pytest.mark.parametrize("status", [301, 307, 404, 500])
     def test_what_is_not_accepted_is_told_again_at_the_next_look(
         self, small: SmallHome, receiver: Receiver, status: int
     ) -> None:
         receiver.status = status
-        with pytest.raises(AlertNotPosted, match=f"the answer was {status}, expected 2xx"):
+        with pytest.raises(AlertNotPosted, match=f"the response was {status}, expected 2xx"):
             post_changes(small.settings, small.home, LATER)
         assert len(receiver.paths) == 1
         assert Alerts(small.home.state).before() == {}
@@ -243,7 +243,7 @@ class TestDaemon:
             assert not result.success
             assert len(receiver.paths) == 4
             told = [str(entry) for entry in instance.all_logs(result.run_id)]
-            assert "the answer was 503, expected 2xx" in "".join(told)
+            assert "the response was 503, expected 2xx" in "".join(told)
             (kept,) = instance.get_runs()
             assert CANARY not in "".join(told) + str(kept.run_config) + str(kept.tags)
             waiting = tick(small, instance, datetime.now(UTC))
@@ -301,10 +301,10 @@ class TestCommand:
         SmallHome(tmp_path / "data")
         receiver.status = 500
         done = almanac("status", "--alert", code=1, alert_url=receiver.url)
-        assert "No complete look at events yet" in done.stdout
+        assert "No complete pull of events yet" in done.stdout
         assert done.stderr == (
-            "almanac: The alert was not posted: the answer was 500, expected 2xx. "
-            "It is tried again.\n"
+            "almanac: The alert was not posted: the response was 500, expected 2xx. "
+            "It will be retried.\n"
         )
 
     def test_without_an_address_it_is_a_wrong_setting(

@@ -97,7 +97,7 @@ class TestFreshness:
 
     def test_before_the_first_look_it_says_what_to_do(self, small: SmallHome) -> None:
         (only,) = look(small).warnings
-        assert only == Warned("stale:events", "No complete look at events yet: almanac run")
+        assert only == Warned("stale:events", "No complete pull of events yet: almanac run")
         assert look(SmallHome(small.home.root.parent / "other")).source == "sandbox:1"
 
     def test_without_a_home_there_is_nothing_to_warn_of(self, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ class TestCancellations:
         small.land(at=NOW)
         assert "cancellations" not in kinds(look(small, NOW + 30 * DAY))
         health = look(small, NOW + 31 * DAY)
-        assert "31 days; after 90 some are lost" in warned(health, "cancellations").text
+        assert "31 days; after 90 days some are lost" in warned(health, "cancellations").text
         assert warned(health, "cancellations").since == NOW + 30 * DAY
         assert health.coverage.cancellations_lost == []
         small.land("cancellations", at=NOW + 95 * DAY)
@@ -238,7 +238,7 @@ class TestDisk:
         small.land()
         full = SimpleNamespace(free=1_500_000_000)
         monkeypatch.setattr(health_module.shutil, "disk_usage", lambda path: full)
-        assert warned(look(small), "disk").text == "The disk has 1.5 GB left: almanac prune"
+        assert warned(look(small), "disk").text == "The disk has 1.5 GB free: almanac prune"
 
 
 class TestPutOff:
@@ -266,7 +266,7 @@ class TestPutOff:
         ]
         assert "deferred" not in kinds(health)
         late = warned(look(small, NOW + timedelta(hours=27)), "deferred")
-        assert "daily export: was to go on at 2026-03-02 14:00 UTC" in late.text
+        assert "daily export: should have resumed at 2026-03-02 14:00 UTC" in late.text
         assert late.since == NOW + timedelta(hours=26)
 
 
@@ -351,7 +351,7 @@ class TestQuota:
         assert "quota" not in kinds(health)
         log(served, NOW - DAY, count=70)
         text = warned(look(served), "quota").text
-        assert text.startswith("The month's quota of 3,000 will run out: 3,065 by 2026-04-01 00:00")
+        assert text.startswith("The monthly quota of 3,000 will run out: 3,065 by 2026-04-01 00:00")
 
     def test_a_home_of_a_day_has_the_pace_of_that_day(
         self, served: SmallHome, ledger: Ledger
@@ -413,8 +413,8 @@ def test_everything_is_shown_to_people(
     for part in (
         "2,000 of 3,000, counted by this machine",
         "daily 300, polls 90, backfill 10",
-        "Kept for daily looks 60,000",
-        "Days without a look 3: 2026-03-03 to 2026-03-05",
+        "Reserved for daily pulls 60,000",
+        "Days without a pull 3: 2026-03-03 to 2026-03-05",
         "stale",
         "not in the plan",
     ):

@@ -76,7 +76,7 @@ def test_status_shows_the_rest_where_a_batch_that_waits_is_damaged(
     monkeypatch.setenv("ALMANAC_HOME", str(small.home.root))
     for when in ("before", "after"):
         said = " ".join(almanac("status").output.split())
-        assert "Waiting to be merged" in said
+        assert "Batches to merge" in said
         assert (
             f"1 batch is damaged in landing and left out; the newest is {waiting.batch_id}" in said
         )

@@ -208,11 +208,11 @@ def test_a_database_that_may_not_be_written_is_kept_and_opened_up(
     path.chmod(0o444)
     # Who tests as root may write everywhere.
     monkeypatch.setattr(os, "access", lambda at, mode: bool(Path(at).stat().st_mode & 0o200))
-    with pytest.raises(RunRecordsDamaged, match=r"runs\.db.*can't be read and written"):
+    with pytest.raises(RunRecordsDamaged, match=r"runs\.db.*this user can't read and write it"):
         opened(home)
     (records, _) = checked_runs(home, fix=True)
     assert records.holds
-    assert "can be read and written again" in records.found
+    assert "is now readable and writable" in records.found
     opened(home)
 
 

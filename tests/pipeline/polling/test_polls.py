@@ -87,7 +87,7 @@ def test_a_fresh_home_asks_for_nothing_and_says_what_to_do(tmp_path: Path) -> No
 def test_after_the_days_look_nothing_is_due_until_the_interval_is_over(polled: Polled) -> None:
     result = polled.tick(NOW + timedelta(minutes=5))
     assert result.run_requests == []
-    assert "The next look is due at 2026-03-02 09:1" in str(result.skip_reason)
+    assert "The next pull is due at 2026-03-02 09:1" in str(result.skip_reason)
 
 
 def test_what_is_due_is_asked_for_landed_and_then_not_due_any_more(polled: Polled) -> None:

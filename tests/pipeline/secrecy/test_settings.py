@@ -158,7 +158,7 @@ def test_a_env_file_gives_no_address_to_a_key_from_elsewhere(
     in_file: tuple[str, ...], outside: tuple[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     place(monkeypatch, tmp_path, in_file=in_file, outside=outside)
-    with pytest.raises(SettingsError, match="Nothing was sent") as raised:
+    with pytest.raises(SettingsError, match="No request was sent") as raised:
         read_settings().service_address()
     assert KEY not in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -189,7 +189,7 @@ def test_a_env_file_that_others_may_write_to_is_refused(
 ) -> None:
     place(monkeypatch, tmp_path, in_file=(URL, GIVEN), outside=())
     Path(".env").chmod(0o602)
-    with pytest.raises(SettingsError, match="others than you may write"):
+    with pytest.raises(SettingsError, match="other users may write"):
         read_settings()
     Path(".env").write_text("OTHER=1\n")
     assert read_settings().service_address() is None
@@ -210,7 +210,9 @@ def test_a_env_file_that_a_group_of_others_may_write_to_is_refused(
     Path(".env").chmod(0o660)
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="me"))
     monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name=group, gr_mem=members))
-    with pytest.raises(SettingsError, match="others than you") if is_refused else nullcontext():
+    with (
+        pytest.raises(SettingsError, match="other users may write") if is_refused else nullcontext()
+    ):
         read_settings()
 
 
@@ -245,7 +247,7 @@ def test_an_address_in_the_clear_and_a_key_file_for_all_are_warned_of(
     key_file.write_text(KEY)
     monkeypatch.setenv("ALMANAC_API_KEY_FILE", str(key_file))
     key_file.chmod(0o600)
-    assert any("in the clear" in one for one in cautions_of(read_settings())) == warned
+    assert any("unencrypted" in one for one in cautions_of(read_settings())) == warned
     key_file.chmod(0o644)
     assert any("_FILE: others can read" in one for one in cautions_of(read_settings()))
 
@@ -262,5 +264,5 @@ def test_each_warning_of_secrets_is_said_once_a_command(almanac: Almanac, tmp_pa
     shown = json.loads(almanac("status", "--json", **given).stdout)
     assert "exposed" in [one["kind"] for one in shown["warnings"]]
     short = settings_of(tmp_path, **address_of("http://a.test", "short"))
-    assert "under 12 characters" in short_key(short)
+    assert "fewer than 12 characters" in short_key(short)
     assert short_key(settings_of(tmp_path, **address_of("http://a.test", KEY))) == ""
