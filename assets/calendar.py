@@ -39,15 +39,19 @@ class CalendarConfig(dg.Config):
     max_requests: int = Field(
         default=MAX_REQUESTS,
         ge=1,
-        description="Fail with the price, and ask nothing more, where it would take more requests.",
+        description="Fail with the price if it would take more requests.",
     )
     source: str = Field(
         default="list",
         pattern="^(auto|list|export)$",
-        description="Page the list, stream the export, or what takes fewer requests.",
+        description="Page the list, stream the export, or use the one with fewer requests.",
     )
-    begin: str = Field(default="", description="First event date, if not that of the first month.")
-    end: str = Field(default="", description="Last event date, if not that of the last month.")
+    begin: str = Field(
+        default="", description="First event date, if not the first day of the first month."
+    )
+    end: str = Field(
+        default="", description="Last event date, if not the last day of the last month."
+    )
 
     def span(self, months: Sequence[date]) -> tuple[date, date]:
         """Return the first and last event date of a run of months."""
@@ -64,9 +68,8 @@ _SPEC: Final = dg.AssetSpec(
     skippable=True,
     group_name=GROUP,
     kinds={"json"},
-    description="All events by the month in which they take place, for looking again or where "
-    "the export is not in the plan. Takes `max_requests`, and fails with the price where it "
-    "would be more.",
+    description="All events by the month in which they take place. Use it to pull them again, or "
+    "if the plan has no export. Fails with the price if it would take more than `max_requests`.",
 )
 
 
@@ -114,8 +117,8 @@ def sweep_months(
     if price.requests > config.max_requests:
         raise dg.Failure(
             f"It takes {price.requests:,} requests by the {price.by}, and max_requests allows "
-            f"{config.max_requests:,}. {work.requests} were spent on counting; nothing was landed. "
-            "Raise max_requests in the run's config, or take fewer months.",
+            f"{config.max_requests:,}. {work.requests} were spent on counting; nothing was "
+            "landed. Raise max_requests in the run's config, or choose fewer months.",
             allow_retries=False,
         )
     for whole in work.go(price.by):
@@ -135,7 +138,7 @@ def sweep_months(
 
 def _tell_later(context: dg.AssetExecutionContext, error: Defer) -> None:
     context.log.warning(
-        "%s. What came is landed; the rest goes on at %s",
+        "%s. The rows so far are landed; the rest resumes at %s",
         *(error.happened, f"{error.resume_at:%Y-%m-%d %H:%M} UTC"),
     )
 

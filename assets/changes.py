@@ -18,9 +18,9 @@ from warehouse.home import Home
     group="lake",
     pool=WAREHOUSE_POOL,
     kinds={"parquet", "duckdb"},
-    description="What changed, as first known on the day: the versions of events that began on "
-    "it. Today's partition folds in what is not merged yet. A past one folds again from that day "
-    "to the newest, with no request.",
+    description="The changes of the day: versions of events that became known on it. Today's "
+    "partition merges new batches. A past partition refolds from that day to the newest, "
+    "without a request.",
     deps=[
         *("landed_export", "landed_events", "landed_cancellations"),
         *("landed_coins", "landed_categories", "landed_deliveries"),
@@ -54,8 +54,8 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
     """
     if days[-1] > today:
         raise WarehouseError(
-            f"{days[-1]} has not begun for the service, whose day is {today}. The lake is as it "
-            "was."
+            f"{days[-1]} has not begun for the service, whose day is {today}. The lake was not "
+            "changed."
         )
     past = [day for day in days if day < today]
     if not past:
@@ -65,7 +65,7 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
         raise WarehouseError(
             f"Nothing was landed on {missing[0]}"
             + (f" and {len(missing) - 1} more of these days" if len(missing) > 1 else "")
-            + ", so there is nothing to fold again. The lake is as it was."
+            + ", so there is nothing to refold. The lake was not changed."
         )
     return merge(home, publishing=False, refold_from=past[0])
 

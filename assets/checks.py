@@ -23,24 +23,27 @@ Found = tuple[bool, dict[str, Any]]
 _NONE_MAY_BE: Final = {
     ("events", "one_current_version"): (
         "check_current_version",
-        "Every event has one current version, and is what that version says.",
+        "Every event has one current version, with the same content.",
     ),
-    ("events", "unique_events"): ("check_event_keys", "Every event is there once."),
+    ("events", "unique_events"): ("check_event_keys", "Every event occurs once."),
     ("event_versions", "spans_run_forward"): (
         "check_known_spans",
         "No version ends before it begins (known_from <= known_to).",
     ),
     ("event_versions", "unique_versions"): (
         "check_version_keys",
-        "Every (event_id, version) is there once.",
+        "Every (event_id, version) occurs once.",
     ),
 }
 """Counts that must be zero: table and check, statement and meaning."""
 _FURTHER: Final = {
-    ("event_versions", "all_of_the_lake"): "The file holds every day and version of the lake.",
-    ("batches", "none_quarantined"): "No batch is in quarantine.",
+    ("event_versions", "all_of_the_lake"): "The file contains every day and version of the lake.",
+    ("batches", "none_quarantined"): "No batch is quarantined.",
     ("rejects", "few_rejects"): "At most 1 % of the newest day's rows could not be read.",
-    ("coverage", "recently_looked"): "A complete look at events is not older than 36 hours.",
+    (
+        "coverage",
+        "recently_looked",
+    ): "The newest complete pull of events is not older than 36 hours.",
 }
 _WARNINGS: Final = frozenset({"none_quarantined", "few_rejects", "recently_looked"})
 

@@ -60,7 +60,7 @@ def look(feed: Feed, day: date, door: LazySession, landing: Landing) -> FeedDay:
         )
     if day > (today := door.today()):
         raise DayNotLanded(
-            f"{day} has not begun for the service, whose day is {today}. Nothing was asked for and "
+            f"{day} has not begun for the service, whose day is {today}. No request was sent and "
             f"nothing was changed. Materialise {today}, or wait for that day."
         )
     return _reused(feed, day, landing)
@@ -93,12 +93,12 @@ def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
             feed, day, "reused from landing", found, rows=sum(claimed) if claimed else None
         )
     if feed in UNASKED:
-        return FeedDay(feed, day, "none came", rows=0)
+        return FeedDay(feed, day, "none arrived", rows=0)
     plans = {one.plan for one in of_day}
     if plans and all(name in PLANS and lacks(PLANS[name], feed) for name in plans):
         return FeedDay(feed, day, f"not in the plan {', '.join(sorted(plans))} of that day", rows=0)
     raise DayNotLanded(
-        f"No {feed} batch was landed on {day}, and the service gives today only: what was not "
-        "looked at on a day can't be looked at later. Nothing was changed. Materialise today's "
-        "partition, or import an archived export with `almanac import`."
+        f"No {feed} batch was landed on {day}, and the service gives today's data only, so that "
+        "day can't be pulled later. Nothing was changed. Materialise today's partition, or "
+        "import an archived export with `almanac import`."
     )

@@ -70,8 +70,8 @@ def _note(seen: FeedDay, catalog: LazySession, home: Home) -> None:
     group=GROUP,
     pool=CATALOG_POOL,
     kinds={"csv"},
-    description="The whole catalog as the service exports it once a day. On a plan without the "
-    "export nothing is pulled, and the materialisation says so.",
+    description="The whole catalog, as the service exports it once a day. On a plan without the "
+    "export nothing is pulled; the materialisation shows that.",
 )
 def landed_export(context: Context, catalog: Catalog, home: InHome) -> Landed:
     return _landed("export", context, catalog, home)
@@ -81,8 +81,8 @@ def landed_export(context: Context, catalog: Catalog, home: InHome) -> Landed:
     group=GROUP,
     pool=CATALOG_POOL,
     kinds={"json"},
-    description="The events list: yesterday to 90 days ahead where the export brings the rest, "
-    "else all that the plan shows.",
+    description="The events list: yesterday to 90 days ahead if the export has the rest, otherwise "
+    "all dates that the plan shows.",
 )
 def landed_events(context: Context, catalog: Catalog, home: InHome) -> Landed:
     return _landed("events", context, catalog, home)
@@ -92,8 +92,8 @@ def landed_events(context: Context, catalog: Catalog, home: InHome) -> Landed:
     group=GROUP,
     pool=CATALOG_POOL,
     kinds={"json"},
-    description="The cancellations of the last 90 days. Lists and exports leave cancelled events "
-    "out, so that only this feed tells them from forgotten ones.",
+    description="The cancellations of the last 90 days. Lists and exports omit cancelled events, "
+    "so only this feed tells cancelled events from removed ones.",
 )
 def landed_cancellations(context: Context, catalog: Catalog, home: InHome) -> Landed:
     return _landed("cancellations", context, catalog, home)
@@ -113,7 +113,7 @@ def landed_coins(context: Context, catalog: Catalog, home: InHome) -> Landed:
     group=GROUP,
     pool=CATALOG_POOL,
     kinds={"json"},
-    description="The editorial categories. Not on every plan; the rest goes on without.",
+    description="The editorial categories. Not every plan has them; other feeds do not need them.",
 )
 def landed_categories(context: Context, catalog: Catalog, home: InHome) -> Landed:
     return _landed("categories", context, catalog, home)
@@ -123,8 +123,8 @@ def landed_categories(context: Context, catalog: Catalog, home: InHome) -> Lande
     group=GROUP,
     pool=CATALOG_POOL,
     kinds={"webhook"},
-    description="The webhook deliveries that arrived on the day. They come by themselves; this "
-    "only reports them.",
+    description="The webhook deliveries that arrived on the day. They arrive by themselves; this "
+    "asset only reports them.",
 )
 def landed_deliveries(context: Context, catalog: Catalog, home: InHome) -> Landed:
     return _landed("deliveries", context, catalog, home)

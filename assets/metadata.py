@@ -128,7 +128,7 @@ def _name(value: Any) -> Any:
 
 
 Told = dict[str, Any]
-REFOLD_NOTES: Final = "what folding again did"
+REFOLD_NOTES: Final = "changes by the refold"
 """The key of the lines that say what became of the history there was."""
 
 
@@ -155,7 +155,7 @@ def told_look(look: FeedDay, landing: Landing, *, quota_left: int | None) -> Tol
         told["warnings"] = dg.MetadataValue.md(bullets(look.warnings))
     told |= _problems(problems_of_landed(look.manifests))
     if look.resume_at is not None:
-        told["goes on at"] = dg.MetadataValue.timestamp(look.resume_at)
+        told["resumes at"] = dg.MetadataValue.timestamp(look.resume_at)
     return told
 
 

@@ -90,5 +90,5 @@ def _told(report: MergeReport, home: Home) -> dict[str, Any]:
     if report.published is not None:
         told["published"] = report.published.mode
         if report.published.why_full:
-            told["why all was made anew"] = report.published.why_full
+            told["reason for full publication"] = report.published.why_full
     return told

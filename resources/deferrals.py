@@ -64,7 +64,7 @@ def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> Deferr
 
 def _wrong(name: str, note: DeferredPull) -> str:
     # Under another name it would never be forgotten.
-    return "" if name == _name(note.work, note.feed) else "it is the note of another look"
+    return "" if name == _name(note.work, note.feed) else "it belongs to another pull"
 
 
 def _name(work: Work, feed: Feed) -> str:

@@ -88,7 +88,7 @@ class RetryLater(CatalogError):
     """Transient, and retried already. `wait_s` is the least the service asked us to wait."""
 
     transient = True
-    next_step = "Run it again later; it goes on from where it stood"
+    next_step = "Run it again later to resume"
 
     def __init__(self, happened: str, *, wait_s: float = 0.0, expected: str = "") -> None:
         super().__init__(happened, expected=expected)
@@ -106,21 +106,21 @@ class ServiceFailing(RetryLater):
 class RateHeld(RetryLater):
     """429 for rate or burst, to the last attempt."""
 
-    next_step = "Lower the rate or burst setting if this recurs; something else uses the key"
+    next_step = "If it recurs, lower the rate or burst setting: something else uses the key"
 
 
 class QuotaUnknown(RetryLater):
     """Nothing is sent before the service has given its account of the month."""
 
     transient = False
-    next_step = "Ask the service for its usage, then again"
+    next_step = "Request the usage from the service, then retry"
 
 
 class TooSlow(RetryLater):
     """The service gave up after a long wait (interface section 7); the same again would too."""
 
     transient = False
-    next_step = "Ask for less: a smaller limit, or half the range of dates"
+    next_step = "Request less: a smaller limit, or half the range of dates"
 
 
 class Defer(CatalogError):
@@ -133,7 +133,7 @@ class Defer(CatalogError):
     def __init__(
         self, happened: str, *, resume_at: datetime, reason: Reason, estimated: bool = False
     ) -> None:
-        super().__init__(happened, next_step=f"Go on at {resume_at:%Y-%m-%d %H:%M:%S} UTC")
+        super().__init__(happened, next_step=f"Resume at {resume_at:%Y-%m-%d %H:%M:%S} UTC")
         self.resume_at = resume_at
         self.reason: Reason = reason
         self.estimated = estimated
@@ -142,7 +142,7 @@ class Defer(CatalogError):
 class SkipRecord(CatalogError):
     """One record can't be read."""
 
-    next_step = "The record is left out and counted; the rest goes on"
+    next_step = "The record is left out and counted; the others continue"
 
 
 class Stop(CatalogError):
@@ -162,7 +162,7 @@ class KeyRejected(AccessDenied):
 class PlanLacksAccess(AccessDenied):
     """The key is good, but its plan does not include this."""
 
-    next_step = "Leave it out, or use a key of a higher plan"
+    next_step = "Omit it, or use a key of a higher plan"
 
 
 class VersionGone(Stop):
@@ -174,13 +174,13 @@ class VersionGone(Stop):
 class LedgerUnusable(Stop):
     """What the machine keeps of a key's limits can't be read or written: nothing is sent."""
 
-    next_step = "Name a folder on a local disk that this user can write to with ALMANAC_STATE"
+    next_step = "Set ALMANAC_STATE to a folder on a local disk that this user can write to"
 
 
 class SweepUnderWay(Stop):
     """Another process is at a backfill of the same home."""
 
-    next_step = "Wait for it to end, then run this again: it goes on with what is left"
+    next_step = "Wait until it ends, then run this again to continue with the rest"
 
 
 class RequestRejected(Stop):
@@ -192,7 +192,7 @@ class RequestRejected(Stop):
 class ContractBroken(Stop):
     """The answer is not what the interface promises."""
 
-    next_step = "If it recurs, the service or something between is at fault: report it"
+    next_step = "If it recurs, the service or a proxy is at fault: report it"
 
 
 class TruncatedBody(ContractBroken):
@@ -214,7 +214,7 @@ class NotData(ContractBroken):
 class TooLarge(ContractBroken):
     """A body over our bound of size, or of its ratio to the bytes sent."""
 
-    next_step = "Raise the bound if the answer is genuine"
+    next_step = "Raise the limit if the response is genuine"
 
 
 class CursorLoop(ContractBroken):

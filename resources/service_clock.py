@@ -93,8 +93,8 @@ _MOVED: Final = timedelta(seconds=5)
 _KEPT_FOR: Final = timedelta(hours=1)
 _YEARS: Final = range(1970, 2200)
 """Dates of other years are wrong whatever is allowed, and arithmetic with them may overflow."""
-DATELESS: Final = "the service sent no Date: times are the machine's"
-DATELESS_NOW: Final = "the service sent no Date: times are by its clock as it was heard before"
+DATELESS: Final = "the service sent no Date: times are by the machine's clock"
+DATELESS_NOW: Final = "the service sent no Date: times follow its clock as known before"
 _PROCESS: Final = f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
@@ -185,7 +185,7 @@ class ServiceClock:
             if date is None:
                 doubt = DATELESS if self.offset is None else DATELESS_NOW
                 if len(read) > 1:
-                    doubt = "the service sent several Dates: none of them is believed"
+                    doubt = "the service sent several Dates: all of them are ignored"
                 return Heard(self.now(), doubt)
             if date.year not in _YEARS:
                 return Heard(self.now(), self._doubt(date))
@@ -247,10 +247,10 @@ class ServiceClock:
         return moved or abs(new.heard_at - old.heard_at) > _KEPT_FOR
 
     def _doubt(self, date: datetime) -> str:
-        whose = "the machine's clock" if self.offset is None else "its clock as heard before"
+        whose = "the machine's clock" if self.offset is None else "its clock as known before"
         return (
-            f"the service's Date {date:%Y-%m-%d %H:%M:%S} is not believed: {whose} says "
-            f"{self.now():%Y-%m-%d %H:%M:%S}, and dates it"
+            f"the service's Date {date:%Y-%m-%d %H:%M:%S} is ignored: {whose} shows "
+            f"{self.now():%Y-%m-%d %H:%M:%S}, which is used"
         )
 
 

@@ -55,8 +55,8 @@ def activity_of(warehouse: Path, now: datetime) -> Activity:
         return _read(warehouse, now)
     except duckdb.Error as error:
         raise WarehouseError(
-            f"{warehouse} can't be read: {str(error).splitlines()[0]} If it is damaged, "
-            "`almanac replay` makes it again."
+            f"{warehouse} can't be read: {str(error).splitlines()[0]} If it is damaged, `almanac "
+            "replay` rebuilds it."
         ) from error
 
 

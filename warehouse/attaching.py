@@ -55,8 +55,8 @@ def set_aside_foreign_wal(warehouse: Path) -> Path | None:
         except PermissionError:
             return None  # Readers of ours pass it by; `doctor` names it.
         _log.warning(
-            "%s was set aside as %s: another program wrote to the published file, which is only "
-            "read. Open it read-only there; copy it to write.",
+            "%s was renamed to %s: another program wrote to the published file, which is "
+            "read-only. Open it read-only there, or copy it to write.",
             wal,
             aside.name,
         )

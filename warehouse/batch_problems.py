@@ -14,7 +14,7 @@ from warehouse.landing.batches import Feed, Manifest, feed_of
 
 Kind = Literal["partial", "flagged", "quarantined", "key", "undated", "damaged"]
 _REPEATED: Final = (
-    "the service repeated the API key in its answer; it was taken out before anything was kept"
+    "the service repeated the API key in its response; it was removed before anything was stored"
 )
 
 
@@ -36,17 +36,17 @@ class BatchProblem:
     def _what_follows(self) -> str:
         match self.kind:
             case "partial":
-                return "What came is kept; what did not come counts as not looked at."
+                return "The received rows are kept; the missing part counts as not pulled."
             case "flagged":
-                return f"If it is right all the same: almanac batches release {self.batch_id}"
+                return f"If it is correct: almanac batches release {self.batch_id}"
             case "quarantined":
-                return f"To merge it all the same: almanac batches release {self.batch_id}"
+                return f"To merge it anyway: almanac batches release {self.batch_id}"
             case "damaged":
                 return "It is left out of the warehouse until then."
             case "key":
-                return "Tell the service, and ask it for another key."
+                return "Report this to the service, and request a new key."
             case "undated":
-                return "It is merged as of that time."
+                return "It is merged with that time."
 
 
 def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:

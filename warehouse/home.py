@@ -70,8 +70,8 @@ class Home:
         self._refuse_path()
         if self.root.exists() and not self.root.is_dir():
             raise HomeRefused(
-                f"{self.root} is a file, and a home is a folder. Nothing was changed; name another "
-                "with ALMANAC_HOME."
+                f"{self.root} is a file, and a home must be a folder. Nothing was changed; set "
+                "ALMANAC_HOME to another path."
             )
         path = self.root / _STAMP
         if not path.exists():
@@ -82,20 +82,21 @@ class Home:
             found = msgspec.json.decode(data, type=Stamp)
             if "scope" in msgspec.json.decode(data, type=dict[str, Any]):
                 # A manifest has a source and a format too: it is no stamp of a newer Almanac.
-                raise BrokenSeal("it is the document of a pull")
+                raise BrokenSeal("it is the intent of a pull")
             if found.format < 1:
                 raise BrokenSeal(f"there is no format {found.format}")
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise DamagedStamp(
-                f"{path} can't be read as the stamp of a home: {why}. Nothing was changed; "
-                "`almanac doctor --fix` makes it again from what is landed, or name another folder "
-                "with ALMANAC_HOME."
+                f"{path} can't be read as the description of a home: {why}. Nothing was changed; "
+                "`almanac doctor --fix` rebuilds it from landing, or set ALMANAC_HOME to "
+                "another folder."
             ) from error
         if found.format > FORMAT:
             raise HomeRefused(
-                f"the home {self.root} has format {found.format}; this Almanac writes format "
-                f"{FORMAT}. Nothing was changed; upgrade Almanac, or name another ALMANAC_HOME."
+                f"the home {self.root} has format {found.format}; this version of Almanac writes "
+                f"format {FORMAT}. Nothing was changed; upgrade Almanac, or set another "
+                "ALMANAC_HOME."
             )
         return found
 
@@ -107,17 +108,17 @@ class Home:
         """
         if self.stamp() is None and self.holds_anything():
             raise HomeRefused(
-                f"{self.root} has batches and no home.json. Nothing was changed. `almanac doctor "
-                "--fix` makes it again from what is landed."
+                f"{self.root} has batches but no home.json. Nothing was changed. `almanac doctor "
+                "--fix` rebuilds it from landing."
             )
 
     def _refuse_path(self) -> None:
         odd = _MISREAD.search(str(self.root.resolve()))
         if odd is not None:
             raise HomeRefused(
-                f"the path {self.root.resolve()} holds {odd[0]!r}, with which DuckDB or Dagster "
-                "would open another file. Nothing was changed; name a home without '?', a "
-                "backslash, and '%' before two hexadecimal digits with ALMANAC_HOME."
+                f"the path {self.root.resolve()} contains {odd[0]!r}, with which DuckDB or "
+                "Dagster would open another file. Nothing was changed; set ALMANAC_HOME to a "
+                "path without '?', a backslash, and '%' before two hexadecimal digits."
             )
 
     def check(self, source: str) -> None:
@@ -133,7 +134,7 @@ class Home:
         for other in sorted(sources - {source}):
             raise HomeRefused(
                 f"the home {self.root} holds data of {other}, not of {source}. Nothing was "
-                "changed; name another folder with ALMANAC_HOME, or the other address."
+                "changed; set ALMANAC_HOME to another folder, or use the other address."
             )
 
     def claim(self, source: str) -> None:
@@ -167,10 +168,10 @@ class Home:
             pass
         sources = self._landed_sources()
         if len(sources) != 1:
-            told = f"are of {len(sources)} sources" if sources else "are none"
+            found_sources = f"batches of {len(sources)} sources" if sources else "no batches"
             raise HomeRefused(
-                f"{self.root / _STAMP} is damaged, and the batches landed here {told}, so it can't "
-                f"be made again. Nothing was changed; write "
+                f"{self.root / _STAMP} is damaged, and landing has {found_sources}, so it can't be "
+                f"rebuilt. Nothing was changed; write "
                 '{"source": "…"} into it with the address of your service, or `sandbox:` and the '
                 "seed."
             )

@@ -270,7 +270,7 @@ def write_answer(
     if not file.parent.is_dir():
         raise NoFolder(
             f"{target} can't be written: there is no folder {file.parent}. Nothing was written; "
-            "make the folder, or name a file in one that is there."
+            "create the folder, or name a file in an existing one."
         )
     with Storage(file.parent).writing(file.name) as staged:
         return write(staged)
@@ -294,8 +294,8 @@ def _open(
     except duckdb.Error as error:
         connection.close()
         raise WarehouseError(
-            f"{warehouse} can't be opened: {error}. If another process writes to it, end that one: "
-            "a warehouse is only read; if it is damaged, `almanac merge` makes it again."
+            f"{warehouse} can't be opened: {error}. If another process writes to it, stop that "
+            "process: a warehouse is read-only. If it is damaged, `almanac merge` rebuilds it."
         ) from error
     return connection
 
@@ -356,7 +356,7 @@ def _may_be_no_number(type_name: str) -> bool:
 
 def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
     if len(sql) > _SQL_CHARACTERS_MAX:
-        raise QueryRefused(f"it has {len(sql):,} characters, of at most {_SQL_CHARACTERS_MAX:,}")
+        raise QueryRefused(f"it has {len(sql):,} characters; the limit is {_SQL_CHARACTERS_MAX:,}")
     statements = connection.extract_statements(sql)
     if len(statements) == 2 and not any(one.query for one in statements):
         # To DuckDB before 2.0, a PIVOT is two statements without a text.
@@ -368,8 +368,8 @@ def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBP
     reads = kind == "SELECT" or (kind in _READING and begins_as_reading(sql))
     if not reads or writes_inside(sql) or changes_what_is_locked(sql):
         raise QueryRefused(
-            f"this would do more than read ({kind}), and a warehouse is only read: it is made "
-            "anew from the lake. Copy it to a file of your own to write there."
+            f"this statement does more than read ({kind}), and a warehouse is read-only: each "
+            "publication replaces it. Copy it to a file of your own to write there."
         )
     return connection.sql(sql)
 
@@ -388,7 +388,7 @@ def _explained(watch: QueryWatch) -> Iterator[None]:
         with watch:
             yield
     except (duckdb.OutOfMemoryException, MemoryError) as error:
-        said = watch.stopped or "it needs more memory than it may use (ALMANAC_SQL_MEMORY)"
+        said = watch.stopped or "it needs more memory than ALMANAC_SQL_MEMORY allows"
         raise QueryRefused(f"the query was stopped: {said}") from error
     except duckdb.Error as error:
         if watch.stopped is not None:

@@ -150,10 +150,10 @@ class QueryWatch:
                 return
             if monotonic() - began >= self._limits.timeout_s:
                 timeout = f"{self._limits.timeout_s:g} s"
-                self._stop(f"it took over {timeout} (ALMANAC_SQL_TIMEOUT_S)")
+                self._stop(f"it took longer than {timeout} (ALMANAC_SQL_TIMEOUT_S)")
                 return
             if self._size() > room:
-                self._stop(f"its answer left less than {LEFT_FREE_BYTES:,} bytes free on the disk")
+                self._stop(f"its result left less than {LEFT_FREE_BYTES:,} bytes free on the disk")
                 return
 
     def _stop(self, why: str | None) -> None:

@@ -170,7 +170,7 @@ class Backfill:
         if by == "export" and not self._service.plan.export:
             raise PlanLacksAccess(
                 f"the plan {self._service.plan.name} has no export",
-                next_step="Take the list: --source list",
+                next_step="Use the list: --source list",
             )
         with self._sweeps.holding():
             # Since it was priced, another process may have gone on with it.
@@ -210,8 +210,9 @@ class Backfill:
             now = self._service.now().replace(microsecond=0) + timedelta(seconds=1)
             self._sweeps.put(msgspec.structs.replace(self._note, started_at=now))
             raise ContractBroken(
-                f"{missing:,} rows that meta.total promised did not come: pages shifted under way",
-                next_step="Run it again: it asks for all of it, since months may have holes",
+                f"{missing:,} rows that meta.total promised did not arrive: pages shifted during "
+                "the backfill",
+                next_step="Run it again: it requests all dates again, since months may have holes",
             )
         if self.deferred is not None:
             self.put_off(self.deferred)

@@ -212,6 +212,6 @@ class ParallelBackfill:
         """Raise the first error that no waiting for the quota ends."""
         for error in self._errors:
             if not isinstance(error, Defer):
-                error.left = f"{self.rows:,} rows came; what is whole of them is landed"
+                error.left = f"{self.rows:,} rows arrived; those of complete dates are landed"
                 raise error
             self.deferred = error

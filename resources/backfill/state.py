@@ -129,8 +129,8 @@ class BackfillStates:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise SweepUnderWay(
-                    "another process is at a backfill of this home, and both would pay for the "
-                    "same pages; nothing was asked for"
+                    "another process runs a backfill of this home, and both would pay for the "
+                    "same pages. No request was sent"
                 ) from error
             yield
 
@@ -155,7 +155,7 @@ def _wrong(name: str, note: BackfillState) -> str:
     if lower is None or upper is None or lower > upper:
         return "its dates have no bounds"
     # Under another name it would never be forgotten.
-    return "" if name == note.name else "it is the note of another sweep"
+    return "" if name == note.name else "it belongs to another backfill"
 
 
 def _bounds(scope: Scope) -> tuple[datetime, datetime]:

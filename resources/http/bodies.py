@@ -56,7 +56,7 @@ def _decoder_for(encoding: str) -> _Decoder:
     if name in ("gzip", "x-gzip"):
         return _GzipLayer()
     raise ContractBroken(
-        f"The body came encoded as {name[:40]!r}", expected="We asked for identity and read gzip"
+        f"The body is encoded as {name[:40]!r}", expected="Requested were identity and gzip"
     )
 
 
@@ -128,11 +128,12 @@ class BodyReader:
 
     def _hold_bounds(self, size: int) -> None:
         if size > self._max_bytes:
-            raise TooLarge(f"The body is over {self._max_bytes} bytes")
+            raise TooLarge(f"The body is larger than {self._max_bytes} bytes")
         ratio = size / max(1, self.wire_bytes)
         if size > RATIO_FROM_BYTES and ratio > self._max_ratio:
             raise TooLarge(
-                f"The body unpacks to over {self._max_ratio:g} times the bytes that were sent"
+                f"The body decompresses to more than {self._max_ratio:g} times the bytes that "
+                "were sent"
             )
 
     def _hold_length(self) -> None:

@@ -166,7 +166,7 @@ class CatalogClient:
         )
         parts = tuple(ListPart(one, span, cursor) for one in filters)
         if cursor is not None and len(parts) > 1:
-            raise ValueError("a cursor belongs to one list; resume_events() takes several")
+            raise ValueError("a cursor belongs to one list; use resume_events() for several")
         return self.resume_events(parts, limit=limit, known_ids=known_ids)
 
     def resume_events(
@@ -223,7 +223,7 @@ class CatalogClient:
             CatalogError: any of the tree.
         """
         if event_id in ("", ".", ".."):
-            raise ValueError(f"{event_id!r} is no event id")
+            raise ValueError(f"{event_id!r} is not an event id")
         path = f"{decisions.EVENTS_PATH}/{quote(event_id, safe='')}"
         return self._caller.get(
             path,
@@ -323,5 +323,7 @@ def checked_base_url(text: str) -> str:
 def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:
     filters = list(event_filters(coins, categories))
     if len(filters) > 1:
-        raise ValueError("more coins or categories than one request takes; ask in batches")
+        raise ValueError(
+            "more coins or categories than one request can name; request them in batches"
+        )
     return filters[0]

@@ -192,7 +192,7 @@ def _integer(value: Any) -> int | None:
 
 def _not_an_object(answer: Answer, call: str) -> NotData:
     return NotData(
-        f"{call} was answered with JSON that is no object",
+        f"{call} was answered with JSON that is not an object",
         kind="json",
         evidence=answer.evidence(),
     )

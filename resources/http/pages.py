@@ -126,7 +126,7 @@ def decoded_json(answer: Answer, call: str) -> Any:
     if content_type and "json" not in content_type and answer.body.lstrip()[:1] not in b"{[":
         raise _not_data(answer, call, "content_type", f"{content_type[:60]!r}")
     error = TruncatedBody(
-        f"{call} was answered with {len(answer.body)} bytes that are no complete JSON"
+        f"{call} was answered with {len(answer.body)} bytes that are not complete JSON"
     )
     error.evidence = answer.evidence()
     raise error

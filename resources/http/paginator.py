@@ -326,8 +326,8 @@ class Paginator:
             raise CursorLoop(f"{where} gave back a cursor that was asked before")
         if part.cursor is not None and len(part.cursor) > CURSOR_CHARS:
             raise ContractBroken(
-                f"{where} gave back a cursor of over {CURSOR_CHARS} characters",
-                expected="A cursor stands in the address of the next request",
+                f"{where} returned a cursor of more than {CURSOR_CHARS} characters",
+                expected="A cursor is sent in the address of the next request",
             )
         if part.barren_pages >= SLACK_PAGES:
             raise RunawayPaging(f"{where} is the third in a row without a new row, and has a next")

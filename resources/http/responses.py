@@ -102,7 +102,7 @@ def error_from_response(
     if refusal.status == 410 or body.code == "version_retired":
         return VersionGone(told)
     if 300 <= refusal.status < 400:
-        return RequestRejected(told, expected="The key is not taken to another address")
+        return RequestRejected(told, expected="The key is not sent to another address")
     if 200 <= refusal.status < 300:
         return ContractBroken(told, expected="Expected was 200")
     return RequestRejected(told)
@@ -116,7 +116,7 @@ def _transient(
         return _quota_gone(refusal.now, wait_s, told)
     if wait_s is not None and wait_s > policy.retry_after_max_s:
         resume_at = refusal.now + timedelta(seconds=min(wait_s, policy.defer_max_s))
-        return Defer(f"{told}, and asks us to wait", resume_at=resume_at, reason="asked_to_wait")
+        return Defer(f"{told}, and asked to wait", resume_at=resume_at, reason="asked_to_wait")
     if refusal.status == 429:
         return RateHeld(told, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
     timed_out = refusal.seconds >= policy.slow_after_s or body.code == "timeout"
@@ -161,4 +161,4 @@ def error_from_transport(
         return TruncatedBody(f"{call}: the connection broke inside the body ({told})")
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL | httpx.LocalProtocolError):
         return RequestRejected(f"{call} could not be sent ({told})")
-    return Unreachable(f"{call} got no complete answer ({told})")
+    return Unreachable(f"{call} got no complete response ({told})")

@@ -32,7 +32,7 @@ class Deadlines(local):
         """Return the timeout for one operation. Raises `failure` when no time is left."""
         left = self.at - time.monotonic()
         if left <= 0:
-            raise failure("the whole request took longer than its bound")
+            raise failure("the whole request took longer than its time limit")
         if left == float("inf"):
             return timeout
         return left if timeout is None else min(timeout, left)
@@ -147,8 +147,8 @@ def checked_key(key: SecretStr | str) -> SecretStr:
     text = (key.get_secret_value() if isinstance(key, SecretStr) else key).strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError(
-            "the API key is empty, or has blanks or characters that can't stand in a header; "
-            "copy it anew from the developer dashboard"
+            "the API key is empty, or has spaces or characters that are not allowed in a "
+            "header; copy it again from the developer dashboard"
         )
     return SecretStr(text)
 
@@ -178,7 +178,7 @@ class KeyTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if _origin(request.url) != self._origin:
-            raise httpx.UnsupportedProtocol("the key goes to the base address alone")
+            raise httpx.UnsupportedProtocol("the key is sent to the base address only")
         self._limiter.acquire(asks_usage=request.extensions.get(ASKS_USAGE, False))
         sent_at = self._monotonic()
         deadline = time.monotonic() + request.extensions.get(TOTAL_S, float("inf"))

@@ -110,7 +110,7 @@ class ExportLanding:
             )
         except (AccessDenied, ContractBroken, TooSlow) as error:
             order.requests += error.attempts
-            warnings.append(f"how many rows should come is not known: {error}")
+            warnings.append(f"the expected number of rows is not known: {error}")
             return None
         order.requests += 1
         return total
@@ -125,7 +125,7 @@ class ExportLanding:
             (why if pull.rows < expected * ENOUGH_ROWS_SHARE else warnings).append(lacking)
         content_at = export_content_at(pull.last_modified, pull.date)
         if content_at != pull.last_modified:
-            warnings.append("no Last-Modified to go by: taken for the snapshot of 00:05 UTC")
+            warnings.append("no Last-Modified header: treated as the snapshot of 00:05 UTC")
         if pull.date_doubt:
             warnings.append(pull.date_doubt)
         self._context.told("export", pull.rows, expected)
@@ -174,4 +174,4 @@ def _size(file: Path) -> int:
 
 def _said(landed: Sequence[Landed]) -> str:
     ids = ", ".join(one.manifest.batch_id for one in landed)
-    return f"What came before it is landed as {ids}" if ids else ""
+    return f"The parts before it are landed as {ids}" if ids else ""

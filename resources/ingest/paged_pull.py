@@ -81,7 +81,9 @@ class PagedPull:
             self._warnings.append(refused.why)
             instead = self._land_refused(refused, rest or self._intent.scope)
             if landed is not None:
-                self._warnings.append(f"what came in place of a page is batch {instead.batch_id}")
+                self._warnings.append(
+                    f"the response in place of a page is batch {instead.batch_id}"
+                )
             landed = landed or instead
         assert landed is not None, "a pull without a page is discarded, not closed"
         self.discard()
@@ -153,7 +155,7 @@ class PagedPull:
     def _why_incomplete(self) -> str:
         refused = self._pages.refused
         if refused is not None:
-            return f"page {refused.note.number} was no list: {refused.why}"
+            return f"page {refused.note.number} was not a list: {refused.why}"
         fresh = self._sweep is not None and self._resumed_pages == 0
         swept = self._sweep.report.why_incomplete if self._sweep is not None and fresh else ""
         return self._progress.why_incomplete() or swept

@@ -126,7 +126,9 @@ class Puller:
             return self._land_no_event(event_id, error)
         why = ""
         if answer.status != "found" and answer.shape == "html":
-            why = f"the {_STATUS[answer.status]} is an HTML page: the catalog may not have said it"
+            why = (
+                f"the {_STATUS[answer.status]} is an HTML page, which may not come from the catalog"
+            )
         return self._land_event(answer, why)
 
     def resume_open(self) -> list[Landed]:
@@ -163,12 +165,12 @@ class Puller:
     def _why_not_go_on(self, found: OpenPull, pull: PagedPull) -> str:
         intent = found.intent
         if intent.source != self.context.source:
-            return f"begun with {intent.source}, which is not asked any more"
+            return f"started with {intent.source}, which is no longer the source"
         if intent.plan != self._plan.name:
-            return f"begun under the plan {intent.plan}, which is now {self._plan.name}"
+            return f"started under the plan {intent.plan}, which is now {self._plan.name}"
         if not found.may_go_on(self.context.clock()):
             return f"{_LATE}; the rest is a new batch"
-        return "" if pull.can_go_on else "what is left of it can't be told from its pages"
+        return "" if pull.can_go_on else "its pages do not show what is left of it"
 
     def _land_event(self, answer: EventAnswer, why: str) -> Landed:
         pull = self.context.pull(

@@ -228,13 +228,13 @@ def clip_to_plan(
     if upper < reach or (lower < reach and not partly):
         raise PlanLacksAccess(
             f"the plan {plan.name} shows events from {reach} on, and the range begins on {lower}",
-            next_step=f"Begin on {reach} or later, or use a key of a higher plan",
+            next_step=f"Start on {reach} or later, or use a key of a higher plan",
         )
     horizon = None if window.upper is None else window.upper.date()
     if horizon is not None and lower > horizon:
         raise PlanLacksAccess(
             f"the plan {plan.name} shows events up to {horizon}, and the range begins on {lower}",
-            next_step="Begin earlier, or use a key of a higher plan",
+            next_step="Start earlier, or use a key of a higher plan",
         )
     notes = []
     if lower < reach:

@@ -126,7 +126,8 @@ class Ledger:
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
                 raise LedgerUnusable(
-                    f"the limits of the key can't be kept in {self.path.parent}: {error.strerror}"
+                    f"the limits of the key can't be written in {self.path.parent}: "
+                    f"{error.strerror}"
                 ) from error
             self._process = os.getpid()
         return self._file

@@ -34,11 +34,11 @@ _LONGEST_SLEEP_S: Final = 5.0
 _FURTHEST_NS: Final = 30_000_000_000
 """A token further off is not taken: whoever is killed while waiting takes his along."""
 _WHY: Final[dict[Refused, str]] = {
-    "unknown": "what is left of the month is not known",
+    "unknown": "the rest of the monthly quota is not known",
     "spent": "the monthly quota is used up",
-    "kept": "what is left of the monthly quota is kept for other work",
-    "capped": "this kind of work had the share of the month that the settings give it",
-    "shared": "this machine had its share of the month",
+    "kept": "the rest of the monthly quota is reserved for other work",
+    "capped": "this kind of work has used its share of the month (see the settings)",
+    "shared": "this machine has used its share of the month",
 }
 
 
@@ -94,7 +94,7 @@ class SharedLimiter(Limiter):
                     entry.state = charge(entry.state, self.share.work)
                     return
             if self._hurried:
-                held = RateHeld(f"there is no token for another {wait_s:.1f} s, and no time")
+                held = RateHeld(f"the next token comes in {wait_s:.1f} s, which is too late")
                 held.attempts = 0
                 raise held
             self._sleep(min(max(wait_s, LEAST_WAIT_S), _LONGEST_SLEEP_S))

@@ -23,7 +23,7 @@ from warehouse.publish.publish import publish
 
 CHUNKS, IN_A_CHUNK, MENDED_EACH = 6, 10, 20
 CHUNKS_LONG, IN_A_CHUNK_LONG = 20, 100
-_LAST_BEFORE_REPLAY = "the events by month are those of the warehouse"
+_LAST_BEFORE_REPLAY = "the events by month match the warehouse"
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ class TestCheckpoint:
         shutil.rmtree(target)
         shutil.copytree(source, target)
         report = self.merged(home, prepared)
-        assert "was written with" in " ".join(report.rebuilt)
+        assert ", expected " in " ".join(report.rebuilt)
 
     def test_one_that_an_older_version_wrote_without_a_column_is_made_again(
         self, prepared: Prepared, tmp_path: Path
@@ -158,7 +158,7 @@ class TestDayFile:
         held[40] ^= 1
         path.write_bytes(held)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        assert "follow each other" in " ".join(one.check for one in verify(home) if not one.holds)
+        assert "form a chain" in " ".join(one.check for one in verify(home) if not one.holds)
 
     @pytest.mark.parametrize("place", [pytest.param(0, marks=LONG), 1])
     def test_one_that_is_gone_from_the_middle_is_folded_again(
@@ -174,7 +174,7 @@ class TestDayFile:
         home = prepared.copy("done", tmp_path / "home")
         shutil.rmtree(days_of(home)[-1].path.parent)
         wrong = {one.check: one.wrong for one in verify(home) if not one.holds}
-        assert "not merged and not waiting" in " ".join(sum(wrong.values(), ()))
+        assert "neither merged nor waiting" in " ".join(sum(wrong.values(), ()))
         replay(home)
         mended(home, prepared)
 

@@ -54,7 +54,7 @@ def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
     with open_service(settings_of(tmp_path, **given, monthly_quota=3)) as service:
         ask(service)
         ask(service)
-        with pytest.raises(Defer, match="this machine had its share"):
+        with pytest.raises(Defer, match="this machine has used its share"):
             ask(service)
     assert len(almanac_sandbox.requests) == 3
 

@@ -85,7 +85,7 @@ def test_a_service_whose_time_can_not_be_is_read_and_said(
     found = json.loads(almanac("status", "--json", **given).stdout)
     assert "clock" in {one["kind"] for one in found["warnings"]}
     batch_id = Home(tmp_path / "home").landing.batch_ids()[0]
-    assert "is not believed" in almanac("batches", "show", batch_id, **given).output
+    assert "is ignored" in almanac("batches", "show", batch_id, **given).output
     assert "sent no plausible Date" in almanac("doctor", code=1, **given).output
 
 

@@ -175,7 +175,7 @@ def test_history_is_folded_by_observation_then_content_then_feed(tmp_path: Path)
 def test_names_can_not_leave_the_folder(tmp_path: Path) -> None:
     storage = Storage(tmp_path / "root")
     for name in ("../x", "/etc/x", "a/../../x", "", "a//b", "."):
-        with pytest.raises(ValueError, match="is no name"):
+        with pytest.raises(ValueError, match="is not a valid name"):
             storage.put(name, b"")
 
 

@@ -40,7 +40,7 @@ def test_a_message_names_the_setting_that_the_wait_comes_from_alone(
         held.enter_context(turn(lock, "to work"))
         with pytest.raises(TurnTaken) as taken:
             held.enter_context(turn(lock, "to work", wait_s=0, wait_setting=setting))
-    assert ("says how long to wait" in str(taken.value)) == bool(setting)
+    assert ("sets how long to wait" in str(taken.value)) == bool(setting)
     assert setting in str(taken.value)
 
 

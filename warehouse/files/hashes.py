@@ -72,7 +72,7 @@ def opened(data: bytes) -> bytes:
         return data
     document = data[: seal.start()] + _END
     if hashlib.sha256(document).hexdigest().encode() != seal[1]:
-        raise BrokenSeal("its bytes are not those that were written")
+        raise BrokenSeal("its bytes were changed since they were written")
     return document
 
 
@@ -83,7 +83,7 @@ def read_sealed(data: bytes, document: type[_Document]) -> _Document:
         ValueError: its bytes are not those that were written, or it is no such document.
     """
     if not is_sealed(data):
-        raise BrokenSeal("it has no seal")
+        raise BrokenSeal("it has no hash of its own")
     return msgspec.json.decode(data, type=document)
 
 
@@ -101,5 +101,5 @@ def damage(lake: Storage, name: str, files: Mapping[str, str] | None) -> str | N
     except OSError as error:
         return f"{name} can't be read: {error.strerror}"
     if found != expected:
-        return f"{name} has the sha256 {found[:12]}…, and was written with {expected[:12]}…"
+        return f"{name} has the sha256 {found[:12]}…, expected {expected[:12]}…"
     return None

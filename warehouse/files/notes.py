@@ -40,10 +40,10 @@ def read_note(
     except FileNotFoundError:
         return None
     except IsADirectoryError:
-        _set_aside(state, name, "it is a folder, and a file is due")
+        _set_aside(state, name, "it is a folder, expected a file")
         return None
     except OSError as error:
-        log.warning("%s is passed over: %s", state.path(name), error.strerror)
+        log.warning("%s is ignored: %s", state.path(name), error.strerror)
         return None
     try:
         note = msgspec.json.decode(opened(data), type=kind)
@@ -64,7 +64,7 @@ def read_notes(
 ) -> list[_T]:
     """Return the sound notes of a folder, by name; `wrong` is given the name too."""
     if state.path(folder).is_file():
-        _set_aside(state, folder, "it is a file, and a folder is due")
+        _set_aside(state, folder, "it is a file, expected a folder")
     names = [name for name in state.names(folder) if name.endswith(".json")]
     found = (
         read_note(state, name, kind, lambda note, name=name: wrong(name, note))  # type: ignore[misc]
@@ -92,6 +92,8 @@ def _set_aside(state: Storage, name: str, why: str) -> None:
     try:
         path.replace(aside)
     except OSError as error:
-        log.warning("%s is damaged (%s) and passed over: %s", path, why, error.strerror)
+        log.warning("%s is damaged (%s) and ignored: %s", path, why, error.strerror)
     else:
-        log.warning("%s was damaged (%s): it is now %s, and counts as none.", path, why, aside.name)
+        log.warning(
+            "%s was damaged (%s): it was renamed to %s and is ignored.", path, why, aside.name
+        )

@@ -29,7 +29,9 @@ class Storage:
         """
         parts = name.split("/")
         if not name or any(part in ("", ".", "..") for part in parts):
-            raise ValueError(f"{name!r} is no name of a stored file; expected parts joined by '/'")
+            raise ValueError(
+                f"{name!r} is not a valid name of a stored file; expected parts joined by '/'"
+            )
         return self.root.joinpath(*parts)
 
     def exists(self, name: str) -> bool:

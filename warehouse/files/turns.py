@@ -116,14 +116,13 @@ def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting
     while not try_lock(lock):
         waited, so_far = True, monotonic() - began
         if so_far >= max(wait_s, _LOOKED_AT_S):
-            hint = f"; {wait_setting} says how long to wait" if wait_setting else ""
+            hint = f"; {wait_setting} sets how long to wait" if wait_setting else ""
             raise TurnTaken(
-                f"{holder_text(path)} is at work on this home, and its turn {what} was not over "
-                f"after {wait_s:g} s. Nothing was done. Run the command again when it has ended"
-                f"{hint}."
+                f"{holder_text(path)} is using this home, and still held the lock {what} after "
+                f"{wait_s:g} s. Nothing was done. Run the command again when it has ended{hint}."
             )
         if not said and so_far >= _SILENT_S:
-            log.warning("Waiting for its turn %s: %s is at work.", what, holder_text(path))
+            log.warning("Waiting for the lock %s: %s holds it.", what, holder_text(path))
             said = True
         sleep(_POLL_S)
     return waited

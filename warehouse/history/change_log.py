@@ -274,12 +274,12 @@ def _read_meta(path: Path) -> str:
     except duckdb.Error as error:
         raise _damaged(path, error) from error
     if len(rows) != 1:
-        raise _damaged(path, "it does not say what was folded into it")
+        raise _damaged(path, "it does not record what was folded into it")
     return str(rows[0][0])
 
 
 def _damaged(path: Path, why: object) -> LakeDamaged:
     return LakeDamaged(
-        f"{path.parent.name}/{path.name} of the change log can't be read: {why}. Landing has all "
-        "of it: `almanac replay` makes the lake again."
+        f"{path.parent.name}/{path.name} of the change log can't be read: {why}. Landing still "
+        "has its batches: `almanac replay` rebuilds the lake."
     )

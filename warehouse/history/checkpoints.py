@@ -118,8 +118,8 @@ class Checkpoints:
         counted = _counts(fold.connection)
         if state.fold_id != fold_id or counted != state.rows:
             raise LakeDamaged(
-                f"the checkpoint {name} is of another history, or not whole: it holds {counted}, "
-                f"its own account is {state.rows}"
+                f"the checkpoint {name} belongs to another history, or is incomplete: it holds "
+                f"{counted}, and records {state.rows}"
             )
         fold.watch = WatchedSpans(state.watch)
         fold.cancellations_seen = state.cancellations_seen

@@ -107,7 +107,7 @@ class LakeFiles:
                 if why is not None:
                     yield f"{why}; {_MENDED_BY}"
         for name in sorted(there - self.hashes.keys() - set(self.sealed)):
-            yield f"{name} is no file of the lake; `almanac replay` removes it"
+            yield f"{name} does not belong to the lake; `almanac replay` removes it"
 
 
 def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:

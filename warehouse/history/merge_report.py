@@ -53,7 +53,9 @@ class Upgrade:
         days = "1 day" if self.days == 1 else f"{self.days:,} days"
         were = "was" if self.days == 1 else "were"
         left_out = f" ({self.uncompared:,} with new batches left out)" if self.uncompared else ""
-        return f"{days} of another Almanac's rules {were} folded again: {self._what}{left_out}."
+        return (
+            f"{days} folded by another version of Almanac {were} refolded: {self._what}{left_out}."
+        )
 
     @property
     def _what(self) -> str:
@@ -62,7 +64,7 @@ class Upgrade:
             return "nothing to compare"
         if not self.added and not self.removed:
             return "nothing changed"
-        differing = f"{self.added:,} new or other, {self.removed:,} no more"
+        differing = f"{self.added:,} new or changed, {self.removed:,} removed"
         if before is None or after is None:
             return f"versions: {differing}"
         versions = "1 version" if before.versions == 1 else f"{before.versions:,} versions"
@@ -206,7 +208,7 @@ class MergeReport:
     def notes(self) -> list[str]:
         """A line for whatever folding again did to the history there was."""
         lost = (
-            f"{batch_id} was merged before and is quarantined now: what it said is no more in the "
+            f"{batch_id} was merged before and is quarantined now: its rows are no longer in the "
             f"warehouse. {why}"
             for batch_id, why in self.lost.items()
         )

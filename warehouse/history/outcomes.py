@@ -177,19 +177,19 @@ def judged(manifest: Manifest) -> Iterator[None]:
         # disk is full and nothing can be spilled to it.
         raise WarehouseError(
             f"there was not enough memory, or disk to spill to, for batch {manifest.batch_id}: "
-            f"{_first_line(error)}. What was merged before stands, and the batch waits. Free "
-            "memory or disk, then run the same command again."
+            f"{_first_line(error)}. Earlier merges are kept, and the batch waits. Free memory or "
+            "disk, then run the same command again."
         ) from error
     except Exception as error:
         if isinstance(error, RuntimeError) and str(error) == QUERY_INTERRUPTED:
             raise KeyboardInterrupt from error
         if _is_own(error):
             raise OwnFault(
-                f"batch {manifest.batch_id} could not be folded by an error of Almanac's own, not "
-                f"of the batch: {type(error).__name__}: {_first_line(error)}. Nothing was set "
-                "aside: the batch waits, the warehouse is as it was published last, and a merge "
-                "goes on from here. Report it, and run `almanac merge` with a version that mends "
-                "it, or with the one that was used before."
+                f"batch {manifest.batch_id} could not be folded because of an error in Almanac, "
+                f"not in the batch: {type(error).__name__}: {_first_line(error)}. Nothing was "
+                "set aside: the batch waits, and the warehouse is as last published. Report the "
+                "error, and run `almanac merge` with a version that fixes it, or with the "
+                "version used before."
             ) from error
         told = f"reading it failed: {type(error).__name__}: {_first_line(error)}"
         raise _failed(manifest, told) from error

@@ -56,8 +56,8 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             yield verify_files.stamp(home, manifests)
             yield verify_files.published(home)
         if not home.warehouse.is_file():
-            wrong = ("there is none; `almanac replay` makes it",) if days else ()
-            yield Finding("the warehouse is there", len(days), wrong)
+            wrong = ("it is missing; `almanac replay` rebuilds it",) if days else ()
+            yield Finding("the warehouse exists", len(days), wrong)
             return
         yield from _tables(home, days)
         if deep:
@@ -75,40 +75,46 @@ def _batches(home: Home, days: list[DayFile]) -> Finding:
     unknown = sorted(folded.keys() - landed)
     twice = sorted(batch_id for batch_id, times in folded.items() if times > 1)
     wrong = (
-        *_told("landed, not merged and not waiting", lost),
-        *_told("merged, and not in landing", unknown),
+        *_told("landed, but neither merged nor waiting", lost),
+        *_told("merged, but not in landing", unknown),
         *_told("merged more than once", twice),
     )
-    return Finding("every landed batch is in the lake once, or waits", len(landed), wrong)
+    return Finding("every landed batch is in the lake once, or waiting", len(landed), wrong)
 
 
 def _chain(days: list[DayFile]) -> Finding:
     broken = parting(days)
-    wrong = () if broken is None else (f"it breaks at {broken}; `almanac merge` folds it again",)
+    wrong = (
+        ()
+        if broken is None
+        else (f"the chain breaks at {broken}; `almanac merge` refolds from there",)
+    )
     others = folded_by_others(days)
     notes = (_upgrade(others),) if others else ()
-    return Finding("the days of the change log follow each other", len(days), wrong, notes)
+    return Finding("the days of the change log form a chain", len(days), wrong, notes)
 
 
 def _upgrade(others: list[date]) -> str:
     days = "1 day was" if len(others) == 1 else f"{len(others):,} days were"
     return (
         f"{days} folded by another version of Almanac, the first {others[0]}; the next `almanac "
-        "run` or `almanac merge` folds from there on again, and says what is other then"
+        "run` or `almanac merge` refolds from there, and reports the changes"
     )
 
 
 def _counts(days: list[DayFile]) -> Finding:
     batches = [batch for day in days for batch in day.meta["batches"]]
     wrong = [
-        f"{one['batch_id']}: {one['arrived']} rows came, {one['good']} are good, "
+        f"{one['batch_id']}: {one['arrived']} rows arrived, {one['good']} are good, "
         f"{one['rejected']} rejected, {one['ignored']} ignored"
         for one in batches
         if one["good"] + one["rejected"] + one["ignored"] != one["arrived"]
         and one["status"] == "merged"
     ]
     return Finding(
-        "good, rejected and ignored rows are as many as came", len(batches), tuple(wrong)
+        "good, rejected and ignored rows add up to the rows that arrived",
+        len(batches),
+        tuple(wrong),
     )
 
 
@@ -118,10 +124,10 @@ def _checkpoint(home: Home, newest: DayFile) -> Finding:
     try:
         Checkpoints(home.lake).load(name, Fold(connection), newest.head.fold_id, newest.head.files)
     except LakeDamaged as error:
-        return Finding("the newest checkpoint is whole", 1, (str(error),))
+        return Finding("the newest checkpoint is complete", 1, (str(error),))
     finally:
         connection.close()
-    return Finding("the newest checkpoint is whole", 1)
+    return Finding("the newest checkpoint is complete", 1)
 
 
 def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
@@ -158,7 +164,7 @@ def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
     rows, extra, lacking = connection.execute(_SQL["compare_months"], {"files": files}).fetchall()[
         0
     ]
-    wrong = f"{extra} rows are only there, {lacking} are lacking; `almanac replay` makes them anew"
+    wrong = f"{extra} rows are only there, {lacking} are missing; `almanac replay` rebuilds them"
     return Finding(check, int(rows), (wrong,) if extra or lacking else ())
 
 
@@ -166,9 +172,11 @@ def _history(connection: duckdb.DuckDBPyConnection, days: list[DayFile]) -> Find
     """Compare the days that were published, by their hashes, with those of the lake."""
     rows = connection.execute(_SQL["list_published_days"]).fetchall()
     there = [(one.day, one.sha256) for one in days]
-    check = "the days of the change log are those that were published"
+    check = "the days of the change log match the published days"
     other = sorted({day for day, _ in {*rows} ^ {*there}})
-    wrong = (f"they part at {other[0]}; `almanac replay` makes all of it again",) if other else ()
+    wrong = (
+        (f"they differ from {other[0]} on; `almanac replay` rebuilds all of it",) if other else ()
+    )
     return Finding(check, len(rows), wrong)
 
 
@@ -180,16 +188,16 @@ def _compared(
     beside: str,
 ) -> Finding:
     rows, extra, lacking = connection.execute(_SQL[name], values).fetchall()[0]
-    wrong = (f"{extra} rows are only there, {lacking} are lacking",) if extra or lacking else ()
-    return Finding(f"{table} is what {beside} says", int(rows), wrong)
+    wrong = (f"{extra} rows are only there, {lacking} are missing",) if extra or lacking else ()
+    return Finding(f"{table} matches {beside}", int(rows), wrong)
 
 
 def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
     """Replay what of landing took effect beside the home, and compare table by table."""
     if folded_by_others(days):
         # A replay goes by other rules than they did: what differs says nothing of damage.
-        note = "it is compared with a replay once its days are folded again"
-        yield Finding("the warehouse is what a replay gives", 0, notes=(note,))
+        note = "it is compared with a replay after its days are refolded"
+        yield Finding("the warehouse matches a replay", 0, notes=(note,))
         return
     folded = {batch_id: one for day in days for batch_id, one in day.batches().items()}
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
@@ -226,8 +234,8 @@ def _same(connection: duckdb.DuckDBPyConnection, table: str) -> Finding:
     name = f'"{table}"'
     query = _SQL["compare_rows"].replace("{table}", name)
     rows, extra, lacking = connection.execute(query).fetchall()[0]
-    wrong = (f"{extra} rows are only there, {lacking} are lacking",) if extra or lacking else ()
-    return Finding(f"{table} is what a replay gives", int(rows), wrong)
+    wrong = (f"{extra} rows are only there, {lacking} are missing",) if extra or lacking else ()
+    return Finding(f"{table} matches a replay", int(rows), wrong)
 
 
 def _told(what: str, batch_ids: list[str]) -> tuple[str, ...]:

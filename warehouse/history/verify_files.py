@@ -58,13 +58,13 @@ def bodies(home: Home, manifests: list[Manifest]) -> Finding:
                 home.landing.check(manifest)
             except DamagedBatch as error:
                 wrong[manifest.sha256] = str(error)
-    check = "landed bodies have the hash they were landed with"
+    check = "landed bodies match their hashes"
     return Finding(check, len(seen), tuple(wrong.values()))
 
 
 def lake(home: Home, days: list[DayFile]) -> Finding:
     """Look at every file of the lake."""
-    check = "every file of the lake is what was written"
+    check = "every file of the lake matches its hash"
     try:
         files = files_of(home.lake, days)
     except LakeDamaged as error:
@@ -72,15 +72,15 @@ def lake(home: Home, days: list[DayFile]) -> Finding:
     notes: tuple[str, ...] = ()
     if files.unrecorded:
         notes = (
-            f"the hashes of {files.unrecorded} files are not recorded, since an older Almanac "
-            "wrote them; `almanac replay` records them",
+            f"the hashes of {files.unrecorded} files are not recorded, since an older version of "
+            "Almanac wrote them; `almanac replay` records them",
         )
     return Finding(check, len(files.hashes), tuple(files.damaged(home.lake)), notes)
 
 
 def head(home: Home, days: list[DayFile]) -> Finding:
     """Look whether the change log ends in the day that was written last."""
-    check = "the change log ends where it was written to"
+    check = "the change log is complete up to its recorded end"
     try:
         found = read_head(home.lake)
     except LakeDamaged as error:
@@ -91,14 +91,19 @@ def head(home: Home, days: list[DayFile]) -> Finding:
         wrong = (f"{HEAD} of the lake is missing; `almanac merge` makes it again",)
         return Finding(check, 0, wrong if is_lost else ())
     if found.unfinished_from is not None:
-        wrong = (f"a fold from {found.unfinished_from} on was cut short; `almanac merge` ends it",)
+        wrong = (f"a merge from {found.unfinished_from} on was interrupted; run `almanac merge`",)
         return Finding(check, 1, wrong)
     expected = (found.day, found.sha256)
     if expected != (None if newest is None else newest.day, newest and newest.sha256):
         return Finding(
             check,
             1,
-            (f"the file of {found.day} is not what was written; `almanac replay` makes it again",),
+            (
+                (
+                    f"the file of {found.day} was changed since it was written; `almanac replay` "
+                    "rebuilds it"
+                ),
+            ),
         )
     return Finding(check, 1)
 
@@ -117,25 +122,25 @@ def landing(home: Home, manifests: list[Manifest]) -> Finding:
     for path in map(storage.path, names):
         if path not in known:
             notes.append(
-                f"{path.name} is the body of no batch: its landing was cut short, or its manifest "
-                "was lost"
+                f"{path.name} is the body of no batch: its landing was interrupted, or its "
+                "manifest was lost"
             )
         elif None not in (hashes := stored[known[path]]) and sha256_of(path) not in hashes:
             wrong.append(
-                f"{path.name} has other bytes than were landed, of the same content; "
-                "`almanac replay` writes it again"
+                f"{path.name} has other bytes than were landed, with the same content; `almanac "
+                "replay` rewrites it"
             )
     ids = {one.batch_id for one in manifests} | aside.keys()
     for name in storage.names("batches"):
         if name.rpartition("/")[2].removesuffix(".json") not in ids:
-            wrong.append(f"{name} is no manifest; move it out of landing")
+            wrong.append(f"{name} is not a manifest; move it out of landing")
     for folder in _MARKERS:
         wrong += _markers(home, folder)
     for batch_id in home.landing.marked():
         if batch_id not in ids:
             notes.append(
-                f"pending/{batch_id}.json waits for a batch that is not there: its landing was "
-                "cut short, or its manifest was lost"
+                f"pending/{batch_id}.json waits for a batch that does not exist: its landing was "
+                "interrupted, or its manifest was lost"
             )
     check = "every file of landing belongs to a batch"
     return Finding(check, len(names) + len(ids), tuple(wrong), tuple(notes))
@@ -150,10 +155,15 @@ def _markers(home: Home, folder: str) -> Iterator[str]:
         try:
             data = path.read_bytes()
         except OSError as error:
-            yield f"{folder}/{path.name} can't be read: {error.strerror}; `almanac replay` mends it"
+            yield (
+                f"{folder}/{path.name} can't be read: {error.strerror}; `almanac replay` repairs it"
+            )
             continue
         if data != _MARKER:
-            yield f"{folder}/{path.name} is not what was written; `almanac replay` mends it"
+            yield (
+                f"{folder}/{path.name} was changed since it was written; `almanac replay` "
+                "repairs it"
+            )
 
 
 def stamp(home: Home, manifests: list[Manifest]) -> Finding:
@@ -161,32 +171,34 @@ def stamp(home: Home, manifests: list[Manifest]) -> Finding:
     found = home.stamp()
     wrong: list[str] = []
     if found is None:
-        wrong.append("there is none; `almanac doctor --fix` makes it again")
+        wrong.append("it is missing; `almanac doctor --fix` rebuilds it")
     elif not home.is_stamped_with(found):
-        wrong.append("it is not what was written; `almanac doctor --fix` makes it again")
+        wrong.append("it was changed since it was written; `almanac doctor --fix` rebuilds it")
     sources = sorted({one.source for one in manifests} - ({found.source} if found else set()))
     if found is not None and sources:
-        wrong.append(f"it says {found.source}, and batches are of {', '.join(sources)}")
-    return Finding("home.json is of the source of the batches", len(manifests), tuple(wrong))
+        wrong.append(f"it names {found.source}, and the batches are of {', '.join(sources)}")
+    return Finding("home.json names the source of the batches", len(manifests), tuple(wrong))
 
 
 def published(home: Home) -> Finding:
     """Look whether the published file has the bytes that were published."""
-    check = "the published file has the bytes that were published"
+    check = "the published file is unchanged"
     hashes = published_as(home.state_storage)
     if not home.warehouse.is_file():
         return Finding(check, 0)
     if not hashes:
         wrong: tuple[str, ...] = ()
         if home.state_storage.exists(NOTE):
-            wrong = (f"state/{NOTE} is not what was written; `almanac replay` makes it again",)
+            wrong = (
+                f"state/{NOTE} was changed since it was written; `almanac replay` rebuilds it",
+            )
         notes = ("its hash is not recorded; the next publication records it",)
         return Finding(check, 1, wrong, () if wrong else notes)
     try:
         is_it = sha256_of(home.warehouse) in hashes
     except OSError as error:
         return Finding(check, 1, (f"it can't be read: {error.strerror}; `almanac replay`",))
-    wrong = ("it was changed since; `almanac replay` makes it again",)
+    wrong = ("it was changed since it was published; `almanac replay` rebuilds it",)
     return Finding(check, 1, () if is_it else wrong)
 
 
@@ -199,11 +211,11 @@ def released(home: Home, days: list[DayFile]) -> Finding:
     unknown = sorted(one for one in now - seen if not _is_known(home, one))
     wrong = [
         f"released/{one}.json is missing, and {one} was merged as released; `almanac replay` "
-        "puts it back"
+        "restores it"
         for one in lost
     ]
-    wrong += [f"released/{one}.json is of no batch; remove it" for one in unknown]
-    return Finding("released batches are merged as such", len(now), tuple(wrong))
+    wrong += [f"released/{one}.json belongs to no batch; remove it" for one in unknown]
+    return Finding("released batches are merged as released", len(now), tuple(wrong))
 
 
 def _is_known(home: Home, batch_id: str) -> bool:

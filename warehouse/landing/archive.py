@@ -12,7 +12,7 @@ from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Landing, Pull
 from warehouse.schema.columns import plan_named
 
-_UNTOLD = "imported, and what it covers was not told: it makes nothing missing"
+_UNTOLD = "imported without --covers-from and --covers-to: it makes nothing missing"
 
 
 def import_export(
@@ -36,11 +36,11 @@ def import_export(
     """
     known_at = content_at if observed_at is None else observed_at
     if not path.is_file():
-        raise LandingError(f"{path} is no file. Nothing was landed.")
+        raise LandingError(f"{path} is not a file. Nothing was landed.")
     if known_at < content_at:
         raise LandingError(
             f"observed at {known_at.isoformat()}, before its content time "
-            f"{content_at.isoformat()}: what was not true yet can't have been known. Nothing was "
+            f"{content_at.isoformat()}: it can't have been known before it was true. Nothing was "
             "landed; check --content-at and --observed-at."
         )
     if known_at > now:

@@ -82,8 +82,8 @@ class OpenPull:
         """
         if note.number != self._count + 1:
             raise LandingError(
-                f"pull {self.intent.pull_id} has {self._count} pages, and page {note.number} came; "
-                f"expected {self._count + 1}. What is in the journal stands."
+                f"pull {self.intent.pull_id} has {self._count} pages, and page {note.number} "
+                f"arrived; expected {self._count + 1}. The journal was not changed."
             )
         page = msgspec.json.encode(note) + b"\n" + body
         packed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(page)
@@ -195,5 +195,5 @@ def _unpacked(page: bytes) -> bytes:
         return page
     size = zstandard.frame_content_size(page)
     if not 0 <= size <= bounds.PAGE_BYTES + _HEAD_BYTES:
-        raise zstandard.ZstdError(f"{size} bytes unpacked; expected at most a page")
+        raise zstandard.ZstdError(f"{size} bytes decompressed; expected at most a page")
     return zstandard.ZstdDecompressor().decompress(page)

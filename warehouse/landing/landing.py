@@ -66,7 +66,7 @@ class SetAside:
         try:
             return msgspec.json.decode(self._storage.read(name), type=_Why).why
         except (OSError, ValueError):
-            return "the note of why can't be read"
+            return "the file with the reason can't be read"
 
 
 MARK = b"{}"
@@ -119,8 +119,8 @@ class Landing:
             days = {(at or pull.observed_at).date() for _, at in bodies}
             if days - {pull.observed_at.date()}:
                 raise LandingError(
-                    f"deliveries of {len(days)} days came as one batch; expected one batch a day, "
-                    "observed on it. Nothing was landed; land them by day."
+                    f"deliveries of {len(days)} days arrived as one batch; expected one batch a "
+                    "day, observed on it. Nothing was landed; land them by day."
                 )
         return self._land(pull, ((iter((body,)), at) for body, at in bodies), status)
 
@@ -139,20 +139,22 @@ class Landing:
         """
         name = _manifest_name(batch_id)
         if not self.storage.exists(name):
-            raise UnknownBatch(f"no batch has the id {batch_id}; `almanac batches list` lists them")
+            raise UnknownBatch(
+                f"no such batch: {batch_id}; `almanac batches list` lists the batches"
+            )
         try:
             data = self.storage.read(name)
             is_whole = is_sealed(data)
             manifest = msgspec.json.decode(data, type=Manifest)
             if not is_whole and manifest.format >= SEALED_SINCE:
-                raise BrokenSeal("it has no seal")
+                raise BrokenSeal("it has no hash of its own")
             if manifest.batch_id != batch_id:
                 raise BrokenSeal(f"it is the manifest of {manifest.batch_id}")
         except (OSError, ValueError, LandingError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise DamagedManifest(
                 f"batch {batch_id}: its manifest can't be read: {why}. Restore {name} of landing "
-                "from a copy; `almanac replay` goes on without it."
+                "from a backup; `almanac replay` continues without it."
             ) from error
         return manifest
 
@@ -229,14 +231,14 @@ class Landing:
         except (OSError, MemoryError, zstandard.ZstdError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise DamagedBody(
-                f"batch {manifest.batch_id}: its body can't be read: {why}. Restore {path.name} of "
-                "landing from a copy; `almanac replay` goes on without it."
+                f"batch {manifest.batch_id}: its body can't be read: {why}. Restore {path.name} "
+                "of landing from a backup; `almanac replay` continues without it."
             ) from error
         if digest.hexdigest() != manifest.sha256:
             raise DamagedBody(
                 f"batch {manifest.batch_id}: its body has the sha256 {digest.hexdigest()}, "
-                f"not {manifest.sha256}. Restore {path.name} of landing from a copy; "
-                "`almanac replay` goes on without it."
+                f"expected {manifest.sha256}. Restore {path.name} of landing from a backup; "
+                "`almanac replay` continues without it."
             )
 
     def check(self, manifest: Manifest) -> None:
@@ -353,5 +355,5 @@ def _body_name(sha256: str) -> str:
 def _manifest_name(batch_id: str) -> str:
     """Return where a manifest lies: below the day that its id begins with."""
     if not _BATCH_ID.fullmatch(batch_id):
-        raise UnknownBatch(f"{batch_id!r} is no batch id; `almanac batches list` lists them")
+        raise UnknownBatch(f"no such batch: {batch_id!r}; `almanac batches list` lists the batches")
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"

@@ -46,8 +46,8 @@ def take_back(landing: Landing) -> list[str]:
 def gone(batch_id: str) -> DamagedManifest:
     """Return what is told of a batch that took effect, and of which landing has nothing more."""
     return DamagedManifest(
-        f"batch {batch_id}: its manifest is gone from landing. Restore {batch_id}.json from a "
-        "copy; `almanac replay` goes on without it."
+        f"batch {batch_id}: its manifest is missing from landing. Restore {batch_id}.json from a "
+        "backup; `almanac replay` continues without it."
     )
 
 

@@ -93,7 +93,7 @@ def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
     if checkpoint is None:
         raise WarehouseError(
             f"the newest day of the change log, {newest.day}, names no checkpoint, so the state "
-            "after it is not known. The published warehouse stands; run `almanac replay`."
+            "after it is not known. The published warehouse is kept; run `almanac replay`."
         )
     files = newest.meta.get("files")
     return {
@@ -106,12 +106,12 @@ def _whole(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:
     path = lake.path(name)
     if not path.exists():
         raise LakeDamaged(
-            f"{name} is not in the lake, though the change log speaks of it. The published "
-            "warehouse stands; run `almanac replay`."
+            f"{name} is not in the lake, though the change log names it. The published warehouse "
+            "is kept; run `almanac replay`."
         )
     if (why := damage(lake, name, files)) is not None:
         raise LakeDamaged(
-            f"{why}. It was changed since it was written. The published warehouse stands; run "
+            f"{why}. It was changed since it was written. The published warehouse is kept; run "
             "`almanac replay`."
         )
     return literal(path)

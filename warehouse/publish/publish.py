@@ -48,8 +48,8 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
             for row in wrong
         )
         raise WarehouseError(
-            "events and their versions disagree, so nothing was published and the old warehouse "
-            f"stands: {told}. Run `almanac replay`; if it recurs, it is a fault of Almanac."
+            f"events and their versions disagree: {told}. Nothing was published; the old "
+            "warehouse is kept. Run `almanac replay`; if it recurs, it is a bug in Almanac."
         )
     if not inputs.state:
         return
@@ -59,8 +59,8 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
     if (events, versions) != (expected_events, expected_versions):
         raise WarehouseError(
             f"{events} events and {versions} versions would be published, but the lake has "
-            f"{expected_events} and {expected_versions}. The old warehouse stands; run "
-            "`almanac replay`."
+            f"{expected_events} and {expected_versions}. The old warehouse is kept; run `almanac "
+            "replay`."
         )
 
 
@@ -105,7 +105,7 @@ def publish(
     began = monotonic()
     if warehouse_path.is_dir():
         raise WarehouseError(
-            f"{warehouse_path} is a folder, and the published file goes there. Nothing was "
+            f"{warehouse_path} is a folder, and must be the published file. Nothing was "
             "published; move it away, or run `almanac replay`."
         )
     publication = _Publication(
@@ -116,7 +116,7 @@ def publish(
         step,
         None if state_folder is None else Storage(state_folder),
     )
-    why_full = "it was asked for" if full else None
+    why_full = "it was requested" if full else None
     if why_full is None:
         try:
             report = publication.bring_up_to_date()
@@ -173,8 +173,8 @@ class _Publication:
                 return self._put(staged, report, None)
             except duckdb.Error as error:
                 raise WarehouseError(
-                    f"the lake can't be published: {error}. The old warehouse stands. If a file "
-                    "of the lake is damaged, `almanac replay` makes it again."
+                    f"the lake can't be published: {error}. The old warehouse is kept. If a file "
+                    "of the lake is damaged, `almanac replay` rebuilds it."
                 ) from error
             finally:
                 staged.abandon()

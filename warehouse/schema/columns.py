@@ -58,7 +58,7 @@ FIELDS: Final = (
     EventField(
         "date",
         INSTANT,
-        "When it happens. Of an estimated event it is the deadline, never shown as its date.",
+        "When it happens. For an estimated event this is the deadline, never shown as its date.",
         "UTC",
         wire="date",
         change="rescheduled",
@@ -133,13 +133,13 @@ CONTENT: Final = (
 CONTENT_NAMED: Final = {column.name: column for column in CONTENT}
 
 FIRST_SEEN_AT: Final = Column(
-    "first_seen_at", INSTANT, "When we first saw it; NULL of what is only claimed.", "UTC"
+    "first_seen_at", INSTANT, "When we first saw it; NULL if it is only claimed.", "UTC"
 )
-LAST_SEEN_AT: Final = Column("last_seen_at", INSTANT, "When a look last showed it.", "UTC")
+LAST_SEEN_AT: Final = Column("last_seen_at", INSTANT, "When a pull last showed it.", "UTC")
 MISSING_SINCE: Final = Column(
     "missing_since",
     INSTANT,
-    "Since when complete looks that should show it have not; NULL while it is there.",
+    "Since when complete pulls that should show it have not; NULL while it is shown.",
     "UTC",
 )
 CHANGED_AT: Final = Column("changed_at", INSTANT, "When this version became known.", "UTC")
@@ -151,14 +151,14 @@ UNKNOWN: Final = (
     Column(
         "unknown_fields",
         TEXTS,
-        "Columns whose value no look has shown, since the plan hides it: not the same as NULL.",
+        "Columns whose value no pull has shown, since the plan hides it. Not the same as NULL.",
     ),
     Column("extra", "JSON", "Fields of the service that have no column."),
 )
 SLUG: Final = Column("slug", "VARCHAR", "Identifier of the coin.")
 SYMBOL: Final = Column("symbol", "VARCHAR", "Ticker; not unique.")
 COIN_NAME: Final = Column("name", "VARCHAR", "Name of the coin.")
-BATCH_ID: Final = Column("batch_id", "VARCHAR", "The pull that told it, as in batches.")
+BATCH_ID: Final = Column("batch_id", "VARCHAR", "The batch that brought it, as in batches.")
 OBSERVED_AT: Final = Column("observed_at", INSTANT, "When we knew it.", "UTC")
 OBSERVED_DATE: Final = Column("observed_date", "DATE", "The day of observation.", "UTC day")
 COIN_COUNTERS: Final = (
@@ -174,7 +174,7 @@ COIN_COUNTERS: Final = (
 RANK: Final = Column(
     "rank",
     "INTEGER",
-    "Rank by market capitalisation, 1 is the largest. Null is none, or not known.",
+    "Rank by market capitalisation; 1 is the largest. NULL is none, or not known.",
     "rank",
 )
 TRACKED: Final = Column("tracked", "BOOLEAN", "Whether the service still adds events for it.")

@@ -12,14 +12,15 @@ from warehouse.schema.views import MACROS, VIEWS
 
 _INTRODUCTION = """# Data dictionary
 
-Generated from `warehouse/schema/tables.py` and `warehouse/schema/views.py`; change those, then run
-`python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
+Generated from `warehouse/schema/tables.py` and `warehouse/schema/views.py`. To change this page,
+edit those files and run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
 
-All are in the schema `main` of `warehouse.duckdb`. Instants are `TIMESTAMP WITH TIME ZONE`, in
-UTC. The same descriptions are in the file itself: `SELECT * FROM duckdb_columns()`.
+All tables and views are in the schema `main` of `warehouse.duckdb`. Instants are `TIMESTAMP WITH
+TIME ZONE`, in UTC. The file itself contains the same descriptions: `SELECT * FROM
+duckdb_columns()`.
 
-The date of an estimated event is a deadline, and is never shown as its date: show people
-`displayed_date`. NULL in a column that `unknown_fields` names means that no look has shown it.
+The date of an estimated event is a deadline, not its date: show people `displayed_date`. NULL in a
+column that `unknown_fields` names means that no pull has shown the value.
 """
 
 

@@ -64,12 +64,12 @@ class Table:
         return tuple(column.name for column in self.columns)
 
 
-_COINS: Final = Column("coins", TEXTS, "Coins asked for; NULL is all.")
-_CATEGORIES: Final = Column("categories", TEXTS, "Categories asked for; NULL is all.")
-_SINCE: Final = Column("since", INSTANT, "Cancellations asked for from here on.", "UTC")
+_COINS: Final = Column("coins", TEXTS, "Coins requested; NULL is all.")
+_CATEGORIES: Final = Column("categories", TEXTS, "Categories requested; NULL is all.")
+_SINCE: Final = Column("since", INSTANT, "Cancellations requested from this instant on.", "UTC")
 _WINDOW: Final = (
-    Column("lower", INSTANT, "First event date asked for; NULL is no bound.", "UTC"),
-    Column("upper", INSTANT, "Last event date asked for, inclusive; NULL is no bound.", "UTC"),
+    Column("lower", INSTANT, "First event date requested; NULL is no bound.", "UTC"),
+    Column("upper", INSTANT, "Last event date requested, inclusive; NULL is no bound.", "UTC"),
 )
 
 EVENTS: Final = Table(
@@ -93,9 +93,21 @@ EVENT_VERSIONS: Final = Table(
     (
         *(EVENT_ID, *CONTENT, *UNKNOWN, FIRST_SEEN_AT, VERSION),
         Column("known_from", INSTANT, "When this version became known; inclusive.", "UTC"),
-        Column("known_to", INSTANT, "When the next one did; exclusive, NULL is current.", "UTC"),
-        Column("known_basis", "VARCHAR", "observed; or claimed: what the service says of before."),
-        Column("change_kinds", TEXTS, "What kinds of change brought it, e.g. rescheduled."),
+        Column(
+            "known_to",
+            INSTANT,
+            "When the next version became known; exclusive, NULL is current.",
+            "UTC",
+        ),
+        Column(
+            "known_basis",
+            "VARCHAR",
+            (
+                "observed; or claimed: what the service says about the time before the first "
+                "observation."
+            ),
+        ),
+        Column("change_kinds", TEXTS, "The kinds of change that made it, e.g. rescheduled."),
         Column("changed_fields", TEXTS, "Columns that differ from the version before."),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
     ),
@@ -130,7 +142,7 @@ COINS: Final = Table(
     ("slug",),
     (
         *(SLUG, SYMBOL, COIN_NAME, RANK, TRACKED),
-        Column("icon_url", "VARCHAR", "Where its icon is."),
+        Column("icon_url", "VARCHAR", "Address of its icon."),
         *(*COIN_COUNTERS, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CONTENT_AT),
     ),
     inputs=("coins",),
@@ -138,7 +150,7 @@ COINS: Final = Table(
 )
 COIN_SNAPSHOTS: Final = Table(
     "coin_snapshots",
-    "one row per coin and day on which it was looked at",
+    "one row per coin and day on which it was observed",
     ("observed_date", "slug"),
     (OBSERVED_DATE, SLUG, RANK, TRACKED, *COIN_COUNTERS, OBSERVED_AT, BATCH_ID),
     inputs=("snapshots",),
@@ -149,8 +161,8 @@ CATEGORIES: Final = Table(
     "one row per editorial category",
     ("id",),
     (
-        Column("id", "VARCHAR", "Identifier, the value of the filter."),
-        Column("name", "VARCHAR", "Name, as events carry it."),
+        Column("id", "VARCHAR", "Identifier, used as the value of the filter."),
+        Column("name", "VARCHAR", "Name, as in events."),
         *(FIRST_SEEN_AT, LAST_SEEN_AT),
     ),
     inputs=("categories",),
@@ -174,50 +186,52 @@ REJECTS: Final = Table(
     ("batch_id", "position"),
     (
         *(OBSERVED_DATE, BATCH_ID),
-        Column("position", "BIGINT", "Its place in the batch.", "rows"),
+        Column("position", "BIGINT", "Its position in the batch.", "rows"),
         Column("reason", "VARCHAR", "Why it could not be read."),
-        Column("raw", "VARCHAR", "The row as it came."),
+        Column("raw", "VARCHAR", "The row as received."),
     ),
     inputs=("rejects",),
     delta="days",
 )
 BATCHES: Final = Table(
     "batches",
-    "one row per batch, a pull of one feed, with what became of it",
+    "one row per batch, a pull of one feed, with its outcome",
     ("batch_id",),
     (
         *(OBSERVED_DATE, BATCH_ID, FEED),
-        Column("status", "VARCHAR", "merged; or quarantined: landed, and left out."),
+        Column("status", "VARCHAR", "merged, or quarantined: landed and left out."),
         Column("why", "VARCHAR", "Why it is quarantined."),
         Column("flagged", "VARCHAR", "Why it made nothing missing, though complete."),
-        Column("arrived", "BIGINT", "Rows that came.", "rows"),
-        Column("good", "BIGINT", "Rows that could be read, duplicates among them.", "rows"),
-        Column("rejected", "BIGINT", "Rows that could not.", "rows"),
-        Column("duplicates", "BIGINT", "Rows of an event that came before in it.", "rows"),
+        Column("arrived", "BIGINT", "Rows that arrived.", "rows"),
+        Column("good", "BIGINT", "Rows that could be read, including duplicates.", "rows"),
+        Column("rejected", "BIGINT", "Rows that could not be read.", "rows"),
+        Column(
+            "duplicates", "BIGINT", "Rows of an event that occurred earlier in the batch.", "rows"
+        ),
         Column("ignored", "BIGINT", "Rows without meaning here, e.g. test deliveries.", "rows"),
-        Column("stale", "BIGINT", "Rows older than what was known already.", "rows"),
-        Column("versions", "BIGINT", "Versions that it brought.", "versions"),
+        Column("stale", "BIGINT", "Rows older than what was already known.", "rows"),
+        Column("versions", "BIGINT", "Versions that it added.", "versions"),
         *(OBSERVED_AT, CONTENT_AT),
         Column("landed_at", INSTANT, "When it was landed, by the machine's clock.", "UTC"),
         PLAN,
         Column("complete", "BOOLEAN", "Whether it holds all of its scope."),
-        Column("why_incomplete", "VARCHAR", "Why it does not."),
-        Column("requests", "BIGINT", "What it cost.", "requests"),
+        Column("why_incomplete", "VARCHAR", "Why it is incomplete."),
+        Column("requests", "BIGINT", "Requests that it took.", "requests"),
         Column("rows_claimed", "BIGINT", "Rows the service announced.", "rows"),
         Column("bytes", "BIGINT", "Size of its bodies.", "bytes"),
         *(*_WINDOW, _SINCE, _COINS, _CATEGORIES),
-        Column("event_id", "VARCHAR", "The one event asked for."),
+        Column("event_id", "VARCHAR", "The requested event, for a look-up."),
     ),
     inputs=("changes",),
     delta="days",
 )
 COVERAGE: Final = Table(
     "coverage",
-    "one row per complete look at events or cancellations: what was watched, and when",
+    "one row per complete pull of events or cancellations: what was covered, and when",
     ("batch_id",),
     (
         *(BATCH_ID, FEED, PLAN, *_WINDOW, _SINCE, _COINS, _CATEGORIES, OBSERVED_AT, CONTENT_AT),
-        Column("rows", "BIGINT", "Rows that came.", "rows"),
+        Column("rows", "BIGINT", "Rows that arrived.", "rows"),
     ),
     inputs=("first_day",),
     delta="batches",
@@ -228,26 +242,26 @@ REQUESTS: Final = Table(
     (),
     (
         Column("sent_at", INSTANT, "When it was sent.", "UTC"),
-        Column("path", "VARCHAR", "What was asked for."),
-        Column("status", "INTEGER", "HTTP status; NULL where no answer came."),
-        Column("seconds", "DOUBLE", "How long the answer took.", "seconds"),
-        Column("bytes", "BIGINT", "Size of the answer.", "bytes"),
+        Column("path", "VARCHAR", "The path of the request."),
+        Column("status", "INTEGER", "HTTP status; NULL if there was no response."),
+        Column("seconds", "DOUBLE", "How long the response took.", "seconds"),
+        Column("bytes", "BIGINT", "Size of the response.", "bytes"),
         Column("attempt", "INTEGER", "1 for the first try."),
-        Column("key_fingerprint", "VARCHAR", "Which key, without telling it."),
+        Column("key_fingerprint", "VARCHAR", "Fingerprint of the key."),
     ),
     inputs=("requests",),
     delta="local",
 )
 USAGE: Final = Table(
     "usage",
-    "one row per read-out of the monthly quota, from this machine's log",
+    "one row per reading of the monthly quota, from this machine's log",
     (),
     (
         Column("read_at", INSTANT, "When it was read.", "UTC"),
         Column("plan", "VARCHAR", "The plan of the key."),
         Column("used", "BIGINT", "Requests spent this month.", "requests"),
         Column(
-            "quota", "BIGINT", "Requests of a month; NULL is not said, or no limit.", "requests"
+            "quota", "BIGINT", "Requests per month; NULL is not reported, or no limit.", "requests"
         ),
         Column("remaining", "BIGINT", "Requests left.", "requests"),
         Column("reset_at", INSTANT, "When the month ends.", "UTC"),
@@ -274,13 +288,13 @@ PUBLISHED: Final = Table(
 )
 FACTS: Final = Table(
     "_almanac_facts",
-    "one row per thing that the next publication has to know of this one",
+    "one row per fact that the next publication has to know about this one",
     ("name",),
     (Column("name", "VARCHAR", "What."), Column("value", "VARCHAR", "Its value.")),
 )
 FIRST_LOOK: Final = Table(
     "_almanac_first_look",
-    "one row: before it nothing was observed",
+    "one row: nothing was observed before it",
     (),
     (Column("first_at", INSTANT, "When events were first looked at; NULL is never.", "UTC"),),
     delta="replaced",

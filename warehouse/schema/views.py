@@ -33,7 +33,7 @@ _CATEGORY: Final = (
 _DAYS_UNTIL: Final = Column(
     "days_until",
     "DOUBLE",
-    "From now to the date: negative for an event under way; NULL unless it is exact.",
+    "From now to the date: negative for an event in progress; NULL unless it is exact.",
     "days",
 )
 
@@ -49,7 +49,7 @@ UPCOMING_EVENTS: Final = Table(
 )
 RESCHEDULES: Final = Table(
     "reschedules",
-    "one row per version of an event that moved it in time",
+    "one row per version of an event that changed its date",
     ("event_id", "version"),
     (
         *(EVENT_ID, TITLE),
@@ -77,7 +77,7 @@ CATEGORY_STATS: Final = Table(
         Column("events", "BIGINT", "All its events.", "events"),
         Column("upcoming", "BIGINT", "Those in upcoming_events.", "events"),
         Column("estimated", "BIGINT", "Those whose date is estimated.", "events"),
-        Column("rescheduled", "BIGINT", "Those that were ever moved in time.", "events"),
+        Column("rescheduled", "BIGINT", "Those that were ever rescheduled.", "events"),
         Column("mean_impact", "DOUBLE", "Mean of the impact scores that are known.", "0 to 10"),
     ),
 )
@@ -99,7 +99,7 @@ CANCELLATION_STATS: Final = Table(
         *_CATEGORY,
         Column("events", "BIGINT", "All its events.", "events"),
         Column("cancelled", "BIGINT", "Those that were cancelled.", "events"),
-        Column("share", "DOUBLE", "Cancelled among all.", "0 to 1"),
+        Column("share", "DOUBLE", "Share of its events that were cancelled.", "0 to 1"),
     ),
 )
 ANNOUNCEMENT_LEAD_TIMES: Final = Table(

@@ -100,7 +100,7 @@ def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, pa
     landed(almanac, page)
     for batch_id in ("nonsense", "20260301T060000Z-export-000000000000"):
         done = almanac("batches", "show", batch_id, code=1)
-        assert "`almanac batches list` lists them" in done.stderr
+        assert "`almanac batches list` lists the batches" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_key_that_cannot_stand_in_a_header_is_one_line_that_does_not_show_it(
     almanac: Almanac, words: tuple[str, ...], key: str
 ) -> None:
     done = almanac(*words, code=2, base_url="https://api.example.com", api_key=key)
-    assert done.stderr.startswith("almanac: ALMANAC_API_KEY: the API key is empty, or has blanks")
+    assert done.stderr.startswith("almanac: ALMANAC_API_KEY: the API key is empty, or has spaces")
     assert "can" + key[3:] not in done.output
     assert "canary" not in done.output
 

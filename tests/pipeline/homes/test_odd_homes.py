@@ -57,5 +57,5 @@ def test_a_home_that_would_be_taken_for_another_is_refused_before_anything_is_wr
 ) -> None:
     for words in (("run",), ("merge",), ("status",), ("sql", "SELECT 1"), ("ui",)):
         done = almanac(*words, code=1, home=str(tmp_path / name / "home"))
-        assert "name a home without" in " ".join(done.output.split())
+        assert "set ALMANAC_HOME to a path without '?'" in " ".join(done.output.split())
     assert not (tmp_path / name).exists()

@@ -58,14 +58,14 @@ def test_a_break_is_seen_in_a_home_of_an_older_almanac_too(home: Home) -> None:
     merge_as_older(home, blind_to_titles=False)
     first = next(iter(home.lake.folders("event_changes")))
     home.lake.remove_folder(f"event_changes/{first}")
-    assert [one.check for one in verify(home) if "follow each other" in one.check and one.wrong]
+    assert [one.check for one in verify(home) if "form a chain" in one.check and one.wrong]
 
 
 @pytest.mark.parametrize(
     ("is_other", "told"),
     [
-        (False, "2 days of another Almanac's rules were folded again: nothing changed."),
-        (True, "1 version before, 2 now; 2 new or other, 1 no more; revised 0 before, 1 now."),
+        (False, "2 days folded by another version of Almanac were refolded: nothing changed."),
+        (True, "1 version before, 2 now; 2 new or changed, 1 removed; revised 0 before, 1 now."),
     ],
     ids=["equal", "other"],
 )
@@ -82,7 +82,7 @@ def test_what_new_batches_brought_is_not_taken_for_the_work_of_other_rules(home:
     merge_as_older(home, blind_to_titles=False)
     land(home, 1, id="new")
     (note,) = merge(home).notes
-    assert note.endswith("folded again: nothing changed (1 with new batches left out).")
+    assert note.endswith("refolded: nothing changed (1 with new batches left out).")
 
 
 def test_replay_ends_with_1_where_a_batch_that_was_merged_is_set_aside(

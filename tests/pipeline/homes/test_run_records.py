@@ -486,7 +486,7 @@ class TestWaiting:
         with home.ui_lock():
             done = almanac("ui", code=1)
         for message in (records.found, done.stderr):
-            assert "is at work on this home" in message
+            assert "is using this home" in message
             assert "ALMANAC_WAIT_S" not in message
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -206,7 +206,7 @@ def test_a_poll_that_fails_says_why(polled: Polled) -> None:
         service.sandbox.faults.set("repeat_cursor~events")
         result = polled.run(service, config)
     assert not result.success
-    assert "gave back a cursor" in failure_of(result)
+    assert "returned a cursor" in failure_of(result)
 
 
 @pytest.mark.parametrize("last", [date(2026, 3, 9), None])

@@ -69,7 +69,7 @@ def test_gzip_inside_gzip_is_bounded_by_the_bytes_that_were_sent(
     assert len(bomb) < (100 << 20) / RATIO
     with (
         mocked(lambda _: sent(bomb)) as client,
-        pytest.raises(TooLarge, match=r"200 times|packed more than"),
+        pytest.raises(TooLarge, match=r"200 times|compressed more than"),
     ):
         client.export(tmp_path / "export.csv")
     assert (tmp_path / "export.csv").stat().st_size < 32 << 20
@@ -115,7 +115,7 @@ def test_a_cursor_too_long_for_an_address_ends_the_list_and_what_came_is_landed(
     landing = Landing(tmp_path)
     with mocked(lambda _: page([{"id": "a"}], cursor=cursor, total=9)) as client:
         puller = Puller(client, landing, plan=ENTERPRISE, source="s", clock=lambda: AT)
-        with pytest.raises(ContractBroken, match=r"cursor of over 4096 .*partial batch"):
+        with pytest.raises(ContractBroken, match=r"cursor of more than 4096 .*partial batch"):
             puller.coins()
     (batch_id,) = landing.batch_ids()
     assert not landing.manifest(batch_id).complete

@@ -86,7 +86,7 @@ class TestEvents:
         blind = client.events_pages(*MARCH, limit=50, cursor=pages[cut].cursor_in)
         list(blind)
         assert not blind.report.complete
-        assert "began at a cursor" in blind.report.why_incomplete
+        assert "started at a cursor" in blind.report.why_incomplete
 
     def test_a_sweep_left_early_names_what_remains(self, door: Door) -> None:
         client = door()
@@ -164,7 +164,7 @@ class TestLookUps:
 
     @pytest.mark.parametrize("event_id", ["", ".", ".."])
     def test_an_id_that_would_be_another_path_is_refused(self, door: Door, event_id: str) -> None:
-        with pytest.raises(ValueError, match="no event id"):
+        with pytest.raises(ValueError, match="not an event id"):
             door().event(event_id)
 
     def test_a_404_in_html_says_that_no_catalog_may_have_been_asked(self) -> None:

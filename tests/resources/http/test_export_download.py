@@ -156,5 +156,5 @@ class TestForms:
         assert pull_of("id,t\r\n", file, 0).rows == 0
 
     def test_more_coins_than_a_request_takes_are_refused(self, door: Door, file: Path) -> None:
-        with pytest.raises(ValueError, match="ask in batches"):
+        with pytest.raises(ValueError, match="request them in batches"):
             door().export(file, coins=[f"coin-{n}" for n in range(101)])

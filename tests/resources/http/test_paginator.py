@@ -63,7 +63,7 @@ class TestLoops:
         client = door(extra_headers={"Sandbox-Faults": fault})
         sweep = client.events_pages(*MARCH, limit=50)
         pages = []
-        with pytest.raises(CursorLoop, match="asked before") as raised:
+        with pytest.raises(CursorLoop, match="already used") as raised:
             for one in sweep:
                 pages.append(one)
         assert 2 <= len(pages) <= 4

@@ -160,7 +160,7 @@ class TestRetrying:
 
     def test_a_storm_without_end_is_an_error_that_says_what_to_do(self, door: Door) -> None:
         client = door(extra_headers={"Sandbox-Faults": "storm=1"})
-        with pytest.raises(RateHeld, match=r"Too Many Requests.*6 attempts.*Lower the rate"):
+        with pytest.raises(RateHeld, match=r"Too Many Requests.*6 attempts.*lower the rate"):
             client.usage()
 
 

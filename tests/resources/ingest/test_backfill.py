@@ -288,7 +288,7 @@ def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
     going = first.go("list")
     next(going)
     almanac_sandbox.forget_requests()
-    with pytest.raises(SweepUnderWay, match="another process is at a backfill"):
+    with pytest.raises(SweepUnderWay, match="another process runs a backfill"):
         next(second.go("list"))
     going.close()
     assert len(set(all_of(second))) == 36
@@ -299,7 +299,7 @@ def test_rows_that_shift_between_pages_are_told_and_nothing_counts_as_landed(
 ) -> None:
     shifting = {"extra_headers": {"Sandbox-Faults": "shift_rows@0.2~events"}}
     backfill = months.backfill(**shifting)
-    with pytest.raises(ContractBroken, match=r"\d+ rows that meta.total promised did not come"):
+    with pytest.raises(ContractBroken, match=r"\d+ rows that meta.total promised did not arrive"):
         all_of(backfill)
     (note,) = months.sweeps.open(AT)
     assert note.started_at > AT
@@ -370,7 +370,7 @@ def test_an_error_is_told_and_what_came_before_it_is_landed(
     done = next(going)
     almanac_sandbox.faults.set("unavailable~events")
     try:
-        with pytest.raises(ServiceFailing, match="what is whole of them is landed"):
+        with pytest.raises(ServiceFailing, match="those of complete dates are landed"):
             for one in going:
                 done += one
     finally:

@@ -122,7 +122,7 @@ def test_a_page_with_a_date_that_can_not_be_is_dated_by_what_was_expected(
         right, wrong = puller.cancellations(), puller.cancellations()
     assert right.manifest.observed_at == wrong.manifest.observed_at == SERVICE_AT
     assert right.manifest.date_doubt is None
-    assert "is not believed" in (wrong.manifest.date_doubt or "")
+    assert "is ignored" in (wrong.manifest.date_doubt or "")
     assert wrong.manifest.scope.since == SERVICE_AT - timedelta(days=90)
 
 
@@ -140,7 +140,7 @@ def test_a_page_in_the_journal_keeps_why_its_date_was_not_believed(tmp_path: Pat
     gone = mocked(lambda request: httpx.Response(503), policy=ONCE)
     with gone as client:
         (landed,) = puller_of(client, tmp_path).resume_open()
-    assert "is not believed" in (landed.manifest.date_doubt or "")
+    assert "is ignored" in (landed.manifest.date_doubt or "")
 
 
 def test_content_that_says_it_is_of_later_is_true_when_it_was_observed(tmp_path: Path) -> None:

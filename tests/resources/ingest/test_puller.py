@@ -203,7 +203,7 @@ class TestLists:
         client = door(extra_headers={"Sandbox-Faults": "shift_rows"})
         landed = puller_of(client, root).events(*MARCH)
         assert not landed.manifest.complete
-        assert landed.manifest.why_incomplete == "6 rows that meta.total promised did not come"
+        assert landed.manifest.why_incomplete == "6 rows that meta.total promised did not arrive"
         assert landed.manifest.rows_claimed == landed.rows + 6
         assert landed.left_over is None
 

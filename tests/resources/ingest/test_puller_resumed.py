@@ -279,7 +279,8 @@ class TestNotGoneOnWith:
         assert all_manifests(root) == [landed.manifest]
 
     @pytest.mark.parametrize(
-        ("options", "word"), [({"plan": ELITE}, "now elite"), ({"source": "other"}, "not asked")]
+        ("options", "word"),
+        [({"plan": ELITE}, "now elite"), ({"source": "other"}, "no longer the source")],
     )
     def test_of_another_plan_or_source_it_is_closed(
         self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path,

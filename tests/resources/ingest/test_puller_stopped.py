@@ -120,7 +120,7 @@ class TestStops:
             puller_of(door(extra_headers={"Sandbox-Faults": fault}), root).events(*MARCH)
         (manifest,) = all_manifests(root)
         assert not manifest.complete
-        assert "asked before" in (manifest.why_incomplete or "")
+        assert "already used" in (manifest.why_incomplete or "")
         assert no_journal(root)
 
 
@@ -148,7 +148,7 @@ class TestNoLists:
             next(one for one in all_manifests(root) if one != landed.manifest),
         )
         assert len(rows_of(Landing(root), good)) == landed.rows == 200
-        assert "page 3 was no list" in (good.why_incomplete or "")
+        assert "page 3 was not a list" in (good.why_incomplete or "")
         assert b"<html>" in b"".join(Landing(root).body(bad))
         assert bad.scope == landed.left_over
         assert not bad.complete

@@ -91,7 +91,7 @@ def test_a_limiter_that_keeps_the_quota_may_defer_before_anything_is_sent(door: 
 
     sent: list[SentRequest] = []
     sweep = door(limiter=Empty(), observer=sent.append).coins_pages()
-    with pytest.raises(Defer, match="Go on at 2026-04-01 00:00:00 UTC"):
+    with pytest.raises(Defer, match="Resume at 2026-04-01 00:00:00 UTC"):
         list(sweep)
     assert sent == []
     assert sweep.report.requests == 0

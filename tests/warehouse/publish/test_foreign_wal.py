@@ -141,7 +141,7 @@ def test_it_is_said_in_one_line_and_no_log_replaces_another(
         b"third",
     }
     assert len(caplog.messages) == 3
-    assert all("was set aside as" in line and "\n" not in line for line in caplog.messages)
+    assert all("was renamed to" in line and "\n" not in line for line in caplog.messages)
 
 
 def test_where_it_cannot_be_renamed_readers_pass_it_by(
