@@ -123,7 +123,9 @@ class Settings(BaseSettings):
         description="Requests per month for backfills. Default: everything except the reserve.",
     )
     poll_interval_s: int = Field(
-        default=LEAST_POLL_INTERVAL_S, ge=0, description="The least seconds between two polls."
+        default=LEAST_POLL_INTERVAL_S,
+        ge=0,
+        description="The shortest time between two polls, in seconds.",
     )
     wait_s: float = Field(
         default=WAIT_S,

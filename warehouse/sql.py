@@ -167,7 +167,7 @@ def _check_braces(text: str) -> None:
     named = set(stated[1].split(", ")) if stated else set()
     code = _QUOTED_OR_COMMENT.sub(lambda found: "" if found[0][:2] == "--" else "''", text)
     if (mark := _MARK.search(code)) is not None:
-        raise ValueError(f"{mark[0]} stands outside of an expansion")
+        raise ValueError(f"{mark[0]} is outside an expansion")
     met = set()
     for brace in _BRACE.finditer(code):
         if brace[1] is None:

@@ -20,7 +20,9 @@ def checked(instant: datetime) -> datetime:
         ValueError: without a timezone, or outside `EARLIEST` to `LATEST`.
     """
     if instant.tzinfo is None:
-        raise ValueError(f"{instant.isoformat()} has no timezone; give it in UTC, as in ...Z")
+        raise ValueError(
+            f"{instant.isoformat()} has no timezone; give it in UTC, e.g. with a final Z"
+        )
     if not EARLIEST <= instant <= LATEST:
         raise ValueError(f"{instant.isoformat()} is outside {EARLIEST:%Y} to {LATEST:%Y}")
     return instant.astimezone(UTC)

@@ -203,7 +203,7 @@ class SandboxLayer:
             if order.advance_s is not None:
                 moved = checked(moved + timedelta(seconds=order.advance_s))
         except (ValueError, OverflowError) as error:
-            raise errors.InvalidParameter(f"the clock was not moved: {error}") from error
+            raise errors.InvalidParameter(f"the clock was not changed: {error}") from error
         runs_on = self._clock.running if order.now is None else False
         if order.now is not None or order.advance_s is not None or order.running is False:
             self._clock.set(moved)
@@ -232,7 +232,7 @@ def _refuse_others(scope: Scope) -> None:
     refusal = _RULES.refusal(scope)
     if client is None or not _loopback(client[0]) or refusal is not None:
         why = "" if refusal is None else f": {refusal.message}"
-        raise errors.Forbidden(f"The control path answers this machine alone{why}")
+        raise errors.Forbidden(f"The control path accepts requests from this machine only{why}")
 
 
 def _loopback(address: str) -> bool:
@@ -251,15 +251,19 @@ async def _body(receive: Receive) -> bytes:
                 message = await receive()
                 body += bytes(message.get("body", b""))
                 if len(body) > _BODY_BYTES_MAX:
-                    raise errors.InvalidParameter(f"the body is over {_BODY_BYTES_MAX} bytes")
+                    raise errors.InvalidParameter(
+                        f"the body is larger than {_BODY_BYTES_MAX} bytes"
+                    )
                 if not message.get("more_body"):
                     return body
     except TimeoutError as error:
-        raise errors.InvalidParameter(f"no whole body came in {_BODY_WITHIN_S:g} s") from error
+        raise errors.InvalidParameter(
+            f"the body was not complete within {_BODY_WITHIN_S:g} s"
+        ) from error
 
 
 def _decoded(body: bytes, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
-        raise errors.InvalidParameter(f"the body does not fit: {error}") from error
+        raise errors.InvalidParameter(f"the body is not valid: {error}") from error

@@ -26,16 +26,16 @@ FAULTS: Final[dict[str, str]] = {
     "storm": "429, not counted; value: Retry-After in seconds, `none` for no header (1)",
     "quota": "429 quota_exceeded, with the seconds to the reset",
     "error": "500 after a delay; value: the delay in seconds (0)",
-    "unavailable": "a plain-text answer of a gateway; value: 502, 503 or 504 (503)",
-    "slow": "the answer after a delay; value: the delay in seconds (1)",
+    "unavailable": "a plain-text response of a gateway; value: 502, 503 or 504 (503)",
+    "slow": "a delayed response; value: the delay in seconds (1)",
     "drop": "the connection breaks inside the body; value: the share sent (0.5)",
     "truncate": "the body ends early but cleanly; value: the share sent (0.5)",
     "empty": "200 with an empty body",
-    "html": "200 with an HTML page in place of data",
-    "repeat_cursor": "a page gives its own cursor back (A to A)",
-    "cycle_cursor": "a page gives the cursor before its own back (A to B to A)",
-    "duplicate_rows": "a page begins with the last row of the page before it",
-    "shift_rows": "a page after the first lacks its first row",
+    "html": "200 with an HTML page instead of data",
+    "repeat_cursor": "a page returns its own cursor (A to A)",
+    "cycle_cursor": "a page returns the cursor before its own (A to B to A)",
+    "duplicate_rows": "a page starts with the last row of the previous page",
+    "shift_rows": "a page after the first omits its first row",
     "drift": "another schema; value: extra, missing, rename or retype (extra)",
 }
 
@@ -85,7 +85,9 @@ def _parse(text: str) -> Fault:
     found = _FORM.fullmatch(text)
     if found is None or found["name"] not in FAULTS:
         names = ", ".join(FAULTS)
-        raise FaultError(f"{text!r} is no fault; write name[=value][*times][@chance], of {names}")
+        raise FaultError(
+            f"{text!r} is not a fault; write name[=value][*times][@chance], with one of {names}"
+        )
     name = found["name"]
     value = found["value"] or _DEFAULT_VALUE.get(name, "")
     try:
@@ -97,7 +99,7 @@ def _parse(text: str) -> Fault:
         raise FaultError(f"{text!r}: the value of {name} is out of bounds: {FAULTS[name]}")
     times = None if found["times"] is None else int(found["times"])
     if times == 0:
-        raise FaultError(f"{text!r} would strike no request; write *1 or more, or leave it away")
+        raise FaultError(f"{text!r} would affect no request; write *1 or more, or omit it")
     return Fault(name, value, times, chance, found["part"] or "")
 
 
@@ -257,7 +259,7 @@ class FaultLayer:
         if "drop" in faults:
             # Without a pause the bytes sent may be lost with the connection.
             await asyncio.sleep(0.01)
-            raise BrokenOff("broken off on purpose")
+            raise BrokenOff("connection broken on purpose")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[Message, bytes]:

@@ -99,7 +99,7 @@ class Metrics:
         )
         self.seconds = Histogram(
             "almanac_request_seconds",
-            "Seconds from the request to the end of its answer.",
+            "Seconds from the request to the end of its response.",
             ("route",),
             buckets=_SECONDS,
             registry=self.registry,

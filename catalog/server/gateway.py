@@ -106,7 +106,7 @@ class Gateway:
             return
         if began:
             # Half a body is out: only a broken connection tells the client so.
-            raise ConnectionAbortedError("the answer failed after it had begun")
+            raise ConnectionAbortedError("the response failed after it had started")
         await error_answer(failure)(scope, receive, send)
 
     def _admit(self, scope: Scope) -> None:

@@ -61,8 +61,8 @@ class ServiceDir:
         with stamp.editing() as edit:
             if edit.value.source not in (None, source):
                 raise ServiceDirError(
-                    f"{self.path} is the folder of {edit.value.source}, not of {source}; "
-                    "give this server another --dir"
+                    f"{self.path} belongs to {edit.value.source}, not to {source}; give this "
+                    "server another --dir"
                 )
             edit.value = Source(source=source)
 
@@ -78,6 +78,6 @@ class ServiceDir:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise ServiceDirError(
-                    f"another server uses {self.path}; stop it, or give this one another --dir"
+                    f"another server uses {self.path}; stop it, or give this server another --dir"
                 ) from error
             yield

@@ -71,20 +71,20 @@ def decide_alert(due: Changes, last: LastRuns, *, now: datetime, running: str | 
     Dagster never launches a used one, and the same may begin again another day.
     """
     if not due:
-        return Decision(f"Nothing new to tell. Looking again in {EVERY_S // 60} min.")
+        return Decision(f"Nothing new to post. Next check in {EVERY_S // 60} min.")
     what = " ".join(due.kinds)
     if running is not None:
-        return Decision(f"{what}: run {running[:8]} is to tell. Looking again after it.")
+        return Decision(f"{what}: run {running[:8]} posts it. Next check after that run.")
     if last.failures and last.newest_at is not None:
         wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
         if now < last.newest_at + wait:
             return Decision(
-                f"{what}: the last {last.failures} runs could not post it. The next one is at "
-                f"{last.newest_at + wait:%H:%M:%S} UTC; the run's page says what is wrong."
+                f"{what}: the last {last.failures} runs could not post it. The next run is at "
+                f"{last.newest_at + wait:%H:%M:%S} UTC; the page of the run shows the reason."
             )
     digest = hashlib.sha256(what.encode()).hexdigest()[:12]
     key = f"{digest}-{last.failures + 1}-{now:%Y%m%dT%H%M%S}"
-    return Decision(f"{what}: asking for a run.", dg.RunRequest(run_key=key))
+    return Decision(f"{what}: requesting a run.", dg.RunRequest(run_key=key))
 
 
 def alert_sensors(

@@ -180,11 +180,11 @@ def decide_poll(
     the service's clock, which is `ahead` of the machine's, and so of the state and of runs.
     """
     if known is None:
-        return Decision("Nothing was looked at yet, and the plan is not known: almanac run.")
+        return Decision("Nothing was pulled yet, and the plan is not known. Run: almanac run.")
     if wait_until is not None and known.now < wait_until:
-        return Decision(f"Put off by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
+        return Decision(f"Deferred by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
     if running is not None:
-        return Decision(f"Run {running[:8]} is looking. Deciding again after it.")
+        return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
     plan = plan_polls(known)
     if not plan.due:
         return Decision(f"Nothing is due. {_next(plan)}")
@@ -197,11 +197,11 @@ def decide_poll(
             again_at = max(again_at, newest + wait)
         if known.now < again_at:
             why = f"{last.failures} polls failed; " if last.failures else ""
-            return Decision(f"{why}the next one is at {again_at:%H:%M:%S} UTC at the earliest.")
+            return Decision(f"{why}the next one starts at {again_at:%H:%M:%S} UTC at the earliest.")
     requests = sum(pull.requests for pull in plan.due)
     now = known.now - ahead
     return Decision(
-        f"{len(plan.due)} looks are due, {requests} requests.",
+        f"{len(plan.due)} pulls are due, {requests} requests.",
         dg.RunRequest(run_key=f"poll-{now:%Y%m%dT%H%M%S}", run_config=config_of(plan.due)),
         PollState(at=now),
     )

@@ -56,22 +56,22 @@ def decide_resume(
         if backfill.resume_at is not None and backfill.resume_at > oldest
     ]
     if not daily and not waiting:
-        return Decision("Nothing is put off.")
+        return Decision("Nothing is deferred.")
     if running is not None:
-        return Decision(f"Run {running[:8]} is under way. Deciding again after it.")
+        return Decision(f"Run {running[:8]} is in progress. Next decision after that run.")
     for pull in daily:
         if pull.resume_at <= at_service:
             day = at_service.date().isoformat()
             request = dg.RunRequest(run_key=_key(DAILY, now), job_name=DAILY, partition_key=day)
-            why = f"the look at {pull.feed} was put off: {pull.why}"
+            why = f"the pull of {pull.feed} was deferred: {pull.why}"
             return _unless_too_early(request, why, last(DAILY), now)
     for resume_at, backfill in waiting:
         if resume_at <= at_service:
             request = _rest_of(backfill, _key(CALENDAR, now))
-            why = f"a backfill was put off: {backfill.why}"
+            why = f"a backfill was deferred: {backfill.why}"
             return _unless_too_early(request, why, last(CALENDAR), now)
     times = [pull.resume_at for pull in daily] + [resume_at for resume_at, _ in waiting]
-    return Decision(f"{len(times)} put off; the first goes on at {min(times):%Y-%m-%d %H:%M} UTC.")
+    return Decision(f"{len(times)} deferred; the first resumes at {min(times):%Y-%m-%d %H:%M} UTC.")
 
 
 def _key(job_name: str, now: datetime) -> str:
@@ -130,7 +130,7 @@ def cancellations(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if home.stamp() is None:
-            return Decision("Nothing was looked at yet: almanac run.").result(context)
+            return Decision("Nothing was pulled yet. Run: almanac run.").result(context)
         at_service = service_now()
         decision = decide_cancellations(
             cancellations_looked_at(home, at_service),
@@ -154,9 +154,9 @@ def decide_cancellations(
 ) -> Decision:
     """Decide whether to request the cancellations; clocks as `decide_resume`."""
     if looked_at is not None and at_service - looked_at < UNWATCHED:
-        return Decision(f"Looked at {looked_at:%Y-%m-%d %H:%M} UTC, which is enough.")
+        return Decision(f"Pulled at {looked_at:%Y-%m-%d %H:%M} UTC; no new pull needed yet.")
     if running is not None:
-        return Decision(f"Run {running[:8]} is looking. Deciding again after it.")
+        return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
     since = None if looked_at is None else looked_at - timedelta(days=1)
     # As a daily pull, which it stands in for: polls may have no share left.
     config = config_of([CancellationsPull(since)], as_daily=True)

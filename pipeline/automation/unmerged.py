@@ -37,11 +37,11 @@ def decide_merge(
     a new key: Dagster never launches a used one. `running` is the id of a run that merges.
     """
     if not pending:
-        reason = f"Nothing waits to be merged. Looking again in {EVERY_S} s."
+        reason = f"Nothing to merge. Next check in {EVERY_S} s."
         return Decision(reason, state=MergeState())
     count = "1 batch waits" if len(pending) == 1 else f"{len(pending)} batches wait"
     if running is not None:
-        reason = f"{count}; run {running[:8]} is to merge. Looking again after it."
+        reason = f"{count}; run {running[:8]} merges. Next check after that run."
         return Decision(reason, state=state)
     waiting = hashlib.sha256("/".join(sorted(pending)).encode()).hexdigest()[:12]
     attempt = 1
@@ -55,7 +55,7 @@ def decide_merge(
             )
         attempt = state.attempt + 1
     return Decision(
-        f"{count}; asking for a merge.",
+        f"{count}; requesting a merge.",
         dg.RunRequest(run_key=f"{waiting}-{attempt}"),
         MergeState(waiting=waiting, attempt=attempt, at=now),
     )

@@ -91,7 +91,7 @@ def backfill(
             price = choose_price(prices, source)
             if price is None:
                 fail(
-                    "the plan has no export; take --source list. Nothing was begun.",
+                    "the plan has no export. Not started; use --source list.",
                     code=EXIT_USAGE,
                 )
             if not as_json:

@@ -42,7 +42,7 @@ def dates_option(begin: str, end: str | None) -> tuple[date, date | None]:
     lower = date_option("--from", begin)
     upper = None if end is None else date_option("--to", end)
     if upper is not None and upper < lower:
-        fail(f"--to {upper} is before --from {lower}. Nothing was asked for.", code=EXIT_USAGE)
+        fail(f"--to {upper} is before --from {lower}. No request was sent.", code=EXIT_USAGE)
     return lower, upper
 
 

@@ -98,7 +98,7 @@ class BodyReader:
             pieces = self._layer(pieces)
         for number, piece in enumerate(_with_whole_head(pieces)):
             if number == 0 and piece.startswith(GZIP_MAGIC):
-                raise TooLarge(f"The body is packed more than {_LAYERS_MAX} times")
+                raise TooLarge(f"The body is compressed more than {_LAYERS_MAX} times")
             yield piece
         self._hold_length()
 

@@ -156,11 +156,11 @@ class ListProgress:
     def why_incomplete(self) -> str:
         """Return why these pages are not all of it; empty when they are."""
         if self.lost:
-            return "the pages don't follow each other, and what is left can't be told"
+            return "the pages do not form a sequence, so the rest is not known"
         if self._open:
-            return "it has not come to its end"
+            return "the list did not reach its end"
         missing = self.missing
-        return f"{missing} rows that meta.total promised did not come" if missing else ""
+        return f"{missing} rows that meta.total promised did not arrive" if missing else ""
 
     def _sum(self, totals: list[int | None]) -> int | None:
         known = [total for total in totals if total is not None]
@@ -273,7 +273,7 @@ class Paginator:
         if self._failure and not self._progress.ended:
             return self._failure
         if self._resumed_blind and self._progress.ended:
-            return "it began at a cursor, and the rows before it are not known here"
+            return "it started at a cursor, and the rows before it are not known here"
         return self._progress.why_incomplete()
 
     def _next_page(self, part: PartProgress) -> RawPage | None:
@@ -323,27 +323,31 @@ class Paginator:
         pages, rows = self._progress.pages, self._progress.rows
         where = f"Page {pages} of {self._query.path}"
         if part.cursor in part.cursors:
-            raise CursorLoop(f"{where} gave back a cursor that was asked before")
+            raise CursorLoop(f"{where} returned a cursor that was already used")
         if part.cursor is not None and len(part.cursor) > CURSOR_CHARS:
             raise ContractBroken(
                 f"{where} returned a cursor of more than {CURSOR_CHARS} characters",
                 expected="A cursor is sent in the address of the next request",
             )
         if part.barren_pages >= SLACK_PAGES:
-            raise RunawayPaging(f"{where} is the third in a row without a new row, and has a next")
+            raise RunawayPaging(
+                f"{where} is the third in a row without a new row, and names a next page"
+            )
         most = PAGES_MAX * float(self._query.limit or 1)
         if part.total_first is not None:
             most = part.total_first * GROWTH + SLACK_PAGES * (self._query.limit or 50)
         if part.rows > most or pages >= PAGES_MAX:
             raise RunawayPaging(
-                f"{where} has a next, but {part.rows} rows came already",
+                f"{where} names a next page, but {part.rows} rows arrived",
                 expected=f"meta.total promised {part.total_first}",
             )
         bounds = self._caller.bounds
         if self._bytes > bounds.pull_bytes or rows > bounds.pull_rows:
             raise RunawayPaging(
-                f"{where} has a next, but {rows} rows in {self._bytes} bytes came already",
-                expected=f"No list has over {bounds.pull_rows} rows or {bounds.pull_bytes} bytes",
+                f"{where} names a next page, but {rows} rows, {self._bytes} bytes arrived",
+                expected=(
+                    f"No list has more than {bounds.pull_rows} rows or {bounds.pull_bytes} bytes"
+                ),
             )
 
     def _annotate(self, error: CatalogError, part: PartProgress) -> None:

@@ -80,8 +80,8 @@ class JournaledPages:
             yield body
         if came != self.progress.pages:
             raise LandingError(
-                f"{self.progress.pages} pages were journaled and {came} are there. Nothing of this "
-                "pull was landed; run it again, it asks for what is missing."
+                f"{self.progress.pages} pages were journaled, {came} are there. Nothing of this "
+                "pull was landed. Run it again: it requests what is missing."
             )
 
     def refused_body(self) -> bytes:

@@ -33,7 +33,7 @@ class PollWindow:
     last: date | None
 
     def __str__(self) -> str:
-        return f"{self.first} on" if self.last is None else f"{self.first} to {self.last}"
+        return f"from {self.first}" if self.last is None else f"{self.first} to {self.last}"
 
     def texts(self) -> list[str]:
         """Return its bounds as the config of a run gives them; without `last` there is one."""

@@ -342,7 +342,7 @@ class TestAllPlansAtOnce:
         early = datetime(2017, 6, 1, tzinfo=UTC)
         with Sandbox(seed=1, now=early, state_dir=tmp_path):
             pass
-        with pytest.raises(ServiceDirError, match="is the folder of sandbox seed=1 pace=1"):
+        with pytest.raises(ServiceDirError, match="belongs to sandbox seed=1 pace=1"):
             Sandbox(seed=2, now=early, state_dir=tmp_path).start()
 
     def test_a_cursor_outlives_a_restart_of_the_same_sandbox(

@@ -321,7 +321,7 @@ class TestKeyBook:
         book = self.book(tmp_path, HandClock())
         _, first = book.create("acme", PLANS["free"])
         _, second = book.rotate(first.id, overlap=timedelta(hours=1))
-        with pytest.raises(KeyBookError, match="has a successor already"):
+        with pytest.raises(KeyBookError, match="was already replaced"):
             book.rotate(first.id, overlap=timedelta(hours=1))
         book.rotate(second.id, overlap=timedelta(hours=1))
 

@@ -81,7 +81,7 @@ def doubtful_from(lake: Storage, days: list[DayFile]) -> date | None:
     return head.day if newest is None else min(head.day, newest.day)
 
 
-_MENDED_BY = "`almanac replay` makes it again"
+_MENDED_BY = "`almanac replay` rebuilds it"
 
 
 @dataclass(frozen=True, slots=True)

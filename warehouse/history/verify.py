@@ -157,7 +157,7 @@ def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
     """Compare the events that other engines read in the lake with those published."""
     names = map(lake_paths.events_in, home.lake.folders(lake_paths.EVENTS))
     files = [literal(home.lake.path(name)) for name in names if home.lake.exists(name)]
-    check = "the events by month are those of the warehouse"
+    check = "the events by month match the warehouse"
     if not files:
         ((events,),) = connection.execute("SELECT count(*) FROM published.main.events").fetchall()
         return Finding(check, 0, ("there are none; `almanac replay` makes them",) if events else ())

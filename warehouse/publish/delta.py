@@ -121,7 +121,7 @@ def _apply(staged: Staged, table: Table, values: Values) -> str:
         staged.run(ddl.empty(table))
         staged.run(ddl.insert(table, query), {**values, "everything": True})
     else:
-        raise DoesNotFit(f"{gone} of {standing} rows of {table.name} are no more")
+        raise DoesNotFit(f"{gone} of {standing} rows of {table.name} were removed")
     return query
 
 

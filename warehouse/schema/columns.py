@@ -42,7 +42,7 @@ class EventField(Column):
     change: Change | None = "revised"
 
 
-EVENT_ID: Final = Column("event_id", "VARCHAR", "Identifier the service gave the event.")
+EVENT_ID: Final = Column("event_id", "VARCHAR", "Identifier that the service gave the event.")
 
 FIELDS: Final = (
     EventField("slug", "VARCHAR", "Readable identifier; may change.", wire="slug"),
@@ -51,7 +51,7 @@ FIELDS: Final = (
     EventField(
         "displayed_date",
         "VARCHAR",
-        "The date as shown to people: a day, or a period.",
+        "The date as displayed: a day, or a period.",
         wire="displayedDate",
         change="date_text",
     ),
@@ -85,10 +85,8 @@ FIELDS: Final = (
         wire="isEstimated",
         change="estimate",
     ),
-    EventField(
-        "categories", TEXTS, "Names of its categories, as a set in order.", wire="categories"
-    ),
-    EventField("coins", TEXTS, "Slugs of the coins it concerns, as a set in order.", wire="coins"),
+    EventField("categories", TEXTS, "Names of its categories, sorted.", wire="categories"),
+    EventField("coins", TEXTS, "Slugs of the coins it concerns, sorted.", wire="coins"),
     EventField("impact", "DOUBLE", "Impact score.", "0 to 10", wire="impact", change="rescored"),
     EventField(
         "impact_band",
@@ -109,7 +107,7 @@ FIELDS: Final = (
         change=None,
     ),
     EventField(
-        "created_at", INSTANT, "When the service says it took it in.", "UTC", wire="createdAt"
+        "created_at", INSTANT, "When the service says it added the event.", "UTC", wire="createdAt"
     ),
     EventField(
         "updated_at",

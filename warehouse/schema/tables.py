@@ -296,7 +296,7 @@ FIRST_LOOK: Final = Table(
     "_almanac_first_look",
     "one row: nothing was observed before it",
     (),
-    (Column("first_at", INSTANT, "When events were first looked at; NULL is never.", "UTC"),),
+    (Column("first_at", INSTANT, "When events were first observed; NULL is never.", "UTC"),),
     delta="replaced",
 )
 INTERNAL: Final = (PUBLISHED, FACTS, FIRST_LOOK)

@@ -43,7 +43,7 @@ def seconds_of(instant: datetime) -> int:
     """
     if instant.tzinfo is None or instant.utcoffset() is None:
         raise ValueError(
-            f"{instant!r} has no timezone; the catalog speaks UTC only: pass an aware datetime, "
+            f"{instant!r} has no timezone; the catalog uses UTC only: pass an aware datetime, "
             "for example datetime(2026, 11, 1, tzinfo=UTC)"
         )
     return (instant - _EPOCH) // _SECOND

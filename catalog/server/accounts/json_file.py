@@ -50,8 +50,8 @@ class JsonFile(Generic[T]):
             return self._kind()
         except msgspec.MsgspecError as error:
             raise JsonFileError(
-                f"{self.path} can't be read as {self._kind.__name__}: {error}. It was not changed; "
-                "put it right or move it away."
+                f"{self.path} can't be read as {self._kind.__name__}: {error}. It was not "
+                "changed; repair it or move it away."
             ) from error
 
     @contextmanager

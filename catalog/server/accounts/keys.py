@@ -137,7 +137,7 @@ class KeyRing:
                 accounts = self._book.read().accounts
             except JsonFileError:
                 # A running server goes on with the keys it knew; the next change is read again.
-                log.exception("the key file can't be read; the keys known before stay in force")
+                log.exception("the key file can't be read; the previous keys stay valid")
                 return self._filed.get(digest)
             grants = [grant_of(account, key) for account in accounts for key in account.keys]
             self._filed = {grant.sha256: grant for grant in grants}
@@ -219,7 +219,7 @@ class KeyBook:
 
         def succeeded(key: StoredKey) -> tuple[StoredKey, ...]:
             if key.expires_at is not None and key.usable(self._wall()):
-                raise KeyBookError(f"key {key.id} has a successor already; rotate that one")
+                raise KeyBookError(f"key {key.id} was already replaced; rotate its successor")
             successor = msgspec.structs.replace(
                 key,
                 id=stored.id,
@@ -239,14 +239,14 @@ class KeyBook:
 
     def _ended(self, key: StoredKey, at: datetime) -> StoredKey:
         if not key.usable(self._wall()):
-            raise KeyBookError(f"key {key.id} is no longer in use since {key.expires_at}")
+            raise KeyBookError(f"key {key.id} expired at {key.expires_at}")
         return msgspec.structs.replace(key, expires_at=at)
 
     def _replace(self, key_id: str, change: Callable[[StoredKey], tuple[StoredKey, ...]]) -> None:
         with self.file.editing() as edit:
             ids = {key.id for account in edit.value.accounts for key in account.keys}
             if key_id not in ids:
-                raise KeyBookError(f"no key has the id {key_id}; `almanac keys list` shows them")
+                raise KeyBookError(f"no such key: {key_id}; `almanac keys list` lists the keys")
             edit.value = Accounts(
                 accounts=tuple(
                     msgspec.structs.replace(
@@ -277,4 +277,4 @@ def _check_limits(rate_per_s: float | None, burst: int | None, quota: int | None
     if burst is not None and not 1 <= burst <= 1_000_000:
         raise KeyBookError(f"burst must be from 1 to 1,000,000, got {burst}")
     if quota is not None and not 0 <= quota <= 10**12:
-        raise KeyBookError(f"quota must be from 0 to a million million a month, got {quota}")
+        raise KeyBookError(f"quota must be from 0 to 1,000,000,000,000 a month, got {quota}")

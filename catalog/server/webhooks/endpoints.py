@@ -211,7 +211,7 @@ def _find(endpoints: tuple[Endpoint, ...], endpoint_id: str) -> Endpoint:
         if endpoint.id == endpoint_id:
             return endpoint
     raise UnknownEndpoint(
-        f"there is no endpoint {endpoint_id!r}; `almanac endpoints list` shows those there are"
+        f"no such endpoint: {endpoint_id!r}; `almanac endpoints list` lists the endpoints"
     )
 
 
@@ -219,4 +219,6 @@ def _check_plan(name: str) -> None:
     plan = PLANS.get(name)
     if plan is None or not plan.webhooks:
         having = ", ".join(plan.name for plan in PLANS.values() if plan.webhooks)
-        raise PlanWithoutWebhooks(f"the plan {name!r} has no webhooks; those that do: {having}")
+        raise PlanWithoutWebhooks(
+            f"the plan {name!r} has no webhooks; plans with webhooks: {having}"
+        )

@@ -182,7 +182,7 @@ class Outbox:
             NotDead: it is pending, delivered or unknown.
         """
         if not self._run("requeue", id=letter_id, now=_micros(now)):
-            raise NotDead(f"{letter_id!r} is not a dead letter; `deliveries --dead` shows them")
+            raise NotDead(f"{letter_id!r} is not a dead delivery; `deliveries --dead` lists them")
 
     def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         with self._lock:

@@ -192,7 +192,7 @@ class WebhookSender:
 
     async def _bury(self, endpoint_id: str, reason: str) -> None:
         await asyncio.to_thread(self._outbox.bury, endpoint_id, error=reason)
-        log.warning("webhooks given up: endpoint=%s reason=%s", endpoint_id, reason)
+        log.warning("webhook deliveries marked dead: endpoint=%s reason=%s", endpoint_id, reason)
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
         """Return the book; the one last read while its file is broken."""
@@ -202,7 +202,7 @@ class WebhookSender:
             if self._last_read is None:
                 raise
             if str(error) != self._book_error:
-                log.error("the endpoints known before stay in force: %s", error)
+                log.error("the previous endpoints stay in use: %s", error)
             self._book_error = str(error)
         return self._last_read
 
@@ -241,7 +241,7 @@ class Pusher:
                 await self._sender.run()
             except Exception:
                 # Nothing is lost: what was not sent is in the outbox, and is sent then.
-                log.exception("the webhook sender failed; it starts again in a few seconds")
+                log.exception("the webhook sender failed; it restarts in a few seconds")
             await asyncio.sleep(_START_AGAIN_S)
 
     def wake(self) -> None:

@@ -119,7 +119,9 @@ def check_url(text: str, *, allow_private: bool) -> httpx.URL:
     if literal is not None:
         _check_address(literal, allow_private=allow_private)
     elif not allow_private and f".{url.host}".endswith(".localhost"):
-        raise TargetRefused(f"{url.host} is this host; only an endpoint with allow_private may be")
+        raise TargetRefused(
+            f"{url.host} is this host, which only an endpoint with allow_private may use"
+        )
     return url
 
 
@@ -196,7 +198,7 @@ def _check_address(address: Address, *, allow_private: bool) -> None:
     way_out = (
         "no endpoint may use it"
         if allow_private or not is_local(address)
-        else "if it is meant, add the endpoint with --allow-private"
+        else "if this is intended, add the endpoint with --allow-private"
     )
     raise TargetRefused(f"{address} is not a public address; {way_out}")
 

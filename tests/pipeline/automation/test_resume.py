@@ -81,8 +81,8 @@ def decide(
 
 
 def test_nothing_put_off_is_nothing_to_do() -> None:
-    assert decide([], [], NOW).reason == "Nothing is put off."
-    assert decide([], [swept(None)], NOW).reason == "Nothing is put off."
+    assert decide([], [], NOW).reason == "Nothing is deferred."
+    assert decide([], [swept(None)], NOW).reason == "Nothing is deferred."
 
 
 def test_a_backfill_that_does_not_go_on_for_a_week_is_left_to_a_person() -> None:
@@ -93,7 +93,7 @@ def test_a_backfill_that_does_not_go_on_for_a_week_is_left_to_a_person() -> None
 def test_it_waits_until_the_time_named_and_says_so() -> None:
     decision = decide([put_off()], [swept(RESET + timedelta(days=1))], NOW)
     assert decision.request is None
-    assert decision.reason == "2 put off; the first goes on at 2026-04-01 00:00 UTC."
+    assert decision.reason == "2 deferred; the first resumes at 2026-04-01 00:00 UTC."
 
 
 def test_the_days_look_goes_first_and_a_run_under_way_is_waited_for() -> None:
@@ -108,7 +108,7 @@ def test_the_days_look_goes_first_and_a_run_under_way_is_waited_for() -> None:
 
 
 def test_a_poll_that_was_put_off_is_left_to_the_plan_of_polls() -> None:
-    assert decide([put_off("polls")], [], SOON).reason == "Nothing is put off."
+    assert decide([put_off("polls")], [], SOON).reason == "Nothing is deferred."
 
 
 def test_a_days_look_is_asked_for_again_after_the_reset(

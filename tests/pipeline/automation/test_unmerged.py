@@ -26,7 +26,7 @@ def test_nothing_waits_nothing_is_asked_and_it_says_when_it_looks_again() -> Non
     decision = decide_merge([], MergeState(waiting="a", attempt=3, at=NOW), now=NOW, running=None)
     assert decision.request is None
     assert decision.state == MergeState()
-    assert "Looking again in 30 s" in decision.reason
+    assert "Next check in 30 s" in decision.reason
 
 
 def test_the_same_batches_are_asked_for_again_after_a_wait_that_doubles() -> None:
@@ -55,7 +55,7 @@ def test_other_batches_begin_anew() -> None:
 def test_a_run_under_way_is_waited_for() -> None:
     decision = decide_merge(["one"], MergeState(), now=NOW, running="0123456789")
     assert decision.request is None
-    assert "run 01234567 is to merge" in decision.reason
+    assert "run 01234567 merges" in decision.reason
 
 
 def land(home: Home) -> None:

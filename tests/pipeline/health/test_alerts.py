@@ -198,8 +198,8 @@ class TestDeciding:
         nothing = decide_alert(Changes(), LastRuns(), now=NOW, running=None)
         waits = decide_alert(self.DUE, LastRuns(), now=NOW, running="0123456789")
         assert (nothing.request, waits.request) == (None, None)
-        assert nothing.reason == "Nothing new to tell. Looking again in 5 min."
-        assert "run 01234567 is to tell" in waits.reason
+        assert nothing.reason == "Nothing new to post. Next check in 5 min."
+        assert "run 01234567 posts it" in waits.reason
 
     def test_after_a_failure_it_asks_at_the_next_look_and_then_less_often(self) -> None:
         waits = []
@@ -212,7 +212,7 @@ class TestDeciding:
             waits.append(int((next(asked) - NOW).total_seconds()) // 60)
         assert waits == [5, 10, 20, 60]
         early = decide_alert(self.DUE, LastRuns(NOW, 1), now=NOW, running=None)
-        assert "the last 1 runs could not post it. The next one is at 12:05:00" in early.reason
+        assert "the last 1 runs could not post it. The next run is at 12:05:00" in early.reason
 
 
 class TestDaemon:

@@ -199,7 +199,7 @@ def test_status_and_the_sensor_go_on_without_damaged_notes(
                     assert list(health.put_off) == []
                 result = sensor(build_sensor_context(instance=instance, definitions=definitions))
                 assert isinstance(result, dg.SensorResult)
-                assert result.skip_reason == dg.SkipReason("Nothing is put off.")
+                assert result.skip_reason == dg.SkipReason("Nothing is deferred.")
 
 
 LINES: Final = (

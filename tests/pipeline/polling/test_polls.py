@@ -132,7 +132,7 @@ def test_a_run_that_looks_is_waited_for(polled: Polled) -> None:
     known = polled.known(LATER + timedelta(hours=9))
     decision = decide_poll(known, PollState(), LastRuns(), running="0123456789")
     assert decision.request is None
-    assert "Run 01234567 is looking" in decision.reason
+    assert "Run 01234567 is pulling" in decision.reason
 
 
 def test_polls_that_fail_are_asked_for_again_after_a_wait_that_doubles(polled: Polled) -> None:
@@ -141,7 +141,7 @@ def test_polls_that_fail_are_asked_for_again_after_a_wait_that_doubles(polled: P
     failed = LastRuns(now - timedelta(minutes=40), failures=6)
     decision = decide_poll(known, PollState(), failed, running=None)
     assert decision.request is None
-    assert decision.reason.startswith("6 polls failed; the next one is at 21:24:00")
+    assert decision.reason.startswith("6 polls failed; the next one starts at 21:24:00")
     assert decide_poll(
         known, PollState(), LastRuns(now - timedelta(minutes=70), 6), running=None
     ).request
@@ -250,7 +250,7 @@ def test_a_poll_that_was_put_off_is_waited_for(polled: Polled) -> None:
     known = polled.known(now)
     decision = decide_poll(known, PollState(), LastRuns(), running=None, wait_until=until)
     assert decision.request is None
-    assert decision.reason == "Put off by the service until 2026-03-02 23:00:00 UTC."
+    assert decision.reason == "Deferred by the service until 2026-03-02 23:00:00 UTC."
     assert decide_poll(known, PollState(), LastRuns(), running=None, wait_until=now).request
 
 

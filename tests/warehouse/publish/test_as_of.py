@@ -132,7 +132,7 @@ def test_before_the_first_look_it_is_an_error_that_says_how_to_go_further_back(
     connection: duckdb.DuckDBPyConnection, sql: str
 ) -> None:
     with pytest.raises(
-        QueryRefused, match=r"before the first look at 2026-03-01T06:00:00Z.*claimed"
+        QueryRefused, match=r"before the first observation at 2026-03-01T06:00:00Z.*claimed"
     ):
         run_sql(connection, sql)
 
@@ -182,7 +182,7 @@ def test_where_nothing_was_looked_at_yet_every_instant_is_an_error(tmp_path: Pat
     lake.set_plans([Plan(skip=True)])
     lake.publish()
     opened = connect(lake.warehouse)
-    with pytest.raises(QueryRefused, match="no look at events was merged yet"):
+    with pytest.raises(QueryRefused, match="no pull of events was merged yet"):
         known(opened, "'2026-03-02'")
     opened.close()
 

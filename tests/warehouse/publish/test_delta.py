@@ -165,4 +165,4 @@ def test_too_much_that_changed_is_made_anew(
     lake.publish()
     lake.set_plans([Plan((Op(0, seed=2), Op(1, seed=2)))])
     monkeypatch.setattr(publish_delta, "ROWS_ALWAYS", 0)
-    assert "2 of 2 rows of event_versions are no more" in str(lake.publish().why_full)
+    assert "2 of 2 rows of event_versions were removed" in str(lake.publish().why_full)
