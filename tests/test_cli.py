@@ -160,7 +160,7 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
     ("words", "said"),
     [
         (("sandbox", "--now", "soon"), "expected a form such as 2026-03-01"),
-        (("sandbox", "--faults", "gremlins"), "'gremlins' is no fault"),
+        (("sandbox", "--faults", "gremlins"), "'gremlins' is not a fault"),
         (("sandbox", "--now", "1999-01-01"), "outside 2017 to 2040"),
         (("sandbox", "--pace", "1000"), "--pace"),
         (("keys", "create", "me", "--plan", "gold"), "there is no plan 'gold'"),

@@ -81,7 +81,7 @@ def _key(job_name: str, now: datetime) -> str:
 def _unless_too_early(request: dg.RunRequest, why: str, last: LastRuns, now: datetime) -> Decision:
     wait_until = _again_at(last)
     if wait_until is not None and now < wait_until:
-        return Decision(f"{why}; the next try is at {wait_until:%H:%M:%S} UTC.")
+        return Decision(f"{why}; the next attempt is at {wait_until:%H:%M:%S} UTC.")
     return Decision(why, request)
 
 
@@ -161,7 +161,7 @@ def decide_cancellations(
     # As a daily pull, which it stands in for: polls may have no share left.
     config = config_of([CancellationsPull(since)], as_daily=True)
     request = dg.RunRequest(run_key=_key("cancellations", now), run_config=config)
-    return _unless_too_early(request, "Looking failed", last, now)
+    return _unless_too_early(request, "The pull failed", last, now)
 
 
 def cancellations_looked_at(home: Home, now: datetime) -> datetime | None:

@@ -49,8 +49,8 @@ def decide_merge(
         again_at = state.at + doubled(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT)
         if now < again_at:
             return Decision(
-                f"{count}; attempt {state.attempt} did not merge. The next one is at "
-                f"{again_at:%H:%M:%S} UTC; the run's page says what is wrong.",
+                f"{count}; attempt {state.attempt} failed to merge. The next one is at "
+                f"{again_at:%H:%M:%S} UTC; the page of the run shows the reason.",
                 state=state,
             )
         attempt = state.attempt + 1

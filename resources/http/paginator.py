@@ -344,7 +344,7 @@ class Paginator:
         bounds = self._caller.bounds
         if self._bytes > bounds.pull_bytes or rows > bounds.pull_rows:
             raise RunawayPaging(
-                f"{where} names a next page, but {rows} rows, {self._bytes} bytes arrived",
+                f"{where} names a next page, but {rows} rows in {self._bytes} bytes arrived",
                 expected=(
                     f"No list has more than {bounds.pull_rows} rows or {bounds.pull_bytes} bytes"
                 ),
@@ -354,6 +354,6 @@ class Paginator:
         if not isinstance(error, CursorLoop | RunawayPaging):
             self._requests += error.attempts
         pages, rows = self._progress.pages, self._progress.rows
-        error.left = f"{pages} pages ({rows} rows) before it were handed over"
+        error.left = f"{pages} pages ({rows} rows) before it were delivered"
         error.cursor = part.cursor
         self._failure = f"{type(error).__name__}: {error.happened}"

@@ -310,7 +310,7 @@ class TestProgress:
         assert followed.lost
         followed.follow(first)
         assert (followed.pages, followed.rows, followed.total_last) == (2, 14, None)
-        assert "can't be told" in followed.why_incomplete()
+        assert "the rest is not known" in followed.why_incomplete()
         assert not followed.ended
 
 

@@ -336,5 +336,5 @@ def test_the_commands_list_and_requeue_dead_letters(almanac: Commands, tmp_path:
 def test_the_commands_say_what_is_wrong_in_one_line(almanac: Commands) -> None:
     assert "no webhooks" in almanac("add", URL, "--account", "a", "--plan", "pro", exits=1)
     assert "--allow-private" in almanac("add", "http://10.0.0.1/", "--account", "a", exits=1)
-    assert "no endpoint" in almanac("remove", "ep_1", exits=1)
+    assert "no such endpoint" in almanac("remove", "ep_1", exits=1)
     assert "not a dead delivery" in almanac("requeue", "dlv_1", exits=1)
