@@ -28,7 +28,7 @@ class _Body(NamedTuple):
 
 
 class UnchangedRecords:
-    """What a state remembers of the exports before. It holds the tables `event_seen` and `arrived`."""
+    """What a state remembers of earlier exports. It holds the tables `event_seen` and `arrived`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
