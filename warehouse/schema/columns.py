@@ -279,6 +279,6 @@ GROUPS: Final[Groups] = {
 """The groups that statements may name in `{each GROUP: TEMPLATE}`.
 
 `content`: fields and status. `compared`: those of which a difference makes a version, in the
-state's table `event_current`, alias `c` (`@state`); `uncompared`: the others, in `event_seen`, alias
-`s`. One for each `Change`.
+state's table `event_current`, alias `c` (`@state`); `uncompared`: the others, in `event_seen`,
+alias `s`. One for each `Change`.
 """
