@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.landed import GROUP
-from assets.metadata import log_problems, told_months
+from assets.metadata import backfill_metadata, log_problems
 from assets.partitions import CATALOG_POOL, quiet_about_beta
 from resources.backfill.backfill import Backfill, choose_price
 from resources.backfill.state import BackfillStates
@@ -122,11 +122,11 @@ def sweep_months(
             allow_retries=False,
         )
     for whole in work.go(price.by):
-        told = told_months(work)
+        metadata = backfill_metadata(work)
         for month in whole:
             context.log_event(
                 dg.AssetMaterialization(
-                    "landed_calendar", partition=month_key(month), metadata=told
+                    "landed_calendar", partition=month_key(month), metadata=metadata
                 )
             )
     for note in work.notes:

@@ -4,7 +4,7 @@ from datetime import date
 
 import dagster as dg
 
-from assets.metadata import log_problems, told_merge, told_outcomes
+from assets.metadata import log_problems, merge_metadata, outcome_metadata
 from assets.partitions import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
@@ -40,7 +40,8 @@ def event_changes(
     log_problems(context.log, report.problems)
     for day in days:
         context.add_asset_metadata(
-            {**told_outcomes(_of(report, day)), **told_merge(report)}, partition_key=day.isoformat()
+            {**outcome_metadata(_of(report, day)), **merge_metadata(report)},
+            partition_key=day.isoformat(),
         )
     return dg.MaterializeResult()
 
@@ -71,4 +72,4 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
 
 
 def _of(report: MergeReport, day: date) -> list[Outcome]:
-    return [one for one in report.outcomes if one.manifest.observed_at.date() == day]
+    return [outcome for outcome in report.outcomes if outcome.manifest.observed_at.date() == day]

@@ -105,26 +105,26 @@ def _check(
 def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> Found:
     """Whether the file was made from the days that the lake has, and has all their versions."""
     log = ChangeLog.of(home)
-    lake = {one.day: one.sha256 for one in log.days()}
+    lake = {day_file.day: day_file.sha256 for day_file in log.days()}
     rows = connection.execute(SQL["check_published_days"]).fetchall()
-    told = sum(versions for _, _, versions in rows)
+    versions_published = sum(versions for _, _, versions in rows)
     (versions,) = single(connection, "count_versions")
     same = {day: sha256 for day, sha256, _ in rows} == lake
-    return same and told == versions, {
+    return same and versions_published == versions, {
         "days of the lake": len(lake),
         "days published": len(rows),
-        "versions of those days": told,
+        "versions of those days": versions_published,
         "versions published": versions,
     }
 
 
 def none_quarantined(connection: duckdb.DuckDBPyConnection) -> Found:
     rows = connection.execute(SQL["check_quarantined"]).fetchall()
-    told: dict[str, Any] = {"quarantined": len(rows)}
+    metadata: dict[str, Any] = {"quarantined": len(rows)}
     if rows:
-        told["next step"] = f"almanac batches, then almanac batches release {rows[0][0]}"
-        told["newest"] = f"{rows[0][0]}: {rows[0][1]}"
-    return not rows, told
+        metadata["next step"] = f"almanac batches, then almanac batches release {rows[0][0]}"
+        metadata["newest"] = f"{rows[0][0]}: {rows[0][1]}"
+    return not rows, metadata
 
 
 def few_rejects(connection: duckdb.DuckDBPyConnection) -> Found:

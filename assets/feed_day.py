@@ -39,7 +39,7 @@ class FeedDay:
 
     @property
     def bytes(self) -> int:
-        return sum(one.bytes for one in self.manifests)
+        return sum(manifest.bytes for manifest in self.manifests)
 
 
 def look(feed: Feed, day: date, door: LazySession, landing: Landing) -> FeedDay:
@@ -75,10 +75,10 @@ def feed_day_metadata(pulled: Pulled, day: date) -> FeedDay:
         feed=pulled.feed,
         day=day,
         outcome=outcome,
-        manifests=tuple(one.manifest for one in pulled.landed),
+        manifests=tuple(outcome.manifest for outcome in pulled.landed),
         rows=pulled.rows,
         requests=pulled.requests,
-        warnings=tuple(warning for one in pulled.landed for warning in one.warnings),
+        warnings=tuple(warning for landing_ in pulled.landed for warning in landing_.warnings),
         resume_at=None if pulled.deferred is None else pulled.deferred.resume_at,
         why_later="" if pulled.deferred is None else pulled.deferred.happened,
     )
@@ -86,15 +86,15 @@ def feed_day_metadata(pulled: Pulled, day: date) -> FeedDay:
 
 def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
     of_day = [landing.manifest(batch_id) for batch_id in landing.batch_ids(day=day)]
-    found = tuple(one for one in of_day if one.feed == feed)
+    found = tuple(batch for batch in of_day if batch.feed == feed)
     if found:
-        claimed = [one.rows_claimed for one in found if one.rows_claimed is not None]
+        claimed = [batch.rows_claimed for batch in found if batch.rows_claimed is not None]
         return FeedDay(
             feed, day, "reused from landing", found, rows=sum(claimed) if claimed else None
         )
     if feed in UNASKED:
         return FeedDay(feed, day, "none arrived", rows=0)
-    plans = {one.plan for one in of_day}
+    plans = {batch.plan for batch in of_day}
     if plans and all(name in PLANS and lacks(PLANS[name], feed) for name in plans):
         return FeedDay(feed, day, f"not in the plan {', '.join(sorted(plans))} of that day", rows=0)
     raise DayNotLanded(

@@ -10,7 +10,7 @@ from typing import Final
 import dagster as dg
 
 from assets.feed_day import DayNotLanded, FeedDay, look
-from assets.metadata import Told, log_problems, told_look
+from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.partitions import CATALOG_POOL, day_asset, days_of, record_so_far
 from resources.deferrals import DeferredPull, DeferredPulls
 from resources.errors import CatalogError
@@ -30,19 +30,19 @@ Landed = dg.MaterializeResult[None]
 
 def _landed(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Landed:
     """Look at a feed on every day of the run; each day has its own account."""
-    told: dict[date, Told] = {}
+    metadata_of_days: dict[date, Metadata] = {}
     for day in days_of(context):
         try:
             seen = look(feed, day, catalog, home.landing)
         except (CatalogError, DayNotLanded, WarehouseError) as error:
-            record_so_far(context, told)
+            record_so_far(context, metadata_of_days)
             raise dg.Failure(str(error), allow_retries=False) from error
         _note(seen, catalog, home)
         log_problems(context.log, problems_of_landed(seen.manifests))
         if seen.outcome not in ("pulled", "reused from landing"):
             context.log.info("%s, %s: %s", feed, day, seen.outcome)
-        told[day] = told_look(seen, home.landing, quota_left=catalog.quota_left)
-    for day, metadata in told.items():
+        metadata_of_days[day] = pull_metadata(seen, home.landing, quota_left=catalog.quota_left)
+    for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return dg.MaterializeResult()
 

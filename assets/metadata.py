@@ -63,7 +63,7 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def bullets(texts: Iterable[str]) -> str:
     """Return a Markdown list of texts, each on a line of its own."""
-    return "\n".join(f"- {harmless(one)}" for one in texts)
+    return "\n".join(f"- {harmless(text)}" for text in texts)
 
 
 def harmless(text: str) -> str:
@@ -113,7 +113,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list | tuple):
-        value = ", ".join(_text(_name(one)) for one in value[:_LISTED])
+        value = ", ".join(_text(_name(text)) for text in value[:_LISTED])
     text = plain_line(_text(value)[:_READ])
     text = text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
     return harmless(text).replace("|", "\\|")
@@ -127,83 +127,85 @@ def _name(value: Any) -> Any:
     return value.get("slug") or value.get("name") if isinstance(value, dict) else value
 
 
-Told = dict[str, Any]
+Metadata = dict[str, Any]
 REFOLD_NOTES: Final = "changes by the refold"
 """The key of the lines that say what became of the history there was."""
 
 
-def told_look(look: FeedDay, landing: Landing, *, quota_left: int | None) -> Told:
+def pull_metadata(look: FeedDay, landing: Landing, *, quota_left: int | None) -> Metadata:
     """Return what a landing asset says of one feed on one day."""
-    told: Told = {
+    metadata: Metadata = {
         "outcome": plain_line(look.outcome),
         "requests": look.requests,
         "bytes": look.bytes,
         "batches": _batches(look.manifests),
     }
     if look.rows is not None:
-        told["rows"] = look.rows
+        metadata["rows"] = look.rows
     if quota_left is not None:
-        told["quota left"] = quota_left
+        metadata["quota left"] = quota_left
     if look.manifests:
         newest = look.manifests[-1]
-        told["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
-        told["content at"] = dg.MetadataValue.timestamp(newest.content_at)
+        metadata["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
+        metadata["content at"] = dg.MetadataValue.timestamp(newest.content_at)
         preview = of_batch(landing, newest)
         if preview:
-            told["preview"] = dg.MetadataValue.md(preview)
+            metadata["preview"] = dg.MetadataValue.md(preview)
     if look.warnings:
-        told["warnings"] = dg.MetadataValue.md(bullets(look.warnings))
-    told |= _problems(problems_of_landed(look.manifests))
+        metadata["warnings"] = dg.MetadataValue.md(bullets(look.warnings))
+    metadata |= _problems(problems_of_landed(look.manifests))
     if look.resume_at is not None:
-        told["resumes at"] = dg.MetadataValue.timestamp(look.resume_at)
-    return told
+        metadata["resumes at"] = dg.MetadataValue.timestamp(look.resume_at)
+    return metadata
 
 
-def told_pull(pulled: Pulled, landing: Landing, *, day: date, quota_left: int | None) -> Told:
+def poll_metadata(
+    pulled: Pulled, landing: Landing, *, day: date, quota_left: int | None
+) -> Metadata:
     """Return what a poll says of one feed."""
-    return told_look(feed_day_metadata(pulled, day), landing, quota_left=quota_left)
+    return pull_metadata(feed_day_metadata(pulled, day), landing, quota_left=quota_left)
 
 
-def told_months(backfill: Backfill) -> Told:
+def backfill_metadata(backfill: Backfill) -> Metadata:
     """Return what is said of each month that has just become whole."""
-    told: Told = {"requests so far": backfill.requests}
+    metadata: Metadata = {"requests so far": backfill.requests}
     if not backfill.manifests:
-        return {**told, "batch": "landed before"}
+        return {**metadata, "batch": "landed before"}
     newest = backfill.manifests[-1]
-    told["batch"] = newest.batch_id
-    told["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
+    metadata["batch"] = newest.batch_id
+    metadata["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
     if backfill.notes:
-        told["notes"] = dg.MetadataValue.md(bullets(backfill.notes))
-    return told
+        metadata["notes"] = dg.MetadataValue.md(bullets(backfill.notes))
+    return metadata
 
 
-def told_outcomes(outcomes: Sequence[Outcome]) -> Told:
+def outcome_metadata(outcomes: Sequence[Outcome]) -> Metadata:
     """Return what a merge did with the batches of a day."""
     changes = changes_of(outcomes)
-    told: Told = {
-        "rows": sum(one.arrived for one in outcomes),
-        "versions": sum(one.versions for one in outcomes),
-        "rejected": sum(one.rejected for one in outcomes),
-        "quarantined": sum(one.status == "quarantined" for one in outcomes),
+    metadata: Metadata = {
+        "rows": sum(outcome.arrived for outcome in outcomes),
+        "versions": sum(outcome.versions for outcome in outcomes),
+        "rejected": sum(outcome.rejected for outcome in outcomes),
+        "quarantined": sum(outcome.status == "quarantined" for outcome in outcomes),
         "batches": _merged(outcomes),
     }
-    told |= _problems(
+    metadata |= _problems(
         [problem for outcome in outcomes for problem in problems_of_record(outcome.record())]
     )
     if changes:
-        told["changes"] = dg.MetadataValue.md(markdown(("kind", "events"), changes.items()))
-    return told
+        metadata["changes"] = dg.MetadataValue.md(markdown(("kind", "events"), changes.items()))
+    return metadata
 
 
-def told_merge(report: MergeReport) -> Told:
+def merge_metadata(report: MergeReport) -> Metadata:
     """Return what a merge was as a whole."""
-    told: Told = {"seconds": round(report.seconds, 3), "waited for the lock": report.waited}
+    metadata: Metadata = {"seconds": round(report.seconds, 3), "waited for the lock": report.waited}
     if report.refolded:
         rows = ((day, *counts) for day, counts in sorted(report.refolded.items()))
-        told["folded again"] = dg.MetadataValue.md(markdown(("day", "new", "gone"), rows))
+        metadata["folded again"] = dg.MetadataValue.md(markdown(("day", "new", "gone"), rows))
     if report.notes:
-        told[REFOLD_NOTES] = "\n".join(map(plain_line, report.notes))
-    return told
+        metadata[REFOLD_NOTES] = "\n".join(map(plain_line, report.notes))
+    return metadata
 
 
 def changes_of(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
@@ -221,7 +223,7 @@ def log_problems(log: dg.DagsterLogManager, problems: Iterable[BatchProblem]) ->
         log.warning("%s", problem)
 
 
-def _problems(problems: Sequence[BatchProblem]) -> Told:
+def _problems(problems: Sequence[BatchProblem]) -> Metadata:
     if not problems:
         return {}
     rows = ((problem.batch_id, problem.kind, problem.why) for problem in problems)
@@ -232,8 +234,8 @@ def _batches(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
     if not manifests:
         return dg.MetadataValue.text("none")
     rows = (
-        (one.batch_id, one.bytes, "yes" if one.complete else one.why_incomplete)
-        for one in manifests
+        (manifest.batch_id, manifest.bytes, "yes" if manifest.complete else manifest.why_incomplete)
+        for manifest in manifests
     )
     return dg.MetadataValue.md(markdown(("batch", "bytes", "complete"), rows))
 
@@ -242,8 +244,15 @@ def _merged(outcomes: Sequence[Outcome]) -> dg.MetadataValue[Any]:
     if not outcomes:
         return dg.MetadataValue.text("none")
     rows = (
-        (one.manifest.batch_id, one.status, one.arrived, one.versions, one.rejected, one.stale)
-        for one in outcomes
+        (
+            outcome.manifest.batch_id,
+            outcome.status,
+            outcome.arrived,
+            outcome.versions,
+            outcome.rejected,
+            outcome.stale,
+        )
+        for outcome in outcomes
     )
     columns = ("batch", "status", "rows", "versions", "rejected", "stale")
     return dg.MetadataValue.md(markdown(columns, rows))

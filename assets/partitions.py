@@ -72,9 +72,11 @@ def days_of(context: dg.AssetExecutionContext) -> list[date]:
     return [date.fromisoformat(key) for key in sorted(context.partition_keys)]
 
 
-def record_so_far(context: dg.AssetExecutionContext, told: Mapping[date, dict[str, Any]]) -> None:
+def record_so_far(
+    context: dg.AssetExecutionContext, metadata_of_days: Mapping[date, dict[str, Any]]
+) -> None:
     """Keep the days that were done before a failure: only what is logged survives it."""
-    for day, metadata in told.items():
+    for day, metadata in metadata_of_days.items():
         context.log_event(
             dg.AssetMaterialization(context.asset_key, partition=day.isoformat(), metadata=metadata)
         )

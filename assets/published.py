@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-from assets.metadata import glance, log_problems, told_merge
+from assets.metadata import glance, log_problems, merge_metadata
 from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
 from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
@@ -76,19 +76,19 @@ def published_tables(
                     "rows": count,
                     "dagster/row_count": count,
                     "preview": dg.MetadataValue.md(glance(connection, table)),
-                    **_told(report, home),
+                    **_publication_metadata(report, home),
                 },
             )
 
 
-def _told(report: MergeReport, home: Home) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _publication_metadata(report: MergeReport, home: Home) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
         "file": dg.MetadataValue.path(str(home.warehouse.resolve())),
         "bytes": home.warehouse.stat().st_size,
-        **told_merge(report),
+        **merge_metadata(report),
     }
     if report.published is not None:
-        told["published"] = report.published.mode
+        metadata["published"] = report.published.mode
         if report.published.why_full:
-            told["reason for full publication"] = report.published.why_full
-    return told
+            metadata["reason for full publication"] = report.published.why_full
+    return metadata

@@ -34,19 +34,19 @@ def show(
     console.print(f"{title}   DuckDB {duckdb.__version__}, load average {load:.2f} at the end")
     table = Table("", "seconds", "ours is x times that", "peak MB", "said")
     mine = measured[ours].seconds
-    for name, one in measured.items():
-        ratio = "" if name == ours else f"{mine / one.seconds:.2f}"
-        said = ", ".join(f"{key} {_short(v)}" for key, v in one.said.items() if key != "seconds")
-        table.add_row(name, f"{one.seconds:.2f}", ratio, f"{one.peak_mb:,.0f}", said)
+    for name, child in measured.items():
+        ratio = "" if name == ours else f"{mine / child.seconds:.2f}"
+        said = ", ".join(f"{key} {_short(v)}" for key, v in child.said.items() if key != "seconds")
+        table.add_row(name, f"{child.seconds:.2f}", ratio, f"{child.peak_mb:,.0f}", said)
     console.print(table)
-    for what, told in bars.items():
-        console.print(f"{what}: {told}")
+    for what, text in bars.items():
+        console.print(f"{what}: {text}")
     if into is not None:
         into.write_text(json.dumps(_record(title, measured, bars), indent=1))
 
 
 def _record(title: str, measured: dict[str, Measured], bars: dict[str, str]) -> dict[str, Any]:
-    figures = {name: {**one.said, "peak_mb": one.peak_mb} for name, one in measured.items()}
+    figures = {name: {**child.said, "peak_mb": child.peak_mb} for name, child in measured.items()}
     machine = {"python": sys.version.split()[0], "machine": platform.machine()}
     return {"title": title, "figures": figures, "bars": bars, **machine}
 

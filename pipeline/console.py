@@ -90,7 +90,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def told_plainly(*errors: type[Exception]) -> Iterator[None]:
+def errors_as_messages(*errors: type[Exception]) -> Iterator[None]:
     """Turn errors that a person can act on into one line and an exit code."""
     try:
         yield

@@ -219,9 +219,9 @@ def _is_interrupt(event: dg.DagsterEvent) -> bool:
 
 def _said(day: date, event: dg.DagsterEvent) -> str:
     data = event.step_failure_data
-    told = data.user_failure_data
-    if told is not None and told.description:
-        return f"{day}, {event.step_key}: {told.description}"
+    failure = data.user_failure_data
+    if failure is not None and failure.description:
+        return f"{day}, {event.step_key}: {failure.description}"
     cause = data.error
     while cause is not None and cause.cause is not None:
         cause = cause.cause
@@ -247,10 +247,17 @@ def _note(played: RunSummary, note: str) -> None:
 
 def _sum_up(home: Home, known: set[str], played: RunSummary) -> None:
     """Add up what became of the batches that were not there before."""
-    fresh = [one for one in home.landing.batch_ids() if one not in known]
-    days = {date.fromisoformat(f"{one[:4]}-{one[4:6]}-{one[6:8]}") for one in fresh}
+    fresh = [batch_id for batch_id in home.landing.batch_ids() if batch_id not in known]
+    days = {
+        date.fromisoformat(f"{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}") for batch_id in fresh
+    }
     log = ChangeLog.of(home)
-    records = [record for one in log.days() if one.day in days for record in one.meta["batches"]]
+    records = [
+        record
+        for day_file in log.days()
+        if day_file.day in days
+        for record in day_file.meta["batches"]
+    ]
     for record in records:
         if record["batch_id"] in known:
             continue

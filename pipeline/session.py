@@ -136,7 +136,7 @@ def home_there() -> Home:
 
 
 SANDBOX_PLAN: Final = PLANS["elite"]
-_TOLD_FOR: Final = timedelta(hours=26)
+_PLAN_KNOWN_FOR: Final = timedelta(hours=26)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +162,15 @@ def open_service(
     settings: Settings,
     *,
     now: datetime | None = None,
-    telling: WorldProcess | None = None,
+    world_process: WorldProcess | None = None,
     looking_only: Path | None = None,
     work: Work = "daily",
 ) -> Iterator[OpenedSession]:
     """Open the service, learn its plan, and claim the home once it has answered.
 
-    `now` is where the embedded sandbox stands; None lets it run with the wall. `telling` helps it.
-    With `looking_only`, a folder for the log, the home is neither claimed nor written to.
+    `now` is where the embedded sandbox stands; None lets it run with the wall. `world_process`
+    generates its world ahead. With `looking_only`, a folder for the log, the home is neither
+    claimed nor written to.
     `work` is what the requests are for: each kind has its own share of the month.
 
     Raises:
@@ -179,7 +180,7 @@ def open_service(
     """
     home = home_of(settings)
     with ExitStack() as stack:
-        address = _address(settings, stack, now, telling)
+        address = _address(settings, stack, now, world_process)
         if looking_only is None:
             home.check(address.source)
         log = RequestLog(looking_only or home.state, address.clock, key=address.key)
@@ -188,20 +189,22 @@ def open_service(
         limiter = limiter_for(settings, PLANS["free"], address.clock, address.sandbox)
         # Nor where no Date was heard: nothing is asked for by the machine's day.
         knows_day = heard.offset is not None
-        told = _told_lately(home, address) if work == "polls" and knows_day else None
+        stated_plan = (
+            _plan_reported_lately(home, address) if work == "polls" and knows_day else None
+        )
         usage = None
-        if told is None:
+        if stated_plan is None:
             with _client(settings, address, log, limiter, heard) as asking:
                 usage = _usage(settings, asking)
                 if usage is not None:
                     log.usage(usage, deprecation=asking.deprecation, sunset=asking.sunset)
-        plan = _plan(settings, told or (None if usage is None else usage.plan))
+        plan = _plan(settings, stated_plan or (None if usage is None else usage.plan))
         if looking_only is None:
             # Not before: a mistyped address would leave its stamp.
             home.claim(address.source)
             heard.keep()
         limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
-        ours = told is None and (usage is None or usage.account is None)
+        ours = stated_plan is None and (usage is None or usage.account is None)
 
         def count_ourselves() -> None:
             limiter.on_usage(own_account(settings, plan, address.clock(), heard.ahead))
@@ -232,7 +235,7 @@ def open_service(
 
 
 def _address(
-    settings: Settings, stack: ExitStack, now: datetime | None, telling: WorldProcess | None
+    settings: Settings, stack: ExitStack, now: datetime | None, world_process: WorldProcess | None
 ) -> _Address:
     found = settings.service_address()
     if found is not None:
@@ -242,7 +245,7 @@ def _address(
     sandbox = Sandbox(
         seed=settings.sandbox_seed,
         clock=SandboxClock(now),
-        telling=telling,
+        world_process=world_process,
         state_dir=Path(folder),
     )
     stack.enter_context(sandbox)
@@ -291,18 +294,18 @@ def _usage(settings: Settings, client: CatalogClient) -> UsageAnswer | None:
         return None
 
 
-def _told_lately(home: Home, address: _Address) -> str | None:
+def _plan_reported_lately(home: Home, address: _Address) -> str | None:
     """Return the plan that the service told within the day: asking before each poll would cost
     more than some polls do. The limiter asks by itself where it does not know the month."""
     if address.sandbox is not None:
         return None
     last = last_usage(home.state)
-    fresh = last is not None and address.clock() - last.at < _TOLD_FOR
+    fresh = last is not None and address.clock() - last.at < _PLAN_KNOWN_FOR
     return last.plan if last is not None and fresh else None
 
 
-def _plan(settings: Settings, told: str | None) -> Plan:
-    name = settings.plan or told
+def _plan(settings: Settings, stated_plan: str | None) -> Plan:
+    name = settings.plan or stated_plan
     if name is None or name not in PLANS:
         raise SettingsError(
             f"the service reports the plan {name!r}, which Almanac does not know. Set "

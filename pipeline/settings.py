@@ -273,15 +273,15 @@ class Settings(BaseSettings):
         """
         name = "api_key" if self.api_key is not None else "api_key_file"
         in_file = {"base_url", name} & self._from_file
-        places = {one: "" if one in in_file else "not " for one in ("base_url", name)}
+        places = {setting: "" if setting in in_file else "not " for setting in ("base_url", name)}
         way_out = (
             "Whoever wrote that file could send your key elsewhere. No request was sent; set "
             "both in the environment, or both in a .env of your own."
         )
         if len(in_file) == 1:
             said = " and ".join(
-                f"{PREFIX}{one.upper()} is {place}set in {ENV_FILE.absolute()}"
-                for one, place in places.items()
+                f"{PREFIX}{setting.upper()} is {place}set in {ENV_FILE.absolute()}"
+                for setting, place in places.items()
             )
             raise SettingsError(f"{said}; expected both from the same place. {way_out}")
         file = self.api_key_file

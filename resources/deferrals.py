@@ -35,9 +35,9 @@ class DeferredPulls:
     def __init__(self, state: Storage) -> None:
         self._state = state
 
-    def note(self, one: DeferredPull) -> None:
+    def note(self, deferred: DeferredPull) -> None:
         """Note a look that was put off. Of the same look the newest note stands."""
-        put_note(self._state, _name(one.work, one.feed), one)
+        put_note(self._state, _name(deferred.work, deferred.feed), deferred)
 
     def done(self, work: Work, feed: Feed) -> None:
         """Forget a look that has succeeded."""
@@ -45,14 +45,14 @@ class DeferredPulls:
 
     def settle(self, work: Work, now: datetime) -> None:
         """Forget the looks of a kind of work whose time has come: it goes on by its own plan."""
-        for one in self.all():
-            if one.work == work and one.resume_at <= now:
-                self.done(work, one.feed)
+        for deferred in self.all():
+            if deferred.work == work and deferred.resume_at <= now:
+                self.done(work, deferred.feed)
 
     def all(self) -> list[DeferredPull]:
         """Return every look that is put off, the first to go on first; damaged notes are none."""
         found = read_notes(self._state, _FOLDER, DeferredPull, _wrong)
-        return sorted(found, key=lambda one: one.resume_at)
+        return sorted(found, key=lambda deferred: deferred.resume_at)
 
 
 def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:

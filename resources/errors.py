@@ -15,7 +15,7 @@
         │   └── PlanLacksAccess
         ├── VersionRetired     the version of the interface is gone
         ├── LedgerUnusable     the machine's count of what was sent can't be kept
-        ├── SweepUnderWay      another process is at a backfill of the same home
+        ├── BackfillInProgress      another process is at a backfill of the same home
         ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like
         └── ContractBroken     the answer is not what the interface promises
             ├── TruncatedBody  it ended early (retried before it is raised)
@@ -177,7 +177,7 @@ class LedgerUnusable(Stop):
     next_step = "Set ALMANAC_STATE to a folder on a local disk that this user can write to"
 
 
-class SweepUnderWay(Stop):
+class BackfillInProgress(Stop):
     """Another process is at a backfill of the same home."""
 
     next_step = "Wait until it ends, then run this again to continue with the rest"

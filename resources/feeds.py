@@ -33,11 +33,11 @@ class Pulled:
 
     @property
     def requests(self) -> int:
-        return sum(one.requests for one in self.landed)
+        return sum(pull.requests for pull in self.landed)
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.landed)
+        return sum(page.rows for page in self.landed)
 
 
 def pull(feed: Feed, service: CatalogSession) -> Pulled:
@@ -55,7 +55,9 @@ def pull(feed: Feed, service: CatalogSession) -> Pulled:
         return Pulled(feed, nothing_because=f"not in the plan {service.plan.name}: {error}")
     except Defer as error:
         return Pulled(feed, nothing_because=f"deferred: {error}", deferred=error)
-    deferred = next((one.deferred for one in landed if one.deferred is not None), None)
+    deferred = next(
+        (landing_.deferred for landing_ in landed if landing_.deferred is not None), None
+    )
     return Pulled(feed, tuple(landed), deferred=deferred)
 
 
@@ -122,7 +124,9 @@ def poll(service: CatalogSession, what: Poll) -> Iterator[Pulled]:
         except Defer as error:
             yield Pulled(feed, tuple(landed), nothing_because=f"deferred: {error}", deferred=error)
             return
-        deferred = next((one.deferred for one in landed if one.deferred is not None), None)
+        deferred = next(
+            (landing_.deferred for landing_ in landed if landing_.deferred is not None), None
+        )
         yield Pulled(feed, tuple(landed), deferred=deferred)
         if deferred is not None:
             return

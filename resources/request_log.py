@@ -22,7 +22,7 @@ from resources.http.transport import SentRequest, checked_key
 
 _DIGITS: Final = 12
 _FAILED: Final = 400
-_TOLD_CHARS: Final = 500
+_PLAN_CHARS: Final = 500
 
 
 def fingerprint_of(key: SecretStr | str) -> str:
@@ -93,7 +93,7 @@ class RequestLog:
 _Aware = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class ToldUsage(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What the service said of its month, as it was noted."""
 
     at: _Aware
@@ -107,20 +107,20 @@ class ToldUsage(msgspec.Struct, frozen=True, kw_only=True):
     sunset: str | None = None
 
 
-def last_usage(folder: Path) -> ToldUsage | None:
+def last_usage(folder: Path) -> ReportedUsage | None:
     """Return the last read-out in a state folder; lines that are none are passed over."""
     path = folder / "usage.jsonl"
     lines = path.read_bytes().splitlines() if path.is_file() else []
     for line in reversed(lines):
         try:
-            return msgspec.json.decode(line, type=ToldUsage)
+            return msgspec.json.decode(line, type=ReportedUsage)
         except (ValueError, RecursionError):
             continue
     return None
 
 
 def _short(text: str | None) -> str | None:
-    return None if text is None else text[:_TOLD_CHARS]
+    return None if text is None else text[:_PLAN_CHARS]
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:

@@ -156,13 +156,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
 
 
 def test_three_days_are_played_and_told_in_one_line(played: tuple[Path, dict[str, Any]]) -> None:
-    folder, told = played
-    assert len(told["days"]) == 3
-    assert told["instants"] == 7
-    assert told["rows"] > 0
-    assert told["changes"]["revealed"] > 0
-    assert told["rejected"] == 0
-    assert (folder / told["warehouse"]).stat().st_size == told["warehouse_bytes"]
+    folder, summary = played
+    assert len(summary["days"]) == 3
+    assert summary["instants"] == 7
+    assert summary["rows"] > 0
+    assert summary["changes"]["revealed"] > 0
+    assert summary["rejected"] == 0
+    assert (folder / summary["warehouse"]).stat().st_size == summary["warehouse_bytes"]
 
 
 def test_the_queries_of_the_readme_answer_from_a_fresh_home(

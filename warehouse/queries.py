@@ -222,7 +222,10 @@ def run_sql(
     """
     with _explained(QueryWatch(connection, limits, program)):
         relation = _relation(connection, sql)
-        columns, types = tuple(relation.columns), tuple(str(one) for one in relation.types)
+        columns, types = (
+            tuple(relation.columns),
+            tuple(str(column_type) for column_type in relation.types),
+        )
         running = connection.execute(sql)
         rows: list[tuple[Any, ...]] = []
         number = 0
@@ -342,7 +345,7 @@ def _write(
             values = {"file": str(target)}
             rows = connection.execute(_SQL[f"copy_{form}"], values).fetchall()
             connection.unregister("asked")
-            types = [str(one) for one in asked.types]
+            types = [str(column_type) for column_type in asked.types]
     finally:
         close_within(connection, limits.grace_s)
     if form == "json" and any(map(_may_be_no_number, types)):
@@ -358,7 +361,7 @@ def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBP
     if len(sql) > _SQL_CHARACTERS_MAX:
         raise QueryRefused(f"it has {len(sql):,} characters; the limit is {_SQL_CHARACTERS_MAX:,}")
     statements = connection.extract_statements(sql)
-    if len(statements) == 2 and not any(one.query for one in statements):
+    if len(statements) == 2 and not any(statement.query for statement in statements):
         # To DuckDB before 2.0, a PIVOT is two statements without a text.
         kind = "MULTI"
     elif len(statements) != 1:
@@ -374,9 +377,9 @@ def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBP
     return connection.sql(sql)
 
 
-def _kind(one: duckdb.Statement) -> str:
+def _kind(statement: duckdb.Statement) -> str:
     try:
-        return one.type.name
+        return statement.type.name
     except ValueError:
         return "a statement that has no name in Python"
 

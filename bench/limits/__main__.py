@@ -70,8 +70,8 @@ def main() -> None:
             console.print(str(error))
     _show(console, rows, reserve, size.seconds)
     if size.json is not None:
-        told = [{**asdict(row), "share": row.share} for row in rows]
-        size.json.write_text(json.dumps({"rows": told, "reserve": reserve}, indent=1))
+        figures = [{**asdict(row), "share": row.share} for row in rows]
+        size.json.write_text(json.dumps({"rows": figures, "reserve": reserve}, indent=1))
 
 
 def _race(
@@ -98,13 +98,13 @@ def _race(
 
 
 def _row(server: str, plan: Plan, children: list[subprocess.Popen[str]], seconds: int) -> Row:
-    told = [_said(child) for child in children]
+    reports = [_said(child) for child in children]
     return Row(
         server=server,
         plan=plan.name,
-        left=sum(one["left"] for one in told),
+        left=sum(report["left"] for report in reports),
         allowed=_usable(plan) + plan.rate_per_s * seconds,
-        refused=sum(one["statuses"].get("429", 0) for one in told),
+        refused=sum(report["statuses"].get("429", 0) for report in reports),
     )
 
 
@@ -126,8 +126,8 @@ def _reserve(sandbox: Sandbox, folder: Path) -> dict[str, Any]:
             stack.enter_context(_sender(plan, seed, begins, 60, threads=4, **common))
             for seed in range(MANY)
         ]
-        told = [_said(child) for child in children]
-    asked_for = sum(sum(one["statuses"].values()) for one in told)
+        reports = [_said(child) for child in children]
+    asked_for = sum(sum(report["statuses"].values()) for report in reports)
     return {"quota": QUOTA, "kept": RESERVE, "answered": asked_for, "due": QUOTA - RESERVE}
 
 
@@ -163,8 +163,8 @@ def _said(child: subprocess.Popen[str]) -> dict[str, Any]:
     output, _ = child.communicate()
     if child.returncode != 0:
         raise SystemExit(f"a sender ended with {child.returncode}; there is no figure")
-    told: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-    return told
+    report: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+    return report
 
 
 def _usable(plan: Plan) -> int:

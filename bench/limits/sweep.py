@@ -71,8 +71,8 @@ def main() -> None:
             rows.append(_measure(Path(temporary) / name, PLANS[name], span))
     _show(rows)
     if size.json is not None:
-        told = [{**asdict(row), "share_of_rate": row.share_of_rate} for row in rows]
-        size.json.write_text(json.dumps(told, indent=1))
+        figures = [{**asdict(row), "share_of_rate": row.share_of_rate} for row in rows]
+        size.json.write_text(json.dumps(figures, indent=1))
 
 
 def _measure(folder: Path, plan: Plan, span: tuple[date, date]) -> Row:
@@ -100,7 +100,7 @@ def _measure(folder: Path, plan: Plan, span: tuple[date, date]) -> Row:
         plan=plan.name,
         pages=due,
         requests=len(seen),
-        refused=sum(one.status == 429 for one in seen),
+        refused=sum(request.status == 429 for request in seen),
         seconds=seconds,
         best_s=max(0.0, (due - _usable(plan)) / plan.rate_per_s),
         one_by_one_s=max(each_s * due, (due - _usable(plan)) / plan.rate_per_s),

@@ -76,7 +76,7 @@ def main() -> None:
                 console.print(f"{plan}, seed {seed}, {share:.0%} of the budget: done")
     _show(console, figures)
     if size.json is not None:
-        size.json.write_text(json.dumps([asdict(one) for one in figures], indent=1))
+        size.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1))
 
 
 def _month(month: TrueMonth, seed: int, share: float) -> list[Figure]:
@@ -91,14 +91,17 @@ def _month(month: TrueMonth, seed: int, share: float) -> list[Figure]:
     two = best_two_windows(month, budget, found)
     played = {
         ONE: one_interval(month, budget),
-        f"{TWO}, {two.told}": two.played,
+        f"{TWO}, {two.label}": two.played,
         **optimum(month, budget),
         OURS: Play(month).run(Ours(month, quota=quota, reserve=reserve, cap=cap)),
     }
     # Spent beyond it, the quota would be passed; the optimum may go a little over, in its favour.
     assert played[OURS].requests <= budget
     assert played[OURS].requests + played[OURS].daily_requests + reserve <= quota
-    return [_figure(month, seed, share, name, budget, one, found) for name, one in played.items()]
+    return [
+        _figure(month, seed, share, name, budget, policy_run, found)
+        for name, policy_run in played.items()
+    ]
 
 
 def _figure(
@@ -131,19 +134,21 @@ def _figure(
 
 def _show(console: Console, figures: Sequence[Figure]) -> None:
     """Print the means over the seeds; each seed by itself is in the JSON."""
-    for plan in dict.fromkeys(one.plan for one in figures):
+    for plan in dict.fromkeys(figure.plan for figure in figures):
         table = Table(
             *("budget", "policy", "requests", "mean", "p95", "as it came", *DISTANCES),
             title=f"{plan}: minutes until a change is seen, by days from today to the event",
         )
-        for share in dict.fromkeys(one.share for one in figures if one.plan == plan):
-            some = [one for one in figures if (one.plan, one.share) == (plan, share)]
-            for policy in dict.fromkeys(_policy(one) for one in some):
-                table.add_row(*_row(policy, [one for one in some if _policy(one) == policy]))
+        for share in dict.fromkeys(figure.share for figure in figures if figure.plan == plan):
+            some = [figure for figure in figures if (figure.plan, figure.share) == (plan, share)]
+            for policy in dict.fromkeys(_policy(figure) for figure in some):
+                table.add_row(
+                    *_row(policy, [figure for figure in some if _policy(figure) == policy])
+                )
             table.add_section()
         console.print(table)
-        for share in dict.fromkeys(one.share for one in figures if one.plan == plan):
-            some = [one for one in figures if (one.plan, one.share) == (plan, share)]
+        for share in dict.fromkeys(figure.share for figure in figures if figure.plan == plan):
+            some = [figure for figure in figures if (figure.plan, figure.share) == (plan, share)]
             console.print(_judged(plan, some))
 
 
@@ -153,12 +158,14 @@ def _policy(figure: Figure) -> str:
 
 def _row(policy: str, figures: Sequence[Figure]) -> list[str]:
     first = figures[0]
-    ages_ = [_mean(getattr(one, name) for one in figures) for name in ("mean", "p95", "as_it_came")]
+    ages_ = [
+        _mean(getattr(figure, name) for figure in figures) for name in ("mean", "p95", "as_it_came")
+    ]
     far = [
-        _mean(one.by_distance[name] for one in figures) if name in first.by_distance else None
+        _mean(figure.by_distance[name] for figure in figures) if name in first.by_distance else None
         for name in DISTANCES
     ]
-    requests, budget = (_mean(getattr(one, name) for one in figures) for name in _COUNTED)
+    requests, budget = (_mean(getattr(figure, name) for figure in figures) for name in _COUNTED)
     counted = (f"{first.share:.0%}", policy, f"{requests:,.0f} of {budget:,.0f}")
     return [*counted, *("" if age is None else f"{age:.2f}" for age in (*ages_, *far))]
 
@@ -166,8 +173,8 @@ def _row(policy: str, figures: Sequence[Figure]) -> list[str]:
 def _judged(plan: str, figures: Sequence[Figure]) -> str:
     """Return, for one plan and budget, whether the bars are met, seed by seed and over all."""
     gains, optima, behind = [], [], []
-    for seed in dict.fromkeys(one.seed for one in figures):
-        means = {one.policy: one.mean for one in figures if one.seed == seed}
+    for seed in dict.fromkeys(figure.seed for figure in figures):
+        means = {figure.policy: figure.mean for figure in figures if figure.seed == seed}
         two = next(mean for name, mean in means.items() if name.startswith(TWO))
         best = min(mean for name, mean in means.items() if name.startswith(("Cho", "Azar")))
         gains.append(1 - means[OURS] / means[ONE])
@@ -178,7 +185,7 @@ def _judged(plan: str, figures: Sequence[Figure]) -> str:
     return (
         f"{plan}, {figures[0].share:.0%}: mean age {gained:.1%} below one interval, the optimum "
         f"{possible:.1%}: {share} of its gain (bar {BAR:.0%}); against two windows "
-        + ", ".join(f"{one:+.1%}" for one in behind)
+        + ", ".join(f"{share_behind:+.1%}" for share_behind in behind)
     )
 
 

@@ -26,7 +26,7 @@ Look = Span | str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Shown:
     """What a look told of an event: where it lies now, or that it is gone or not where it was."""
 
     event_id: str
@@ -43,10 +43,10 @@ class Policy(Protocol):
     def due(self, at: float) -> Sequence[Look]:
         """Return what it looks at now."""
 
-    def paid(self, at: float, look: Look, requests: int, told: Sequence[Told]) -> None:
+    def paid(self, at: float, look: Look, requests: int, shown: Sequence[Shown]) -> None:
         """Hear what a look cost and told."""
 
-    def daily(self, at: float, requests: int, told: Sequence[Told]) -> None:
+    def daily(self, at: float, requests: int, shown: Sequence[Shown]) -> None:
         """Hear what the day's job cost and told."""
 
 
@@ -123,10 +123,10 @@ class Play:
     def _daily(self, policy: Policy, at: float) -> None:
         everything = self.month.shown(self._today)
         requests = self.price(everything) + OTHER_DAILY
-        told = [*self._look(at, everything), *self._look(at, CANCELLATIONS)]
+        shown = [*self._look(at, everything), *self._look(at, CANCELLATIONS)]
         if 0 < at < self.month.ends_s:
             self.played.daily_requests += requests
-        policy.daily(at, requests, told)
+        policy.daily(at, requests, shown)
 
     def _move_to(self, at: float) -> None:
         steps = self.month.steps
@@ -141,8 +141,8 @@ class Play:
         while self._today < int(at // DAY_S):
             self._today += 1
             first, _ = self.month.shown(self._today)
-            for event_id, one in list(self._waiting.items()):
-                if not one.cancelled and one.span[1] < first:
+            for event_id, waiting in list(self._waiting.items()):
+                if not waiting.cancelled and waiting.span[1] < first:
                     self._count(self._today * DAY_S, self._waiting.pop(event_id))
 
     def _apply(self, step: Step) -> None:
@@ -153,38 +153,38 @@ class Play:
             self.spans[step.event_id] = step.after
             self.dates.add(step.after, 1)
         shown, last = self.month.shown(self._today), step.after or before
-        one = self._waiting.get(step.event_id)
-        if one is None:
+        waiting = self._waiting.get(step.event_id)
+        if waiting is None:
             if not step.visible or last is None:
                 return
-            one = self._waiting[step.event_id] = _Waiting(before, last, scheduled=True)
-        one.span = last or one.span
-        one.scheduled, one.cancelled = step.after is not None, step.cancelled
-        if not _overlap(one.span, shown):
+            waiting = self._waiting[step.event_id] = _Waiting(before, last, scheduled=True)
+        waiting.span = last or waiting.span
+        waiting.scheduled, waiting.cancelled = step.after is not None, step.cancelled
+        if not _overlap(waiting.span, shown):
             # Beyond what the plan shows; its changes age until it went there.
-            self._count(step.at, one)
-            one.since = []
+            self._count(step.at, waiting)
+            waiting.since = []
         elif step.visible:
-            one.since.append((step.at, one.span[0]))
+            waiting.since.append((step.at, waiting.span[0]))
 
-    def _look(self, at: float, look: Look) -> list[Told]:
+    def _look(self, at: float, look: Look) -> list[Shown]:
         """Return what a look tells; the changes it shows have been seen."""
         if not isinstance(look, str):
             self.played.looks.append((at, look))
-        told = self._newly_shown(look) if isinstance(look, tuple) else []
-        for event_id, one in list(self._waiting.items()):
-            if _shows(look, event_id, one):
+        shown = self._newly_shown(look) if isinstance(look, tuple) else []
+        for event_id, waiting in list(self._waiting.items()):
+            if _shows(look, event_id, waiting):
                 self._count(at, self._waiting.pop(event_id))
                 kind: Literal["changed", "missing", "cancelled"] = "changed"
-                if not one.scheduled:
-                    kind = "cancelled" if one.cancelled else "missing"
-                told.append(Told(event_id, kind, one.span if one.scheduled else None))
-            elif isinstance(look, tuple) and one.known and _overlap(one.known, look):
-                one.known = None
-                told.append(Told(event_id, "missing", None))
-        return told
+                if not waiting.scheduled:
+                    kind = "cancelled" if waiting.cancelled else "missing"
+                shown.append(Shown(event_id, kind, waiting.span if waiting.scheduled else None))
+            elif isinstance(look, tuple) and waiting.known and _overlap(waiting.known, look):
+                waiting.known = None
+                shown.append(Shown(event_id, "missing", None))
+        return shown
 
-    def _newly_shown(self, look: Span) -> list[Told]:
+    def _newly_shown(self, look: Span) -> list[Shown]:
         """Return the events on dates that came within the plan's horizon since the last look."""
         last = min(look[1], self.month.shown(self._today)[1])
         if last <= self._revealed:
@@ -192,23 +192,23 @@ class Play:
         new = (max(self._revealed + 1, look[0]), last)
         self._revealed = last
         return [
-            Told(event_id, "revealed", span)
+            Shown(event_id, "revealed", span)
             for event_id, span in self.spans.items()
             if _overlap(span, new) and event_id not in self._waiting
         ]
 
-    def _count(self, at: float, one: _Waiting) -> None:
-        for since, date_ in one.since:
+    def _count(self, at: float, waiting: _Waiting) -> None:
+        for since, date_ in waiting.since:
             if since < self.month.ends_s:
                 self.played.ages[distance_name(date_ - int(since // DAY_S))].append(at - since)
 
 
-def _shows(look: Look, event_id: str, one: _Waiting) -> bool:
+def _shows(look: Look, event_id: str, waiting: _Waiting) -> bool:
     if look is CANCELLATIONS:
-        return one.cancelled
+        return waiting.cancelled
     if isinstance(look, str):
         return look == event_id
-    return not one.cancelled and _overlap(one.span, look)
+    return not waiting.cancelled and _overlap(waiting.span, look)
 
 
 def _overlap(span: Span, other: Span) -> bool:

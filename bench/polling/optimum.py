@@ -14,7 +14,7 @@ from math import inf, sqrt
 
 from bench.polling.cuts import Unit, best_cut, by_page
 from bench.polling.dates import Dates, mornings
-from bench.polling.month import CANCELLATIONS, DAILY_AT_S, Look, Play, Played, Told
+from bench.polling.month import CANCELLATIONS, DAILY_AT_S, Look, Play, Played, Shown
 from bench.polling.truth import BACK, DAY_S, Span, TrueMonth
 from pipeline.polling.rates import BANDS, ChangeRates, band_of
 
@@ -47,18 +47,18 @@ def true_rates(month: TrueMonth) -> ChangeRates:
             dates[band_of(day - today)] += 1
             events[band_of(day - today)] += now.begins[day + BACK]
         while step < len(month.steps) and month.steps[step].at < (today + 1) * DAY_S:
-            one = month.steps[step]
+            step_ = month.steps[step]
             step += 1
-            if one.before is not None:
-                now.add(one.before, -1)
-            if one.after is not None:
-                now.add(one.after, 1)
-            cancelled += one.cancelled
-            if one.visible and one.after is not None:
-                (announced if one.fresh else edited)[band_of(one.after[0] - today)] += 1
+            if step_.before is not None:
+                now.add(step_.before, -1)
+            if step_.after is not None:
+                now.add(step_.after, 1)
+            cancelled += step_.cancelled
+            if step_.visible and step_.after is not None:
+                (announced if step_.fresh else edited)[band_of(step_.after[0] - today)] += 1
     return ChangeRates(
-        tuple(_ratio(*one) for one in zip(announced, dates, strict=True)),
-        tuple(_ratio(*one) for one in zip(edited, events, strict=True)),
+        tuple(_ratio(*counts) for counts in zip(announced, dates, strict=True)),
+        tuple(_ratio(*counts) for counts in zip(edited, events, strict=True)),
         cancelled / days,
     )
 
@@ -92,10 +92,10 @@ class Visited:
     def due(self, at: float) -> Sequence[Look]:
         return [self.times.pop()[1]]
 
-    def paid(self, at: float, look: Look, requests: int, told: Sequence[Told]) -> None:
+    def paid(self, at: float, look: Look, requests: int, shown: Sequence[Shown]) -> None:
         self.polled += requests
 
-    def daily(self, at: float, requests: int, told: Sequence[Told]) -> None:
+    def daily(self, at: float, requests: int, shown: Sequence[Shown]) -> None:
         self.times.clear()
         if not DAILY_AT_S <= at < self.month.ends_s:
             return
@@ -108,7 +108,7 @@ class Visited:
             self.over[number] = exact - count
             gap = DAY_S / (count + 1)
             self.times += [(at + turn * gap, unit.look) for turn in range(1, count + 1)]
-        self.times.sort(key=lambda one: -one[0])
+        self.times.sort(key=lambda entry: -entry[0])
 
     def _units(self, today: int) -> list[Unit]:
         dates, shown = self.mornings[today], self.month.shown(today)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from bench.polling.dates import Dates
-from bench.polling.month import CANCELLATIONS, Look, Told
+from bench.polling.month import CANCELLATIONS, Look, Shown
 from bench.polling.truth import BACK, DAY_S, Span, TrueMonth
 from pipeline.polling.plan import CancellationsPull, EventsPull, Month, PlannerInputs, PollPlan
 from pipeline.polling.planner import plan_polls
@@ -84,21 +84,21 @@ class Ours:
                 looks += pull.event_ids
         return looks
 
-    def paid(self, at: float, look: Look, requests: int, told: Sequence[Told]) -> None:
+    def paid(self, at: float, look: Look, requests: int, shown: Sequence[Shown]) -> None:
         self.used += requests
         self.polled += requests
         if isinstance(look, str):
-            self.vanished = [one for one in self.vanished if one != look]
+            self.vanished = [event_id for event_id in self.vanished if event_id != look]
             self.looked_up = [int(at // DAY_S), self._looked_up_on(at) + 1]
-        self._hear(at, look, told)
+        self._hear(at, look, shown)
         if self.used > self.quota - self.reserve:
             raise AssertionError(f"{self.used} of {self.quota} used, {self.reserve} to be kept")
 
-    def daily(self, at: float, requests: int, told: Sequence[Told]) -> None:
+    def daily(self, at: float, requests: int, shown: Sequence[Shown]) -> None:
         if at:
             self.used += requests
         self.daily_requests = requests
-        self._hear(at, self.month.shown(int(at // DAY_S)), told)
+        self._hear(at, self.month.shown(int(at // DAY_S)), shown)
         self.cancellations_at = self.month.instant(at)
         self._learn(at)
         self._calendar = None
@@ -135,7 +135,7 @@ class Ours:
             )
         )
 
-    def _hear(self, at: float, look: Look, told: Sequence[Told]) -> None:
+    def _hear(self, at: float, look: Look, shown: Sequence[Shown]) -> None:
         now = self.month.instant(at)
         if look is CANCELLATIONS:
             self.cancellations_at = now
@@ -143,27 +143,27 @@ class Ours:
             for day in range(look[0], look[1] + 1):
                 self.last_looks[self.month.date_of(day)] = now
         today = int(at // DAY_S)
-        for one in told:
-            known = self.spans.pop(one.event_id, None)
+        for change in shown:
+            known = self.spans.pop(change.event_id, None)
             if known is not None:
                 self.dates.add(known, -1)
-            if one.span is not None:
-                self.spans[one.event_id] = one.span
-                self.dates.add(one.span, 1)
-            self._stale = self._stale or known != one.span
-            self._note(one, known, today)
+            if change.span is not None:
+                self.spans[change.event_id] = change.span
+                self.dates.add(change.span, 1)
+            self._stale = self._stale or known != change.span
+            self._note(change, known, today)
 
-    def _note(self, one: Told, known: Span | None, today: int) -> None:
+    def _note(self, change: Shown, known: Span | None, today: int) -> None:
         confirms = self.month.plan.horizon_days is None
-        if one.kind != "missing" and one.event_id in self.vanished:
-            self.vanished.remove(one.event_id)
-        if one.kind == "missing" and confirms and one.event_id not in self.vanished:
-            self.vanished.append(one.event_id)
-        elif one.kind == "cancelled":
+        if change.kind != "missing" and change.event_id in self.vanished:
+            self.vanished.remove(change.event_id)
+        if change.kind == "missing" and confirms and change.event_id not in self.vanished:
+            self.vanished.append(change.event_id)
+        elif change.kind == "cancelled":
             self.counts.cancelled += 1
-        elif one.kind == "changed" and one.span is not None:
+        elif change.kind == "changed" and change.span is not None:
             counted = self.counts.announced if known is None else self.counts.edited
-            counted[band_of(one.span[0] - today)] += 1
+            counted[band_of(change.span[0] - today)] += 1
 
     def _learn(self, at: float) -> None:
         """Add what was watched since, and estimate anew."""

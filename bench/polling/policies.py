@@ -13,7 +13,7 @@ from math import ceil, inf
 
 from bench.polling.ages import Probe, ages
 from bench.polling.dates import mornings
-from bench.polling.month import CANCELLATIONS, DAILY_AT_S, PAGE, Look, Play, Played, Told
+from bench.polling.month import CANCELLATIONS, DAILY_AT_S, PAGE, Look, Play, Played, Shown
 from bench.polling.truth import DAY_S, Span, TrueMonth
 
 RATIOS = (1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0)
@@ -56,10 +56,10 @@ class Fixed:
                 spans.append((part.span[0] + today, part.span[1] + today))
         return [*looks, *_touching(spans)]
 
-    def paid(self, at: float, look: Look, requests: int, told: Sequence[Told]) -> None:
+    def paid(self, at: float, look: Look, requests: int, shown: Sequence[Shown]) -> None:
         pass
 
-    def daily(self, at: float, requests: int, told: Sequence[Told]) -> None:
+    def daily(self, at: float, requests: int, shown: Sequence[Shown]) -> None:
         pass
 
     def _at(self, number: int) -> float:
@@ -86,16 +86,16 @@ def one_interval(month: TrueMonth, budget: int) -> Played:
 class Best:
     """The best of the grid, in words, and how it played."""
 
-    told: str
+    label: str
     played: Played
 
 
 def best_two_windows(month: TrueMonth, budget: int, found: Sequence[Probe]) -> Best:
     """Play the most promising of the grid; return the one whose changes were seen youngest."""
     guess = _Guess(month, budget)
-    ranked = sorted(_grid(month), key=lambda one: guess.age(one[1]))[:PLAYED]
-    played = [Best(told, _at_budget(month, parts, budget)) for told, parts in ranked]
-    return min(played, key=lambda one: sum(ages(month, found, one.played.looks)))
+    ranked = sorted(_grid(month), key=lambda candidate: guess.age(candidate[1]))[:PLAYED]
+    played = [Best(label, _at_budget(month, parts, budget)) for label, parts in ranked]
+    return min(played, key=lambda best: sum(ages(month, found, best.played.looks)))
 
 
 def _grid(month: TrueMonth) -> list[tuple[str, tuple[Part, ...]]]:
@@ -109,8 +109,8 @@ def _grid(month: TrueMonth) -> list[tuple[str, tuple[Part, ...]]]:
         if start > first:
             rest.insert(0, Part((first, start - 1), 1.0))
         cancellations = Part(None, ratio if with_near else 1.0)
-        told = f"{start} to {edge} days x {ratio}"
-        grid.append((told, (near, *rest, cancellations)))
+        label = f"{start} to {edge} days x {ratio}"
+        grid.append((label, (near, *rest, cancellations)))
     return list(dict.fromkeys(grid))
 
 

@@ -89,7 +89,7 @@ def _step(
     old = _span(before.event, starts) if was and before is not None else None
     new = _span(after.event, starts) if is_ else None
     last = _span(after.event, starts)
-    if max(one[1] for one in (old, new, last) if one is not None) < -BACK:
+    if max(bounds[1] for bounds in (old, new, last) if bounds is not None) < -BACK:
         return None
     visible = was != is_ or before is None
     if was and is_ and before is not None:
@@ -114,16 +114,16 @@ def _span(event: TrueEvent, starts: datetime) -> Span:
 def _shown(event: TrueEvent, plan: Plan) -> tuple[object, ...]:
     """Return what makes a version, as the plan shows it."""
     dated = (event.displayed_date, event.date, event.date_end, event.date_type, event.is_estimated)
-    told: tuple[object, ...] = (event.slug, event.title, *dated, frozenset(event.coins))
+    fields: tuple[object, ...] = (event.slug, event.title, *dated, frozenset(event.coins))
     if plan.shows("categories"):
-        told += (frozenset(event.categories), event.description)
+        fields += (frozenset(event.categories), event.description)
     if plan.shows("sourceUrl"):
-        told += (event.impact_summary, event.source_url, event.snapshot_url)
+        fields += (event.impact_summary, event.source_url, event.snapshot_url)
     if plan.impact is ImpactView.BANDED and event.impact is not None:
-        told += (impact_band(event.impact),)
+        fields += (impact_band(event.impact),)
     if plan.impact is ImpactView.PRECISE:
-        told += (event.impact,)
-    return told
+        fields += (event.impact,)
+    return fields
 
 
 def month_starts(year: int, months: Sequence[int]) -> list[datetime]:

@@ -117,8 +117,8 @@ def _search(draw: random.Random, words: Sequence[str]) -> SearchAsked:
     return SearchAsked(q or word, draw.randint(10, 100))
 
 
-def _distinct(count: int, one: Callable[[], AskedT]) -> list[AskedT]:
+def _distinct(count: int, make: Callable[[], AskedT]) -> list[AskedT]:
     found: dict[AskedT, None] = {}
     while len(found) < count:
-        found[one()] = None
+        found[make()] = None
     return list(found)

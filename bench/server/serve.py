@@ -101,8 +101,8 @@ class LongView:
         self.categories = view.categories
 
     def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
-        told = cycle(list(self._view.iter_events(query)))
-        for number, event in enumerate(islice(told, self._count)):
+        events = cycle(list(self._view.iter_events(query)))
+        for number, event in enumerate(islice(events, self._count)):
             yield dataclasses.replace(event, id=f"{number:024x}")
 
 

@@ -132,16 +132,16 @@ def _asking(
     memory: Callable[[AskedT], tuple[list[str], int]],
     database: Callable[[AskedT], tuple[list[str], int]],
 ) -> Asking:
-    for one in asked:
-        if memory(one) != database(one):
-            raise AnswersDifferError(f"memory and DuckDB differ on {one}")
+    for request in asked:
+        if memory(request) != database(request):
+            raise AnswersDifferError(f"memory and DuckDB differ on {request}")
     return Asking(question, _median_us(asked, memory), _median_us(asked, database))
 
 
 def _median_us(asked: Sequence[AskedT], ask: Callable[[AskedT], object]) -> float:
     taken: list[float] = []
-    for one in asked:
+    for request in asked:
         began = time.perf_counter()
-        ask(one)
+        ask(request)
         taken.append(time.perf_counter() - began)
     return 1e6 * statistics.median(taken)

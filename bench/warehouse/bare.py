@@ -106,7 +106,7 @@ def diffs(folder: Path) -> float:
             statements = _DIFF if before is None else _NEXT
             for statement in statements:
                 named = {"before": before or path, "file": path}
-                values = {n: str(one) for n, one in named.items() if f"${n}" in statement}
+                values = {n: str(value) for n, value in named.items() if f"${n}" in statement}
                 connection.execute(statement, values)
             before = path
     return time.perf_counter() - began

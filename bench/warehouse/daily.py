@@ -30,9 +30,9 @@ def main() -> None:
                 "almanac": measure("bench.warehouse.ours", "daily", str(home), *map(str, exports)),
                 "bare diff": measure("bench.warehouse.bare", "diff", *map(str, exports)),
             }
-            for name, one in runs.items():
-                if name not in best or one.seconds < best[name].seconds:
-                    best[name] = one
+            for name, run in runs.items():
+                if name not in best or run.seconds < best[name].seconds:
+                    best[name] = run
         bare, fold = best["bare diff"].seconds, best["almanac"].said["fold"]
         wrong = measure("bench.warehouse.ours", "verify", str(home)).said["wrong"]
         bars = {

@@ -33,9 +33,9 @@ def main() -> None:
                     "bench.warehouse.dlt_load", str(export), str(folder / f"dlt{place}")
                 ),
             }
-            for name, one in runs.items():
-                if name not in best or one.seconds < best[name].seconds:
-                    best[name] = one
+            for name, run in runs.items():
+                if name not in best or run.seconds < best[name].seconds:
+                    best[name] = run
         wrong = measure("bench.warehouse.ours", "verify", str(home)).said["wrong"]
         ratio = best["almanac"].seconds / best["bare DuckDB"].seconds
         bars = {

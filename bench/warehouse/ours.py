@@ -73,7 +73,7 @@ def landed(home: Home, exports: list[Path]) -> None:
 def verified(home: Home, exports: list[Path]) -> None:
     """Check what was timed; say what does not hold."""
     began = time.perf_counter()
-    wrong = [f"{one.check}: {why}" for one in verify(home) for why in one.wrong]
+    wrong = [f"{check.check}: {why}" for check in verify(home) for why in check.wrong]
     say(seconds=time.perf_counter() - began, wrong=wrong)
 
 

@@ -28,7 +28,7 @@ def main() -> None:
                 shutil.copyfile(exports / f"{day - 1:04}.csv", file)
             else:
                 write_export(file, events=size.events, day=day)
-        files = [str(one) for one in sorted(exports.glob("*.csv"))]
+        files = [str(path) for path in sorted(exports.glob("*.csv"))]
         home = str(folder / "home")
         measure("bench.warehouse.ours", "land", home, *files)
         measured = {

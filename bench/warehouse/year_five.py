@@ -85,11 +85,11 @@ def main() -> None:
         best: dict[str, Measured] = {}
         for number in range(size.rounds + 1):
             deliver(home, number)
-            one = measure("bench.warehouse.ours", "merge", str(home.root))
+            run = measure("bench.warehouse.ours", "merge", str(home.root))
             if number == 0:
-                best["first publication"] = one
-            elif "one delivery" not in best or one.seconds < best["one delivery"].seconds:
-                best["one delivery"] = one
+                best["first publication"] = run
+            elif "one delivery" not in best or run.seconds < best["one delivery"].seconds:
+                best["one delivery"] = run
         copy = Path(temporary) / "copy.duckdb"
         best["bare copy and one row"] = measure(
             "bench.warehouse.bare", "copy", str(home.warehouse), str(copy)

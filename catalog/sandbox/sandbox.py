@@ -43,7 +43,7 @@ class Sandbox:
 
     `now` None runs with the wall; an instant stands still until advanced. `state_dir` keeps
     keys, endpoints, deliveries and usage over restarts; None is a folder that goes at the end.
-    `telling` is of the same seed and pace, and helps to tell a world that is not shared.
+    `world_process` is of the same seed and pace, and helps to tell a world that is not shared.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Sandbox:
         state_dir: Path | None = None,
         options: ServerOptions | None = None,
         clock: SandboxClock | None = None,
-        telling: WorldProcess | None = None,
+        world_process: WorldProcess | None = None,
     ) -> None:
         self.seed = seed
         self.pace = pace
@@ -70,7 +70,7 @@ class Sandbox:
         self._port = port
         self._state_dir = state_dir
         self._options = options or ServerOptions()
-        self._telling = telling
+        self._world_process = world_process
         self._hosted: HostedApp | None = None
         self._dir: ServiceDir | None = None
         self._pusher: Pusher | None = None
@@ -193,9 +193,9 @@ class Sandbox:
         )
 
     def _world(self) -> World:
-        if self._telling is None:
+        if self._world_process is None:
             return _shared_world(self.seed, self.pace)
-        return World(self.seed, pace=self.pace, elsewhere=self._telling.take)
+        return World(self.seed, pace=self.pace, generated_months=self._world_process.take)
 
     def _clock_moved(self) -> None:
         """Tell the webhook sender, so that what the new time brings goes out at once."""

@@ -60,8 +60,8 @@ class SandboxStore:
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         """Return what a webhook tells of: created, updated, cancelled; not mere verification."""
-        told = (self._told(change) for change in self._world.changes(after, until))
-        return [change for change in told if change is not None]
+        changes = (self._change_with_event(change) for change in self._world.changes(after, until))
+        return [change for change in changes if change is not None]
 
     def _make(self, instant: datetime) -> _Kept:
         near = min(self._kept, key=lambda kept: abs(kept.first - instant), default=None)
@@ -114,7 +114,7 @@ class SandboxStore:
             )
         return book
 
-    def _told(self, change: Change) -> CatalogChange | None:
+    def _change_with_event(self, change: Change) -> CatalogChange | None:
         kinds = set(change.kinds)
         cancelled_at = self._world.cancelled_at(change.event_id, change.at)
         if cancelled_at is not None:

@@ -35,7 +35,7 @@ class WorldProcess:
 
     def __init__(self, seed: int, *, until: datetime, pace: float = 1.0) -> None:
         self._words = (str(seed), repr(pace), str(month_of(seconds_of(until))))
-        self._told: dict[int, bytes] = {}
+        self._generated: dict[int, bytes] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: Thread | None = None
 
@@ -49,7 +49,7 @@ class WorldProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
-            self._reader = Thread(target=self._read, name="almanac-telling", daemon=True)
+            self._reader = Thread(target=self._read, name="almanac-world", daemon=True)
             self._reader.start()
         return self
 
@@ -72,7 +72,7 @@ class WorldProcess:
     @property
     def months(self) -> frozenset[int]:
         """The months that are told and were not taken yet."""
-        return frozenset(self._told)
+        return frozenset(self._generated)
 
     def take(self, month: int) -> Iterator[Life] | None:
         """Return the lives begun in a month, once; None when it is not told yet.
@@ -80,21 +80,21 @@ class WorldProcess:
         To be asked for the newest first: with one that is told the older ones are, too, so the
         process is ended.
         """
-        told = self._told.pop(month, None)
-        if told is None:
+        histories = self._generated.pop(month, None)
+        if histories is None:
             return None
         if self._process is not None:
             self._process.kill()
-        return (Life(map(LifeEvent._make, moments)) for moments in marshal.loads(told))
+        return (Life(map(LifeEvent._make, moments)) for moments in marshal.loads(histories))
 
     def _read(self) -> None:
         assert self._process is not None and self._process.stdout is not None
         pipe = self._process.stdout
         while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
             month, length = _HEAD.unpack(head)
-            told = pipe.read(length)
-            if len(told) == length:
-                self._told[month] = told
+            body = pipe.read(length)
+            if len(body) == length:
+                self._generated[month] = body
 
 
 @collector_paused()
@@ -104,7 +104,7 @@ def generate(seed: int, pace: float, last_month: int, pipe: BinaryIO) -> None:
     for month in range(last_month + 1):
         lives = [tuple(map(tuple, life)) for life in lives_in(month, roster, pace)]
         # Far quicker than pickle; both ends are this interpreter.
-        told = marshal.dumps(lives)
-        pipe.write(_HEAD.pack(month, len(told)))
-        pipe.write(told)
+        body = marshal.dumps(lives)
+        pipe.write(_HEAD.pack(month, len(body)))
+        pipe.write(body)
         pipe.flush()

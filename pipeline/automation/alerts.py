@@ -41,12 +41,12 @@ def alert_job(
     def post_warnings(context: dg.OpExecutionContext) -> None:
         announce(home, context.run_id)
         try:
-            told = post_changes(settings, home, clock())
+            changes = post_changes(settings, home, clock())
         except AlertNotPosted as error:
             raise dg.Failure(str(error)) from error
         except SettingsError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
-        context.log.info("Posted: %s", " ".join(told.kinds) or "nothing, all was posted before")
+        context.log.info("Posted: %s", " ".join(changes.kinds) or "nothing, all was posted before")
 
     @dg.job(
         name=ALERT,

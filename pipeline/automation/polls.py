@@ -12,7 +12,7 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
-from assets.metadata import log_problems, told_pull
+from assets.metadata import log_problems, poll_metadata
 from assets.partitions import CATALOG_POOL
 from pipeline.automation.jobs import DAILY
 from pipeline.automation.runs import (
@@ -141,15 +141,17 @@ def _tell(
     home: Home,
     quota_left: int | None,
 ) -> None:
-    log_problems(context.log, problems_of_landed(one.manifest for one in pulled.landed))
-    told = told_pull(pulled, home.landing, day=today, quota_left=quota_left)
+    log_problems(context.log, problems_of_landed(outcome.manifest for outcome in pulled.landed))
+    metadata = poll_metadata(pulled, home.landing, day=today, quota_left=quota_left)
     asset = _ASSETS.get(pulled.feed)
     if asset is None or not pulled.landed:
         context.log.info(
             "%s: %s requests, %s", pulled.feed, pulled.requests, pulled.nothing_because or "landed"
         )
         return
-    context.log_event(dg.AssetMaterialization(asset, partition=today.isoformat(), metadata=told))
+    context.log_event(
+        dg.AssetMaterialization(asset, partition=today.isoformat(), metadata=metadata)
+    )
 
 
 EVERY_S: Final = 60
@@ -238,8 +240,12 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
 
 
 def _put_off(home: Home) -> datetime | None:
-    polls = (one for one in DeferredPulls(Storage(home.state)).all() if one.work == "polls")
-    return max((one.resume_at for one in polls), default=None)
+    polls = (
+        deferred
+        for deferred in DeferredPulls(Storage(home.state)).all()
+        if deferred.work == "polls"
+    )
+    return max((poll.resume_at for poll in polls), default=None)
 
 
 def _next(plan: PollPlan) -> str:

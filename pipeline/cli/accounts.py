@@ -19,7 +19,7 @@ from catalog.server.webhooks import endpoints
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, EndpointError
 from catalog.server.webhooks.outbox import NotDead, Outbox, OutboxDelivery, OutboxUnreadable
 from catalog.server.webhooks.url_guard import TargetRefused
-from pipeline.console import Column, Table, fail, folded, people, print_json, told_plainly
+from pipeline.console import Column, Table, errors_as_messages, fail, folded, people, print_json
 from pipeline.settings import read_settings
 
 keys_app = typer.Typer(
@@ -49,7 +49,7 @@ def create(
     """Create a key and show it once."""
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}")
-    with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
+    with errors_as_messages(KeyBookError, JsonFileError, ServiceDirError):
         key, stored = _key_book(folder).create(
             account, PLANS[plan], rate_per_s=rate, burst=burst, monthly_quota=quota
         )
@@ -59,7 +59,7 @@ def create(
 @keys_app.command(name="list")
 def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
-    with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
+    with errors_as_messages(KeyBookError, JsonFileError, ServiceDirError):
         accounts = _key_book(folder).read().accounts
     now = datetime.now(UTC)
     rows: list[dict[str, Any]] = [
@@ -95,7 +95,7 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
 @keys_app.command()
 def revoke(key_id: Annotated[str, typer.Argument()], folder: DirOption = None) -> None:
     """Make a key unusable at once."""
-    with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
+    with errors_as_messages(KeyBookError, JsonFileError, ServiceDirError):
         _key_book(folder).revoke(key_id)
     people.print(f"{key_id} revoked")
 
@@ -110,7 +110,7 @@ def rotate(
     as_json: JsonOption = False,
 ) -> None:
     """Replace a key by a new one; the old key stays valid for the overlap."""
-    with told_plainly(KeyBookError, JsonFileError, ServiceDirError):
+    with errors_as_messages(KeyBookError, JsonFileError, ServiceDirError):
         key, stored = _key_book(folder).rotate(key_id, overlap=timedelta(hours=overlap_hours))
     _show_new(key, stored, as_json=as_json)
 
@@ -142,7 +142,7 @@ def add_endpoint(
     as_json: EndpointJsonOption = False,
 ) -> None:
     """Add an endpoint and print its signing secret once."""
-    with told_plainly(*_PLAIN):
+    with errors_as_messages(*_PLAIN):
         endpoint, secret = _endpoint_book(directory).add(
             url, plan=plan, account=account, allow_private=allow_private
         )
@@ -152,7 +152,7 @@ def add_endpoint(
 @endpoints_app.command("list")
 def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = False) -> None:
     """List the endpoints."""
-    with told_plainly(*_PLAIN):
+    with errors_as_messages(*_PLAIN):
         found = _endpoint_book(directory).endpoints()
     if as_json:
         print_json([_endpoint_fields(endpoint) for endpoint in found])
@@ -173,7 +173,7 @@ def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = Fa
 @endpoints_app.command("remove")
 def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
     """Remove an endpoint; its pending deliveries become dead."""
-    with told_plainly(*_PLAIN):
+    with errors_as_messages(*_PLAIN):
         _endpoint_book(directory).remove(endpoint_id)
     people.print(f"{endpoint_id} removed", soft_wrap=True)
 
@@ -188,7 +188,7 @@ def rotate_secret(
     as_json: EndpointJsonOption = False,
 ) -> None:
     """Give an endpoint a new signing secret and print it once."""
-    with told_plainly(*_PLAIN):
+    with errors_as_messages(*_PLAIN):
         secret = _endpoint_book(directory).rotate(endpoint_id, overlap_hours=overlap_hours)
     _show_secret(endpoint_id, secret, as_json=as_json)
 
@@ -196,7 +196,7 @@ def rotate_secret(
 @endpoints_app.command("enable")
 def enable_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
     """Enable an endpoint: send later deliveries to it again."""
-    with told_plainly(*_PLAIN):
+    with errors_as_messages(*_PLAIN):
         _endpoint_book(directory).enable(endpoint_id)
     people.print(f"{endpoint_id} enabled", soft_wrap=True)
 
@@ -208,7 +208,7 @@ def disable_endpoint(
     directory: DirOption = None,
 ) -> None:
     """Disable an endpoint; its pending deliveries become dead."""
-    with told_plainly(*_PLAIN):
+    with errors_as_messages(*_PLAIN):
         _endpoint_book(directory).disable(endpoint_id, reason=reason)
     people.print(f"{endpoint_id} disabled", soft_wrap=True)
 
@@ -223,7 +223,7 @@ def list_deliveries(
     as_json: EndpointJsonOption = False,
 ) -> None:
     """List pending and dead deliveries."""
-    with told_plainly(*_PLAIN), _outbox(directory) as box:
+    with errors_as_messages(*_PLAIN), _outbox(directory) as box:
         found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
     if as_json:
         print_json([_letter_fields(letter) for letter in found])
@@ -262,7 +262,7 @@ def requeue_deliveries(
     directory: DirOption = None,
 ) -> None:
     """Retry dead deliveries now, with the full retry schedule."""
-    with told_plainly(*_PLAIN), _outbox(directory) as box:
+    with errors_as_messages(*_PLAIN), _outbox(directory) as box:
         for delivery_id in delivery_ids:
             box.requeue(delivery_id, now=_now())
             people.print(f"{delivery_id} requeued", soft_wrap=True)

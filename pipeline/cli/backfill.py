@@ -99,7 +99,7 @@ def backfill(
             _allow(price, max_requests, yes=yes, as_json=as_json)
             came = _go(work, prices, price, quiet=as_json)
         report = merge(home)
-        came.versions = sum(one.versions for one in report.outcomes)
+        came.versions = sum(outcome.versions for outcome in report.outcomes)
         came.problems = report.problems
     except Defer as error:
         fail(f"Not started: {error}", code=0)
@@ -116,7 +116,7 @@ def backfill(
     came.months.sort()
     came.seconds = round(monotonic() - began, 1)
     if as_json:
-        print_json({**asdict(came), "prices": [one.told() for one in came.prices]})
+        print_json({**asdict(came), "prices": [price.as_record() for price in came.prices]})
     else:
         _show(came, home)
 

@@ -42,7 +42,7 @@ def budget(
         fail("--to needs --from. No request was sent.", code=EXIT_USAGE)
     settings = read_settings()
     if begin is not None and Home(settings.home).stamp() is None:
-        _tell_prices_alone(settings, begin, end, as_json=as_json)
+        _show_prices_alone(settings, begin, end, as_json=as_json)
         return
     home, now = home_there(), datetime.now(UTC)
     prices = [] if begin is None else _prices(settings, home, begin, end)[1]
@@ -51,7 +51,7 @@ def budget(
         fail("the plan is not known yet: run `almanac run`, or set ALMANAC_PLAN")
     plan = plan_polls(known)
     if as_json:
-        print_json(_told(known, plan, prices))
+        print_json(_as_record(known, plan, prices))
         return
     _show_month(known, plan, settings)
     _show_schedule(plan)
@@ -59,14 +59,14 @@ def budget(
         _show_prices(prices)
 
 
-def _tell_prices_alone(settings: Settings, begin: str, end: str | None, *, as_json: bool) -> None:
+def _show_prices_alone(settings: Settings, begin: str, end: str | None, *, as_json: bool) -> None:
     """Before anything was looked at: from the service alone, and no home is made of it."""
     home = Home(settings.home)
     with TemporaryDirectory(prefix="budget-", dir=own_folder()) as folder:
         plan, prices = _prices(settings, home, begin, end, looking_only=Path(folder))
     if as_json:
-        told = [one.told() for one in prices]
-        print_json({"plan": plan, "month": None, "schedule": [], "backfill": told})
+        records = [price.as_record() for price in prices]
+        print_json({"plan": plan, "month": None, "schedule": [], "backfill": records})
         return
     people.print(f"There is no home at {home.root} yet; for the plan {plan}:", soft_wrap=True)
     _show_prices(prices)
@@ -92,7 +92,7 @@ def _prices(
         fail(str(error))
 
 
-def _told(known: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dict[str, Any]:
+def _as_record(known: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dict[str, Any]:
     schedule = [
         {
             "unit": row.unit,
@@ -112,7 +112,7 @@ def _told(known: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dict[str
         "next_at": plan.next_at,
         "due_now": sum(pull.requests for pull in plan.due),
         "schedule": schedule,
-        "backfill": [one.told() for one in prices],
+        "backfill": [price.as_record() for price in prices],
     }
 
 

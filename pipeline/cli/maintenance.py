@@ -64,18 +64,18 @@ def doctor(
     """Check settings, home, disk, versions, connection, key and plan. Sends one or two requests."""
     found = list(_checks(fix=fix))
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(check) for check in found])
     else:
         table = Table("", "What", "Found")
-        for one in found:
-            table.add_row(_mark(one), one.what, one.found)
+        for check in found:
+            table.add_row(_mark(check), check.what, check.found)
         people.print(table)
-    if not all(one.holds for one in found):
+    if not all(check.holds for check in found):
         raise typer.Exit(EXIT_ERROR)
 
 
-def _mark(one: Checked) -> str:
-    return ("!" if one.is_caution else "ok") if one.holds else "NO"
+def _mark(check: Checked) -> str:
+    return ("!" if check.is_caution else "ok") if check.holds else "NO"
 
 
 def _checks(*, fix: bool) -> Iterator[Checked]:
@@ -93,16 +93,16 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     home = Home(settings.home)
     if fix:
         yield from _stamp(home)
-    stands = _told("home", lambda: _home(home, source))
+    stands = _checked("home", lambda: _home(home, source))
     writable = _writable(home.root)
     yield stands
     yield writable
     yield _disk(home.root)
     if home.warehouse.exists():
-        yield _told("warehouse", lambda: _warehouse(home))
+        yield _checked("warehouse", lambda: _warehouse(home))
     if stands.holds:
-        for one in checked_runs(home, fix=fix and writable.holds):
-            yield Checked(one.what, one.holds, one.found)
+        for run in checked_runs(home, fix=fix and writable.holds):
+            yield Checked(run.what, run.holds, run.found)
     with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
         is_ours = stands.holds and writable.holds and home.stamp() is not None
         yield from _service(settings, home.state if is_ours else Path(spare))
@@ -203,7 +203,7 @@ def _clock(heard: ServiceClock) -> Checked:
     return Checked("clock", is_kept, found if is_kept else f"{found}: correct the machine's clock")
 
 
-def _told(what: str, look: Callable[[], str]) -> Checked:
+def _checked(what: str, look: Callable[[], str]) -> Checked:
     try:
         return Checked(what, True, look())
     except WarehouseError as error:
@@ -243,11 +243,13 @@ def prune(
     pruned.append(_files("temporary folders", leftovers(), dry_run=dry_run))
     pruned.append(_runs(home, before, dry_run=dry_run))
     if as_json:
-        print_json([{"what": one.what, "count": one.count, "bytes": one.bytes} for one in pruned])
+        print_json(
+            [{"what": item.what, "count": item.count, "bytes": item.bytes} for item in pruned]
+        )
         return
     table = Table("What", "Count", "Bytes")
-    for one in pruned:
-        table.add_row(one.what, f"{one.count:,}", f"{one.bytes:,}")
+    for item in pruned:
+        table.add_row(item.what, f"{item.count:,}", f"{item.bytes:,}")
     people.print(table)
     if dry_run:
         people.print("Nothing was deleted.")
@@ -279,7 +281,7 @@ def _unfinished(home: Home) -> list[Path]:
 
 
 def _is_empty_spill(path: Path) -> bool:
-    return path.parent.name == "spill" and not any(one.is_file() for one in path.rglob("*"))
+    return path.parent.name == "spill" and not any(inner.is_file() for inner in path.rglob("*"))
 
 
 def _foreign_logs(home: Home, before: date) -> list[Path]:
@@ -290,7 +292,7 @@ def _foreign_logs(home: Home, before: date) -> list[Path]:
 def _damaged(home: Home, before: date) -> list[Path]:
     """Return the Dagster databases that were set aside long ago, and what lay beside them."""
     folders = {(home.dagster / name).parent for name in STORES}
-    return _old((path for one in folders for path in one.glob("*.damaged-*")), before)
+    return _old((path for folder in folders for path in folder.glob("*.damaged-*")), before)
 
 
 def _old(paths: Iterable[Path], before: date) -> list[Path]:
@@ -302,8 +304,10 @@ def _files(what: str, paths: Iterable[Path], *, dry_run: bool) -> Pruned:
     count = size = 0
     for path in paths:
         count += 1
-        inside = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
-        size += sum(one.stat().st_size for one in inside)
+        inside = (
+            [path] if path.is_file() else [inner for inner in path.rglob("*") if inner.is_file()]
+        )
+        size += sum(file.stat().st_size for file in inside)
         if not dry_run:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     return Pruned(what, count, size)
@@ -350,12 +354,12 @@ def verify(
         print_json(
             [
                 {
-                    "check": one.check,
-                    "looked_at": one.looked_at,
-                    "wrong": list(one.wrong),
-                    "notes": list(one.notes),
+                    "check": finding.check,
+                    "looked_at": finding.looked_at,
+                    "wrong": list(finding.wrong),
+                    "notes": list(finding.notes),
                 }
-                for one in findings
+                for finding in findings
             ]
         )
     else:

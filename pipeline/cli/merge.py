@@ -199,7 +199,7 @@ def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
         "versions": report.versions,
         "changes": dict(report.changes),
         "rejected": report.rejected,
-        "quarantined": [one.manifest.batch_id for one in report.quarantined],
+        "quarantined": [outcome.manifest.batch_id for outcome in report.quarantined],
         "problems": report.problems,
         "no_more_merged": report.lost,
         "notes": report.notes,
@@ -283,14 +283,14 @@ def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]
 
 def _outcomes(home: Home) -> dict[str, dict[str, Any]]:
     log = ChangeLog.of(home)
-    return {batch_id: one for day in log.days() for batch_id, one in day.batches().items()}
+    return {batch_id: batch for day in log.days() for batch_id, batch in day.batches().items()}
 
 
 def _rows(home: Home, days: int) -> list[dict[str, Any]]:
     landing = home.landing
     log = ChangeLog.of(home)
     folded = {day.day: day for day in log.days()}
-    rows = [_damaged_row(*one) for one in sorted(landing.damaged().items(), reverse=True)]
+    rows = [_damaged_row(*damaged) for damaged in sorted(landing.damaged().items(), reverse=True)]
     for day in sorted(landing.days(), reverse=True)[:days]:
         outcomes = folded[day].batches() if day in folded else {}
         for batch_id in reversed(landing.batch_ids(day=day)):

@@ -75,9 +75,11 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
     with ExitStack() as held:
         # Modules and a world stay to the end; the collector would walk through them for seconds.
         with collector_paused(), ExitStack() as opening:
-            telling = None
+            world_process = None
             if simulated:
-                telling = opening.enter_context(WorldProcess(settings.sandbox_seed, until=now))
+                world_process = opening.enter_context(
+                    WorldProcess(settings.sandbox_seed, until=now)
+                )
             # Imported here: the other commands should not wait for Dagster.
             from pipeline.daily_run import RunFailed, instants_of, run_days
             from pipeline.instance import instance_of
@@ -92,12 +94,12 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             instants = instants_of(
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
             )
-            # Before the service: all that Dagster imports is time for the telling.
+            # Before the service: all that Dagster imports is time for the world_process.
             instance = held.enter_context(instance_of(home))
             for run in fail_dead_runs(home, instance):
                 warnings.print(f"Run {run.run_id} was killed; it is marked failed.", markup=False)
             service = held.enter_context(
-                open_service(settings, now=instants[0].at, telling=telling)
+                open_service(settings, now=instants[0].at, world_process=world_process)
             )
             held.enter_context(kept_from_collector())
         opened = monotonic()
@@ -116,19 +118,19 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
         **played.seconds,
         "all": monotonic() - began,
     }
-    return _told(played, home, service.source, service.plan.name)
+    return _record_of(played, home, service.source, service.plan.name)
 
 
-def _told(played: "RunSummary", home: Home, source: str, plan: str) -> dict[str, Any]:
-    told = asdict(played)
-    told["problems"] = played.problems
-    told["days"] = [day.isoformat() for day in played.days]
-    told["changes"] = dict(sorted(played.changes.items(), key=lambda item: -item[1]))
-    told["seconds"] = {name: round(value, 2) for name, value in played.seconds.items()}
+def _record_of(played: "RunSummary", home: Home, source: str, plan: str) -> dict[str, Any]:
+    record = asdict(played)
+    record["problems"] = played.problems
+    record["days"] = [day.isoformat() for day in played.days]
+    record["changes"] = dict(sorted(played.changes.items(), key=lambda item: -item[1]))
+    record["seconds"] = {name: round(value, 2) for name, value in played.seconds.items()}
     return {
         "source": source,
         "plan": plan,
-        **told,
+        **record,
         "warehouse": str(home.warehouse),
         "warehouse_bytes": home.warehouse.stat().st_size if home.warehouse.exists() else 0,
     }

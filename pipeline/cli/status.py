@@ -25,11 +25,11 @@ def show(home: Home, health: Health) -> None:
     """Print feeds, facts, and what is warned of."""
     people.print(f"{home.root}, from {health.source}", soft_wrap=True)
     feeds = Table("Feed", "Last pull (UTC)", "Age", "Last complete (UTC)", "State", "Batches")
-    for one in health.feeds:
-        age = "-" if one.age_s is None else _age(timedelta(seconds=one.age_s))
+    for feed in health.feeds:
+        age = "-" if feed.age_s is None else _age(timedelta(seconds=feed.age_s))
         feeds.add_row(
-            *(one.feed, _when(one.observed_at), age, _when(one.complete_at), _state(one)),
-            f"{one.batches:,}",
+            *(feed.feed, _when(feed.observed_at), age, _when(feed.complete_at), _state(feed)),
+            f"{feed.batches:,}",
         )
     people.print(feeds)
     facts = Table("", "", show_header=False)
@@ -51,8 +51,8 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     if coverage.cancellations_lost:
         lost = coverage.cancellations_lost
         yield "Cancellations lost", _gaps(sum(gap.days for gap in lost), lost)
-    for number, one in enumerate(health.put_off):
-        yield "" if number else "Deferred", _put_off(one)
+    for number, deferred in enumerate(health.put_off):
+        yield "" if number else "Deferred", _put_off(deferred)
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
     yield "Free disk space", f"{health.free_bytes / 1e9:,.1f} GB"
@@ -69,8 +69,8 @@ def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:
     """Give what is left, by whom and when it was counted; others may have spent since."""
     left = quota_left(quota.remaining, quota.quota, is_unlimited=quota.is_unlimited)
     resets = "" if quota.reset_at is None else f"; resets {_when(quota.reset_at)}"
-    told = "as of" if quota.counted_by == "service" else "counted by this machine,"
-    yield "Quota left", f"{left}, {told} {_when(quota.at)} UTC{resets}"
+    basis = "as of" if quota.counted_by == "service" else "counted by this machine,"
+    yield "Quota left", f"{left}, {basis} {_when(quota.at)} UTC{resets}"
     if quota.spent is not None:
         yield "Sent this month", ", ".join(f"{work} {n:,}" for work, n in quota.spent.items())
     if quota.reserve:
@@ -83,10 +83,14 @@ def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:
         yield "Held back", f"until {quota.held_until:%H:%M:%S} UTC, as the service requested (429)"
 
 
-def _put_off(one: DeferredWork) -> str:
-    if one.resume_at is None:
-        return f"{one.work}: {one.what}, started {_when(one.since)} UTC, not finished"
-    return f"{one.work}: {one.what}, until {_when(one.resume_at)} UTC: {one.why}"
+def _put_off(deferred: DeferredWork) -> str:
+    if deferred.resume_at is None:
+        return (
+            f"{deferred.work}: {deferred.what}, started {_when(deferred.since)} UTC, not finished"
+        )
+    return (
+        f"{deferred.work}: {deferred.what}, until {_when(deferred.resume_at)} UTC: {deferred.why}"
+    )
 
 
 def _gaps(days: int, gaps: Sequence[Gap]) -> str:
@@ -96,12 +100,12 @@ def _gaps(days: int, gaps: Sequence[Gap]) -> str:
     return f"{days}: {', '.join(str(gap) for gap in gaps[-_GAPS_SHOWN:])}{more}"
 
 
-def _state(one: FeedHealth) -> str:
-    if not one.in_plan:
+def _state(feed: FeedHealth) -> str:
+    if not feed.in_plan:
         return "not in the plan"
-    if one.stale_since is not None:
+    if feed.stale_since is not None:
         return "stale"
-    return "-" if one.interval_s is None or one.complete_at is None else "fresh"
+    return "-" if feed.interval_s is None or feed.complete_at is None else "fresh"
 
 
 def _when(instant: datetime | None) -> str:
@@ -133,18 +137,18 @@ def status(
         raise SettingsError("--alert needs ALMANAC_ALERT_URL, which is not set.")
     home = Home(settings.home)
     # First, since it is told also where the home can't be read.
-    told, not_posted = _alerted(settings, home, now) if alert else (None, "")
+    changes, not_posted = _alerted(settings, home, now) if alert else (None, "")
     health = health_of(settings, home, now)
     if health.source is not None:
         health.bytes = sizes_of(home)
     if as_json:
-        print_json({**asdict(health), **({} if told is None else {"told": told.kinds})})
+        print_json({**asdict(health), **({} if changes is None else {"told": changes.kinds})})
     elif health.source is None:
         people.print(f"There is no home at {home.root} yet: almanac run", soft_wrap=True)
     else:
         show(home, health)
-        if told:
-            people.print(f"Posted: {' '.join(told.kinds)}", soft_wrap=True)
+        if changes:
+            people.print(f"Posted: {' '.join(changes.kinds)}", soft_wrap=True)
     if not_posted:
         fail(not_posted)
     if exit_code and (health.warnings or health.source is None):

@@ -32,20 +32,20 @@ from warehouse.files.notes import put_note, read_note
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
-TOLD_AGAIN: Final = timedelta(hours=24)
+REPEATED_AFTER: Final = timedelta(hours=24)
 _FILE: Final = "alerts.json"
 _LOCK: Final = "alerts.lock"
 _Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """A warning that was told: since when it lasts, and when it was told last."""
 
     since: _Instant
     at: _Instant
 
 
-Before = Mapping[str, Told]
+Before = Mapping[str, Reported]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,10 @@ class Changes:
     @property
     def kinds(self) -> tuple[str, ...]:
         """What is told, with a mark for what it says of each."""
-        marked = (*(f"+{one.kind}" for one in self.warnings), *(f"-{kind}" for kind in self.over))
+        marked = (
+            *(f"+{warning.kind}" for warning in self.warnings),
+            *(f"-{kind}" for kind in self.over),
+        )
         return tuple(sorted(marked))
 
 
@@ -94,22 +97,22 @@ def changes(
     Only where the warnings are all there are, one that is not among them is over.
     """
     begun, again = [], []
-    for one in warnings:
-        told = before.get(one.kind)
-        if told is None:
-            begun.append(_since(one, now))
-        elif now - told.at >= TOLD_AGAIN:
-            again.append(_since(one, told.since))
-    kinds = {one.kind for one in warnings}
+    for warning in warnings:
+        warned = before.get(warning.kind)
+        if warned is None:
+            begun.append(_since(warning, now))
+        elif now - warned.at >= REPEATED_AFTER:
+            again.append(_since(warning, warned.since))
+    kinds = {warning.kind for warning in warnings}
     over = tuple(kind for kind in before if is_all and kind not in kinds)
     return Changes(tuple(begun), tuple(again), over)
 
 
-def after(before: Before, told: Changes, *, now: datetime) -> dict[str, Told]:
+def after(before: Before, changes: Changes, *, now: datetime) -> dict[str, Reported]:
     """Return what is told once changes were."""
-    lasting = {kind: one for kind, one in before.items() if kind not in told.over}
-    for one in told.warnings:
-        lasting[one.kind] = Told(since=one.since or now, at=now)
+    lasting = {kind: warned for kind, warned in before.items() if kind not in changes.over}
+    for warning in changes.warnings:
+        lasting[warning.kind] = Reported(since=warning.since or now, at=now)
     return lasting
 
 
@@ -132,7 +135,7 @@ class Alerts:
 
     def before(self) -> Before:
         """Return what was told; a file that can't be read is nothing, and all is told anew."""
-        return read_note(Storage(self._state), _FILE, dict[str, Told]) or {}
+        return read_note(Storage(self._state), _FILE, dict[str, Reported]) or {}
 
     def due(self, found: Found, *, now: datetime) -> Changes:
         """Return what there is to tell. Nothing is written."""
@@ -148,12 +151,12 @@ class Alerts:
             return Changes()
         with self._alone():
             before = self.before()
-            told = _changes(before, found, now)
-            if told:
-                post(found.source, told, now)
-                lasting = after(before, told, now=now)
+            changes = _changes(before, found, now)
+            if changes:
+                post(found.source, changes, now)
+                lasting = after(before, changes, now=now)
                 put_note(Storage(self._state), _FILE, lasting)
-        return told
+        return changes
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -169,8 +172,8 @@ def _changes(before: Before, found: Found, now: datetime) -> Changes:
     return changes(before, found.warnings, now=now, is_all=found.is_all)
 
 
-def _since(one: Warned, otherwise: datetime) -> Warned:
-    return Warned(one.kind, one.text, one.since or otherwise)
+def _since(warned: Warned, otherwise: datetime) -> Warned:
+    return Warned(warned.kind, warned.text, warned.since or otherwise)
 
 
 TIMEOUT_S: Final = 10.0
@@ -194,14 +197,19 @@ def post_changes(settings: Settings, home: Home, now: datetime) -> Changes:
             "ALMANAC_ALERT_URL is not set. Set it to the address that receives warnings."
         )
 
-    def hook(source: str, told: Changes, at: datetime) -> None:
-        post(address, source, told, at)
+    def hook(source: str, changes: Changes, at: datetime) -> None:
+        post(address, source, changes, at)
 
     return Alerts(home.state).tell(find(settings, home, now), hook, now=now)
 
 
 def post(
-    address: SecretStr, source: str, told: Changes, now: datetime, *, timeout_s: float = TIMEOUT_S
+    address: SecretStr,
+    source: str,
+    changes: Changes,
+    now: datetime,
+    *,
+    timeout_s: float = TIMEOUT_S,
 ) -> None:
     """Post changes once; a redirect is not followed.
 
@@ -212,7 +220,7 @@ def post(
         "POST",
         address.get_secret_value(),
         headers=_HEADERS,
-        content=msgspec.json.encode(message_of(source, told, now)),
+        content=msgspec.json.encode(message_of(source, changes, now)),
         extensions={"timeout": httpx.Timeout(timeout_s).as_dict()},
     )
     with DeadlineTransport() as transport:
@@ -223,24 +231,25 @@ def post(
         raise AlertNotPosted(f"The alert was not posted: {failure}. It will be retried.")
 
 
-def message_of(source: str, told: Changes, now: datetime) -> dict[str, Any]:
+def message_of(source: str, changes: Changes, now: datetime) -> dict[str, Any]:
     """Return the body of a post. It names no folder of this machine."""
     return {
-        "text": summary_of(source, told),
+        "text": summary_of(source, changes),
         "source": source,
         "at": now,
         "warnings": [
-            {"kind": one.kind, "text": one.text, "since": one.since} for one in told.warnings
+            {"kind": warning.kind, "text": warning.text, "since": warning.since}
+            for warning in changes.warnings
         ],
-        "resolved": list(told.over),
+        "resolved": list(changes.over),
     }
 
 
-def summary_of(source: str, told: Changes) -> str:
+def summary_of(source: str, changes: Changes) -> str:
     """Return what is told, in one line."""
-    parts = [one.text for one in told.warnings]
-    if told.over:
-        parts.append(f"Resolved: {', '.join(told.over)}")
+    parts = [warning.text for warning in changes.warnings]
+    if changes.over:
+        parts.append(f"Resolved: {', '.join(changes.over)}")
     return f"Almanac, {source}: {'. '.join(parts)}."
 
 

@@ -63,19 +63,19 @@ def _is_backfilled(seen: SeenBatches, day: date) -> bool:
     """Whether events were asked for on a day, but not the near ones: as a home may be begun by a
     backfill, when the time of the day's look is over."""
     asked = [
-        one
-        for one in seen.batches
-        if one.feed in ("export", "events") and one.observed_at.date() == day
+        batch
+        for batch in seen.batches
+        if batch.feed in ("export", "events") and batch.observed_at.date() == day
     ]
     near = bounds_of(day + AHEAD_DAYS * _DAY)[1]
-    reaches = any(one.scope.upper is None or one.scope.upper >= near for one in asked)
-    return bool(asked) and not (reaches and any(one.is_of_now for one in asked))
+    reaches = any(request.scope.upper is None or request.scope.upper >= near for request in asked)
+    return bool(asked) and not (reaches and any(request.is_of_now for request in asked))
 
 
 def _unseen(looks: Iterable[Seen], first: date, last: date) -> list[date]:
     by_day: dict[date, list[Seen]] = {}
-    for one in looks:
-        by_day.setdefault(one.observed_at.date(), []).append(one)
+    for pull in looks:
+        by_day.setdefault(pull.observed_at.date(), []).append(pull)
     days = [first + number * _DAY for number in range((last - first).days + 1)]
     return [day for day in days if not _is_seen(day, by_day.get(day, []))]
 
@@ -83,8 +83,8 @@ def _unseen(looks: Iterable[Seen], first: date, last: date) -> list[date]:
 def _is_seen(day: date, looks: list[Seen]) -> bool:
     """Whether the looks of a day, through one filter, have its near events without a gap."""
     spans: dict[object, _Spans] = {}
-    for one in looks:
-        scope = one.scope
+    for pull in looks:
+        scope = pull.scope
         span = (scope.lower or _START_OF_TIME, scope.upper or END_OF_TIME)
         spans.setdefault((scope.coins, scope.categories), []).append(span)
     lower, upper = bounds_of(day)[0], bounds_of(day + AHEAD_DAYS * _DAY)[1]
@@ -93,16 +93,16 @@ def _is_seen(day: date, looks: list[Seen]) -> bool:
 
 def lost_cancellations(looks: Iterable[Seen], since: datetime, now: datetime) -> list[Gap]:
     """Return when cancellations were made that no look has, and that are listed no more."""
-    spans = [(one.scope.since or one.observed_at - LISTED_FOR, one.content_at) for one in looks]
+    spans = [(pull.scope.since or pull.observed_at - LISTED_FOR, pull.content_at) for pull in looks]
     lost = _lacks(spans, since, now - LISTED_FOR)
     return [Gap(lower.date(), upper.date()) for lower, upper in lost]
 
 
 def _lacks(spans: _Spans, lower: datetime, upper: datetime) -> _Spans:
     found: _Spans = []
-    for one in RequestedList(Scope(), tuple(spans)).lacks(lower, upper):
-        assert one.lower is not None and one.upper is not None
-        found.append((one.lower, one.upper))
+    for gap in RequestedList(Scope(), tuple(spans)).lacks(lower, upper):
+        assert gap.lower is not None and gap.upper is not None
+        found.append((gap.lower, gap.upper))
     return found
 
 

@@ -86,12 +86,12 @@ class SeenBatches:
     """Batches that wait, and of which nothing can be said."""
 
     def looks(self, *feeds: Feed) -> list[Seen]:
-        return [one for one in self.batches if one.feed in feeds and one.is_look]
+        return [batch for batch in self.batches if batch.feed in feeds and batch.is_look]
 
     @property
     def plan(self) -> str | None:
         """The plan of the newest batch that was pulled: an import is of the plan the user says."""
-        pulled = [one for one in self.batches if not one.attested] or self.batches
+        pulled = [batch for batch in self.batches if not batch.attested] or self.batches
         return pulled[-1].plan if pulled else None
 
 
@@ -102,11 +102,11 @@ def seen_since(home: Home, since: date) -> SeenBatches:
         LakeDamaged: a file of the change log can't be read.
     """
     log = ChangeLog.of(home)
-    days = [one for one in log.days() if one.day >= since]
+    days = [day_file for day_file in log.days() if day_file.day >= since]
     merged = [msgspec.convert(record, Seen) for record in records_of(days)]
     pending = home.landing.pending()
-    waiting, damaged = _waiting(home, set(pending) - {one.batch_id for one in merged}, since)
-    batches = sorted([*merged, *waiting], key=lambda one: one.observed_at)
+    waiting, damaged = _waiting(home, set(pending) - {batch.batch_id for batch in merged}, since)
+    batches = sorted([*merged, *waiting], key=lambda batch: batch.observed_at)
     first = min(home.landing.storage.folders("batches"), default=None)
     return SeenBatches(
         batches=tuple(batches),
@@ -169,9 +169,9 @@ def freshness(seen: SeenBatches, plan_name: str | None, now: datetime) -> list[F
 
 
 def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -> FeedHealth:
-    batches = [one for one in seen.batches if one.feed == feed]
-    observed_at = max((one.observed_at for one in batches), default=None)
-    complete_at = max((one.observed_at for one in batches if _counts(one)), default=None)
+    batches = [batch for batch in seen.batches if batch.feed == feed]
+    observed_at = max((batch.observed_at for batch in batches), default=None)
+    complete_at = max((batch.observed_at for batch in batches if _counts(batch)), default=None)
     plan = PLANS.get(plan_name or "")
     in_plan = plan is None or not lacks(plan, feed)
     interval = INTERVALS.get(feed) if plan is not None and in_plan else None
@@ -192,5 +192,5 @@ def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -
     )
 
 
-def _counts(one: Seen) -> bool:
-    return one.is_look and (one.feed not in DATED or one.is_of_now)
+def _counts(batch: Seen) -> bool:
+    return batch.is_look and (batch.feed not in DATED or batch.is_of_now)

@@ -18,7 +18,7 @@ from pipeline.settings import Settings, SettingsError
 from resources.errors import LedgerUnusable
 from resources.limits.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
 from resources.limits.ledger import LedgerReader
-from resources.request_log import ToldUsage, last_usage
+from resources.request_log import ReportedUsage, last_usage
 from warehouse.home import Home
 
 PACE_OVER: Final = timedelta(days=7)
@@ -54,7 +54,7 @@ def sent_lately(state: Path, now: datetime) -> Sent:
     since = now - PACE_OVER
     files = sorted(path for path in (state / "requests").glob("*.jsonl") if path.is_file())
     lately = [file for file in files if file.stem >= since.date().isoformat()]
-    at = tuple(one.at for file in lately for one in _lines(file) if since < one.at <= now)
+    at = tuple(line.at for file in lately for line in _lines(file) if since < line.at <= now)
     over = PACE_OVER if len(lately) < len(files) else now - min(at, default=since)
     return Sent(at, max(_DAY, over))
 
@@ -65,11 +65,11 @@ def _lines(file: Path) -> list[_Line]:
     with file.open("rb") as lines:
         for line in lines:
             try:
-                one = decoder.decode(line)
+                request = decoder.decode(line)
             except (ValueError, RecursionError):
                 continue
-            if one.status != _RATE_LIMITED:
-                found.append(one)
+            if request.status != _RATE_LIMITED:
+                found.append(request)
     return found
 
 
@@ -112,8 +112,8 @@ def quota_of(
     counted = _ledger(settings, source, plan, now)
     if counted is not None:
         return _by_ledger(settings, plan, *counted, sent, now)
-    told = last_usage(home.state)
-    return None if told is None else _as_told(settings, plan, told, sent, now)
+    usage = last_usage(home.state)
+    return None if usage is None else _as_reported(settings, plan, usage, sent, now)
 
 
 def _ledger(
@@ -166,30 +166,30 @@ def _by_ledger(
     )
 
 
-def _as_told(
-    settings: Settings, plan: Plan | None, told: ToldUsage, sent: Sent, now: datetime
+def _as_reported(
+    settings: Settings, plan: Plan | None, usage: ReportedUsage, sent: Sent, now: datetime
 ) -> QuotaHealth:
     """Return the service's last account; what was sent since is known of this home alone."""
-    used, quota = told.used, told.quota
-    if used is None and quota is not None and told.remaining is not None:
-        used = quota - told.remaining
+    used, quota = usage.used, usage.quota
+    if used is None and quota is not None and usage.remaining is not None:
+        used = quota - usage.remaining
     own = settings.monthly_quota
-    remaining = told.remaining
+    remaining = usage.remaining
     if own is not None and used is not None and (quota is None or own < quota):
         quota, remaining = own, max(0, own - used)
-    resets_at = told.reset_at or next_reset(told.at)
+    resets_at = usage.reset_at or next_reset(usage.at)
     projected = None
     if used is not None and now < resets_at:
-        projected = _projected(used + sent.since(told.at), sent, resets_at - now)
+        projected = _projected(used + sent.since(usage.at), sent, resets_at - now)
     return QuotaHealth(
-        at=told.at,
+        at=usage.at,
         counted_by="service",
-        plan=told.plan,
+        plan=usage.plan,
         quota=quota,
         used=used,
         remaining=remaining,
-        is_unlimited=told.is_unlimited and own is None,
-        reset_at=resets_at if told.reset_at is not None or projected is not None else None,
+        is_unlimited=usage.is_unlimited and own is None,
+        reset_at=resets_at if usage.reset_at is not None or projected is not None else None,
         reserve=None if plan is None else reserve_of(settings, plan),
         pace_per_day=sent.a_day,
         projected=projected,

@@ -32,8 +32,10 @@ def deferred_work(home: Home, now: datetime) -> list[DeferredWork]:
     """Return what was put off, looks first; notes that can't be read are none."""
     state = Storage(home.state)
     looks = [
-        DeferredWork(one.work, one.feed, one.noted_at, one.resume_at, one.why)
-        for one in DeferredPulls(state).all()
+        DeferredWork(
+            deferred.work, deferred.feed, deferred.noted_at, deferred.resume_at, deferred.why
+        )
+        for deferred in DeferredPulls(state).all()
     ]
     backfills = []
     for note in BackfillStates(state, home.landing).open(now):

@@ -24,7 +24,7 @@ from pipeline.health.records import ClockHealth, Deprecated, Health, Problems, W
 from pipeline.health.run_checks import run_troubles
 from pipeline.secrecy import cautions_of, open_home
 from pipeline.settings import Settings
-from resources.request_log import ToldUsage, last_usage
+from resources.request_log import ReportedUsage, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -59,26 +59,26 @@ def warnings_of(health: Health, now: datetime) -> list[Warned]:
 
 
 def _stale(health: Health) -> Iterator[Warned]:
-    looks = [one.complete_at for one in health.feeds if one.feed in ("export", "events")]
+    looks = [feed.complete_at for feed in health.feeds if feed.feed in ("export", "events")]
     first = health.coverage.since
     since = "yet" if first is None else f"since {first}"
     if not any(looks):
         yield Warned("stale:events", f"No complete pull of events {since}: almanac run")
-    for one in health.feeds:
-        if one.stale_since is not None and (any(looks) or one.feed != "events"):
-            last = _last_look(one, since)
-            text = f"{one.feed}: {last}, expected every day: almanac run"
-            yield Warned(f"stale:{one.feed}", text, one.stale_since)
+    for feed in health.feeds:
+        if feed.stale_since is not None and (any(looks) or feed.feed != "events"):
+            last = _last_look(feed, since)
+            text = f"{feed.feed}: {last}, expected every day: almanac run"
+            yield Warned(f"stale:{feed.feed}", text, feed.stale_since)
 
 
-def _last_look(one: FeedHealth, since: str) -> str:
-    if one.complete_at is None:
+def _last_look(feed: FeedHealth, since: str) -> str:
+    if feed.complete_at is None:
         return f"no complete pull {since}"
-    return f"last pulled at {one.complete_at:%Y-%m-%d %H:%M} UTC"
+    return f"last pulled at {feed.complete_at:%Y-%m-%d %H:%M} UTC"
 
 
 def _cancellations(health: Health, now: datetime) -> Iterator[Warned]:
-    last = next((one.complete_at for one in health.feeds if one.feed == "cancellations"), None)
+    last = next((feed.complete_at for feed in health.feeds if feed.feed == "cancellations"), None)
     if last is None and health.coverage.since is not None:
         last = datetime.combine(health.coverage.since, time(tzinfo=UTC))
     if last is not None and now - last > CANCELLATIONS_UNSEEN:
@@ -145,12 +145,12 @@ def _batches(problems: Problems) -> str:
 
 def _deferred(health: Health, now: datetime) -> Iterator[Warned]:
     due = [
-        (one.resume_at + OVERDUE, one)
-        for one in health.put_off
-        if one.resume_at is not None and one.resume_at + OVERDUE < now
+        (deferred.resume_at + OVERDUE, deferred)
+        for deferred in health.put_off
+        if deferred.resume_at is not None and deferred.resume_at + OVERDUE < now
     ]
     if due:
-        since, first = min(due, key=lambda one: one[0])
+        since, first = min(due, key=lambda period: period[0])
         more = f" and {len(due) - 1} more" if len(due) > 1 else ""
         text = (
             f"{first.work} {first.what}{more}: should have resumed at "
@@ -231,36 +231,40 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     heard = ServiceClock(lambda: machine_now, state=Storage(home.state))
     now = heard.now()
     seen = seen_since(home, (now - timedelta(days=LOOKED_BACK_DAYS)).date())
-    told = last_usage(home.state)
-    plan = seen.plan or settings.plan or (None if told is None else told.plan)
-    lately = [one for one in seen.batches if one.observed_at > now - RECENT and one.rejected]
+    usage = last_usage(home.state)
+    plan = seen.plan or settings.plan or (None if usage is None else usage.plan)
+    lately = [
+        batch for batch in seen.batches if batch.observed_at > now - RECENT and batch.rejected
+    ]
     repeated = [batch for batch in seen.batches if batch.redacted]
-    quarantined = [one for one in seen.batches if one.status == "quarantined"]
+    quarantined = [batch for batch in seen.batches if batch.status == "quarantined"]
     health = Health(
         source=stamp.source,
         plan=plan,
         feeds=freshness(seen, plan, now),
         days=seen.days,
         pending=seen.pending,
-        quarantined=[one.batch_id for one in quarantined],
+        quarantined=[batch.batch_id for batch in quarantined],
         quarantined_since=_first(quarantined),
         damaged=sorted({*home.landing.damaged(), *seen.damaged}),
-        flagged=[one.batch_id for one in seen.batches if one.flagged is not None],
+        flagged=[batch.batch_id for batch in seen.batches if batch.flagged is not None],
         flagged_lately=_not_made_good(seen, now, _why_flagged),
         partial_lately=_not_made_good(seen, now, _why_partial),
-        key_repeated=Problems(batches=[one.batch_id for one in repeated], since=_first(repeated)),
+        key_repeated=Problems(
+            batches=[batch.batch_id for batch in repeated], since=_first(repeated)
+        ),
         cautions=[caution for caution in (*cautions_of(settings), open_home(settings)) if caution],
-        rejected=sum(one.rejected for one in seen.batches),
+        rejected=sum(batch.rejected for batch in seen.batches),
         rejected_lately=Problems(
-            batches=[one.batch_id for one in lately],
-            rows=sum(one.rejected for one in lately),
+            batches=[batch.batch_id for batch in lately],
+            rows=sum(batch.rejected for batch in lately),
             since=_first(lately),
         ),
         free_bytes=shutil.disk_usage(home.root).free,
         quota=quota_of(settings, home, stamp.source, plan, machine_now),
         clock=_clock_health(heard),
         undated_lately=_lately(seen, now, lambda batch: batch.date_doubt),
-        deprecated=_deprecation(told),
+        deprecated=_deprecation(usage),
         put_off=deferred_work(home, now),
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
@@ -327,11 +331,11 @@ def _why_flagged(batch: Seen) -> str | None:
     return batch.flagged if batch.complete else None
 
 
-def _deprecation(told: ToldUsage | None) -> Deprecated | None:
-    if told is None or not (told.deprecation or told.sunset):
+def _deprecation(usage: ReportedUsage | None) -> Deprecated | None:
+    if usage is None or not (usage.deprecation or usage.sunset):
         return None
-    return Deprecated(read_deprecation(told.deprecation), read_http_date(told.sunset))
+    return Deprecated(read_deprecation(usage.deprecation), read_http_date(usage.sunset))
 
 
 def _first(batches: Iterable[Seen]) -> datetime | None:
-    return min((one.observed_at for one in batches), default=None)
+    return min((batch.observed_at for batch in batches), default=None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.health.records import Warned
-from pipeline.runs.dead_runs import dead_runs, fail_dead_runs, told
+from pipeline.runs.dead_runs import dead_runs, fail_dead_runs, names_of
 from pipeline.runs.store import Damage, damages, set_aside
 from resources.http.retries import utc_now
 from warehouse.errors import TurnTaken, WarehouseError
@@ -59,7 +59,7 @@ def run_troubles(home: Home) -> Iterator[Warned]:
         yield Warned("records", str(error))
         return
     if dead:
-        yield Warned("runs", f"{told(dead)}: {_FIX}", min(run.changed_at for run in dead))
+        yield Warned("runs", f"{names_of(dead)}: {_FIX}", min(run.changed_at for run in dead))
 
 
 def _dead(home: Home) -> RunsChecked:
@@ -70,7 +70,7 @@ def _dead(home: Home) -> RunsChecked:
         return RunsChecked(what, False, str(error))
     if not dead:
         return RunsChecked(what, True, "each has a process")
-    return RunsChecked(what, False, f"{told(dead)}: {_FIX}")
+    return RunsChecked(what, False, f"{names_of(dead)}: {_FIX}")
 
 
 def _mend(home: Home) -> list[str]:

@@ -64,19 +64,21 @@ class PollFacts:
         now += ahead
         activity = self._read_activity(now)
         looks = self._looks(now)
-        asked = {one.scope.event_id: one.observed_at for one in looks if one.feed == "event"}
-        cancelled = [one for one in looks if one.feed == "cancellations" and one.complete]
+        asked = {
+            batch.scope.event_id: batch.observed_at for batch in looks if batch.feed == "event"
+        }
+        cancelled = [batch for batch in looks if batch.feed == "cancellations" and batch.complete]
         return PlannerInputs(
             plan=plan,
             now=now,
             month=self._month(plan, activity, now, ahead),
             calendar=self._calendar(activity),
             last_looks=last_looks(looks, now),
-            cancellations_looked_at=max((one.observed_at for one in cancelled), default=None),
+            cancellations_looked_at=max((batch.observed_at for batch in cancelled), default=None),
             rates=self._rates_of(activity, plan, now),
-            vanished=tuple(one for one in activity.vanished if one not in asked),
+            vanished=tuple(event_id for event_id in activity.vanished if event_id not in asked),
             looked_up_today=sum(at.date() == now.date() for at in asked.values()),
-            webhooks=plan.webhooks and any(one.feed == "deliveries" for one in looks),
+            webhooks=plan.webhooks and any(batch.feed == "deliveries" for batch in looks),
             least_interval=timedelta(seconds=self.settings.poll_interval_s),
         )
 
@@ -97,7 +99,7 @@ class PollFacts:
     def _calendar(self, activity: Activity) -> Calendar:
         # The same object while nothing changed: schedules are made once for it.
         if self._counted is None:
-            spans = ((one[0], one[1]) for one in activity.spans for _ in range(one[2]))
+            spans = ((span[0], span[1]) for span in activity.spans for _ in range(span[2]))
             self._counted = calendar_of(spans)
         return self._counted
 
@@ -109,9 +111,9 @@ class PollFacts:
             for day in landing.days(since=(now - _LOOKED_BACK).date())
             for batch_id in landing.batch_ids(day=day)
         ]
-        new, _ = landing.readable(one for one in ids if one not in self._manifests)
-        known = self._manifests | {one.batch_id: one for one in new}
-        self._manifests = {one: known[one] for one in ids if one in known}
+        new, _ = landing.readable(batch_id for batch_id in ids if batch_id not in self._manifests)
+        known = self._manifests | {batch.batch_id: batch for batch in new}
+        self._manifests = {batch_id: known[batch_id] for batch_id in ids if batch_id in known}
         return list(self._manifests.values())
 
     def _month(self, plan: Plan, activity: Activity, now: datetime, ahead: timedelta) -> Month:
@@ -141,16 +143,18 @@ class PollFacts:
             state = LedgerReader(ledger.path, ledger.pace).peek()
             if now.timestamp() < state.resets_at:
                 return state
-        told = last_usage(self.home.state)
+        usage = last_usage(self.home.state)
         # Another plan is another key's; and which part of it was this machine's is not told.
-        if told is None or told.plan != plan.name or self.settings.monthly_quota is not None:
+        if usage is None or usage.plan != plan.name or self.settings.monthly_quota is not None:
             return Allowance(0)
-        used, resets_at = told.used, told.reset_at or next_reset(told.at)
-        if used is None and told.quota is not None and told.remaining is not None:
-            used = told.quota - told.remaining
+        used, resets_at = usage.used, usage.reset_at or next_reset(usage.at)
+        if used is None and usage.quota is not None and usage.remaining is not None:
+            used = usage.quota - usage.remaining
         if used is None or now >= resets_at:
             return Allowance(0)
-        allowed = UNLIMITED if told.is_unlimited else UNKNOWN if told.quota is None else told.quota
+        allowed = (
+            UNLIMITED if usage.is_unlimited else UNKNOWN if usage.quota is None else usage.quota
+        )
         return Allowance(0, allowed=allowed, used=used, resets_at=int(resets_at.timestamp()))
 
 
@@ -178,14 +182,14 @@ def last_looks(looks: list[Manifest], now: datetime) -> dict[date, datetime]:
     """
     found: dict[date, datetime] = {}
     nearest, furthest = (now - _PAST).date(), (now + _AHEAD).date()
-    for one in sorted(looks, key=_as_of):
-        if one.feed not in ("events", "export") or not one.complete:
+    for batch in sorted(looks, key=_as_of):
+        if batch.feed not in ("events", "export") or not batch.complete:
             continue
-        lower, upper = one.scope.lower, one.scope.upper
+        lower, upper = batch.scope.lower, batch.scope.upper
         day = nearest if lower is None else max(nearest, lower.date())
         last = furthest if upper is None else min(furthest, upper.date())
         while day <= last:
-            found[day] = _as_of(one)
+            found[day] = _as_of(batch)
             day += _DAY
     return found
 
@@ -203,7 +207,7 @@ def _watched(activity: Activity, plan: Plan, now: datetime) -> Watched:
     for kind, distance, changes in activity.changes:
         counts[kind][band_of(distance)] += changes
     date_days, event_days = [0.0] * len(BANDS), [0.0] * len(BANDS)
-    begins = [(one[0], one[2]) for one in activity.spans]
+    begins = [(span[0], span[2]) for span in activity.spans]
     furthest = max((day for day, _ in begins), default=today)
     horizon = plan.horizon_days or max(1, (furthest - today).days)
     past = PAST_DAYS if plan.past_days is None else plan.past_days

@@ -64,9 +64,9 @@ def turns_a_day(
         budget: Requests a day; infinite is no limit.
         looks_max: What the least interval allows.
     """
-    caps = [one.most(looks_max) for one in demands]
+    caps = [demand.most(looks_max) for demand in demands]
     if (
-        any(one.core and looks_max < 1 for one in demands)
+        any(demand.core and looks_max < 1 for demand in demands)
         or _cost(demands, [0] * len(caps)) > budget
     ):
         return None
@@ -76,7 +76,7 @@ def turns_a_day(
     turns = [0] * len(demands)
     for _ in range(_STEPS):
         worth = exp((low + high) / 2)
-        tried = [_turns(one, worth, cap) for one, cap in zip(demands, caps, strict=True)]
+        tried = [_turns(demand, worth, cap) for demand, cap in zip(demands, caps, strict=True)]
         if _cost(demands, tried) <= budget:
             turns, high = tried, log(worth)
         else:
@@ -97,8 +97,8 @@ def _topped_up(
     """Spend what whole numbers left over, one turn a unit, the most worth first."""
     left = budget - _cost(demands, turns)
     gains = [
-        (one.age(now) - one.age(now + 1)) / one.price if now < cap else -inf
-        for one, now, cap in zip(demands, turns, caps, strict=True)
+        (demand.age(now) - demand.age(now + 1)) / demand.price if now < cap else -inf
+        for demand, now, cap in zip(demands, turns, caps, strict=True)
     ]
     for at in sorted(range(len(demands)), key=lambda at: -gains[at]):
         if gains[at] > 0 and demands[at].price <= left:
@@ -108,7 +108,7 @@ def _topped_up(
 
 
 def _cost(demands: Sequence[PollDemand], turns: Sequence[int]) -> int:
-    return sum(one.cost(count) for count, one in zip(turns, demands, strict=True))
+    return sum(turns_.cost(count) for count, turns_ in zip(turns, demands, strict=True))
 
 
 NEVER: Final = timedelta(days=2)
@@ -178,7 +178,7 @@ def demand_of(cell: WindowPlan) -> PollDemand:
 
 def _without(dates: Dated, core: Dated) -> Dated:
     first, last = core[0][0], core[-1][0]
-    return tuple(one for one in dates if not first <= one[0] <= last)
+    return tuple(date for date in dates if not first <= date[0] <= last)
 
 
 def _looked_at(dates: Dated, known: PlannerInputs) -> datetime:

@@ -54,14 +54,14 @@ def plan_polls(known: PlannerInputs) -> PollPlan:
     budget -= look_ups.requests
     units = _units(known, budget / days)
     due = _affordable(units, known, budget)
-    per_day = float(sum(one.demand.cost(one.turns) for one in units))
+    per_day = float(sum(unit.demand.cost(unit.turns) for unit in units))
     projected = month.used + month.for_daily(now) + look_ups.requests
     projected += floor(min(budget, per_day * days))
-    quota, next_at = month.quota, min(one.next_at(now) for one in units)
+    quota, next_at = month.quota, min(unit.next_at(now) for unit in units)
     return PollPlan(
         due=(*((look_ups,) if look_ups.requests else ()), *due),
         next_at=month.resets_at if budget < 1 else min(next_at, month.resets_at),
-        schedule=tuple(row for one in units for row in _rows(one, known, budget)),
+        schedule=tuple(row for unit in units for row in _rows(unit, known, budget)),
         per_day=per_day,
         projected_at_reset=None if quota is None else projected,
         spare=None if quota is None else max(0, quota - month.reserve - projected),
@@ -87,7 +87,7 @@ def _units(known: PlannerInputs, per_day: float) -> list[PollUnit]:
         _rounded(per_day, BUDGET_STEP),
         looks_max,
     )
-    return [unit_of(*one, known) for one in zip((*cells, None), turns, strict=True)]
+    return [unit_of(*load, known) for load in zip((*cells, None), turns, strict=True)]
 
 
 @lru_cache(maxsize=8)
@@ -106,11 +106,11 @@ def _schedule(
         turns = turns_a_day(demands, per_day, looks_max)
         if turns is not None:
             pairs = list(zip(demands, turns, strict=True))
-            age = sum(one.age(count) for one, count in pairs)
-            tried.append((age, sum(one.cost(count) for one, count in pairs), cells, turns))
+            age = sum(pair.age(count) for pair, count in pairs)
+            tried.append((age, sum(trial.cost(count) for trial, count in pairs), cells, turns))
     least = min(age for age, *_ in tried)
     _, _, cells, turns = min(
-        (one for one in tried if one[0] <= least * NO_WORSE), key=lambda one: one[1]
+        (trial for trial in tried if trial[0] <= least * NO_WORSE), key=lambda trial: trial[1]
     )
     return cells, turns
 
@@ -128,7 +128,7 @@ def _polled(known: PlannerInputs) -> PollWindow:
 def _affordable(units: Sequence[PollUnit], known: PlannerInputs, budget: float) -> list[Pull]:
     """Return the pulls that the rest of the month can pay, neighbours as one."""
     now = known.now
-    due = [without_fresh_edges(run, known) for one in units if (run := one.due(now)) is not None]
+    due = [without_fresh_edges(run, known) for unit in units if (run := unit.due(now)) is not None]
     pulls: list[Pull] = []
     if units[-1].due_at <= now:
         pulls.append(CancellationsPull(_since(known)))
@@ -166,8 +166,8 @@ def _rows(unit: PollUnit, known: PlannerInputs, budget: float) -> list[ScheduleR
     if core is None:
         return [own]
     between = float((turns + 1) * core.pages)
-    told = "changes most: pulled once more between two pulls of the dates around it"
-    return [ScheduleRow(core.window, unit.interval / 2, between, core.changes_per_day, told), own]
+    reason = "changes most: pulled once more between two pulls of the dates around it"
+    return [ScheduleRow(core.window, unit.interval / 2, between, core.changes_per_day, reason), own]
 
 
 def _why(unit: PollUnit, known: PlannerInputs, budget: float) -> str:
@@ -179,13 +179,13 @@ def _why(unit: PollUnit, known: PlannerInputs, budget: float) -> str:
     if a_day < 2:
         return "the service shows changes a day late; the daily job is enough"
     if unit.turns >= demand.most(a_day - 1):
-        told = (
+        reason = (
             "as often as allowed" if unit.interval <= known.least() * 2.2 else "as often as useful"
         )
     else:
-        told = "as the budget allows" if unit.turns else "left to the daily job"
+        reason = "as the budget allows" if unit.turns else "left to the daily job"
     requests = f"{demand.price} request{'s' if demand.price > 1 else ''} a pull"
-    return f"{told}: {demand.changes_per_day:.1f} changes a day, {requests}"
+    return f"{reason}: {demand.changes_per_day:.1f} changes a day, {requests}"
 
 
 def _a_day(interval: timedelta) -> float:

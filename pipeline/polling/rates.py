@@ -72,8 +72,8 @@ def rates(watched: Watched) -> ChangeRates:
     announced = zip(PRIOR_ANNOUNCED, watched.announced, watched.date_days, strict=True)
     edited = zip(PRIOR_EDITED, watched.edited, watched.event_days, strict=True)
     return ChangeRates(
-        tuple(_posterior(*one) for one in announced),
-        tuple(_posterior(*one) for one in edited),
+        tuple(_posterior(*counts) for counts in announced),
+        tuple(_posterior(*counts) for counts in edited),
         _posterior(PRIOR_CANCELLED, watched.cancelled, watched.days),
     )
 

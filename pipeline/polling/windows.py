@@ -92,10 +92,10 @@ def pages_of(rows: float) -> int:
     return max(1, ceil((rows + SLACK_ROWS) / EVENTS_LIMIT_MAX))
 
 
-def joined(one: WindowLoad, after: WindowLoad) -> WindowLoad:
+def joined(load: WindowLoad, after: WindowLoad) -> WindowLoad:
     """Return two neighbours as one; an event that lies in both is counted twice."""
-    window = PollWindow(one.window.first, after.window.last)
-    return WindowLoad(window, one.rows + after.rows, one.dates + after.dates)
+    window = PollWindow(load.window.first, after.window.last)
+    return WindowLoad(window, load.rows + after.rows, load.dates + after.dates)
 
 
 @lru_cache(maxsize=8)
@@ -161,7 +161,9 @@ class _Dates:
 
         It is that of looking at everything at once, a little more where much is left to the job.
         """
-        return tuple(self.worth * one for one in ((1,) if self.turn < TIGHT_DAYS else (1, 2, 4)))
+        return tuple(
+            self.worth * factor for factor in ((1,) if self.turn < TIGHT_DAYS else (1, 2, 4))
+        )
 
     def cut(self, worth: float, *, cores: bool) -> Partitioning:
         """Return the cut with the least sum of ages and of what its requests are worth."""

@@ -83,7 +83,7 @@ def fail_dead_runs(
     return dead
 
 
-def told(dead: list[RunUnderWay]) -> str:
+def names_of(dead: list[RunUnderWay]) -> str:
     """Return how many there are, which is the oldest, and since when, in words."""
     first = min(dead, key=lambda run: run.changed_at)
     more = "" if len(dead) == 1 else f" and {len(dead) - 1} more"

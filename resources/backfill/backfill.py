@@ -61,7 +61,7 @@ class Price:
         """Whether it comes to its end this month."""
         return self.available is None or self.available >= self.requests
 
-    def told(self) -> dict[str, Any]:
+    def as_record(self) -> dict[str, Any]:
         """Return it for programs, with what follows from it."""
         return {**asdict(self), "left_after": self.left_after, "affordable": self.affordable}
 
@@ -135,7 +135,7 @@ class Backfill:
             started_at=service.now().replace(microsecond=0),
             open_ended=upper is None,
         )
-        self._note, self._lanes = self._found()
+        self._note, self._requested_lists = self._found()
         self.resumed = self._note is not self._asked
         self.manifests: list[Manifest] = []
         self._requests = self._rows = 0
@@ -163,7 +163,7 @@ class Backfill:
 
         Raises:
             PlanLacksAccess: the export is not in the plan.
-            SweepUnderWay: another process is at a backfill of this home.
+            BackfillInProgress: another process is at a backfill of this home.
             ContractBroken: rows that the service promised did not come.
             CatalogError: any of the tree but Defer. What came is landed.
         """
@@ -174,7 +174,7 @@ class Backfill:
             )
         with self._sweeps.holding():
             # Since it was priced, another process may have gone on with it.
-            self._note, self._lanes = self._found()
+            self._note, self._requested_lists = self._found()
             self._sweeps.supersede(self._note)
             if self._note is self._asked:
                 # One that was put off stays so until it is whole, should this fail.
@@ -242,7 +242,9 @@ class Backfill:
         for manifest in self._by_list() if by == "list" else self._by_export():
             self.manifests.append(manifest)
             if is_of(manifest, self._note):
-                self._lanes = [lane.with_batch(manifest) for lane in self._lanes]
+                self._requested_lists = [
+                    lane.with_batch(manifest) for lane in self._requested_lists
+                ]
             yield
 
     def _by_list(self) -> Iterator[Manifest]:
@@ -272,7 +274,9 @@ class Backfill:
                 return
 
     def _rest(self) -> list[Scope]:
-        return [rest for lane in self._lanes for rest in lane.lacks(self._lower, self._upper)]
+        return [
+            rest for lane in self._requested_lists for rest in lane.lacks(self._lower, self._upper)
+        ]
 
     def _count(self, scope: Scope) -> int | None:
         span = span_of(scope)
@@ -284,14 +288,14 @@ class Backfill:
     def _is_whole(self, month: datetime) -> bool:
         first = max(month, self._lower)
         last = min(next_month(month) - INSTANT_STEP, self._upper)
-        return not any(lane.lacks(first, last) for lane in self._lanes)
+        return not any(lane.lacks(first, last) for lane in self._requested_lists)
 
 
 def _open_end(service: CatalogSession, sweeps: BackfillStates, lower: date) -> date:
     """Return the end of an open range: years ahead, as of when a sweep of it was begun."""
-    for one in sweeps.open(service.now()):
-        first, last = one.scope.lower, one.scope.upper
-        if one.open_ended and first is not None and first.date() == lower and last is not None:
+    for state in sweeps.open(service.now()):
+        first, last = state.scope.lower, state.scope.upper
+        if state.open_ended and first is not None and first.date() == lower and last is not None:
             return last.date()
     return service.today() + timedelta(days=366 * YEARS_AHEAD)
 

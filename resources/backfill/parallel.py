@@ -67,7 +67,7 @@ class ParallelBackfill:
         self._fetching: dict[Future[Fetched], Segment] = {}
         self._errors: list[CatalogError] = []
         self._quickest_s = inf
-        self._pages_told = self._pages_wasted = 0.0
+        self._pages_expected = self._pages_wasted = 0.0
         self._any_done = False
         self._first = tuple(self._waiting)
         self._promised: dict[Segment, int] = {}
@@ -141,10 +141,12 @@ class ParallelBackfill:
 
     def _cut(self) -> Segment | None:
         """Return the later part of the segment with most left, None where that costs too much."""
-        allowed = _WASTE * self._pages_told * (1.0 if self._any_done else _AT_FIRST)
+        allowed = _WASTE * self._pages_expected * (1.0 if self._any_done else _AT_FIRST)
         if self._pages_wasted + _PAGES_A_CUT > allowed:
             return None
-        longest = max(self._fetching.values(), key=lambda one: one.rows_left or 0, default=None)
+        longest = max(
+            self._fetching.values(), key=lambda segment: segment.rows_left or 0, default=None
+        )
         # A guess at what is left would spend cuts on years in which little happened.
         if longest is None or longest.is_guessed:
             return None
@@ -179,15 +181,15 @@ class ParallelBackfill:
                 least = min(self._promised.get(segment, page.total), page.total)
                 self._promised[segment] = least
             if is_first and page.total is not None:
-                self._pages_told = max(self._pages_told, page.total / EVENTS_LIMIT_MAX)
-            self._context.told(
-                "events", self.rows, round(self._pages_told * EVENTS_LIMIT_MAX) or None
+                self._pages_expected = max(self._pages_expected, page.total / EVENTS_LIMIT_MAX)
+            self._context.report_progress(
+                "events", self.rows, round(self._pages_expected * EVENTS_LIMIT_MAX) or None
             )
         return segment
 
     def _land(self, segment: Segment) -> Iterator[Manifest]:
         """Land what came of a segment, once it is worth a batch."""
-        worth = max(_LEAST_PAGES_TO_LAND, self._pages_told / _BATCHES)
+        worth = max(_LEAST_PAGES_TO_LAND, self._pages_expected / _BATCHES)
         if segment.done or segment.pages_fresh >= worth:
             manifest = segment.land(segment.reached)
             if manifest is not None:

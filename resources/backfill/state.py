@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 
 from catalog.contract.windows import INSTANT_STEP
-from resources.errors import SweepUnderWay
+from resources.errors import BackfillInProgress
 from resources.ingest.scopes import single_requests
 from warehouse.files.notes import put_note, read_notes
 from warehouse.files.storage import Storage, make_folders
@@ -86,27 +86,27 @@ class BackfillStates:
 
     def open(self, now: datetime) -> list[BackfillState]:
         """Return those that can be gone on with, oldest first; what can't be read is none."""
-        return [one for one in self._notes() if not one.is_over(now)]
+        return [other for other in self._notes() if not other.is_over(now)]
 
     def _notes(self) -> list[BackfillState]:
         found = read_notes(self._state, _FOLDER, BackfillState, _wrong)
-        return sorted(found, key=lambda one: one.started_at)
+        return sorted(found, key=lambda backfill: backfill.started_at)
 
     def open_for(self, asked: BackfillState) -> BackfillState:
         """Return the open sweep that this one is a part of, itself where there is none."""
-        for one in self.open(asked.started_at):
-            if one.is_asked_as(asked) and one.holds(asked.scope):
-                return one
+        for check in self.open(asked.started_at):
+            if check.is_asked_as(asked) and check.holds(asked.scope):
+                return check
         return asked
 
     def supersede(self, note: BackfillState) -> None:
         """Forget sweeps of the same dates that nothing goes on with any more: they were asked
         otherwise, as under an earlier plan, or left for too long."""
-        for one in self._notes():
-            if (one.is_over(note.started_at) or not one.is_asked_as(note)) and one.overlaps(
+        for other in self._notes():
+            if (other.is_over(note.started_at) or not other.is_asked_as(note)) and other.overlaps(
                 note.scope
             ):
-                self.end(one)
+                self.end(other)
 
     def is_whole(self, note: BackfillState) -> bool:
         """Whether batches have all that a sweep asks for."""
@@ -120,7 +120,7 @@ class BackfillStates:
         """Hold the home's backfills against other processes: two would pay for the same pages.
 
         Raises:
-            SweepUnderWay: another one holds them.
+            BackfillInProgress: another one holds them.
         """
         path = self._state.path(_LOCK)
         make_folders(path.parent)
@@ -128,7 +128,7 @@ class BackfillStates:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise SweepUnderWay(
+                raise BackfillInProgress(
                     "another process runs a backfill of this home, and both would pay for the "
                     "same pages. No request was sent"
                 ) from error
@@ -146,7 +146,7 @@ class BackfillStates:
         for day in self._landing.days(since=note.started_at.date()):
             # One that can't be read counts as not pulled.
             manifests, _ = self._landing.readable(self._landing.batch_ids(day=day))
-            found += [one for one in manifests if is_of(one, note)]
+            found += [manifest for manifest in manifests if is_of(manifest, note)]
         return found
 
 
@@ -207,7 +207,7 @@ class RequestedList:
 
 def requested_lists(scope: Scope, batches: Iterable[Manifest]) -> list[RequestedList]:
     """Return the lists that a scope takes, each with what batches have of it."""
-    found = [RequestedList(one) for one in single_requests(scope)]
+    found = [RequestedList(request) for request in single_requests(scope)]
     for batch in batches:
         found = [lane.with_batch(batch) for lane in found]
     return found

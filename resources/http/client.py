@@ -164,7 +164,7 @@ class CatalogClient:
         filters = event_filters(
             coins, categories, keyword=keyword, impact_min=impact_min, sort_by=sort_by
         )
-        parts = tuple(ListPart(one, span, cursor) for one in filters)
+        parts = tuple(ListPart(filter, span, cursor) for filter in filters)
         if cursor is not None and len(parts) > 1:
             raise ValueError("a cursor belongs to one list; use resume_events() for several")
         return self.resume_events(parts, limit=limit, known_ids=known_ids)

@@ -127,7 +127,7 @@ class ListProgress:
     @property
     def remaining(self) -> tuple[ListPart, ...]:
         """What is not paged yet, each part with its cursor."""
-        return tuple(replace(one.part, cursor=one.cursor) for one in self._open)
+        return tuple(replace(progress.part, cursor=progress.cursor) for progress in self._open)
 
     @property
     def ended(self) -> bool:
@@ -141,17 +141,17 @@ class ListProgress:
     @property
     def total_first(self) -> int | None:
         """What the first pages said would come, over all parts; None where one said nothing."""
-        return self._sum([one.total_first for one in (*self._closed, *self._open)])
+        return self._sum([progress.total_first for progress in (*self._closed, *self._open)])
 
     @property
     def total_last(self) -> int | None:
         """What the last pages said would come, over all parts; None where one said nothing."""
-        return self._sum([one.total_last for one in (*self._closed, *self._open)])
+        return self._sum([progress.total_last for progress in (*self._closed, *self._open)])
 
     @property
     def missing(self) -> int:
         """How many rows were promised of the parts that ended, and did not come."""
-        return sum(one.missing() for one in self._closed)
+        return sum(progress.missing() for progress in self._closed)
 
     def why_incomplete(self) -> str:
         """Return why these pages are not all of it; empty when they are."""
@@ -176,7 +176,7 @@ class ListProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepReport:
+class ListReport:
     """The account of a sweep, at any time.
 
     `total_first` and `total_last` are `meta.total` of the first and last page, summed over the
@@ -251,9 +251,9 @@ class Paginator:
         return self._requests
 
     @property
-    def report(self) -> SweepReport:
+    def report(self) -> ListReport:
         progress, why = self._progress, self._why_incomplete()
-        return SweepReport(
+        return ListReport(
             rows_unique=len(self._ids),
             rows_arrived=progress.rows,
             duplicates=self._duplicates,

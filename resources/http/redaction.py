@@ -50,9 +50,9 @@ class Redactor:
         usual = _escaped(text) | _encoded(text)
         literals = usual | _encoded(text.lower()) | _encoded(text.upper())
         # The longest first: one may be the beginning of another.
-        ordered = sorted({one.lower() for one in literals}, key=len, reverse=True)
-        self._literals = tuple(one.encode() for one in ordered)
-        self._usual = tuple({one.lower().encode() for one in usual})
+        ordered = sorted({literal.lower() for literal in literals}, key=len, reverse=True)
+        self._literals = tuple(literal.encode() for literal in ordered)
+        self._usual = tuple({literal.lower().encode() for literal in usual})
         self.longest = len(ordered[0])
         escapes = [_any_escape(character) for character in text]
         self._in_text = re.compile(
@@ -61,7 +61,7 @@ class Redactor:
         self._in_bytes = re.compile(
             b"|".join(
                 (
-                    _BETWEEN_BYTES.join(one.encode() for one in escapes),
+                    _BETWEEN_BYTES.join(escape.encode() for escape in escapes),
                     *map(re.escape, self._literals),
                 )
             ),
@@ -106,7 +106,7 @@ class Redactor:
             return 0
         end = data[-self.longest :].lower()
         for size in range(min(len(end), self.longest), _CUT_CHARS - 1, -1):
-            if any(one.startswith(end[-size:]) for one in self._literals):
+            if any(literal.startswith(end[-size:]) for literal in self._literals):
                 return size
         return 0
 
@@ -171,10 +171,10 @@ def _any_escape(character: str) -> str:
     named = html.escape(character)
     if named != character:
         found.append(re.escape(named))
-    for one in sorted({character.lower(), character.upper()}):
-        code = f"{ord(one):02x}"
+    for variant in sorted({character.lower(), character.upper()}):
+        code = f"{ord(variant):02x}"
         found += [f"%(?:25){{0,4}}{code}", rf"\\{{1,8}}(?:u00|x){code}"]
-        found += [f"&#(?:0{{0,6}}{ord(one)}|x0{{0,6}}{code});"]
+        found += [f"&#(?:0{{0,6}}{ord(variant)}|x0{{0,6}}{code});"]
     return f"(?:{'|'.join(found)})"
 
 
@@ -188,10 +188,10 @@ def _escaped(key: str) -> set[str]:
         json.dumps(key)[1:-1],
         json.dumps(key)[1:-1].replace("/", r"\/"),
         html.escape(key),
-        *("".join(form.format(ord(one)) for one in key) for form in every),
+        *("".join(form.format(ord(character)) for character in key) for form in every),
     }
     # And each of them in a field of a CSV.
-    return found | {one.replace('"', '""') for one in found}
+    return found | {literal.replace('"', '""') for literal in found}
 
 
 def _encoded(key: str) -> set[str]:

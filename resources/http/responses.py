@@ -94,55 +94,55 @@ def error_from_response(
     content_type = refusal.headers.get("content-type", "")
     body = read_error_body(refusal.body, content_type)
     said = plain_line(redact(body.message))[:_SAID_CHARS]
-    told = f"{refusal.call} was answered {refusal.status}" + (f" ({said})" if said else "")
+    message = f"{refusal.call} was answered {refusal.status}" + (f" ({said})" if said else "")
     if refusal.status == 429 or refusal.status in _TRANSIENT:
-        return _transient(refusal, body, told, policy)
+        return _transient(refusal, body, message, policy)
     if refusal.status in (401, 402, 403):
-        return _denied(refusal, body, told)
+        return _denied(refusal, body, message)
     if refusal.status == 410 or body.code == "version_retired":
-        return VersionGone(told)
+        return VersionGone(message)
     if 300 <= refusal.status < 400:
-        return RequestRejected(told, expected="The key is not sent to another address")
+        return RequestRejected(message, expected="The key is not sent to another address")
     if 200 <= refusal.status < 300:
-        return ContractBroken(told, expected="Expected was 200")
-    return RequestRejected(told)
+        return ContractBroken(message, expected="Expected was 200")
+    return RequestRejected(message)
 
 
 def _transient(
-    refusal: ErrorResponse, body: ErrorBody, told: str, policy: RetryPolicy
+    refusal: ErrorResponse, body: ErrorBody, message: str, policy: RetryPolicy
 ) -> CatalogError:
     wait_s = retry_after_s(refusal.headers.get("retry-after"), now=refusal.now)
     if refusal.status == 429 and _is_quota(body):
-        return _quota_gone(refusal.now, wait_s, told)
+        return _quota_gone(refusal.now, wait_s, message)
     if wait_s is not None and wait_s > policy.retry_after_max_s:
         resume_at = refusal.now + timedelta(seconds=min(wait_s, policy.defer_max_s))
-        return Defer(f"{told}, and asked to wait", resume_at=resume_at, reason="asked_to_wait")
+        return Defer(f"{message}, and asked to wait", resume_at=resume_at, reason="asked_to_wait")
     if refusal.status == 429:
-        return RateHeld(told, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
+        return RateHeld(message, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
     timed_out = refusal.seconds >= policy.slow_after_s or body.code == "timeout"
     if refusal.status in _SLOW and timed_out:
-        return TooSlow(f"{told} within {refusal.seconds:.1f} s")
-    return ServiceFailing(told, wait_s=wait_s or 0.0)
+        return TooSlow(f"{message} within {refusal.seconds:.1f} s")
+    return ServiceFailing(message, wait_s=wait_s or 0.0)
 
 
-def _denied(refusal: ErrorResponse, body: ErrorBody, told: str) -> CatalogError:
+def _denied(refusal: ErrorResponse, body: ErrorBody, message: str) -> CatalogError:
     if body.code == "version_retired":
-        return VersionGone(told)
+        return VersionGone(message)
     names_plan = body.code == "plan_required" or re.search(r"\bplan\b", body.message, re.I)
     if refusal.status == 402 or (refusal.status == 403 and names_plan):
-        return PlanLacksAccess(told)
-    return KeyRejected(told)
+        return PlanLacksAccess(message)
+    return KeyRejected(message)
 
 
 def _is_quota(body: ErrorBody) -> bool:
     return body.code == "quota_exceeded" or _MONTH_SAID.search(body.message) is not None
 
 
-def _quota_gone(now: datetime, wait_s: float | None, told: str) -> Defer:
+def _quota_gone(now: datetime, wait_s: float | None, message: str) -> Defer:
     """The reset is what Retry-After says, else the first of the month, 00:00 UTC."""
     reset = next_reset(now)
     return Defer(
-        f"{told}: the monthly quota is used up",
+        f"{message}: the monthly quota is used up",
         resume_at=now + timedelta(seconds=min(wait_s, _LONGEST_MONTH_S)) if wait_s else reset,
         reason="quota",
         estimated=not wait_s,
@@ -156,9 +156,9 @@ def error_from_transport(
 
     A chained one would keep frames alive in which the request with its key can be read.
     """
-    told = plain_line(redact(f"{type(error).__name__}: {error}".rstrip(": ")))
+    message = plain_line(redact(f"{type(error).__name__}: {error}".rstrip(": ")))
     if answered and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-        return TruncatedBody(f"{call}: the connection broke inside the body ({told})")
+        return TruncatedBody(f"{call}: the connection broke inside the body ({message})")
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL | httpx.LocalProtocolError):
-        return RequestRejected(f"{call} could not be sent ({told})")
-    return Unreachable(f"{call} got no complete response ({told})")
+        return RequestRejected(f"{call} could not be sent ({message})")
+    return Unreachable(f"{call} got no complete response ({message})")

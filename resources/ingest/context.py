@@ -91,7 +91,7 @@ class PullContext:
     service: ServiceClock
     on_page: OnPage | None = None
 
-    def told(self, feed: Feed, rows: int, total: int | None) -> None:
+    def report_progress(self, feed: Feed, rows: int, total: int | None) -> None:
         if self.on_page is not None:
             self.on_page(feed, rows, total)
 

@@ -45,7 +45,7 @@ class ExportLanding:
         Raises:
             CatalogError: what came before it is landed; a Defer is then returned instead.
         """
-        orders = deque(_Order(one) for one in single_requests(scope))
+        orders = deque(_Order(request) for request in single_requests(scope))
         if len(orders) == 1:
             orders[0].rows = rows_expected
         landed: list[Landed] = []
@@ -59,7 +59,7 @@ class ExportLanding:
                 if isinstance(error, TooSlow) and self._cut(orders):
                     continue
                 if isinstance(error, Defer) and landed:
-                    rest = covering([one.scope for one in orders])
+                    rest = covering([part.scope for part in orders])
                     landed[-1] = replace(landed[-1], deferred=error, left_over=rest)
                     break
                 error.left = _said(landed) or error.left
@@ -128,8 +128,8 @@ class ExportLanding:
             warnings.append("no Last-Modified header: treated as the snapshot of 00:05 UTC")
         if pull.date_doubt:
             warnings.append(pull.date_doubt)
-        self._context.told("export", pull.rows, expected)
-        told = self._context.pull(
+        self._context.report_progress("export", pull.rows, expected)
+        export_pull = self._context.pull(
             "export",
             order.scope,
             observed_at=pull.date,
@@ -139,7 +139,7 @@ class ExportLanding:
             why_incomplete="; ".join(why),
             date_doubt=pull.date_doubt,
         )
-        manifest = self._context.room.landing.land_file(told, file)
+        manifest = self._context.room.landing.land_file(export_pull, file)
         return Landed(manifest, requests, pull.rows, warnings=tuple(warnings))
 
     def _land_refused(
@@ -154,7 +154,7 @@ class ExportLanding:
         requests = order.requests + error.attempts
         if seen.date_doubt:
             warnings.append(seen.date_doubt)
-        told = self._context.pull(
+        export_pull = self._context.pull(
             "export",
             order.scope,
             observed_at=seen.date,
@@ -164,7 +164,7 @@ class ExportLanding:
             why_incomplete=str(error),
             date_doubt=seen.date_doubt,
         )
-        manifest = self._context.room.landing.land_file(told, file)
+        manifest = self._context.room.landing.land_file(export_pull, file)
         return Landed(manifest, requests, 0, warnings=(*warnings, str(error)))
 
 
@@ -173,5 +173,5 @@ def _size(file: Path) -> int:
 
 
 def _said(landed: Sequence[Landed]) -> str:
-    ids = ", ".join(one.manifest.batch_id for one in landed)
+    ids = ", ".join(outcome.manifest.batch_id for outcome in landed)
     return f"The parts before it are landed as {ids}" if ids else ""

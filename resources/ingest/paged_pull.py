@@ -105,7 +105,7 @@ class PagedPull:
                 self._pages.keep(page, received_at=self._context.clock())
                 self._note_doubt(page.date_doubt)
                 progress = self._progress
-                self._context.told(self._intent.feed, progress.rows, progress.total_last)
+                self._context.report_progress(self._intent.feed, progress.rows, progress.total_last)
         except CatalogError as error:
             seen = error.evidence
             in_place = isinstance(error, NotData | TruncatedBody)

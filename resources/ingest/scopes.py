@@ -98,7 +98,9 @@ def parts_of(feed: Feed, scope: Scope) -> tuple[ListPart, ...]:
     """Return the lists that together are a scope, in the order in which they are paged."""
     if feed == "events":
         span = span_of(scope)
-        return tuple(ListPart(one, span) for one in event_filters(scope.coins, scope.categories))
+        return tuple(
+            ListPart(filter, span) for filter in event_filters(scope.coins, scope.categories)
+        )
     if feed == "cancellations" and scope.since is not None:
         return (ListPart({"since": bound_text(scope.since)}),)
     return (ListPart(),)
@@ -159,8 +161,8 @@ def covering(scopes: Sequence[Scope]) -> Scope:
     lowers = [scope.lower for scope in scopes]
     uppers = [scope.upper for scope in scopes]
     return Scope(
-        lower=None if None in lowers else min(one for one in lowers if one is not None),
-        upper=None if None in uppers else max(one for one in uppers if one is not None),
+        lower=None if None in lowers else min(bound for bound in lowers if bound is not None),
+        upper=None if None in uppers else max(bound for bound in uppers if bound is not None),
         coins=_union(scope.coins for scope in scopes),
         categories=_union(scope.categories for scope in scopes),
     )
@@ -209,10 +211,10 @@ def _batches(values: tuple[str, ...] | None, size: int) -> list[tuple[str, ...] 
 
 def _union(filters: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     found: set[str] = set()
-    for one in filters:
-        if one is None:
+    for filter in filters:
+        if filter is None:
             return None
-        found.update(one)
+        found.update(filter)
     return tuple(sorted(found))
 
 

@@ -151,10 +151,10 @@ class Ledger:
         return found
 
     def _write(self, file: int, entry: Entry) -> None:
-        one = entry.state
+        state = entry.state
         body = _LAYOUT.pack(
-            *(_MAGIC, self._boot, entry.now_ns, one.full_at_ns, one.held_until_ns, one.turn),
-            *(one.allowed, one.used, one.resets_at, one.excess, *one.spent),
+            *(_MAGIC, self._boot, entry.now_ns, state.full_at_ns, state.held_until_ns, state.turn),
+            *(state.allowed, state.used, state.resets_at, state.excess, *state.spent),
         )
         # One write of less than a page: a kill leaves it whole or not begun.
         os.pwrite(file, body + _CHECK.pack(crc32(body)), 0)

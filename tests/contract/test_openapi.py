@@ -668,8 +668,8 @@ def test_text_on_webhooks_names_the_same_values() -> None:
     assert f"{decisions.SIGNATURE_TOLERANCE_S} seconds away" in text
     assert f"within {decisions.WEBHOOK_TIMEOUT_S:g} seconds" in text
     units = {"seconds": 1, "minutes": 60, "hours": 3_600}
-    (told,) = re.findall(r"after ([^.]*?), counted", text)
-    waits = [int(n) * units[unit] for n, unit in re.findall(r"(\d+) (\w+)", told)]
+    (delays,) = re.findall(r"after ([^.]*?), counted", text)
+    waits = [int(n) * units[unit] for n, unit in re.findall(r"(\d+) (\w+)", delays)]
     assert waits == list(decisions.WEBHOOK_RETRY_AFTER_S)
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tests.crashes.conftest import Kill, Prepared
-from tests.crashes.tables import Told, an_hour_passes, published, read_every_file, whole
+from tests.crashes.tables import Digests, an_hour_passes, published, read_every_file, whole
 from warehouse import queries
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -20,11 +20,13 @@ PHASES = ("land", "merge", "publish")
 class Hits(Counter[str]):
     """Kills by the phase they fell in, as its mark on disk has it."""
 
-    def told(self) -> str:
-        return "kills that hit: " + ", ".join(f"{self[one]} in {one}" for one in PHASES) + "\n"
+    def summary(self) -> str:
+        return (
+            "kills that hit: " + ", ".join(f"{self[phase]} in {phase}" for phase in PHASES) + "\n"
+        )
 
 
-def readable(home: Home, *may_say: Told) -> None:
+def readable(home: Home, *may_say: Digests) -> None:
     """Assert that a reader who comes now reads all of it: one of the states, whole."""
     read_every_file(home)
     if home.warehouse.exists():
@@ -45,7 +47,7 @@ def landed_files(home: Home) -> dict[str, bytes]:
     """Return every file of landing that has its name, to the last byte."""
     storage = home.landing.storage
     folders = ("bodies", "batches", "pending")
-    return {name: storage.read(name) for one in folders for name in storage.names(one)}
+    return {name: storage.read(name) for folder in folders for name in storage.names(folder)}
 
 
 def merged(home: Home) -> set[str]:
@@ -65,7 +67,7 @@ def mended(home: Home, prepared: Prepared) -> None:
 
 
 def kill_at_points(
-    home: Home, killer: Kill, points: Iterable[tuple[str, int]], states: Sequence[Told]
+    home: Home, killer: Kill, points: Iterable[tuple[str, int]], states: Sequence[Digests]
 ) -> Hits:
     """Kill one merge after the other, each at a point; none is missed."""
     hits = Hits()

@@ -13,7 +13,7 @@ import pytest
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.killed_home import Death, Order
 from tests.crashes.looks import land_again, look_for_days
-from tests.crashes.tables import Told, published, whole
+from tests.crashes.tables import Digests, published, whole
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
@@ -37,12 +37,12 @@ class Prepared:
     """
 
     root: Path
-    before: dict[str, Told]
-    after: Told
+    before: dict[str, Digests]
+    after: Digests
 
-    def states(self, name: str) -> list[Told]:
+    def states(self, name: str) -> list[Digests]:
         """Return what the warehouse of a home may say until it was merged."""
-        after = {table: told for table, told in self.after.items() if "/" not in table}
+        after = {table: digest for table, digest in self.after.items() if "/" not in table}
         return [*([self.before[name]] if name in self.before else ()), after]
 
     def copy(self, name: str, target: Path) -> Home:
@@ -65,18 +65,22 @@ def prepare(root: Path) -> Prepared:
     landed = Home(root / "anew").landing
     ids = landed.batch_ids()
     day, feeds = LATE
-    late = [one for one in ids if one.startswith(day) and one.split("-")[1] in feeds]
+    late = [
+        batch_id for batch_id in ids if batch_id.startswith(day) and batch_id.split("-")[1] in feeds
+    ]
     for name, held in (
-        ("append", [one for one in ids if one > LAST]),
+        ("append", [batch_id for batch_id in ids if batch_id > LAST]),
         ("rewind", late),
         ("done", []),
     ):
         home = Home(root / name)
-        land_again(landed, home.landing, [one for one in ids if one not in held])
+        land_again(landed, home.landing, [batch_id for batch_id in ids if batch_id not in held])
         merge(home)
         land_again(landed, home.landing, held)
     done = Home(root / "done")
-    land_again(landed, Home(root / "day").landing, [one for one in ids if one < FIRST])
+    land_again(
+        landed, Home(root / "day").landing, [batch_id for batch_id in ids if batch_id < FIRST]
+    )
     before = {name: published(Home(root / name).warehouse) for name in ("append", "rewind", "done")}
     return Prepared(root, before, whole(done))
 

@@ -20,7 +20,7 @@ from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.ui.attached import WEBSERVER
 from pipeline.ui.programs import DAEMON, lock_of
-from tests.crashes.tables import Told, published
+from tests.crashes.tables import Digests, published
 from tests.pipeline.automation.daemon import Pages, programs_on, wait_for
 from tests.test_cli import ALMANAC, environment
 from warehouse.files.turns import holder
@@ -130,7 +130,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def said_of_events(home: Path, *, without: Set[str]) -> Told:
+def said_of_events(home: Path, *, without: Set[str]) -> Digests:
     """Return what a home says of the catalog, but for some events: not which pull brought it."""
     return published(
         Home(home).warehouse,

@@ -129,8 +129,8 @@ def work_until_killed(order: Order) -> None:
         _land(home, order, witness)
     else:
         _merge(home, order, witness)
-    told = msgspec.json.encode([witness.points, witness.seconds])
-    witness.note("ended", told.decode())
+    report = msgspec.json.encode([witness.points, witness.seconds])
+    witness.note("ended", report.decode())
 
 
 def _land(home: Home, order: Order, witness: _Witness) -> None:

@@ -79,14 +79,14 @@ def deliver(landing: Landing, listed: Manifest) -> Manifest:
     """Land three deliveries made from a list: a change, a cancellation, an unknown type."""
     rows = [row for _, page in landing.pages(listed) for row in json.loads(page)["data"]]
     at = listed.observed_at + timedelta(hours=1)
-    told = [
+    kinds_and_rows = [
         ("event.updated", {**rows[0], "title": f"told at {at.isoformat()}"}),
         ("event.cancelled", {**rows[-1], "cancelledAt": _text(at)}),
         ("event.sung", rows[1]),
     ]
     bodies = [
         (json.dumps({"type": kind, "createdAt": _text(at), "data": row}).encode(), at)
-        for kind, row in told
+        for kind, row in kinds_and_rows
     ]
     pull = Pull(
         feed="deliveries",

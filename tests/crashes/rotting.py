@@ -110,7 +110,7 @@ def harm(home: Home, random: Random) -> Harm:
     path = random.choice(kinds[random.choice(sorted(kinds))])
     what = random.choice(("flip", "flip", "cut", "empty", "delete", "swap", "folder"))
     held = path.read_bytes()
-    others = [one for one in files if one.read_bytes() != held]
+    others = [file for file in files if file.read_bytes() != held]
     other = random.choice(others)
     other_held = other.read_bytes()
     if not held and what in ("flip", "cut", "empty"):

@@ -15,7 +15,7 @@ from warehouse.history.verify import verify
 from warehouse.home import Home
 from warehouse.schema.tables import REQUESTS, TABLES, USAGE
 
-Told = dict[str, tuple[int, str | None]]
+Digests = dict[str, tuple[int, str | None]]
 """Rows of each table, and a digest of them all."""
 UNFINISHED = ".unfinished-"
 _OF_LANDING_ALONE = frozenset({"landed_at"})
@@ -29,12 +29,12 @@ def published(
     without: tuple[str, ...] = (),
     columns: Set[str] = frozenset(),
     without_events: Set[str] = frozenset(),
-) -> Told:
+) -> Digests:
     """Return what the tables of a warehouse say, but for some tables, columns and events.
 
     What is told is read to the last value.
     """
-    told: Told = {}
+    digests: Digests = {}
     with queries.connected(warehouse) as connection:
         for table in TABLES:
             if table not in (REQUESTS, USAGE) and table.name not in without:
@@ -45,11 +45,11 @@ def published(
                     rows += _BUT_FOR_EVENTS
                     values = {"without_events": sorted(without_events)}
                 digest = connection.execute(_DIGEST.replace("{rows}", rows), values)
-                told[table.name] = digest.fetchall()[0]
-    return told
+                digests[table.name] = digest.fetchall()[0]
+    return digests
 
 
-def by_month(home: Home) -> Told:
+def by_month(home: Home) -> Digests:
     """Return what the lake's events say, which other engines read."""
     files = str(home.lake.path("events/*/events.parquet"))
     rows = f"SELECT * FROM read_parquet('{files}', hive_partitioning = false)"
@@ -72,10 +72,10 @@ def read_every_file(home: Home) -> int:
     return len(files)
 
 
-def whole(home: Home, *, without: tuple[str, ...] = ()) -> Told:
+def whole(home: Home, *, without: tuple[str, ...] = ()) -> Digests:
     """Return all that a home that was merged says; assert that nothing is amiss in it."""
     assert unfinished(home) == []
-    assert {one.check: one.wrong for one in verify(home) if not one.holds} == {}
+    assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
     assert home.landing.pending() == []
     return {**published(home.warehouse, without=without), **by_month(home)}
 

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from tests.crashes.rotting import Harm, harm, make_home
-from tests.crashes.tables import Told, by_month, published
+from tests.crashes.tables import Digests, by_month, published
 from tests.history.stories.handmade import SOURCE
 from warehouse.errors import WarehouseError
 from warehouse.history.change_log import ChangeLog
@@ -27,7 +27,7 @@ _LAST_BEFORE_REPLAY = "the events by month match the warehouse"
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digests]:
     """Give a home that is well, and what it says once all of it was merged."""
     root = tmp_path_factory.mktemp("rot") / "sound"
     home = make_home(root)
@@ -35,12 +35,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
     other = copied(root, root.with_name("replayed"))
     replay(other)
     assert complaints(other) == ([], [])
-    return root, told(other)
+    return root, digests_of(other)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_damage_to_any_file_is_seen_and_all_that_landing_can_is_mended(
-    chunk: int, sound: tuple[Path, Told], tmp_path: Path
+    chunk: int, sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     for number in range(IN_A_CHUNK):
         seed = chunk * IN_A_CHUNK + number
@@ -51,14 +51,14 @@ def test_damage_to_any_file_is_seen_and_all_that_landing_can_is_mended(
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("chunk", range(CHUNKS_LONG))
 def test_damage_to_any_file_is_seen_and_mended_at_length(
-    chunk: int, sound: tuple[Path, Told], tmp_path: Path
+    chunk: int, sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     for number in range(IN_A_CHUNK_LONG):
         hold(sound, tmp_path, seed=10_000 + chunk * IN_A_CHUNK_LONG + number, at_length=True)
 
 
 def test_one_flipped_bit_of_a_snapshot_is_seen_though_every_reader_takes_it(
-    sound: tuple[Path, Told], tmp_path: Path
+    sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     home = copied(sound[0], tmp_path / "home")
     path = next(home.lake.path("coin_snapshots").rglob("coins.parquet"))
@@ -68,7 +68,7 @@ def test_one_flipped_bit_of_a_snapshot_is_seen_though_every_reader_takes_it(
 
 
 def test_a_deleted_file_of_rejects_is_seen_and_written_again(
-    sound: tuple[Path, Told], tmp_path: Path
+    sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     home = copied(sound[0], tmp_path / "home")
     path = next(home.lake.path("rejects").rglob("*.parquet"))
@@ -80,7 +80,7 @@ def test_a_deleted_file_of_rejects_is_seen_and_written_again(
 
 
 def test_replay_names_each_damaged_batch_and_goes_on_without_it_until_it_is_restored(
-    sound: tuple[Path, Told], tmp_path: Path
+    sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
     home = copied(root, tmp_path / "home")
@@ -98,22 +98,22 @@ def test_replay_names_each_damaged_batch_and_goes_on_without_it_until_it_is_rest
     for path, data in held.items():
         path.write_bytes(data)
     assert replay(home).damaged == {}
-    assert told(home) == expected
+    assert digests_of(home) == expected
 
 
 def test_a_home_whose_change_log_is_gone_is_verified_and_made_again(
-    sound: tuple[Path, Told], tmp_path: Path
+    sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
     home = copied(root, tmp_path / "home")
     shutil.rmtree(home.lake.path("event_changes"))
     assert complaints(home, with_replay=False)[0]
     replay(home)
-    assert told(home) == expected
+    assert digests_of(home) == expected
 
 
 def test_a_merge_sets_a_damaged_batch_aside_that_never_took_effect(
-    sound: tuple[Path, Told], tmp_path: Path
+    sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     home = copied(sound[0], tmp_path / "home")
     (waiting,) = home.landing.pending()
@@ -124,18 +124,18 @@ def test_a_merge_sets_a_damaged_batch_aside_that_never_took_effect(
 
 
 def test_a_flipped_bit_of_the_newest_checkpoint_is_not_built_upon(
-    sound: tuple[Path, Told], tmp_path: Path
+    sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
     home = copied(root, tmp_path / "home")
     for path in home.lake.path("checkpoints").rglob("coins.parquet"):
         _flip(path, place=20)
     assert merge(home).rebuilt
-    assert told(home) == expected
+    assert digests_of(home) == expected
 
 
 def test_a_flipped_bit_of_the_newest_day_is_folded_again_by_the_next_merge(
-    sound: tuple[Path, Told], tmp_path: Path
+    sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
     home = copied(root, tmp_path / "home")
@@ -143,12 +143,12 @@ def test_a_flipped_bit_of_the_newest_day_is_folded_again_by_the_next_merge(
     _flip(path, place=20)
     path.touch()
     merge(home)
-    assert told(home) == expected
+    assert digests_of(home) == expected
     assert complaints(home, with_replay=False) == ([], [])
 
 
 def test_a_home_of_an_older_version_opens_verifies_and_is_recorded_by_a_replay(
-    sound: tuple[Path, Told], tmp_path: Path
+    sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
     home = copied(root, tmp_path / "home")
@@ -157,7 +157,7 @@ def test_a_home_of_an_older_version_opens_verifies_and_is_recorded_by_a_replay(
     assert wrong == []
     assert [note for note in notes if "not recorded" in note]
     merge(home)
-    assert told(home) == expected
+    assert digests_of(home) == expected
     replay(home)
     assert complaints(home, with_replay=False) == ([], [])
 
@@ -210,7 +210,7 @@ def _manifests(home: Home, batch_id: str) -> list[Path]:
 
 
 def hold(
-    sound: tuple[Path, Told],
+    sound: tuple[Path, Digests],
     tmp_path: Path,
     *,
     seed: int,
@@ -232,15 +232,17 @@ def hold(
     damaged = replay(home).damaged
     wrong, notes = complaints(home, with_replay=at_length)
     if damaged or notes:
-        told_of = " ".join([*damaged.values(), *notes])
-        assert any(part in told_of for part in names_in(done, home, root)), f"{case}: {told_of}"
+        digests_before = " ".join([*damaged.values(), *notes])
+        assert any(part in digests_before for part in names_in(done, home, root)), (
+            f"{case}: {digests_before}"
+        )
         assert {why for why in wrong if why not in damaged.values()} == set(), case
         done.undo()
         home.mend_stamp()
         assert replay(home).damaged == {}, case
         wrong, notes = complaints(home, with_replay=at_length)
     assert (wrong, notes) == ([], []), case
-    assert told(home) == expected, case
+    assert digests_of(home) == expected, case
 
 
 def names_in(done: Harm, home: Home, root: Path) -> Iterator[str]:
@@ -270,7 +272,7 @@ def complaints(home: Home, *, with_replay: bool = True) -> tuple[list[str], list
     return wrong, notes
 
 
-def told(home: Home) -> Told:
+def digests_of(home: Home) -> Digests:
     return {**published(home.warehouse), **by_month(home)}
 
 

@@ -116,10 +116,10 @@ class TestDayFile:
         home = prepared.copy("append", tmp_path / "home")
         damaged = days_of(home)[place]
         harm(damaged.path)
-        told = f"{damaged.day}.*`almanac replay`"
-        with pytest.raises(LakeDamaged, match=told):
+        message = f"{damaged.day}.*`almanac replay`"
+        with pytest.raises(LakeDamaged, match=message):
             merge(home)
-        assert any(re.search(told, wrong) for one in verify(home) for wrong in one.wrong)
+        assert any(re.search(message, wrong) for check in verify(home) for wrong in check.wrong)
         assert published(home.warehouse) == prepared.before["append"]
         replay(home)
         mended(home, prepared)
@@ -131,7 +131,7 @@ class TestDayFile:
         home, older = (prepared.copy(name, tmp_path / name) for name in ("done", "rewind"))
         for place in (1, 2):
             shutil.copyfile(days_of(older)[place].path, days_of(home)[place].path)
-            wrong = [one.check for one in verify(home) if not one.holds]
+            wrong = [check.check for check in verify(home) if not check.holds]
             assert wrong
             report = merge(home)
             assert report.days[-1] == days_of(home)[-1].day
@@ -143,7 +143,7 @@ class TestDayFile:
         home = prepared.copy("done", tmp_path / "home")
         changed = days_of(home)[1]
         with_another_title(changed.path)
-        assert [one.check for one in verify(home) if not one.holds]
+        assert [check.check for check in verify(home) if not check.holds]
         report = merge(home)
         assert report.days[0] == changed.day
         mended(home, prepared)
@@ -158,7 +158,7 @@ class TestDayFile:
         held[40] ^= 1
         path.write_bytes(held)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        assert "form a chain" in " ".join(one.check for one in verify(home) if not one.holds)
+        assert "form a chain" in " ".join(check.check for check in verify(home) if not check.holds)
 
     @pytest.mark.parametrize("place", [pytest.param(0, marks=LONG), 1])
     def test_one_that_is_gone_from_the_middle_is_folded_again(
@@ -173,7 +173,7 @@ class TestDayFile:
     ) -> None:
         home = prepared.copy("done", tmp_path / "home")
         shutil.rmtree(days_of(home)[-1].path.parent)
-        wrong = {one.check: one.wrong for one in verify(home) if not one.holds}
+        wrong = {check.check: check.wrong for check in verify(home) if not check.holds}
         assert "neither merged nor waiting" in " ".join(sum(wrong.values(), ()))
         replay(home)
         mended(home, prepared)
@@ -222,8 +222,8 @@ class TestEventsByMonth:
     def test_one_that_is_gone_is_seen_by_verify(self, prepared: Prepared, tmp_path: Path) -> None:
         home = prepared.copy("done", tmp_path / "home")
         shutil.rmtree(next(home.lake.path("events").glob("event_month=*")))
-        wrong = [one for one in verify(home) if not one.holds]
-        assert ["the events by month" in one.check for one in wrong] == [True]
+        wrong = [check for check in verify(home) if not check.holds]
+        assert ["the events by month" in check.check for check in wrong] == [True]
         replay(home)
         mended(home, prepared)
 

@@ -63,8 +63,8 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
     peace, home = folder / "peace", folder / "home"
     quiet = Killer(peace, service.environment(peace), chance)
     killer = Killer(home, service.environment(home), chance, usual_s=quiet.usual_s)
-    for one in (quiet, killer):
-        one.run(*RUN)
+    for item in (quiet, killer):
+        item.run(*RUN)
     service.box.set_clock(now + BETWEEN_LOOKS)
     for words in (RUN, BACKFILL, REPLAY):
         quiet.run(*words)
@@ -77,8 +77,8 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
     kill_merges(killer, kills["merge"], folder)
     # Commands that were killed and run again poll more often: a list of all dates brings both
     # homes to the same knowledge, but for events that left the filter and were looked up.
-    for one in (quiet, killer):
-        one.run(*EVERYTHING)
+    for item in (quiet, killer):
+        item.run(*EVERYTHING)
     killer.run("verify", "--deep")
     looked_up = events_looked_up(peace) | events_looked_up(home)
     said = said_of_events(peace, without=looked_up)

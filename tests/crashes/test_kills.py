@@ -76,7 +76,7 @@ def test_every_point_that_the_code_names_is_one_that_it_is_killed_at() -> None:
 def test_the_kills_below_are_enough_in_each_phase() -> None:
     named = Counter(point.partition(":")[0] for points in POINTS.values() for point, _ in points)
     for phase in ("merge", "publish"):
-        assert named[phase] + EACH[phase] * sum(one[0] == phase for one in RANDOM) >= HITS
+        assert named[phase] + EACH[phase] * sum(item[0] == phase for item in RANDOM) >= HITS
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -85,7 +85,7 @@ def test_a_merge_killed_at_every_point_in_turn_ends_as_one_that_never_was(
 ) -> None:
     home = prepared.copy(name, tmp_path / "home")
     hits = kill_at_points(home, killer, POINTS[name], prepared.states(name))
-    sys.stdout.write(hits.told())
+    sys.stdout.write(hits.summary())
     mended(home, prepared)
     assert hits["merge"] + hits["publish"] == len(POINTS[name])
 
@@ -108,7 +108,7 @@ def test_landing_killed_at_every_point_is_whole_or_absent(
         assert len(landed) == nth - (point != "land:batches_in_place") or "bodies" in point
         land_again(landing_of(source), home.landing, all_ids)
         assert landed_files(home) == landed_files(Home(source))
-    sys.stdout.write(hits.told())
+    sys.stdout.write(hits.summary())
     assert hits["land"] >= HITS
 
 
@@ -141,7 +141,7 @@ def test_at_random_moments_of_landing(prepared: Prepared, killer: Kill, tmp_path
         assert landed_files(home) == landed_files(Home(source))
         if hits["land"] == HITS:
             break
-    sys.stdout.write(hits.told())
+    sys.stdout.write(hits.summary())
     assert hits["land"] == HITS
 
 
@@ -165,7 +165,7 @@ def test_at_random_moments_killed_until_it_is_done(
             # Missed: what is left to do is too short to be hit.
             mended(home, prepared)
             home = None
-    sys.stdout.write(hits.told())
+    sys.stdout.write(hits.summary())
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -204,7 +204,7 @@ def test_random_moments_on_a_whole_catalog(
             if not hit:
                 break
         mended(home, full)
-    sys.stdout.write(hits.told())
+    sys.stdout.write(hits.summary())
 
 
 def test_random_moments_of_landing_a_whole_catalog(
@@ -225,7 +225,7 @@ def test_random_moments_of_landing_a_whole_catalog(
         merge(home)
         land_again(landing_of(source), home.landing, all_ids)
         mended(home, full)
-    sys.stdout.write(hits.told())
+    sys.stdout.write(hits.summary())
 
 
 @pytest.mark.parametrize(("name", "work"), WORKS)
@@ -244,4 +244,4 @@ def test_a_kill_between_any_two_changes_on_disk(
         hits[death.phase] += 1
         readable(home, *prepared.states(name))
         mended(home, prepared)
-    sys.stdout.write(hits.told())
+    sys.stdout.write(hits.summary())

@@ -15,14 +15,14 @@ def disk_that_never_loses() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
+def story(tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
     """Thirteen days of a small world."""
     with without_syncs():
         return tell(DEFAULT, tmp_path_factory.mktemp("told"))
 
 
 @pytest.fixture(scope="session")
-def told_at_large(tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
+def large_story(tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
     """Thirteen days of a larger world, looked at more often."""
     with without_syncs():
         return tell(LARGE, tmp_path_factory.mktemp("told-at-large"))

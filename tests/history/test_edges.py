@@ -10,261 +10,261 @@ from warehouse.publish import delta
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> ByHand:
+def story(tmp_path: Path) -> ByHand:
     return ByHand(tmp_path)
 
 
-def test_a_look_between_two_deliveries_of_one_batch_is_folded_between_them(told: ByHand) -> None:
-    told.listed("01 09:00", event("a"), event("b"))
-    told.deliveries(
+def test_a_look_between_two_deliveries_of_one_batch_is_folded_between_them(story: ByHand) -> None:
+    story.listed("01 09:00", event("a"), event("b"))
+    story.deliveries(
         ("01 10:00", "2026-03-01T09:59:00Z", event("a", title="Second a")),
         ("01 12:00", "2026-03-01T11:59:00Z", event("b", title="Third b")),
     )
-    told.merge()
-    told.listed("01 11:00", event("a", title="Second a"), event("b", title="Second b"))
-    told.merge()
-    versions = told.versions("b", "title, known_from")
+    story.merge()
+    story.listed("01 11:00", event("a", title="Second a"), event("b", title="Second b"))
+    story.merge()
+    versions = story.versions("b", "title, known_from")
     assert versions == [
         ("First b", at("01 09:00")),
         ("Second b", at("01 11:00")),
         ("Third b", at("01 12:00")),
     ]
-    replay(told.home)
-    assert told.versions("b", "title, known_from") == versions
+    replay(story.home)
+    assert story.versions("b", "title, known_from") == versions
 
 
-def test_withdrawn_events_are_not_expected_in_an_export(told: ByHand) -> None:
+def test_withdrawn_events_are_not_expected_in_an_export(story: ByHand) -> None:
     """Three of a hundred are withdrawn: an export of the others is whole."""
     events = [event(f"e{place:02}") for place in range(100)]
-    told.listed("01 10:00", *events)
+    story.listed("01 10:00", *events)
     for place in range(3):
-        told.look_up(f"01 11:0{place}", f"e{place:02}", 404)
-    told.export("02 06:00", *events[3:])
-    told.export("03 06:00", *events[4:])
-    told.merge()
-    assert told.rows("SELECT DISTINCT flagged FROM batches") == [(None,)]
-    missing = told.rows(
+        story.look_up(f"01 11:0{place}", f"e{place:02}", 404)
+    story.export("02 06:00", *events[3:])
+    story.export("03 06:00", *events[4:])
+    story.merge()
+    assert story.rows("SELECT DISTINCT flagged FROM batches") == [(None,)]
+    missing = story.rows(
         "SELECT event_id, missing_since FROM events WHERE missing_since IS NOT NULL"
     )
     assert missing == [("e03", at("03 06:00"))]
 
 
-def test_a_404_on_a_plan_with_a_horizon_makes_an_event_missing_and_no_more(told: ByHand) -> None:
-    told.listed("05 10:00", event("a"))
-    told.look_up("05 11:00", "a", 404, plan="standard")
-    told.merge()
+def test_a_404_on_a_plan_with_a_horizon_makes_an_event_missing_and_no_more(story: ByHand) -> None:
+    story.listed("05 10:00", event("a"))
+    story.look_up("05 11:00", "a", 404, plan="standard")
+    story.merge()
     missing = [("scheduled", at("05 11:00"))]
-    assert told.rows("SELECT status, missing_since FROM events") == missing
+    assert story.rows("SELECT status, missing_since FROM events") == missing
 
 
-def test_a_partial_look_up_that_found_nothing_withdraws_nothing(told: ByHand) -> None:
-    told.listed("01 10:00", event("a"))
-    told.look_up("01 11:00", "a", 404, why_incomplete="cut short")
-    told.merge()
-    assert told.rows("SELECT status, missing_since FROM events") == [("scheduled", None)]
+def test_a_partial_look_up_that_found_nothing_withdraws_nothing(story: ByHand) -> None:
+    story.listed("01 10:00", event("a"))
+    story.look_up("01 11:00", "a", 404, why_incomplete="cut short")
+    story.merge()
+    assert story.rows("SELECT status, missing_since FROM events") == [("scheduled", None)]
 
 
-def test_a_404_as_old_as_what_is_known_is_the_later_word(told: ByHand) -> None:
-    told.listed("01 10:00", event("a"), true="01 09:00")
-    told.look_up("01 11:00", "a", 404, true="01 09:00")
-    told.merge()
-    assert told.rows("SELECT status FROM events") == [("withdrawn",)]
+def test_a_404_as_old_as_what_is_known_is_the_later_word(story: ByHand) -> None:
+    story.listed("01 10:00", event("a"), true="01 09:00")
+    story.look_up("01 11:00", "a", 404, true="01 09:00")
+    story.merge()
+    assert story.rows("SELECT status FROM events") == [("withdrawn",)]
 
 
-def test_one_complete_export_without_an_event_does_not_withdraw_it(told: ByHand) -> None:
+def test_one_complete_export_without_an_event_does_not_withdraw_it(story: ByHand) -> None:
     events = [event(f"e{place:02}") for place in range(60)]
-    told.export("01 06:00", *events)
-    told.cancellations("01 07:00")
-    told.export("02 06:00", *events[1:])
-    told.merge()
-    told.cancellations("02 07:00")
-    told.merge()
-    assert told.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("scheduled",)]
-    told.export("03 06:00", *events[1:])
-    told.merge()
-    assert told.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("withdrawn",)]
+    story.export("01 06:00", *events)
+    story.cancellations("01 07:00")
+    story.export("02 06:00", *events[1:])
+    story.merge()
+    story.cancellations("02 07:00")
+    story.merge()
+    assert story.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("scheduled",)]
+    story.export("03 06:00", *events[1:])
+    story.merge()
+    assert story.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("withdrawn",)]
 
 
 @pytest.mark.parametrize("bit_by_bit", [False, True])
 def test_a_gap_in_the_cancellations_after_they_were_looked_at_keeps_no_event_missing(
-    told: ByHand, bit_by_bit: bool
+    story: ByHand, bit_by_bit: bool
 ) -> None:
     """What the first look told of the absent event is not undone by a gap after it."""
     events = [event(f"e{place:03}") for place in range(200)]
-    told.export("01 06:00", *events)
-    told.export("02 06:00", *events[1:])
-    told.cancellations("02 07:00")
+    story.export("01 06:00", *events)
+    story.export("02 06:00", *events[1:])
+    story.cancellations("02 07:00")
     if bit_by_bit:
-        told.merge()
-    told.cancellations("02 12:00", since="02 11:00")
-    told.export("03 06:00", *events[2:])
-    told.merge()
+        story.merge()
+    story.cancellations("02 12:00", since="02 11:00")
+    story.export("03 06:00", *events[2:])
+    story.merge()
     withdrawn = "SELECT event_id FROM events WHERE status = 'withdrawn'"
-    assert told.rows(withdrawn) == [("e000",)]
-    told.cancellations("03 07:00", since="03 06:00")
-    told.export("04 06:00", *events[2:])
-    told.merge()
-    assert told.rows(withdrawn) == [("e000",)]
+    assert story.rows(withdrawn) == [("e000",)]
+    story.cancellations("03 07:00", since="03 06:00")
+    story.export("04 06:00", *events[2:])
+    story.merge()
+    assert story.rows(withdrawn) == [("e000",)]
 
 
 def test_a_look_at_the_cancellations_that_closes_a_gap_reaches_back_to_before_it(
-    told: ByHand,
+    story: ByHand,
 ) -> None:
     events = [event(f"e{place:03}") for place in range(200)]
-    told.export("01 06:00", *events)
-    told.cancellations("02 07:00", since="01 00:00")
-    told.cancellations("03 07:00", since="03 01:00")
-    told.export("04 06:00", *events[1:])
-    told.cancellations("04 07:00", since="02 01:00")
-    told.export("05 06:00", *events[1:])
-    told.merge()
-    assert told.rows("SELECT event_id FROM events WHERE status = 'withdrawn'") == [("e000",)]
+    story.export("01 06:00", *events)
+    story.cancellations("02 07:00", since="01 00:00")
+    story.cancellations("03 07:00", since="03 01:00")
+    story.export("04 06:00", *events[1:])
+    story.cancellations("04 07:00", since="02 01:00")
+    story.export("05 06:00", *events[1:])
+    story.merge()
+    assert story.rows("SELECT event_id FROM events WHERE status = 'withdrawn'") == [("e000",)]
 
 
-def test_a_410_is_as_old_as_its_look_though_it_was_cancelled_long_before(told: ByHand) -> None:
-    told.listed("05 06:00", event("a"))
-    told.look_up("05 12:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-05T00:00:00Z"})
-    told.merge()
-    assert told.versions("a", "status, known_from, cancelled_at")[1:] == [
+def test_a_410_is_as_old_as_its_look_though_it_was_cancelled_long_before(story: ByHand) -> None:
+    story.listed("05 06:00", event("a"))
+    story.look_up("05 12:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-05T00:00:00Z"})
+    story.merge()
+    assert story.versions("a", "status, known_from, cancelled_at")[1:] == [
         ("cancelled", at("05 12:00"), at("05 00:00"))
     ]
 
 
-def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(told: ByHand) -> None:
-    told.listed("10 06:00", event("a", updatedAt=...))
-    told.merge()
+def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(story: ByHand) -> None:
+    story.listed("10 06:00", event("a", updatedAt=...))
+    story.merge()
     claimed = "SELECT title, impact FROM events_as_of('2026-02-01', basis := 'claimed')"
-    assert told.rows(claimed) == [(None, None)]
+    assert story.rows(claimed) == [(None, None)]
 
 
 def test_a_delta_that_rewrites_the_links_writes_those_of_untouched_events_too(
-    told: ByHand, monkeypatch: pytest.MonkeyPatch
+    story: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta, "ROWS_ALWAYS", 10)
     events = [event(f"e{place:02}") for place in range(60)]
     other = {"coins": [{"slug": "ethereum", "symbol": "ETH", "name": "Ether"}]}
-    told.listed("01 10:00", *events)
-    told.merge()
-    told.listed("02 10:00", *(event(f"e{place:02}", **other) for place in range(20)), *events[20:])
-    told.merge()
-    links = told.rows("SELECT slug, count(*) FROM event_coins GROUP BY slug ORDER BY slug")
+    story.listed("01 10:00", *events)
+    story.merge()
+    story.listed("02 10:00", *(event(f"e{place:02}", **other) for place in range(20)), *events[20:])
+    story.merge()
+    links = story.rows("SELECT slug, count(*) FROM event_coins GROUP BY slug ORDER BY slug")
     assert links == [("bitcoin", 40), ("ethereum", 20)]
 
 
 @pytest.mark.parametrize("bit_by_bit", [False, True])
 def test_a_filter_by_category_counts_as_watching_once_the_category_has_a_name(
-    told: ByHand, bit_by_bit: bool
+    story: ByHand, bit_by_bit: bool
 ) -> None:
     """Merged at once or bit by bit: a checkpoint in between changes nothing."""
-    told.listed_by_category("01 10:00", ("7",), event("a"))
+    story.listed_by_category("01 10:00", ("7",), event("a"))
     if bit_by_bit:
-        told.merge()
-    told.categories("01 11:00", c7="Listing")
+        story.merge()
+    story.categories("01 11:00", c7="Listing")
     if bit_by_bit:
-        told.merge()
+        story.merge()
     created = "2026-03-01T20:00:00Z"
-    told.listed("02 10:00", event("a"), event("b", createdAt=created, updatedAt=created))
-    told.merge()
-    assert told.versions("b", "change_kinds") == [(["created"],)]
+    story.listed("02 10:00", event("a"), event("b", createdAt=created, updatedAt=created))
+    story.merge()
+    assert story.versions("b", "change_kinds") == [(["created"],)]
 
 
 def test_an_event_whose_waiting_cancellation_is_of_the_same_instant_can_be_restored(
-    told: ByHand,
+    story: ByHand,
 ) -> None:
-    told.cancellations("01 10:00", a="2026-03-01T09:00:00Z")
-    told.listed("01 10:01", event("a"), true="01 09:00")
-    told.listed("01 12:00", event("a"))
-    told.merge()
-    assert told.versions("a", "status, change_kinds, known_from") == [
+    story.cancellations("01 10:00", a="2026-03-01T09:00:00Z")
+    story.listed("01 10:01", event("a"), true="01 09:00")
+    story.listed("01 12:00", event("a"))
+    story.merge()
+    assert story.versions("a", "status, change_kinds, known_from") == [
         ("cancelled", ["revealed", "cancelled"], at("01 10:01")),
         ("scheduled", ["restored"], at("01 12:00")),
     ]
 
 
 def test_a_cancellation_that_waited_holds_against_an_older_one_that_tells_the_event(
-    told: ByHand,
+    story: ByHand,
 ) -> None:
-    told.look_up("01 10:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-01T09:30:00Z"})
+    story.look_up("01 10:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-01T09:30:00Z"})
     older = event("a", cancelledAt="2026-03-01T08:00:00Z")
-    told.deliveries(("01 12:00", "2026-03-01T08:00:00Z", older))
-    told.merge()
-    assert told.versions("a", "status, cancelled_at") == [("cancelled", at("01 09:30"))]
+    story.deliveries(("01 12:00", "2026-03-01T08:00:00Z", older))
+    story.merge()
+    assert story.versions("a", "status, cancelled_at") == [("cancelled", at("01 09:30"))]
 
 
 @pytest.mark.parametrize("plan", ["free", "elite"])
 def test_an_event_of_a_coin_that_left_the_top_is_not_missing_from_a_free_list(
-    plan: str, told: ByHand
+    plan: str, story: ByHand
 ) -> None:
     """On Free the coin is not in the list any more; on Elite it is gone altogether."""
     of_tron = [{"slug": "tron", "symbol": "TRX", "name": "Tron"}]
     soon = event("a", coins=of_tron, date="2026-03-05T00:00:00Z")
-    told.coins("01 10:00", coin("bitcoin"), coin("tron", rank=100), plan=plan)
-    told.listed("01 11:00", soon, plan="free")
-    told.coins("02 10:00", coin("bitcoin"), coin("solana", rank=100), plan=plan)
-    told.listed("02 11:00", plan="free")
-    told.merge()
-    assert told.rows("SELECT missing_since FROM events") == [(None,)]
+    story.coins("01 10:00", coin("bitcoin"), coin("tron", rank=100), plan=plan)
+    story.listed("01 11:00", soon, plan="free")
+    story.coins("02 10:00", coin("bitcoin"), coin("solana", rank=100), plan=plan)
+    story.listed("02 11:00", plan="free")
+    story.merge()
+    assert story.rows("SELECT missing_since FROM events") == [(None,)]
     if plan == "free":
-        assert told.rows("SELECT rank FROM coins WHERE slug = 'tron'") == [(None,)]
+        assert story.rows("SELECT rank FROM coins WHERE slug = 'tron'") == [(None,)]
 
 
 def test_an_event_of_a_coin_that_stayed_in_the_top_is_missing_from_a_free_list(
-    told: ByHand,
+    story: ByHand,
 ) -> None:
-    told.coins("01 10:00", coin("bitcoin"), plan="free")
-    told.listed("01 11:00", event("a", date="2026-03-05T00:00:00Z"), plan="free")
-    told.coins("02 10:00", coin("bitcoin"), plan="free")
-    told.listed("02 11:00", plan="free")
-    told.merge()
-    assert told.rows("SELECT missing_since FROM events") == [(at("02 11:00"),)]
+    story.coins("01 10:00", coin("bitcoin"), plan="free")
+    story.listed("01 11:00", event("a", date="2026-03-05T00:00:00Z"), plan="free")
+    story.coins("02 10:00", coin("bitcoin"), plan="free")
+    story.listed("02 11:00", plan="free")
+    story.merge()
+    assert story.rows("SELECT missing_since FROM events") == [(at("02 11:00"),)]
 
 
-def test_a_coin_whose_row_came_and_could_not_be_read_is_not_missing(told: ByHand) -> None:
-    told.coins("01 10:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
-    told.coins("02 10:00", coin("bitcoin"), coin("ethereum", rank="first"))
-    told.merge()
-    missing = told.rows("SELECT slug FROM coins WHERE missing_since IS NOT NULL")
+def test_a_coin_whose_row_came_and_could_not_be_read_is_not_missing(story: ByHand) -> None:
+    story.coins("01 10:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
+    story.coins("02 10:00", coin("bitcoin"), coin("ethereum", rank="first"))
+    story.merge()
+    missing = story.rows("SELECT slug FROM coins WHERE missing_since IS NOT NULL")
     assert missing == [("tron",)]
 
 
-def test_an_event_whose_row_came_and_could_not_be_read_is_not_missing(told: ByHand) -> None:
-    told.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
-    told.listed("02 10:00", event("alpha"), event("beta", date="soon"))
-    told.merge()
-    missing = told.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
+def test_an_event_whose_row_came_and_could_not_be_read_is_not_missing(story: ByHand) -> None:
+    story.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
+    story.listed("02 10:00", event("alpha"), event("beta", date="soon"))
+    story.merge()
+    missing = story.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
     assert missing == [("gamma",)]
 
 
 def test_a_rejected_row_that_names_no_event_makes_nothing_missing_and_the_look_says_so(
-    told: ByHand,
+    story: ByHand,
 ) -> None:
-    told.listed("01 10:00", event("alpha"), event("beta"))
-    told.listed("02 10:00", event("alpha"), event("x", id=None))
-    told.merge()
+    story.listed("01 10:00", event("alpha"), event("beta"))
+    story.listed("02 10:00", event("alpha"), event("x", id=None))
+    story.merge()
     missing = "SELECT event_id FROM events WHERE missing_since IS NOT NULL"
-    assert told.rows(missing) == []
-    (flagged,) = told.rows("SELECT flagged FROM batches WHERE rejected = 1")
+    assert story.rows(missing) == []
+    (flagged,) = story.rows("SELECT flagged FROM batches WHERE rejected = 1")
     assert "1 rejected row does not say whose" in flagged[0]
-    told.release_flagged()
-    told.merge()
-    assert told.rows(missing) == [("beta",)]
+    story.release_flagged()
+    story.merge()
+    assert story.rows(missing) == [("beta",)]
 
 
 def test_a_rejected_coin_that_names_none_makes_no_coin_missing_and_the_look_says_so(
-    told: ByHand,
+    story: ByHand,
 ) -> None:
-    told.coins("01 10:00", coin("bitcoin"), coin("ethereum"))
-    told.coins("02 10:00", coin("bitcoin"), coin("x") | {"slug": None})
-    told.merge()
-    assert told.rows("SELECT slug FROM coins WHERE missing_since IS NOT NULL") == []
-    assert len(told.rows("SELECT flagged FROM batches WHERE flagged IS NOT NULL")) == 1
+    story.coins("01 10:00", coin("bitcoin"), coin("ethereum"))
+    story.coins("02 10:00", coin("bitcoin"), coin("x") | {"slug": None})
+    story.merge()
+    assert story.rows("SELECT slug FROM coins WHERE missing_since IS NOT NULL") == []
+    assert len(story.rows("SELECT flagged FROM batches WHERE flagged IS NOT NULL")) == 1
 
 
-def test_a_rejected_row_whose_raw_text_is_cut_is_still_of_its_event(told: ByHand) -> None:
-    told.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
-    told.listed("02 10:00", event("alpha"), event("beta", date="soon", description="y" * 70_000))
-    told.merge()
-    missing = told.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
+def test_a_rejected_row_whose_raw_text_is_cut_is_still_of_its_event(story: ByHand) -> None:
+    story.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
+    story.listed("02 10:00", event("alpha"), event("beta", date="soon", description="y" * 70_000))
+    story.merge()
+    missing = story.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
     assert missing == [("gamma",)]
 
 
@@ -272,57 +272,57 @@ WRONG_YEARS = ("2030-01-01T00:00:00Z", "2199-12-31T23:59:59Z")
 
 
 @pytest.mark.parametrize("wrong", WRONG_YEARS)
-def test_an_updated_at_to_come_makes_nothing_later_stale(told: ByHand, wrong: str) -> None:
-    told.listed("01 09:00", event("a", updatedAt=wrong))
-    told.listed("02 09:00", event("a", title="Second a", updatedAt="2026-03-02T08:00:00Z"))
-    told.merge()
-    versions = told.versions("a", "title, known_from")
+def test_an_updated_at_to_come_makes_nothing_later_stale(story: ByHand, wrong: str) -> None:
+    story.listed("01 09:00", event("a", updatedAt=wrong))
+    story.listed("02 09:00", event("a", title="Second a", updatedAt="2026-03-02T08:00:00Z"))
+    story.merge()
+    versions = story.versions("a", "title, known_from")
     assert versions == [("First a", at("01 09:00")), ("Second a", at("02 09:00"))]
-    assert told.rows("SELECT updated_at FROM event_versions WHERE version = 1")[0][0].year > 2026
-    replay(told.home)
-    assert told.versions("a", "title, known_from") == versions
+    assert story.rows("SELECT updated_at FROM event_versions WHERE version = 1")[0][0].year > 2026
+    replay(story.home)
+    assert story.versions("a", "title, known_from") == versions
 
 
-def test_a_row_whose_updated_at_is_to_come_is_no_newer_than_one_that_is_not(told: ByHand) -> None:
-    told.listed(
+def test_a_row_whose_updated_at_is_to_come_is_no_newer_than_one_that_is_not(story: ByHand) -> None:
+    story.listed(
         "01 09:00",
         event("a", title="Wrong a", updatedAt="2030-01-01T00:00:00Z"),
         event("a", title="Right a", updatedAt="2026-02-01T00:00:00Z"),
     )
-    told.merge()
-    assert told.versions("a", "title") == [("Right a",)]
+    story.merge()
+    assert story.versions("a", "title") == [("Right a",)]
 
 
-def test_an_updated_at_to_come_is_not_believed_later_by_a_look_that_hides_it(told: ByHand) -> None:
-    told.listed("01 09:00", event("a", updatedAt="2026-03-03T09:00:00Z"))
-    told.listed("02 12:00", event("a", updatedAt=...))
-    told.listed("04 09:00", event("a", title="Second a", updatedAt="2026-03-02T00:00:00Z"))
-    told.merge()
-    assert told.versions("a", "title") == [("First a",), ("Second a",)]
+def test_an_updated_at_to_come_is_not_believed_later_by_a_look_that_hides_it(story: ByHand) -> None:
+    story.listed("01 09:00", event("a", updatedAt="2026-03-03T09:00:00Z"))
+    story.listed("02 12:00", event("a", updatedAt=...))
+    story.listed("04 09:00", event("a", title="Second a", updatedAt="2026-03-02T00:00:00Z"))
+    story.merge()
+    assert story.versions("a", "title") == [("First a",), ("Second a",)]
 
 
-def test_a_cancelled_at_to_come_cancels_and_what_is_seen_later_still_counts(told: ByHand) -> None:
-    told.listed("01 09:00", event("a"))
-    told.cancellations("01 10:00", a="2030-01-01T00:00:00Z")
-    told.listed("02 09:00", event("a"))
-    told.merge()
+def test_a_cancelled_at_to_come_cancels_and_what_is_seen_later_still_counts(story: ByHand) -> None:
+    story.listed("01 09:00", event("a"))
+    story.cancellations("01 10:00", a="2030-01-01T00:00:00Z")
+    story.listed("02 09:00", event("a"))
+    story.merge()
     statuses = [("scheduled",), ("cancelled",), ("scheduled",)]
-    assert told.versions("a", "status") == statuses
-    replay(told.home)
-    assert told.versions("a", "status") == statuses
+    assert story.versions("a", "status") == statuses
+    replay(story.home)
+    assert story.versions("a", "status") == statuses
 
 
-def test_a_delivery_created_in_the_future_is_as_of_its_receipt(told: ByHand) -> None:
-    told.listed("01 09:00", event("a"))
-    told.deliveries(("01 10:00", "2030-01-01T00:00:00Z", event("a", title="Second a")))
-    told.listed("02 09:00", event("a", title="Third a"))
-    told.merge()
-    assert told.versions("a", "title") == [("First a",), ("Second a",), ("Third a",)]
-    assert told.versions("a", "content_at")[1] == (at("01 10:00"),)
+def test_a_delivery_created_in_the_future_is_as_of_its_receipt(story: ByHand) -> None:
+    story.listed("01 09:00", event("a"))
+    story.deliveries(("01 10:00", "2030-01-01T00:00:00Z", event("a", title="Second a")))
+    story.listed("02 09:00", event("a", title="Third a"))
+    story.merge()
+    assert story.versions("a", "title") == [("First a",), ("Second a",), ("Third a",)]
+    assert story.versions("a", "content_at")[1] == (at("01 10:00"),)
 
 
-def test_an_event_created_in_the_future_was_not_watched_before(told: ByHand) -> None:
-    told.listed("01 09:00", event("a"))
-    told.listed("01 10:00", event("a"), event("b", createdAt="2030-01-01T00:00:00Z"))
-    told.merge()
-    assert told.versions("b", "change_kinds") == [(["revealed"],)]
+def test_an_event_created_in_the_future_was_not_watched_before(story: ByHand) -> None:
+    story.listed("01 09:00", event("a"))
+    story.listed("01 10:00", event("a"), event("b", createdAt="2030-01-01T00:00:00Z"))
+    story.merge()
+    assert story.versions("b", "change_kinds") == [(["revealed"],)]

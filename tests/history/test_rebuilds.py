@@ -87,15 +87,15 @@ def test_any_order_split_and_repetition_of_batches_equals_replay_at_length(
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_a_story_landed_in_any_order_gives_the_tables_that_its_replay_gives(
-    told: MergedStory, tmp_path: Path
+    story: MergedStory, tmp_path: Path
 ) -> None:
-    ids = [one.batch_id for one in told.story.batches]
-    in_order = merged_in(told, tmp_path / "in-order", [ids]).home
+    ids = [batch.batch_id for batch in story.story.batches]
+    in_order = merged_in(story, tmp_path / "in-order", [ids]).home
     expected = tables_of(in_order)
     replay(in_order)
     assert_same(tables_of(in_order), expected, "the replay")
     for seed in (1, 2):
-        shuffled = merged_in(told, tmp_path / f"shuffled-{seed}", _shuffled(ids, seed)).home
+        shuffled = merged_in(story, tmp_path / f"shuffled-{seed}", _shuffled(ids, seed)).home
         assert_same(tables_of(shuffled), expected, f"shuffled by {seed}")
 
 
@@ -111,8 +111,8 @@ def tables_of(home: Home) -> Tables:
         ).fetchall()
         for table in sorted({name for name, _ in columns} - OUTSIDE_REPLAY):
             names = [column for name, column in columns if name == table and column != "landed_at"]
-            told = ", ".join(f'"{name}"' for name in names)
-            rows = connection.sql(f'SELECT {told} FROM "{table}" ORDER BY ALL').fetchall()
+            names_text = ", ".join(f'"{name}"' for name in names)
+            rows = connection.sql(f'SELECT {names_text} FROM "{table}" ORDER BY ALL').fetchall()
             tables[table] = rows
     return tables
 
@@ -144,8 +144,8 @@ def hold_merging_to_oracle(batches: Sequence[Glance], parts: Sequence[Sequence[i
             versions = published(connection, "event_versions", VERSION_COLUMNS)
             events = published(connection, "events", EVENT_COLUMNS)
         for expected, found in ((versions_of(oracle), versions), (events_of(oracle), events)):
-            told_apart = differences(expected, found, glanced.looks, oracle.events)
-            assert not told_apart, told_apart
+            split_story = differences(expected, found, glanced.looks, oracle.events)
+            assert not split_story, split_story
 
 
 def _merged(

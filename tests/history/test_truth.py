@@ -52,16 +52,16 @@ CIRCUMSTANCES = (
 
 
 @pytest.fixture(scope="module")
-def oracle(told: MergedStory) -> Oracle:
-    return told.oracle()
+def oracle(story: MergedStory) -> Oracle:
+    return story.oracle()
 
 
 @pytest.fixture(scope="module")
-def merged(told: MergedStory, tmp_path_factory: pytest.TempPathFactory) -> Merged:
+def merged(story: MergedStory, tmp_path_factory: pytest.TempPathFactory) -> Merged:
     """The story merged day by day as it was landed, deliveries late among it."""
-    parts = after_midnight(told.story.batches)
+    parts = after_midnight(story.story.batches)
     with without_syncs():
-        return merged_in(told, tmp_path_factory.mktemp("merged") / "home", parts)
+        return merged_in(story, tmp_path_factory.mktemp("merged") / "home", parts)
 
 
 class TestStory:
@@ -77,56 +77,65 @@ class TestStory:
             if isinstance(node, ast.Import)
             for alias in node.names
         }
-        own = {f"tests.history.model.{one}" for one in OF_THE_ORACLE}
+        own = {f"tests.history.model.{item}" for item in OF_THE_ORACLE}
         strange = {
-            one
-            for one in modules - own
-            if one.partition(".")[0] not in sys.stdlib_module_names
-            and not one.startswith("catalog.sandbox.")
+            module
+            for module in modules - own
+            if module.partition(".")[0] not in sys.stdlib_module_names
+            and not module.startswith("catalog.sandbox.")
         }
         assert strange == set()
 
     def test_every_kind_of_change_is_seen_often(self, oracle: Oracle) -> None:
-        observed = [one for one in oracle.versions() if one.basis == "observed"]
-        seen = Counter(kind for one in observed for kind in one.kinds)
+        observed = [version for version in oracle.versions() if version.basis == "observed"]
+        seen = Counter(kind for item in observed for kind in item.kinds)
         assert {kind: seen[kind] for kind in KINDS if seen[kind] < OFTEN} == {}
-        later = Counter(kind for one in observed if one.version > 1 for kind in one.kinds)
+        later = Counter(
+            kind for version in observed if version.version > 1 for kind in version.kinds
+        )
         assert later["revealed"] >= OFTEN
 
-    def test_several_changes_lie_between_two_looks(self, told: MergedStory, oracle: Oracle) -> None:
-        assert sum(_changes_since(told, one) > 1 for one in oracle.versions()) >= OFTEN
-        assert sum(len(one.kinds) > 1 for one in oracle.versions() if one.version > 1) >= OFTEN
+    def test_several_changes_lie_between_two_looks(
+        self, story: MergedStory, oracle: Oracle
+    ) -> None:
+        assert sum(_changes_since(story, version) > 1 for version in oracle.versions()) >= OFTEN
+        assert (
+            sum(len(version.kinds) > 1 for version in oracle.versions() if version.version > 1)
+            >= OFTEN
+        )
 
     def test_what_is_easily_got_wrong_occurs(self, oracle: Oracle) -> None:
-        assert [one for one in CIRCUMSTANCES if not oracle.tally[one]] == []
+        assert [
+            circumstance for circumstance in CIRCUMSTANCES if not oracle.tally[circumstance]
+        ] == []
 
-    def test_looks_are_true_when_their_batches_say(self, told: MergedStory) -> None:
-        content_at = {one.batch_id: one.content_at for one in told.story.batches}
-        lists = [look for look in told.story.looks if look.kind != "deliveries"]
+    def test_looks_are_true_when_their_batches_say(self, story: MergedStory) -> None:
+        content_at = {batch.batch_id: batch.content_at for batch in story.story.batches}
+        lists = [look for look in story.story.looks if look.kind != "deliveries"]
         assert {look.batch_id: look.content_at for look in lists}.items() <= content_at.items()
 
 
 class TestMergedDayByDay:
     def test_events_equal_the_truth_after_every_merge(
-        self, told: MergedStory, merged: Merged
+        self, story: MergedStory, merged: Merged
     ) -> None:
         assert len(merged.moments) >= 8
-        _hold(_differences_on_the_way(told, merged))
+        _hold(_differences_on_the_way(story, merged))
 
     def test_versions_equal_the_truth(
-        self, told: MergedStory, oracle: Oracle, merged: Merged
+        self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
-        _hold(_different_versions(told, oracle, merged))
+        _hold(_different_versions(story, oracle, merged))
 
     def test_events_as_of_any_instant_equal_the_truth(
-        self, told: MergedStory, oracle: Oracle, merged: Merged
+        self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
-        assert _differ_as_of(told, oracle, merged, INSTANTS) == []
+        assert _differ_as_of(story, oracle, merged, INSTANTS) == []
 
     def test_what_was_known_before_the_first_look_is_an_error(
-        self, told: MergedStory, oracle: Oracle, merged: Merged
+        self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
-        before = min(look.observed_at for look in told.story.looks) - SECOND
+        before = min(look.observed_at for look in story.story.looks) - SECOND
         with reading(merged.home) as connection:
             with pytest.raises(duckdb.Error, match="before the first look"):
                 published_as_of(connection, before, claimed=False)
@@ -139,15 +148,15 @@ class TestMergedDayByDay:
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_a_larger_world_merged_by_few_batches_equals_the_truth_at_a_thousand_instants(
-    told_at_large: MergedStory, tmp_path: Path
+    large_story: MergedStory, tmp_path: Path
 ) -> None:
-    told, oracle = told_at_large, told_at_large.oracle()
-    ids = [one.batch_id for one in told.story.batches]
-    merged = merged_in(told, tmp_path / "home", (ids[at : at + 4] for at in range(0, len(ids), 4)))
+    story, oracle = large_story, large_story.oracle()
+    ids = [batch.batch_id for batch in story.story.batches]
+    merged = merged_in(story, tmp_path / "home", (ids[at : at + 4] for at in range(0, len(ids), 4)))
     assert len(merged.moments) >= 20
-    _hold(_differences_on_the_way(told, merged))
-    _hold(_different_versions(told, oracle, merged))
-    assert _differ_as_of(told, oracle, merged, INSTANTS_AT_LARGE) == []
+    _hold(_differences_on_the_way(story, merged))
+    _hold(_different_versions(story, oracle, merged))
+    assert _differ_as_of(story, oracle, merged, INSTANTS_AT_LARGE) == []
 
 
 def _hold(differences: str) -> None:
@@ -155,48 +164,48 @@ def _hold(differences: str) -> None:
         pytest.fail(differences, pytrace=False)
 
 
-def _differences_on_the_way(told: MergedStory, merged: Merged) -> str:
+def _differences_on_the_way(story: MergedStory, merged: Merged) -> str:
     """Return how the published events differed from the truth at the first moment they did."""
-    oracle, looks = Oracle(told.showing), told.story.folded()
+    oracle, looks = Oracle(story.showing), story.story.folded()
     done = 0
     for count, found in merged.moments:
         for look in looks[done:count]:
             oracle.fold(look)
         done = count
-        told_apart = differences(events_of(oracle), found, looks[:count], oracle.events)
-        if told_apart:
-            return f"after {count} looks of {len(looks)}: {told_apart}"
+        split_story = differences(events_of(oracle), found, looks[:count], oracle.events)
+        if split_story:
+            return f"after {count} looks of {len(looks)}: {split_story}"
     return "" if done == len(looks) else "the last merge was not compared"
 
 
-def _different_versions(told: MergedStory, oracle: Oracle, merged: Merged) -> str:
+def _different_versions(story: MergedStory, oracle: Oracle, merged: Merged) -> str:
     with reading(merged.home) as connection:
         found = published(connection, "event_versions", VERSION_COLUMNS)
         events = published(connection, "events", EVENT_COLUMNS)
-    looks = told.story.looks
+    looks = story.story.looks
     return differences(versions_of(oracle), found, looks, oracle.events) or differences(
         events_of(oracle), events, looks, oracle.events
     )
 
 
 def _differ_as_of(
-    told: MergedStory, oracle: Oracle, merged: Merged, count: int
+    story: MergedStory, oracle: Oracle, merged: Merged, count: int
 ) -> list[tuple[datetime, bool]]:
     """Return the instants, and whether claims were asked for, at which other versions are given."""
     versions = oracle.versions()
     with reading(merged.home) as connection:
         return [
             (instant, claimed)
-            for number, instant in enumerate(_instants(told, count))
+            for number, instant in enumerate(_instants(story, count))
             for claimed in ((False, True) if number % CLAIMED_EACH == 0 else (False,))
             if published_as_of(connection, instant, claimed=claimed)
             != as_of(versions, instant, claimed=claimed)
         ]
 
 
-def _instants(told: MergedStory, count: int) -> list[datetime]:
+def _instants(story: MergedStory, count: int) -> list[datetime]:
     """Return instants about every look first, then any others between the first and the last."""
-    looks = told.story.folded()
+    looks = story.story.folded()
     first, last = looks[0].observed_at, looks[-1].observed_at
     moments = sorted({look.observed_at for look in looks if look.kind != "deliveries"})
     around = [at + by for at in moments for by in (-SECOND, SECOND) if at + by >= first]
@@ -206,10 +215,10 @@ def _instants(told: MergedStory, count: int) -> list[datetime]:
     return sorted((random.sample(around, min(count, len(around))) + others)[:count])
 
 
-def _changes_since(told: MergedStory, version: Version) -> int:
+def _changes_since(story: MergedStory, version: Version) -> int:
     """Return how many changes lay between what was known of an event before and a version."""
     if version.after is None:
         return 0
     until = version.content_at
-    history = told.showing.world.history(version.event_id, until)
-    return sum(version.after < one.known_from <= until for one in history)
+    history = story.showing.world.history(version.event_id, until)
+    return sum(version.after < other.known_from <= until for other in history)

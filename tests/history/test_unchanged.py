@@ -114,13 +114,13 @@ def test_the_same_cells_below_another_header_are_read_anew(tmp_path: Path) -> No
     turned = body.replace(b"title,description", b"description,title", 1)
     assert body != turned
     versions = imported(tmp_path, (body, "elite"), (body, "elite"), (turned, "elite"))
-    assert [one[:2] for one in versions] == [("Launch", "Soon"), ("Soon", "Launch")]
+    assert [version[:2] for version in versions] == [("Launch", "Soon"), ("Soon", "Launch")]
 
 
 def test_the_same_record_on_a_plan_that_shows_more_is_read_anew(tmp_path: Path) -> None:
     body = csv_body([plain(sourceUrl="https://proof.example/1")])
     versions = imported(tmp_path, (body, "standard"), (body, "standard"), (body, "elite"))
-    assert [one[2] for one in versions] == [None, "https://proof.example/1"]
+    assert [version[2] for version in versions] == [None, "https://proof.example/1"]
 
 
 def test_rejected_records_among_many_that_came_before_have_their_places_in_the_file(
@@ -134,7 +134,7 @@ def test_rejected_records_among_many_that_came_before_have_their_places_in_the_f
     for place in (3_000, 9_000):
         records[place] = plain(id="")
     home = landed(tmp_path, (before, "elite"), (csv_body(records), "elite"))
-    with told() as found:
+    with counted() as found:
         merge(home)
     assert found == [("in the file", 12_000 - 6)]
     with reading(home) as connection:
@@ -169,32 +169,32 @@ def test_a_record_came_before_until_something_else_of_its_event_is_accepted(
 ) -> None:
     other = replace(export(3).shown[1][1], title="Halving")
     delivery = replace(export(3), feed="deliveries", shown=((1, other),))
-    with told() as found:
+    with counted() as found:
         _merged([export(1), export(2), delivery, export(4), export(5)], tmp_path)
     assert found == [("in the file", 3), ("in the file", 2), ("by the hash of the body", 3)]
 
 
 @contextmanager
-def told() -> Iterator[list[tuple[str, int]]]:
+def counted() -> Iterator[list[tuple[str, int]]]:
     """Tell how many records came before, of each export with any, and how that was seen."""
-    told: list[tuple[str, int]] = []
+    counts: list[tuple[str, int]] = []
     find, body_again = UnchangedRecords.find, UnchangedRecords.body_again
 
     def finding(self: UnchangedRecords, query: str, values: dict[str, Any]) -> int | None:
         records = find(self, query, values)
-        told.append(("in the file", self.again))
+        counts.append(("in the file", self.again))
         return records
 
     def looking(self: UnchangedRecords, manifest: Manifest) -> BatchCounts | None:
         tally = body_again(self, manifest)
         if tally is not None:
-            told.append(("by the hash of the body", self.again))
+            counts.append(("by the hash of the body", self.again))
         return tally
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UnchangedRecords, "find", finding)
         patch.setattr(UnchangedRecords, "body_again", looking)
-        yield told
+        yield counts
 
 
 def hold_recall_to_reading(batches: Sequence[Glance]) -> None:
@@ -211,7 +211,7 @@ def _merged(batches: Sequence[Glance], root: Path) -> Tables:
     source = Landing(root / "source")
     manifests = [land(glance, source, number) for number, glance in enumerate(batches)]
     home = home_with_bodies(root / "source", root / "home")
-    bring(root / "source", home, [one.batch_id for one in manifests])
+    bring(root / "source", home, [manifest.batch_id for manifest in manifests])
     merge(home, publishing=False)
     with duckdb.connect() as connection:
         return {

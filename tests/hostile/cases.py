@@ -54,7 +54,7 @@ def arrived(case: Case) -> int:
     if case.feed == "deliveries":
         return len(case.bodies)
     counts = [_rows_in(body, case.feed) for body in case.bodies]
-    return sum(one or 0 for one in counts)
+    return sum(count or 0 for count in counts)
 
 
 def _rows_in(body: bytes, feed: Feed) -> int | None:

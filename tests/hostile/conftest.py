@@ -8,7 +8,7 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.looks import SOURCE
-from tests.crashes.tables import Told, published
+from tests.crashes.tables import Digests, published
 from tests.hostile.cases import Case
 from tests.hostile.good_days import Good, at_case, good_days, partial, pull_of
 from tests.hostile.wrong_answers import WRONG_ANSWERS
@@ -32,8 +32,8 @@ class Seen:
     proper: Home
     cases: dict[str, Case]
     batch_ids: dict[str, str]
-    told: list[Told]
-    expected: list[Told]
+    tables: list[Digests]
+    expected: list[Digests]
     batches: list[dict[str, Any]]
     rejects: list[dict[str, Any]]
     notes: dict[str, list[str]]
@@ -41,7 +41,7 @@ class Seen:
 
     def batch(self, name: str) -> dict[str, Any]:
         """Return what the table `batches` says of a case's."""
-        (batch,) = [one for one in self.batches if one["batch_id"] == self.batch_ids[name]]
+        (batch,) = [batch for batch in self.batches if batch["batch_id"] == self.batch_ids[name]]
         return batch
 
 
@@ -58,27 +58,27 @@ def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     proper.claim(SOURCE)
     cases = {name: make(good, number) for number, (name, make) in enumerate(ALL.items())}
     ids: dict[str, str] = {}
-    for one in (home, proper):
-        good.land_before(one.landing)
+    for item in (home, proper):
+        good.land_before(item.landing)
     for number, (name, case) in enumerate(cases.items()):
         ids[name] = land_case(home.landing, good, case, number, case.bodies, whole=case.claims)
         if case.proper is not None:
             land_case(proper.landing, good, case, number, case.proper, whole=case.whole)
-    told = [catalog(one) for one in (home, proper)]
-    for one in (home, proper):
-        good.land_after(one.landing)
-    then = [catalog(one) for one in (home, proper)]
+    tables = [catalog(item) for item in (home, proper)]
+    for item in (home, proper):
+        good.land_after(item.landing)
+    then = [catalog(item) for item in (home, proper)]
     days = ChangeLog.of(home).days()
     return Seen(
         home=home,
         proper=proper,
         cases=cases,
         batch_ids=ids,
-        told=[told[0], then[0]],
-        expected=[told[1], then[1]],
+        tables=[tables[0], then[0]],
+        expected=[tables[1], then[1]],
         batches=table(home, "batches"),
         rejects=table(home, "rejects"),
-        notes={one: batch["notes"] for day in days for one, batch in day.batches().items()},
+        notes={batch: batch["notes"] for day in days for batch, batch in day.batches().items()},
     )
 
 
@@ -88,7 +88,7 @@ def table(home: Home, name: str) -> list[dict[str, Any]]:
         return [dict(zip(cursor.columns, row, strict=True)) for row in cursor.fetchall()]
 
 
-def catalog(home: Home) -> Told:
+def catalog(home: Home) -> Digests:
     """Merge, and return what the tables say of the catalog."""
     merge(home)
     return published(home.warehouse, without=BESIDE, columns={"batch_id"})

@@ -82,8 +82,8 @@ def good_days(sandbox: Sandbox, landing: Landing) -> Good:
     ids = landing.batch_ids()
     return Good(
         landing=landing,
-        before=[one for one in ids if one < f"{WRONG_DAY:%Y%m%d}"],
-        after=[one for one in ids if one > f"{WRONG_DAY:%Y%m%d}"],
+        before=[batch_id for batch_id in ids if batch_id < f"{WRONG_DAY:%Y%m%d}"],
+        after=[batch_id for batch_id in ids if batch_id > f"{WRONG_DAY:%Y%m%d}"],
         header=header,
         rows=[dict(zip(header, cells, strict=True)) for cells in rows],
         listed=[row for _, page in landing.pages(first_list) for row in json.loads(page)["data"]],
@@ -126,7 +126,7 @@ def as_event(row: Row) -> dict[str, Any]:
     """Return a row of the export as a list would give it."""
     event: dict[str, Any] = {name: value or None for name, value in row.items()}
     for name in ("categories", "coins"):
-        event[name] = [one for one in row[name].split(LIST_SEPARATOR) if one]
+        event[name] = [item for item in row[name].split(LIST_SEPARATOR) if item]
     event["coins"] = [{"slug": slug} for slug in event["coins"]]
     event["isEstimated"] = row["isEstimated"] == "true"
     event["impact"] = float(row["impact"]) if row["impact"] else None

@@ -29,8 +29,8 @@ def archived(good: Good, folder: Path, days_ago: int) -> Path:
     rows: list[Row] = []
     for row in good.rows:
         if row["createdAt"] < text(at):
-            told = {**row, "title": f"{row['title']}, {days_ago} days ago"}
-            rows.append(told | {"updatedAt": row["createdAt"]})
+            older = {**row, "title": f"{row['title']}, {days_ago} days ago"}
+            rows.append(older | {"updatedAt": row["createdAt"]})
     path = folder / f"{days_ago}.csv"
     path.write_bytes(good.csv(rows))
     return path
@@ -53,8 +53,8 @@ def test_archives_older_than_everything_take_their_place_in_any_order(
     order: tuple[int, ...], good: Good, tmp_path: Path
 ) -> None:
     home, at_once = Home(tmp_path / "home"), Home(tmp_path / "at_once")
-    for one in (home, at_once):
-        good.land_before(one.landing)
+    for item in (home, at_once):
+        good.land_before(item.landing)
     merge(home)
     for days_ago in order:
         batch_id = imported(good, home, tmp_path, days_ago)
@@ -116,10 +116,10 @@ def test_a_plan_that_hides_fields_writes_no_history_and_hides_nothing_that_was_k
         )
         landed = puller.events(time.now.date(), time.now.date() + 6 * DAY)
     assert landed.rows > 20
-    outcomes = {one.manifest.batch_id: one for one in merge(home).outcomes}
+    outcomes = {outcome.manifest.batch_id: outcome for outcome in merge(home).outcomes}
     outcome = outcomes[landed.manifest.batch_id]
     assert (outcome.status, outcome.rejected) == ("merged", 0)
-    changed = {name for name, told in published(home.warehouse).items() if told != before[name]}
+    changed = {name for name, digest in published(home.warehouse).items() if digest != before[name]}
     seen_first = ask(home, "SELECT count(*) FROM event_versions WHERE plan = $plan", plan=plan)
     assert changed <= {"events", "batches", "coverage"} or seen_first[0][0]
     kept = dict((row[0], row) for row in ask(home, query))

@@ -48,8 +48,8 @@ def test_a_released_batch_counts_as_if_it_had_never_been_held_back(
     number = 20
     body, kept = with_bad_rows(good, number)
     pull = pull_of(good, "export", at_case(number))
-    for one in (home, proper):
-        good.land_before(one.landing)
+    for item in (home, proper):
+        good.land_before(item.landing)
     batch_id = home.landing.land(pull, [(body, None)]).batch_id
     proper.landing.land(partial(pull), [(kept, None)])
     merge(home)
@@ -63,13 +63,13 @@ def test_a_released_batch_counts_as_if_it_had_never_been_held_back(
         merge(home)
         good.land_after(home.landing)
     good.land_after(proper.landing)
-    told = catalog(home)
-    assert told == catalog(proper)
+    before = catalog(home)
+    assert before == catalog(proper)
     assert status(home, batch_id) == ("merged", BAD, None)
     assert len(ask(home, "SELECT 1 FROM rejects WHERE batch_id = $b", b=batch_id)) == BAD
     replay(home)
-    assert published(home.warehouse, without=BESIDE, columns={"batch_id"}) == told
-    assert {one.check: one.wrong for one in verify(home) if not one.holds} == {}
+    assert published(home.warehouse, without=BESIDE, columns={"batch_id"}) == before
+    assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
 
 
 def test_a_release_of_what_is_no_batch_is_an_error(seen: Seen) -> None:
@@ -110,7 +110,7 @@ def test_a_field_of_ten_megabytes_is_kept_whole(good: Good, tmp_path: Path) -> N
     query = "SELECT description FROM events WHERE event_id = $id"
     assert ask(home, query, id=rows[3]["id"]) == [(rows[3]["description"].strip(),)]
     assert status(home, landed.batch_id) == ("merged", 0, None)
-    assert {one.check: one.wrong for one in verify(home) if not one.holds} == {}
+    assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
 
 
 def test_a_body_that_was_changed_on_disk_is_told_and_nothing_of_it_is_published(

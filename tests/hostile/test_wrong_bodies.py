@@ -13,9 +13,9 @@ from warehouse.history.verify import verify
 def test_what_becomes_of(name: str, seen: Seen) -> None:
     case, batch = seen.cases[name], seen.batch(name)
     notes = seen.notes[batch["batch_id"]]
-    told = " ".join(str(part) for part in (batch["why"], batch["flagged"], *notes))
-    assert (batch["status"], told) == (case.status, told)
-    assert re.search(case.says, told)
+    text = " ".join(str(part) for part in (batch["why"], batch["flagged"], *notes))
+    assert (batch["status"], text) == (case.status, text)
+    assert re.search(case.says, text)
     assert batch["arrived"] == arrived(case)
     assert (batch["rejected"], batch["ignored"]) == (case.rejected, case.ignored)
     assert batch["duplicates"] == case.duplicates
@@ -25,17 +25,19 @@ def test_what_becomes_of(name: str, seen: Seen) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_each_rejected_row_is_kept_with_a_reason(name: str, seen: Seen) -> None:
-    rows = [one for one in seen.rejects if one["batch_id"] == seen.batch_ids[name]]
-    assert len(rows) == len({one["position"] for one in rows}) == seen.cases[name].rejected
-    assert all(one["reason"] and one["raw"] is not None for one in rows)
+    rows = [reject for reject in seen.rejects if reject["batch_id"] == seen.batch_ids[name]]
+    assert len(rows) == len({row["position"] for row in rows}) == seen.cases[name].rejected
+    assert all(row["reason"] and row["raw"] is not None for row in rows)
 
 
 @pytest.mark.parametrize("moment", [0, 1], ids=["after the wrong day", "after the next good one"])
 def test_the_tables_are_those_of_a_home_that_never_saw_it(moment: int, seen: Seen) -> None:
-    assert seen.told[moment] == seen.expected[moment]
+    assert seen.tables[moment] == seen.expected[moment]
 
 
 def test_nothing_is_lost_and_a_replay_says_the_same(seen: Seen) -> None:
-    assert {one.check: one.wrong for one in verify(seen.home, deep=True) if not one.holds} == {}
+    assert {
+        check.check: check.wrong for check in verify(seen.home, deep=True) if not check.holds
+    } == {}
     assert seen.home.landing.pending() == []
     assert set(seen.batch_ids.values()) <= set(seen.home.landing.batch_ids())

@@ -66,8 +66,8 @@ def _mixed_line_ends(good: Good, proper: bytes) -> bytes:
     lines = [good.csv([row]).split(b"\r\n", 1)[1].removesuffix(b"\r\n") for row in
              _rows(good, proper)]  # fmt: skip
     ends = (b"\n", b"\r\n", b"\n", b"\n\n")
-    told = b"".join(line + ends[number % len(ends)] for number, line in enumerate(lines))
-    return ",".join(good.header).encode() + b"\n" + told
+    body = b"".join(line + ends[number % len(ends)] for number, line in enumerate(lines))
+    return ",".join(good.header).encode() + b"\n" + body
 
 
 def _without_columns(good: Good, number: int) -> Case:

@@ -184,7 +184,7 @@ class Life:
 
     def _check_day(self, batch_ids: list[str]) -> None:
         """Note what the day says of true events and nobody said, truly or not."""
-        says, names = self.upstream.says, ", ".join(f"'{one}'" for one in batch_ids)
+        says, names = self.upstream.says, ", ".join(f"'{batch_id}'" for batch_id in batch_ids)
         query = "SELECT event_id, title, status FROM event_versions WHERE batch_id IN "
         versions = self._ask(f"{query} ({names})") if names else []
         cancelled = self._true_cancelled()
@@ -264,10 +264,10 @@ def lives(first: int, last: int, *, true_url: str, key: str) -> Account:
 
 
 def main() -> None:
-    told = "\n".join(f"  {kind.stage:7} {name}" for name, kind in KINDS.items())
+    listed = "\n".join(f"  {kind.stage:7} {name}" for name, kind in KINDS.items())
     parser = argparse.ArgumentParser(
         prog="python -m tests.hostile_service.days",
-        description=f"{len(KINDS)} kinds of tampering:\n{told}",
+        description=f"{len(KINDS)} kinds of tampering:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("first", type=int, help="the first life")

@@ -113,11 +113,11 @@ def test_the_command_ends_in_words_and_never_in_a_traceback(
 
 def test_there_are_many_kinds_and_the_help_lists_them_all() -> None:
     assert len(KINDS) > 200
-    told = subprocess.run(
+    shown = subprocess.run(
         [sys.executable, "-m", "tests.hostile_service.days", "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert all(name in told for name in KINDS)
+    assert all(name in shown for name in KINDS)

@@ -91,6 +91,6 @@ def metadata_of(result: dg.ExecuteInProcessResult, asset: str, day: date) -> dic
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:
     (event,) = [event for event in result.all_events if event.is_step_failure]
-    told = event.step_failure_data.user_failure_data
-    assert told is not None, event.step_failure_data.error
-    return str(told.description)
+    failure = event.step_failure_data.user_failure_data
+    assert failure is not None, event.step_failure_data.error
+    return str(failure.description)

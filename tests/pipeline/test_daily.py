@@ -61,7 +61,7 @@ def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: Pl
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
     assert {run.tags["dagster/partition"] for run in runs} == {"2026-03-01", "2026-03-02"}
     assert len(rows_of(two_days.home, "events")) > 100
-    feeds = [one.split("-")[1] for one in two_days.home.landing.batch_ids(day=YESTERDAY)]
+    feeds = [batch_id.split("-")[1] for batch_id in two_days.home.landing.batch_ids(day=YESTERDAY)]
     assert (feeds.count("events"), feeds.count("cancellations"), feeds.count("export")) == (3, 3, 1)
 
 
@@ -79,9 +79,9 @@ def test_every_materialisation_tells_rows_requests_quota_bytes_and_batches(
 ) -> None:
     records = two_days.instance.fetch_materializations(dg.AssetKey("landed_export"), limit=5)
     for record in records.records:
-        told = record.asset_materialization.metadata  # type: ignore[union-attr]
-        assert told["outcome"].value == "pulled"
-        assert {"rows", "requests", "quota left", "bytes", "batches", "preview"} <= told.keys()
+        metadata = record.asset_materialization.metadata  # type: ignore[union-attr]
+        assert metadata["outcome"].value == "pulled"
+        assert {"rows", "requests", "quota left", "bytes", "batches", "preview"} <= metadata.keys()
     events = two_days.instance.get_latest_materialization_event(dg.AssetKey("events"))
     assert events is not None and events.asset_materialization is not None
     assert events.asset_materialization.metadata["rows"].value == len(
@@ -117,9 +117,9 @@ def test_a_past_day_is_reused_without_a_request(two_days: PlayedHome) -> None:
         )
         assert result.success
         assert service.log.count == sent
-    told = metadata_of(result, "landed_export", YESTERDAY)
-    assert told["outcome"] == "reused from landing"
-    assert "-export-" in told["batches"]
+    metadata = metadata_of(result, "landed_export", YESTERDAY)
+    assert metadata["outcome"] == "reused from landing"
+    assert "-export-" in metadata["batches"]
 
 
 def test_a_past_day_asks_nothing_even_where_the_service_is_not_open(two_days: PlayedHome) -> None:

@@ -70,7 +70,7 @@ def test_a_month_that_turns_under_way_is_asked_about_and_the_work_goes_on(
             entry.state = replace(entry.state, resets_at=int(service.clock().timestamp()) - 1)
         sandbox.forget_requests()
         ask(service)
-        asked = [one.path.rsplit("/", 1)[-1] for one in sandbox.requests]
+        asked = [request.path.rsplit("/", 1)[-1] for request in sandbox.requests]
         assert asked == ["usage", "categories"]
         assert ledger_of(settings).peek().used == 2
 

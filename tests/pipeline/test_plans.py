@@ -27,7 +27,7 @@ def test_what_the_plan_lacks_is_said_and_the_rest_goes_on(
         f"{TODAY} landed_{feed}: not in the plan {plan}" for feed in lacking
     ]
     assert played.rows > 0
-    feeds = {one.split("-")[1] for one in Home(tmp_path).landing.batch_ids()}
+    feeds = {batch_id.split("-")[1] for batch_id in Home(tmp_path).landing.batch_ids()}
     assert feeds == {"events", "cancellations", "coins", "categories"} - set(lacking)
     assert Home(tmp_path).warehouse.exists()
 

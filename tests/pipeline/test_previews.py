@@ -57,7 +57,7 @@ def test_no_body_fails_the_asset_that_shows_it(name: str, tmp_path: Path) -> Non
     with dg.DagsterInstance.ephemeral() as instance:
         result = run_assets(settings, instance, f"landed_{feed}", partition=YESTERDAY)
     assert result.success
-    told = metadata_of(result, f"landed_{feed}", YESTERDAY)
-    json.dumps(told.get("preview", "")).encode()
-    assert len(told.get("preview", "")) < 10_000
-    assert ("shown" in told.get("preview", "")) == (name == "a field of 200 kB")
+    metadata = metadata_of(result, f"landed_{feed}", YESTERDAY)
+    json.dumps(metadata.get("preview", "")).encode()
+    assert len(metadata.get("preview", "")) < 10_000
+    assert ("shown" in metadata.get("preview", "")) == (name == "a field of 200 kB")

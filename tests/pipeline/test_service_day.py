@@ -42,14 +42,14 @@ def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
         "max_clock_skew_days": "3",
     }
     today = elsewhen.clock.now().date()
-    told = json.loads(almanac("run", "--json", **given).stdout)
-    assert told["days"] == [today.isoformat()]
-    assert told["problems"] == []
+    summary = json.loads(almanac("run", "--json", **given).stdout)
+    assert summary["days"] == [today.isoformat()]
+    assert summary["problems"] == []
     home = Home(tmp_path / "home")
     assert home.landing.days() == [today]
     health = health_of(settings_of(home.root), home, datetime.now(UTC))
-    assert {one.kind for one in health.warnings} <= {"disk", "exposed"}
-    assert [one.age_s < 600 for one in health.feeds if one.age_s is not None] == [True] * 5
+    assert {warning.kind for warning in health.warnings} <= {"disk", "exposed"}
+    assert [feed.age_s < 600 for feed in health.feeds if feed.age_s is not None] == [True] * 5
     way = "ahead of" if elsewhen.clock.now() > datetime.now(UTC) else "behind"
     assert f"{way} this machine's" in almanac("status", **given).output
     assert f"{way} this machine's" in almanac("doctor", code=1, **given).output
@@ -79,11 +79,11 @@ def test_a_service_whose_time_can_not_be_is_read_and_said(
         **{"plan": "elite", "max_clock_skew_days": "3"},
     }
     today = datetime.now(UTC).date()
-    told = json.loads(almanac("run", "--json", **given).stdout)
-    assert told["days"] == [today.isoformat()]
-    assert {one["kind"] for one in told["problems"]} >= {"undated"}
+    summary = json.loads(almanac("run", "--json", **given).stdout)
+    assert summary["days"] == [today.isoformat()]
+    assert {item["kind"] for item in summary["problems"]} >= {"undated"}
     found = json.loads(almanac("status", "--json", **given).stdout)
-    assert "clock" in {one["kind"] for one in found["warnings"]}
+    assert "clock" in {item["kind"] for item in found["warnings"]}
     batch_id = Home(tmp_path / "home").landing.batch_ids()[0]
     assert "is ignored" in almanac("batches", "show", batch_id, **given).output
     assert "sent no plausible Date" in almanac("doctor", code=1, **given).output

@@ -44,8 +44,8 @@ def dated(instant: datetime) -> list[str]:
 def test_a_date_up_to_days_from_the_machine_is_believed_and_survives_the_process(
     machine: Machine, hours: float
 ) -> None:
-    told = machine.process().hear(dated(STARTS + hours * HOUR))
-    assert (told.instant, told.doubt) == (STARTS + hours * HOUR, "")
+    record = machine.process().hear(dated(STARTS + hours * HOUR))
+    assert (record.instant, record.doubt) == (STARTS + hours * HOUR, "")
     machine.now += HOUR
     assert machine.process().now() == STARTS + hours * HOUR + HOUR
     assert service_time(machine.state.root, machine.clock)() == machine.process().now()
@@ -85,9 +85,9 @@ def test_a_date_that_can_not_be_is_dated_by_what_was_expected(
         machine.process().hear(dated(STARTS + 30 * HOUR))
     for _ in range(10):
         machine.now += HOUR
-        told = machine.process().hear([wrong])
-        assert told.instant == machine.now + (30 * HOUR if was_heard else 0 * HOUR)
-        assert told.doubt
+        record = machine.process().hear([wrong])
+        assert record.instant == machine.now + (30 * HOUR if was_heard else 0 * HOUR)
+        assert record.doubt
 
 
 def test_a_date_over_a_day_from_what_is_expected_is_not_believed(machine: Machine) -> None:
@@ -101,8 +101,8 @@ def test_dates_that_creep_ahead_are_believed_no_further_than_days_from_the_machi
     machine: Machine,
 ) -> None:
     heard = machine.process()
-    told = [heard.hear(dated(STARTS + number * 23 * HOUR)) for number in range(1, 30)]
-    assert max(one.instant for one in told) <= STARTS + 3 * DAY
+    records = [heard.hear(dated(STARTS + number * 23 * HOUR)) for number in range(1, 30)]
+    assert max(item.instant for item in records) <= STARTS + 3 * DAY
 
 
 @pytest.mark.parametrize("dates", [[], [""], ["0"], ["-1"], ["yesterday"], ["\x00"]])
@@ -113,8 +113,8 @@ def test_without_a_date_the_service_goes_on_as_it_was_heard(
     assert heard.hear(dates) == type(heard.hear(dates))(STARTS, DATELESS)
     heard.hear(dated(STARTS + HOUR))
     machine.now += MINUTE
-    told = heard.hear(dates)
-    assert (told.instant, told.doubt) == (STARTS + HOUR + MINUTE, DATELESS_NOW)
+    record = heard.hear(dates)
+    assert (record.instant, record.doubt) == (STARTS + HOUR + MINUTE, DATELESS_NOW)
 
 
 def test_of_two_dates_that_differ_none_is_believed(machine: Machine) -> None:

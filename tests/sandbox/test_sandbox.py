@@ -79,9 +79,9 @@ class TestTruth:
         self, almanac_sandbox: Sandbox, client: httpx.Client
     ) -> None:
         world = almanac_sandbox.truth()
-        told = world.changes(STANDS_AT - timedelta(days=20), STANDS_AT - timedelta(minutes=2))
+        changes = world.changes(STANDS_AT - timedelta(days=20), STANDS_AT - timedelta(minutes=2))
         seen = {"cancelled": 0, "withdrawn": 0}
-        for change in told:
+        for change in changes:
             status = world.status_at(change.event_id, STANDS_AT - timedelta(seconds=60))
             if status in seen:
                 seen[status] += 1

@@ -288,8 +288,8 @@ def test_history_is_the_list_of_changes_of_an_event(
         by_id.setdefault(change.event_id, []).append(change)
     for history in histories:
         event_id = history[0].event.id
-        told = [Change(version.known_from, event_id, version.kinds) for version in history]
-        assert told == by_id[event_id]
+        expected = [Change(version.known_from, event_id, version.kinds) for version in history]
+        assert expected == by_id[event_id]
 
 
 def test_history_up_to_an_instant_knows_nothing_later(

@@ -242,7 +242,7 @@ class ServerAgainstModel(RuleBasedStateMachine):
         for plan in ("free", "pro"):
             coin = self.service.get("/v2/coins/first", plan).json()
             found = plain_model.listed(self.catalog_of(plan), plan, self.now, {"coins": ["first"]})
-            scores = [one.impact for one in found if one.impact is not None]
+            scores = [event.impact for event in found if event.impact is not None]
             assert coin["upcomingCount"] == len(found)
             if plan == "pro":
                 assert coin["majorCount"] == sum(score >= 7.5 for score in scores)

@@ -101,11 +101,13 @@ def test_a_clock_that_goes_on_does_not_pile_up_views() -> None:
 
 def test_a_mere_verification_is_told_to_nobody_and_all_else_once() -> None:
     after, until = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
-    told = [(change.at, change.event.id) for change in SandboxStore(World(1)).changes(after, until)]
+    found = [
+        (change.at, change.event.id) for change in SandboxStore(World(1)).changes(after, until)
+    ]
     happened = World(1).changes(after, until)
     verified = {(c.at, c.event_id) for c in happened if set(c.kinds) <= {"verified"}}
     withdrawn = {(c.at, c.event_id) for c in happened if "withdrawn" in c.kinds}
     assert len(verified) > 50
-    assert sorted(told) == sorted(
+    assert sorted(found) == sorted(
         key for c in happened if (key := (c.at, c.event_id)) not in verified | withdrawn
     )

@@ -57,7 +57,7 @@ def test_failing_batches_on_several_days_let_no_day_be_folded_again_but_those_si
             report = command(home, step=written.append)
         assert written.count("merge:day_written") == DAYS + again
         assert len(report.days) == len(report.outcomes) == DAYS
-        assert [one.manifest for one in report.quarantined] == bad
+        assert [outcome.manifest for outcome in report.quarantined] == bad
         if where == "normalise":
             expected = history(home)
             if command is merge:
@@ -144,7 +144,7 @@ def test_a_batch_of_a_plan_that_is_not_known_is_set_aside_and_the_others_go_on(
 ) -> None:
     odd, good = land(home, 0, plan="gold"), land(home, 1)
     report = merge(home)
-    assert [str(one) for one in report.problems if "'gold'" in str(one)]
+    assert [str(problem) for problem in report.problems if "'gold'" in str(problem)]
     assert became(home, odd)[0] == "quarantined"
     assert became(home, good) == ("merged", "")
     assert home.landing.pending() == []
@@ -167,7 +167,7 @@ def test_a_replay_that_loses_a_batch_that_was_merged_names_it_with_the_reason(
         assert [note for note in report.notes if good.batch_id in note and "odd date" in note]
         assert replay(home).lost == {}
     assert replay(home).lost == {}
-    assert [became(home, one)[0] for one in (good, never)] == ["merged", "quarantined"]
+    assert [became(home, item)[0] for item in (good, never)] == ["merged", "quarantined"]
     with monkeypatch.context() as patched:
         fail_on(patched, "normalise", [good], duckdb.ConversionException("odd date"))
         assert [*merge(home, refold_from=FIRST.date()).lost] == [good.batch_id]

@@ -119,7 +119,7 @@ def test_looking_at_a_pull_under_way_takes_nothing_from_it(tmp_path: Path) -> No
         pull.add(note(number), b"x" * 2_000)
     done.set()
     looking.join()
-    assert [one.number for one, _ in pull.pages()] == list(range(1, pages + 1))
+    assert [page.number for page, _ in pull.pages()] == list(range(1, pages + 1))
 
 
 WRITER = """
@@ -157,9 +157,9 @@ def test_no_page_that_was_kept_is_lost_when_the_process_is_killed(tmp_path: Path
         process.wait()
         (pull,) = Landing(tmp_path).journal.open_pulls()
         pages = list(pull.pages())
-        assert [one.number for one, _ in pages] == list(range(1, len(pages) + 1))
+        assert [page.number for page, _ in pages] == list(range(1, len(pages) + 1))
         assert len(pages) in (said, said + 1)
-        assert all(body == b"%d" % one.number * 5000 for one, body in pages)
+        assert all(body == b"%d" % page.number * 5000 for page, body in pages)
 
 
 def test_pages_are_packed_and_those_that_an_earlier_version_left_plain_are_read(

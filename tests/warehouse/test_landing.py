@@ -68,7 +68,7 @@ def test_any_bytes_survive_the_way_to_disk(
 def test_a_look_that_brings_nothing_new_stores_no_bytes_twice(tmp_path: Path) -> None:
     landing = Landing(tmp_path)
     later = pull(observed_at=AT + timedelta(hours=1), content_at=AT + timedelta(minutes=59))
-    first, second = (landing.land(one, [(b"same", None)]) for one in (pull(), later))
+    first, second = (landing.land(item, [(b"same", None)]) for item in (pull(), later))
     assert first.batch_id != second.batch_id
     assert len([name for name in files(tmp_path) if name.startswith("bodies/")]) == 1
     assert landing.batch_ids() == [first.batch_id, second.batch_id]
@@ -158,8 +158,8 @@ def test_history_is_folded_by_observation_then_content_then_feed(tmp_path: Path)
     landing = Landing(tmp_path)
     hour = timedelta(hours=1)
     made = [
-        landing.land(one, [(b"", None)])
-        for one in (
+        landing.land(item, [(b"", None)])
+        for item in (
             pull(observed_at=AT + hour),
             pull(feed="deliveries"),
             pull(feed="export", content_at=AT - 6 * hour),
@@ -168,7 +168,7 @@ def test_history_is_folded_by_observation_then_content_then_feed(tmp_path: Path)
         )
     ]
     ordered = sorted(made, key=Manifest.fold_key)
-    assert [one.feed for one in ordered] == ["export", "export", "events", "deliveries", "events"]
+    assert [item.feed for item in ordered] == ["export", "export", "events", "deliveries", "events"]
     assert list(RANK)[:5] == ["export", "events", "event", "cancellations", "deliveries"]
 
 

@@ -25,7 +25,10 @@ def test_nothing_acts_and_all_can_be_written(text: str) -> None:
     shown = plain(text)
     assert acting_in(shown) == []
     shown.encode()
-    assert {unicodedata.category(one) for one in shown if one not in "\n\t"} & {"Cc", "Cs"} == set()
+    assert {unicodedata.category(item) for item in shown if item not in "\n\t"} & {
+        "Cc",
+        "Cs",
+    } == set()
     assert plain(shown) == shown
     assert len(plain_line(text).splitlines()) <= 1
 

@@ -208,7 +208,9 @@ def test_parquet_keeps_the_types(
     assert write_answer(warehouse, "FROM events", target, "parquet") == 2
     with connected(warehouse, own_files=True) as other:
         again = other.sql(f"FROM read_parquet('{target}')")
-        assert [str(one) for one in again.types] == list(run_sql(connection, "FROM events").types)
+        assert [str(type_) for type_ in again.types] == list(
+            run_sql(connection, "FROM events").types
+        )
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])

@@ -236,7 +236,7 @@ def test_what_a_connection_has_attached_is_no_file_to_sql(untouched: Scene) -> N
         named = connection.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
         paths = [str(path) for (path,) in named.fetchall()]
         allowed = connection.execute("SELECT unnest(current_setting('allowed_paths'))").fetchall()
-        for path in {*paths, *(str(one).rstrip("/") for (one,) in allowed)}:
+        for path in {*paths, *(str(item).rstrip("/") for (item,) in allowed)}:
             for sql in (
                 f"COPY (SELECT 1) TO '{path}' (FORMAT csv, USE_TMP_FILE false)",
                 f"COPY (SELECT 1 AS a) TO '{path}' (FORMAT csv, PER_THREAD_OUTPUT)",

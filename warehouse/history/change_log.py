@@ -145,7 +145,7 @@ class ChangeLog:
                     found.append(DayFile(day, path, *_noted(path, known.get(folder))))
             except LakeDamaged as error:
                 damaged.append(error)
-        fresh = {lake_paths.folder_of_day(one.day): one.noted for one in found}
+        fresh = {lake_paths.folder_of_day(day_file.day): day_file.noted for day_file in found}
         if fresh != known:
             self._index.parent.mkdir(parents=True, exist_ok=True)
             Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
@@ -188,7 +188,7 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
     Raises:
         LakeDamaged: a file can't be read.
     """
-    texts = [_read_account(one.path) for one in days]
+    texts = [_read_account(day_file.path) for day_file in days]
     return [
         record
         for text in texts
@@ -204,7 +204,7 @@ def first_break(days: list[DayFile]) -> date | None:
 
 def folded_by_others(days: Iterable[DayFile]) -> list[date]:
     """Return the days that were folded by other rules than those of this version, oldest first."""
-    return [one.day for one in days if one.head.normaliser != NORMALISER]
+    return [day_file.day for day_file in days if day_file.head.normaliser != NORMALISER]
 
 
 def parting(days: list[DayFile]) -> date | None:
@@ -213,16 +213,16 @@ def parting(days: list[DayFile]) -> date | None:
     Where a day names another hash than the day before it has, it is the day before that changed.
     """
     before: DayFile | None = None
-    for one in days:
-        if one.head.previous != (None if before is None else before.sha256):
-            return one.day if before is None else before.day
-        before = one
+    for day_file in days:
+        if day_file.head.previous != (None if before is None else before.sha256):
+            return day_file.day if before is None else before.day
+        before = day_file
     return None
 
 
 def day_before(days: list[DayFile], day: date) -> DayFile | None:
     """Return the last day before one, None where it is the first."""
-    return next((one for one in reversed(days) if one.day < day), None)
+    return next((day_file for day_file in reversed(days) if day_file.day < day), None)
 
 
 def _noted(path: Path, known: Noted | None) -> tuple[Noted, str | None]:

@@ -130,14 +130,16 @@ class DayWriter:
             file = {"file": literal(self._lake.path(name))}
             connection.execute(_SQL["load_snapshot"], file)
         kept = [
-            rejects_name(so_far.day, one["batch_id"])
-            for one in so_far.meta["batches"]
-            if one["rejected"]
+            rejects_name(so_far.day, record["batch_id"])
+            for record in so_far.meta["batches"]
+            if record["rejected"]
         ]
         noted = so_far.head.files
         if noted is None:  # An older Almanac wrote the day: what is there is what it wrote.
-            noted = {one: sha256_of(self._lake.path(one)) for one in kept if self._lake.exists(one)}
-        return {one: noted[one] for one in kept if one in noted}
+            noted = {
+                name: sha256_of(self._lake.path(name)) for name in kept if self._lake.exists(name)
+            }
+        return {name: noted[name] for name in kept if name in noted}
 
     def _write_rejects(self, day: date, outcome: Outcome) -> dict[str, str]:
         name = rejects_name(day, outcome.manifest.batch_id)
@@ -204,7 +206,7 @@ def _joined(so_far: Outcome | None, more: Outcome) -> Outcome:
 
 def _fold_id(before: DayFile | None, records: list[dict[str, object]]) -> str:
     """Return what names a history: the same batches with the same verdicts give the same."""
-    told = hashlib.sha256(f"{NORMALISER}/{before.head.fold_id if before else ''}".encode())
-    for record in sorted(records, key=lambda one: str(one["batch_id"])):
-        told.update(f"/{record['batch_id']}:{record['status']}:{record['released']}".encode())
-    return told.hexdigest()
+    digest = hashlib.sha256(f"{NORMALISER}/{before.head.fold_id if before else ''}".encode())
+    for record in sorted(records, key=lambda entry: str(entry["batch_id"])):
+        digest.update(f"/{record['batch_id']}:{record['status']}:{record['released']}".encode())
+    return digest.hexdigest()

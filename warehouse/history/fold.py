@@ -168,8 +168,8 @@ class Fold:
             observed_at=manifest.observed_at,
             is_export=manifest.feed == "export" and proves_withdrawal(reach.plan),
             cancellations_seen=[
-                {"since": one.since, "observed_at": one.observed_at}
-                for one in self.cancellations_seen
+                {"since": batch.since, "observed_at": batch.observed_at}
+                for batch in self.cancellations_seen
             ],
         )
         self._fold_gone(manifest, outcome)

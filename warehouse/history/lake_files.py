@@ -117,10 +117,10 @@ def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
         LakeDamaged: what is recorded of the events by month can't be read.
     """
     hashes: dict[str, str | None] = {}
-    kept = worth_keeping([one.day for one in days])
-    for one in days:
-        hashes[one.name] = one.sha256
-        hashes.update(_of_day(lake, one, keeps_checkpoint=one.day in kept))
+    kept = worth_keeping([day_file.day for day_file in days])
+    for day_file in days:
+        hashes[day_file.name] = day_file.sha256
+        hashes.update(_of_day(lake, day_file, keeps_checkpoint=day_file.day in kept))
     months = lake_events.recorded(lake)
     unsettled = lake_events.unsettled_months(lake)
     if months is None:
@@ -136,10 +136,13 @@ def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
     return LakeFiles(hashes, own)
 
 
-def is_whole(lake: Storage, one: DayFile) -> bool:
+def is_whole(lake: Storage, day_file: DayFile) -> bool:
     """Whether what a day is appended to is what was written: the index goes by size and times."""
-    coins = lake_paths.coins_name(one.day)
-    wrong = damage(lake, one.name, {one.name: one.sha256}), damage(lake, coins, one.head.files)
+    coins = lake_paths.coins_name(day_file.day)
+    wrong = (
+        damage(lake, day_file.name, {day_file.name: day_file.sha256}),
+        damage(lake, coins, day_file.head.files),
+    )
     return wrong == (None, None)
 
 
@@ -172,8 +175,8 @@ def remove_surplus(home: Home) -> None:
             home.lake.remove(name)
 
 
-def _of_day(lake: Storage, one: DayFile, *, keeps_checkpoint: bool) -> dict[str, str | None]:
-    files = one.head.files
+def _of_day(lake: Storage, day_file: DayFile, *, keeps_checkpoint: bool) -> dict[str, str | None]:
+    files = day_file.head.files
     if files is not None:
         return {
             name: sha256
@@ -181,10 +184,12 @@ def _of_day(lake: Storage, one: DayFile, *, keeps_checkpoint: bool) -> dict[str,
             if keeps_checkpoint or not name.startswith(f"{lake_paths.CHECKPOINTS}/")
         }
     # An older Almanac wrote the day: what it would have written, where it is.
-    named = one.head.checkpoint if keeps_checkpoint else None
+    named = day_file.head.checkpoint if keeps_checkpoint else None
     checkpoint = [] if named is None else Checkpoints(lake).files(named)
     kinds = (lake_paths.REJECTS, lake_paths.COIN_SNAPSHOTS)
-    beside = [name for kind in kinds for name in lake.names(lake_paths.day_folder(kind, one.day))]
+    beside = [
+        name for kind in kinds for name in lake.names(lake_paths.day_folder(kind, day_file.day))
+    ]
     return dict.fromkeys([*checkpoint, *beside])
 
 

@@ -141,7 +141,7 @@ class _Merge:
         if self._everything:
             self._look_for_lost()
         pending = self._landing.pending()
-        fresh = self._fresh(pending, {one.day: one for one in days})
+        fresh = self._fresh(pending, {day_file.day: day_file for day_file in days})
         start = self._start(fresh, days)
         if start is not None:
             self._compared.begin(days, fresh)
@@ -229,7 +229,7 @@ class _Merge:
         if self._refold_from is not None:
             starts.update(self._landing.days(since=self._refold_from)[:1])
         if self._everything:
-            starts.update(one.day for one in days[:1])
+            starts.update(day_file.day for day_file in days[:1])
         if (broken := first_break(days)) is not None:
             starts.add(broken)
         if self._refold_from is None:
@@ -245,9 +245,9 @@ class _Merge:
         self, fold: Fold, start: date, days: list[DayFile], fresh: list[Manifest]
     ) -> tuple[DayFile | None, bool]:
         """Load the state to go on from; return its day, and whether `start` is appended to."""
-        for one in reversed(self._written.values()):
-            if self._load(fold, one):
-                return one, False
+        for day_file in reversed(self._written.values()):
+            if self._load(fold, day_file):
+                return day_file, False
         last = days[-1] if days else None
         if (
             last is not None
@@ -260,18 +260,18 @@ class _Merge:
             and self._load(fold, last)
         ):
             return last, start == last.day
-        for one in reversed(days):
-            if one.day < start and self._load(fold, one):
-                return one, False
+        for day_file in reversed(days):
+            if day_file.day < start and self._load(fold, day_file):
+                return day_file, False
         return None, False
 
-    def _load(self, fold: Fold, one: DayFile) -> bool:
+    def _load(self, fold: Fold, day_file: DayFile) -> bool:
         """Load a day's checkpoint; one that is not there or disagrees is made again later."""
-        name = one.head.checkpoint
+        name = day_file.head.checkpoint
         if name is None or not self._checkpoints.has(name):
             return False
         try:
-            self._checkpoints.load(name, fold, one.head.fold_id, one.head.files)
+            self._checkpoints.load(name, fold, day_file.head.fold_id, day_file.head.files)
         except LakeDamaged as error:
             self._report.rebuilt.append(str(error))
             fold.reset()
@@ -290,12 +290,12 @@ class _Merge:
         writer = DayWriter(
             self._home.lake, self._log, self._landing, fold, self._step, self._set_aside
         )
-        old = {one.day: one for one in days}
+        old = {day_file.day: day_file for day_file in days}
         first = start if appending else (base.day if base else date.min)
         # A day whose batches were set aside since it was written is still one.
         found = sorted({*self._landing.days(since=first), *self._written})
         landed = [day for day in found if day > first or (appending and day == first)]
-        self._written = {day: one for day, one in self._written.items() if day <= first}
+        self._written = {day: day_file for day, day_file in self._written.items() if day <= first}
         self._removes_after = min(first, self._removes_after)
         stand = {*self._written, *(() if self._everything else old)}
         kept = {day for day in stand if day < first or (base and day == base.day)}
@@ -306,7 +306,7 @@ class _Merge:
             if not self._everything and so_far is None and day in old:
                 self._refuse_lost(old[day])
             if so_far is not None:
-                manifests = [one for one in fresh if one.observed_at.date() == day]
+                manifests = [batch for batch in fresh if batch.observed_at.date() == day]
             else:
                 manifests = self._manifests(day)
             before, merged = writer.merge(
@@ -335,16 +335,16 @@ class _Merge:
             raise gone(batch_id)
 
     def _manifests(self, day: date) -> list[Manifest]:
-        found = (self._manifest(one) for one in self._landing.batch_ids(day=day))
-        return [one for one in found if one is not None]
+        found = (self._manifest(manifest) for manifest in self._landing.batch_ids(day=day))
+        return [manifest for manifest in found if manifest is not None]
 
     def _prune(self, keep: set[date]) -> None:
-        named = {one.head.checkpoint for one in self._log.days() if one.day in keep}
+        named = {day_file.head.checkpoint for day_file in self._log.days() if day_file.day in keep}
         self._checkpoints.prune({name for name in named if name is not None})
 
     def _clear(self, pending: Iterable[str]) -> None:
         """Take away the markers of what has taken effect."""
-        folded = {one.day: one for one in self._log.days()}
+        folded = {day_file.day: day_file for day_file in self._log.days()}
         for batch_id in pending:
             manifest = self._manifest(batch_id)
             day = None if manifest is None else folded.get(manifest.observed_at.date())

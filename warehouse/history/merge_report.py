@@ -94,7 +94,9 @@ class Comparison:
 
     def note(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Note what became before of batches that may be folded again."""
-        self._merged |= {str(one["batch_id"]) for one in records if one["status"] == "merged"}
+        self._merged |= {
+            str(record["batch_id"]) for record in records if record["status"] == "merged"
+        }
 
     def lost(self, quarantined: Iterable[Outcome]) -> dict[str, str]:
         """Return the quarantined batches that took part before, with why they do so no more.
@@ -102,11 +104,11 @@ class Comparison:
         Before is in the lake, or in the published file: of a replay that was killed, the lake is
         what that left.
         """
-        why = {one.manifest.batch_id: one.why or "" for one in quarantined}
+        why = {outcome.manifest.batch_id: outcome.why or "" for outcome in quarantined}
         if not why:
             return {}
         before = self._merged | _published(self._home)
-        return {batch_id: told for batch_id, told in why.items() if batch_id in before}
+        return {batch_id: reason for batch_id, reason in why.items() if batch_id in before}
 
     def upgrade(
         self, days: Callable[[], list[DayFile]], refolded: Mapping[date, tuple[int, int]]
@@ -131,7 +133,7 @@ class Comparison:
     def _counts(self, days: Iterable[DayFile]) -> Counts | None:
         """Return the counts of the files that are compared; None where one can't be read."""
         compared = self._older - self._with_fresh
-        files = [literal(one.path) for one in days if one.day in compared]
+        files = [literal(day_file.path) for day_file in days if day_file.day in compared]
         if not files:
             return Counts(0, Counter())
         with suppress(duckdb.Error), self._home.connect() as connection:
@@ -174,7 +176,7 @@ class MergeReport:
     def note(self, merged: DayMerged, *, refolded: bool) -> None:
         """Take up what became of a day; one that is folded twice, after a batch failed, once."""
         if merged.day in self.days:
-            self.outcomes = [one for one in self.outcomes if one.day != merged.day]
+            self.outcomes = [outcome for outcome in self.outcomes if outcome.day != merged.day]
         else:
             self.days.append(merged.day)
         self.outcomes.extend(merged.outcomes)

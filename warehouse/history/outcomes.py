@@ -191,8 +191,8 @@ def judged(manifest: Manifest) -> Iterator[None]:
                 "error, and run `almanac merge` with a version that fixes it, or with the "
                 "version used before."
             ) from error
-        told = f"reading it failed: {type(error).__name__}: {_first_line(error)}"
-        raise _failed(manifest, told) from error
+        reason = f"reading it failed: {type(error).__name__}: {_first_line(error)}"
+        raise _failed(manifest, reason) from error
 
 
 def _is_own(error: Exception) -> bool:

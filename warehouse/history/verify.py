@@ -41,8 +41,8 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
         manifests, found = verify_files.manifests_of(home)
         yield found
         yield verify_files.bodies(home, manifests)
-        told = tuple(str(error) for error in damaged)
-        yield Finding("the days of the change log can be read", len(days) + len(told), told)
+        messages = tuple(str(error) for error in damaged)
+        yield Finding("the days of the change log can be read", len(days) + len(messages), messages)
         yield _batches(home, days)
         yield _chain(days)
         yield verify_files.head(home, days)
@@ -75,9 +75,9 @@ def _batches(home: Home, days: list[DayFile]) -> Finding:
     unknown = sorted(folded.keys() - landed)
     twice = sorted(batch_id for batch_id, times in folded.items() if times > 1)
     wrong = (
-        *_told("landed, but neither merged nor waiting", lost),
-        *_told("merged, but not in landing", unknown),
-        *_told("merged more than once", twice),
+        *_listed("landed, but neither merged nor waiting", lost),
+        *_listed("merged, but not in landing", unknown),
+        *_listed("merged more than once", twice),
     )
     return Finding("every landed batch is in the lake once, or waiting", len(landed), wrong)
 
@@ -105,11 +105,11 @@ def _upgrade(others: list[date]) -> str:
 def _counts(days: list[DayFile]) -> Finding:
     batches = [batch for day in days for batch in day.meta["batches"]]
     wrong = [
-        f"{one['batch_id']}: {one['arrived']} rows arrived, {one['good']} are good, "
-        f"{one['rejected']} rejected, {one['ignored']} ignored"
-        for one in batches
-        if one["good"] + one["rejected"] + one["ignored"] != one["arrived"]
-        and one["status"] == "merged"
+        f"{record['batch_id']}: {record['arrived']} rows arrived, {record['good']} are good, "
+        f"{record['rejected']} rejected, {record['ignored']} ignored"
+        for record in batches
+        if record["good"] + record["rejected"] + record["ignored"] != record["arrived"]
+        and record["status"] == "merged"
     ]
     return Finding(
         "good, rejected and ignored rows add up to the rows that arrived",
@@ -171,7 +171,7 @@ def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
 def _history(connection: duckdb.DuckDBPyConnection, days: list[DayFile]) -> Finding:
     """Compare the days that were published, by their hashes, with those of the lake."""
     rows = connection.execute(_SQL["list_published_days"]).fetchall()
-    there = [(one.day, one.sha256) for one in days]
+    there = [(day_file.day, day_file.sha256) for day_file in days]
     check = "the days of the change log match the published days"
     other = sorted({day for day, _ in {*rows} ^ {*there}})
     wrong = (
@@ -199,7 +199,7 @@ def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
         note = "it is compared with a replay after its days are refolded"
         yield Finding("the warehouse matches a replay", 0, notes=(note,))
         return
-    folded = {batch_id: one for day in days for batch_id, one in day.batches().items()}
+    folded = {batch_id: record for day in days for batch_id, record in day.batches().items()}
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
         other = Home(Path(folder))
         # Not the markers of what is pending: the replay would take them away.
@@ -207,8 +207,8 @@ def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             link = other.root / "landing" / part
             link.parent.mkdir(exist_ok=True)
             link.symlink_to((home.root / "landing" / part).resolve())
-        for batch_id, one in folded.items():
-            if one["released"]:
+        for batch_id, record in folded.items():
+            if record["released"]:
                 other.landing.storage.put(f"released/{batch_id}.json", MARK)
         for batch_id in {*home.landing.damaged(), *home.landing.pending()} - folded.keys():
             other.landing.set_aside(batch_id, "it did not take effect yet")
@@ -238,7 +238,7 @@ def _same(connection: duckdb.DuckDBPyConnection, table: str) -> Finding:
     return Finding(f"{table} matches a replay", int(rows), wrong)
 
 
-def _told(what: str, batch_ids: list[str]) -> tuple[str, ...]:
+def _listed(what: str, batch_ids: list[str]) -> tuple[str, ...]:
     if not batch_ids:
         return ()
     more = f" and {len(batch_ids) - _NAMED} more" if len(batch_ids) > _NAMED else ""

@@ -114,9 +114,9 @@ def landing(home: Home, manifests: list[Manifest]) -> Finding:
     notes: list[str] = []
     storage = home.landing.storage
     stored: dict[str, set[str | None]] = {}
-    for one in manifests:
-        stored.setdefault(one.sha256, set()).add(one.stored_sha256)
-    known = {home.landing.body_path(one): one.sha256 for one in manifests}
+    for manifest in manifests:
+        stored.setdefault(manifest.sha256, set()).add(manifest.stored_sha256)
+    known = {home.landing.body_path(manifest): manifest.sha256 for manifest in manifests}
     aside = home.landing.damaged()
     names = storage.names("bodies")
     for path in map(storage.path, names):
@@ -130,7 +130,7 @@ def landing(home: Home, manifests: list[Manifest]) -> Finding:
                 f"{path.name} has other bytes than were landed, with the same content; `almanac "
                 "replay` rewrites it"
             )
-    ids = {one.batch_id for one in manifests} | aside.keys()
+    ids = {manifest.batch_id for manifest in manifests} | aside.keys()
     for name in storage.names("batches"):
         if name.rpartition("/")[2].removesuffix(".json") not in ids:
             wrong.append(f"{name} is not a manifest; move it out of landing")
@@ -174,7 +174,9 @@ def stamp(home: Home, manifests: list[Manifest]) -> Finding:
         wrong.append("it is missing; `almanac doctor --fix` rebuilds it")
     elif not home.is_stamped_with(found):
         wrong.append("it was changed since it was written; `almanac doctor --fix` rebuilds it")
-    sources = sorted({one.source for one in manifests} - ({found.source} if found else set()))
+    sources = sorted(
+        {manifest.source for manifest in manifests} - ({found.source} if found else set())
+    )
     if found is not None and sources:
         wrong.append(f"it names {found.source}, and the batches are of {', '.join(sources)}")
     return Finding("home.json names the source of the batches", len(manifests), tuple(wrong))
@@ -204,17 +206,20 @@ def published(home: Home) -> Finding:
 
 def released(home: Home, days: list[DayFile]) -> Finding:
     """Look whether the batches that were folded as released still are, and the other way round."""
-    folded = {one["batch_id"]: one["released"] for day in days for one in day.meta["batches"]}
+    folded = {
+        record["batch_id"]: record["released"] for day in days for record in day.meta["batches"]
+    }
     now = set(home.landing.released())
-    lost = sorted(one for one, was in folded.items() if was and one not in now)
+    lost = sorted(batch_id for batch_id, was in folded.items() if was and batch_id not in now)
     seen = folded.keys() | home.landing.damaged().keys()
-    unknown = sorted(one for one in now - seen if not _is_known(home, one))
+    unknown = sorted(batch_id for batch_id in now - seen if not _is_known(home, batch_id))
     wrong = [
-        f"released/{one}.json is missing, and {one} was merged as released; `almanac replay` "
+        f"released/{batch_id}.json is missing, and {batch_id} was merged as released; `almanac "
+        f"replay` "
         "restores it"
-        for one in lost
+        for batch_id in lost
     ]
-    wrong += [f"released/{one}.json belongs to no batch; remove it" for one in unknown]
+    wrong += [f"released/{batch_id}.json belongs to no batch; remove it" for batch_id in unknown]
     return Finding("released batches are merged as released", len(now), tuple(wrong))
 
 

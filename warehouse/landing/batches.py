@@ -131,6 +131,6 @@ def batch_id_of(
     sha256: str,
 ) -> str:
     """Return the id, which says what a batch is: the same pull landed twice is one batch."""
-    told = msgspec.json.encode((feed, scope, plan, source, observed_at, content_at, sha256))
-    digest = hashlib.sha256(told).hexdigest()[:_ID_DIGITS]
+    text = msgspec.json.encode((feed, scope, plan, source, observed_at, content_at, sha256))
+    digest = hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
     return f"{observed_at:%Y%m%dT%H%M%SZ}-{feed}-{digest}"

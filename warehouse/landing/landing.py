@@ -181,7 +181,9 @@ class Landing:
         under = "batches" if day is None else f"batches/{day.isoformat()}"
         names = (name for name in self.storage.names(under) if name.endswith(".json"))
         ids = {name.rpartition("/")[2].removesuffix(".json") for name in names}
-        return sorted(one for one in ids - self.damaged().keys() if _BATCH_ID.fullmatch(one))
+        return sorted(
+            batch_id for batch_id in ids - self.damaged().keys() if _BATCH_ID.fullmatch(batch_id)
+        )
 
     def days(self, *, since: date = date.min) -> list[date]:
         """Return the observed days that have batches, oldest first."""
@@ -267,18 +269,18 @@ class Landing:
         """
         aside = self.damaged()
         return [
-            one
-            for one in self.marked()
-            if one not in aside and self.storage.exists(_manifest_name(one))
+            batch_id
+            for batch_id in self.marked()
+            if batch_id not in aside and self.storage.exists(_manifest_name(batch_id))
         ]
 
     def never_landed(self, *, older_than_s: float) -> list[Path]:
         """Return the markers of batches whose landing was cut short so long ago."""
         oldest = time() - older_than_s
         found = (
-            self.storage.path(f"pending/{one}.json")
-            for one in self.marked()
-            if not self.storage.exists(_manifest_name(one))
+            self.storage.path(f"pending/{batch_id}.json")
+            for batch_id in self.marked()
+            if not self.storage.exists(_manifest_name(batch_id))
         )
         return [path for path in found if path.exists() and path.stat().st_mtime < oldest]
 
@@ -299,9 +301,9 @@ class Landing:
     def marked(self, folder: str = "pending") -> list[str]:
         """Return the ids that have a marker, whether or not their batches are there."""
         path = self.storage.path(folder)
-        names = sorted(one.name for one in path.iterdir()) if path.is_dir() else []
+        names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
         ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-        return [one for one in ids if _BATCH_ID.fullmatch(one)]
+        return [batch_id for batch_id in ids if _BATCH_ID.fullmatch(batch_id)]
 
     def clear_pending(self, batch_id: str) -> None:
         self.storage.remove(f"pending/{batch_id}.json")

@@ -90,9 +90,9 @@ class ListSeparators:
 class _Chunks(io.RawIOBase):
     """Chunks of bytes as a file. `told` is given each as it is read."""
 
-    def __init__(self, chunks: Iterable[bytes], told: Callable[[bytes], None]) -> None:
+    def __init__(self, chunks: Iterable[bytes], on_chunk: Callable[[bytes], None]) -> None:
         self._chunks = iter(chunks)
-        self._told = told
+        self._on_chunk = on_chunk
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:
@@ -103,7 +103,7 @@ class _Chunks(io.RawIOBase):
             chunk = next(self._chunks, None)
             if chunk is None:
                 return 0
-            self._told(chunk)
+            self._on_chunk(chunk)
             self._rest = memoryview(chunk)
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
@@ -113,14 +113,14 @@ class _Chunks(io.RawIOBase):
 
 @contextmanager
 def csv_rows(
-    chunks: Iterable[bytes], told: Callable[[bytes], None] = lambda chunk: None
+    chunks: Iterable[bytes], on_chunk: Callable[[bytes], None] = lambda chunk: None
 ) -> Iterator[Iterator[list[str]]]:
     """Lend the records of a CSV stream, blank lines left out; bytes that are not UTF-8 become
     halves of surrogate pairs.
 
     A record may raise csv.Error, when it is beyond RECORD_CHARS.
     """
-    raw = io.BufferedReader(_Chunks(chunks, told), 1 << 20)
+    raw = io.BufferedReader(_Chunks(chunks, on_chunk), 1 << 20)
     limit = csv.field_size_limit(bounds.RECORD_CHARS)
     try:
         with io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="") as text:
@@ -159,11 +159,11 @@ def read_header(chunks: Iterable[bytes]) -> tuple[Columns, ListSeparators]:
 
 
 def columns_from(names: list[str]) -> Columns:
-    told = tuple(name.strip() or f"column {place}" for place, name in enumerate(names, 1))
-    keys, extras = columns_of(told)
-    at = {name: place for place, name in enumerate(told)}
+    described = tuple(name.strip() or f"column {place}" for place, name in enumerate(names, 1))
+    keys, extras = columns_of(described)
+    at = {name: place for place, name in enumerate(described)}
     return Columns(
-        told,
+        described,
         {column: at[key] for column, key in keys.items()},
         {name: at[name] for name in extras},
     )

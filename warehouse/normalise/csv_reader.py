@@ -51,8 +51,8 @@ class Reading:
     @property
     def mark(self) -> str:
         """What two readings share only if they make the same of the same record."""
-        told = (self.columns.names, self.joins, self.visible)
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        key = (self.columns.names, self.joins, self.visible)
+        return hashlib.sha256(repr(key).encode()).hexdigest()
 
 
 def _rows(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:

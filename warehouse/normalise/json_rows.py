@@ -191,8 +191,8 @@ def _depth(text: str) -> int:
 
 
 def _capital(escape: re.Match[str]) -> str:
-    told = escape[0]
-    return told[:2] + told[2:].upper() if told[1] == "u" else told
+    letter = escape[0]
+    return letter[:2] + letter[2:].upper() if letter[1] == "u" else letter
 
 
 _COIN_KEYS: Final = frozenset(

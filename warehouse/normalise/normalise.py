@@ -44,7 +44,7 @@ _SQL = Statements(__package__, GROUPS)
 
 REJECTED_SHARE: Final = 0.01
 REJECTED_LEAST: Final = 10
-_TOLD_CHARS: Final = 500
+_NOTE_CHARS: Final = 500
 _NOTES_MAX: Final = 20
 """A batch with more than this share of rows rejected, and at least so many, is quarantined."""
 
@@ -173,14 +173,14 @@ def _account(tally: BatchCounts, good: int, rejected: int, duplicates: int) -> N
         rejected=rejected,
         duplicates=duplicates,
         ignored=tally.ignored,
-        quarantine=_told("; ".join(tally.faults[:5])) or None,
-        notes=tuple(_told(words) for words in islice(tally.notes, _NOTES_MAX)),
+        quarantine=_shortened("; ".join(tally.faults[:5])) or None,
+        notes=tuple(_shortened(words) for words in islice(tally.notes, _NOTES_MAX)),
     )
 
 
-def _told(words: str) -> str:
+def _shortened(words: str) -> str:
     """Return words that quote what came, in a form and length that can be kept."""
-    return storable_text(words[:_TOLD_CHARS])
+    return storable_text(words[:_NOTE_CHARS])
 
 
 def _plan(manifest: Manifest) -> Plan:

@@ -61,7 +61,7 @@ def names_of(value: Any, name: str) -> list[str]:
     Raises:
         BadRow: no list of these.
     """
-    return set_of([_name_of(one, name) for one in _listed(value, name)])
+    return set_of([_name_of(item, name) for item in _listed(value, name)])
 
 
 def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | None]] | None]:
@@ -92,9 +92,9 @@ def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | Non
 def storable(value: Any) -> Any:
     """Return a value that JSON can hold: numbers without end or beyond 64 bits become texts."""
     if isinstance(value, dict):
-        return {key: storable(one) for key, one in value.items()}
+        return {key: storable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [storable(one) for one in value]
+        return [storable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if type(value) is int and value.bit_length() > _INTEGER_BITS:
@@ -111,7 +111,7 @@ def storable_text(text: str) -> str:
 
 def holds_nul(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(holds_nul(key) or holds_nul(one) for key, one in value.items())
+        return any(holds_nul(key) or holds_nul(item) for key, item in value.items())
     if isinstance(value, list):
         return any(map(holds_nul, value))
     return isinstance(value, str) and "\0" in value
@@ -148,10 +148,10 @@ def _listed(value: Any, name: str) -> list[Any]:
     raise BadRow(f"{name}: expected a list, met {shown_raw(value)}")
 
 
-def _name_of(one: Any, name: str) -> str | None:
-    if isinstance(one, dict):
-        return text_of(one.get("name", one.get("id", one.get("slug"))), name)
-    return text_of(one, name)
+def _name_of(item: Any, name: str) -> str | None:
+    if isinstance(item, dict):
+        return text_of(item.get("name", item.get("id", item.get("slug"))), name)
+    return text_of(item, name)
 
 
 _FILES: Final = ("clean", "instant", "list", "met")

@@ -83,8 +83,8 @@ def prepare_unknown_fields(staged: Staged, inputs: Inputs) -> None:
 
 def published_values(inputs: Inputs) -> Values:
     return {
-        "days": [one.day for one in inputs.days],
-        "hashes": [one.sha256 for one in inputs.days],
+        "days": [day_file.day for day_file in inputs.days],
+        "hashes": [day_file.sha256 for day_file in inputs.days],
     }
 
 

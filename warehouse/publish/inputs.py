@@ -71,7 +71,9 @@ def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]
     return Inputs(
         days=tuple(days),
         state=_state(lake, chain[-1]) if chain else {},
-        changes=[_whole(lake, one.name, {one.name: one.sha256}) for one in days],
+        changes=[
+            _whole(lake, day_file.name, {day_file.name: day_file.sha256}) for day_file in days
+        ],
         snapshots=_those(lake, days, lake_paths.COIN_SNAPSHOTS),
         rejects=_those(lake, days, lake_paths.REJECTS),
     )
@@ -80,9 +82,9 @@ def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]
 def _those(lake: Storage, days: Sequence[LakeDay], kind: str) -> list[str]:
     """Return the files of one kind that days have beside their changes."""
     found: list[str] = []
-    for one in days:
-        recorded = one.meta.get("files")
-        folder = lake_paths.day_folder(kind, one.day)
+    for day_file in days:
+        recorded = day_file.meta.get("files")
+        folder = lake_paths.day_folder(kind, day_file.day)
         names = lake.names(folder) if recorded is None else recorded
         found += [_whole(lake, name, recorded) for name in names if name.startswith(folder)]
     return found

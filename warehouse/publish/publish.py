@@ -43,12 +43,12 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
     wrong = staged.run(_SQL["check_versions"], {"everything": everything})
     if wrong:
         names = ("event_id", "rows", "version", "versions", "first", "last", "current")
-        told = "; ".join(
+        message = "; ".join(
             ", ".join(f"{name} {value}" for name, value in zip(names, row, strict=True))
             for row in wrong
         )
         raise WarehouseError(
-            f"events and their versions disagree: {told}. Nothing was published; the old "
+            f"events and their versions disagree: {message}. Nothing was published; the old "
             "warehouse is kept. Run `almanac replay`; if it recurs, it is a bug in Almanac."
         )
     if not inputs.state:
@@ -188,7 +188,7 @@ class _Publication:
             return PublishReport("none", rows=_rows(staged))
         months: set[str] = set()
         if first_day is not None:
-            days = [one for one in self.chain if one.day >= first_day]
+            days = [day_file for day_file in self.chain if day_file.day >= first_day]
             inputs = find_inputs(self.lake, self.chain, days)
             delta.apply(staged, inputs, first_day)
             check(staged, inputs, everything=False)
@@ -227,10 +227,10 @@ class _Publication:
 
 def _first_changed(published: Sequence[tuple[date, str]], chain: Sequence[LakeDay]) -> date | None:
     """Return the first day on which two histories part, None where they are one."""
-    current = [(one.day, one.sha256) for one in chain]
+    current = [(day_file.day, day_file.sha256) for day_file in chain]
     for old, new in zip_longest(published, current):
         if old != new:
-            return min(one[0] for one in (old, new) if one is not None)
+            return min(pair[0] for pair in (old, new) if pair is not None)
     return None
 
 

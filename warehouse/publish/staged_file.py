@@ -49,7 +49,7 @@ def note_published(state: Storage | None, staged: Path, warehouse: Path) -> None
 def published_as(state: Storage) -> tuple[str, ...]:
     """Return the hashes that the published file may have; none where they are not known."""
     note = _read(state)
-    return () if note is None else tuple(one for one in (note.sha256, note.before) if one)
+    return () if note is None else tuple(digest for digest in (note.sha256, note.before) if digest)
 
 
 def _read(state: Storage) -> _Note | None:

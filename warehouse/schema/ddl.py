@@ -107,13 +107,25 @@ def delete_gone(table: Table) -> str:
 
 def update(table: Table, columns: tuple[str, ...], query: str) -> str:
     """Set columns to what a query says of the same key, where they differ."""
-    told = "SELECT " + _list((*table.key, *columns)) + " FROM (\n" + query + "\n)"
+    published = "SELECT " + _list((*table.key, *columns)) + " FROM (\n" + query + "\n)"
     name = quoted(table.name)
-    changes = ", ".join(quoted(one) + " = told." + quoted(one) for one in columns)
-    same = (name + "." + quoted(one) + " = told." + quoted(one) for one in table.key)
-    differ = (name + "." + quoted(one) + " IS DISTINCT FROM told." + quoted(one) for one in columns)
+    changes = ", ".join(quoted(column) + " = told." + quoted(column) for column in columns)
+    same = (name + "." + quoted(key) + " = told." + quoted(key) for key in table.key)
+    differ = (
+        name + "." + quoted(column) + " IS DISTINCT FROM told." + quoted(column)
+        for column in columns
+    )
     condition = " AND ".join((*same, "(" + " OR ".join(differ) + ")"))
-    return "UPDATE " + name + " SET " + changes + " FROM (" + told + ") AS told WHERE " + condition
+    return (
+        "UPDATE "
+        + name
+        + " SET "
+        + changes
+        + " FROM ("
+        + published
+        + ") AS told WHERE "
+        + condition
+    )
 
 
 def count(table: Table, prefix: str = "") -> str:

@@ -27,11 +27,11 @@ from catalog.sandbox.world.records import (
 __all__ = ["Change", "TrueCategory", "TrueCoin", "TrueEvent", "Version", "World"]
 
 
-Elsewhere = Callable[[int], Iterable[Life] | None]
+GeneratedMonths = Callable[[int], Iterable[Life] | None]
 """Gives the lives begun in a month if they are told already."""
 
 
-class _Told:
+class _EventHistory:
     """A life, with the content that was asked for last."""
 
     __slots__ = ("_asked", "last", "last_at", "life")
@@ -53,7 +53,8 @@ class _Told:
 class World:
     """The synthetic catalog of a seed. `pace` multiplies the changes in lives, not the events.
 
-    `elsewhere` helps where lives of the same seed and pace are told ahead, as by a `WorldProcess`.
+    `generated_months` gives lives of the same seed and pace that were generated ahead, as by a
+    `WorldProcess`.
 
     Raises:
         ValueError: `pace` is negative or not a number; later, an instant without a timezone.
@@ -62,14 +63,14 @@ class World:
     categories = tuple(TrueCategory(category.id, category.name) for category in CATEGORIES)
 
     def __init__(
-        self, seed: int = 1, *, pace: float = 1.0, elsewhere: Elsewhere | None = None
+        self, seed: int = 1, *, pace: float = 1.0, generated_months: GeneratedMonths | None = None
     ) -> None:
         if not 0 <= pace <= 100:
             raise ValueError(f"pace is {pace!r}; expected a number from 0 (no changes) to 100")
         self.seed = seed
         self.pace = pace
-        self._elsewhere = elsewhere
-        self._months: dict[int, dict[str, _Told]] = {}
+        self._generated_months = generated_months
+        self._months: dict[int, dict[str, _EventHistory]] = {}
         self._sorted_in: set[int] = set()
         self._happened: dict[int, list[tuple[int, str, tuple[str, ...]]]] = {}
         self._changes: dict[int, list[Change]] = {}
@@ -115,12 +116,12 @@ class World:
         found = self._find(event_id, until)
         if found is None:
             return ()
-        told, last = found
-        known = told.life[: last + 1]
+        history, last = found
+        known = history.life[: last + 1]
         edges = [*(instant_of(moment.at) for moment in known), None]
         return tuple(
             Version(
-                instant_of(moment.at), edges[i + 1], moment.status, told.content(i), moment.kinds
+                instant_of(moment.at), edges[i + 1], moment.status, history.content(i), moment.kinds
             )
             for i, moment in enumerate(known)
         )
@@ -130,11 +131,13 @@ class World:
         """Return the scheduled events by id, in the order of their announcement."""
         seconds = seconds_of(instant)
         events: dict[str, TrueEvent] = {}
-        for told_by_id in self._months_until(seconds):
-            for event_id, told in told_by_id.items():
-                index = told.last if told.last_at <= seconds else told.life.index_at(seconds)
-                if index >= 0 and told.life[index].status == SCHEDULED:
-                    events[event_id] = told.content(index)
+        for histories_by_id in self._months_until(seconds):
+            for event_id, history in histories_by_id.items():
+                index = (
+                    history.last if history.last_at <= seconds else history.life.index_at(seconds)
+                )
+                if index >= 0 and history.life[index].status == SCHEDULED:
+                    events[event_id] = history.content(index)
         return events
 
     @collector_paused()
@@ -142,10 +145,10 @@ class World:
         """Return when which event was cancelled, by instant and id."""
         seconds = seconds_of(instant)
         found = sorted(
-            (told.last_at, event_id)
-            for told_by_id in self._months_until(seconds)
-            for event_id, told in told_by_id.items()
-            if told.last_at <= seconds and told.life[told.last].status == CANCELLED
+            (history.last_at, event_id)
+            for histories_by_id in self._months_until(seconds)
+            for event_id, history in histories_by_id.items()
+            if history.last_at <= seconds and history.life[history.last].status == CANCELLED
         )
         return [(instant_of(at), event_id) for at, event_id in found]
 
@@ -166,7 +169,7 @@ class World:
             for coin, rank in self._roster().ranking(day)
         )
 
-    def _find(self, event_id: str, instant: datetime) -> tuple[_Told, int] | None:
+    def _find(self, event_id: str, instant: datetime) -> tuple[_EventHistory, int] | None:
         seconds = seconds_of(instant)
         try:
             month = month_in_id(event_id)
@@ -174,31 +177,31 @@ class World:
             return None
         if not 0 <= month <= month_of(seconds):
             return None
-        told = self._month(month).get(event_id)
-        index = -1 if told is None else told.life.index_at(seconds)
-        return None if told is None or index < 0 else (told, index)
+        history = self._month(month).get(event_id)
+        index = -1 if history is None else history.life.index_at(seconds)
+        return None if history is None or index < 0 else (history, index)
 
-    def _months_until(self, seconds: int) -> list[dict[str, _Told]]:
+    def _months_until(self, seconds: int) -> list[dict[str, _EventHistory]]:
         last = month_of(seconds)
-        # From the newest on: what is told elsewhere comes from the other end.
+        # From the newest on: months generated ahead arrive from the other end.
         for month in range(last, -1, -1):
             self._month(month)
         return [self._months[month] for month in range(last + 1)]
 
-    def _month(self, month: int) -> dict[str, _Told]:
+    def _month(self, month: int) -> dict[str, _EventHistory]:
         known = self._months.get(month)
         if known is not None:
             return known
         with self._lock:
             if month not in self._months:
-                self._months[month] = self._tell(month)
+                self._months[month] = self._generate(month)
             return self._months[month]
 
-    def _tell(self, month: int) -> dict[str, _Told]:
-        lives = None if self._elsewhere is None else self._elsewhere(month)
+    def _generate(self, month: int) -> dict[str, _EventHistory]:
+        lives = None if self._generated_months is None else self._generated_months(month)
         if lives is None:
             lives = lives_in(month, self._roster(), self.pace)
-        return {life[0].delta["id"]: _Told(life) for life in lives}
+        return {life[0].delta["id"]: _EventHistory(life) for life in lives}
 
     def _sort_in(self, first_month: int, last_month: int) -> None:
         """Sort the moments of the lives begun in these months into the days they happened on."""
@@ -206,8 +209,8 @@ class World:
             for month in range(max(first_month, 0), last_month + 1):
                 if month in self._sorted_in:
                     continue
-                for event_id, told in self._month(month).items():
-                    for at, kinds, _, _ in told.life:
+                for event_id, history in self._month(month).items():
+                    for at, kinds, _, _ in history.life:
                         self._happened.setdefault(at // DAY_S, []).append((at, event_id, kinds))
                 self._sorted_in.add(month)
 

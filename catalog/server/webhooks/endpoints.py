@@ -176,17 +176,19 @@ class EndpointBook:
         """Send to it again, from now on: what happened while it was disabled is not sent."""
         self._change(
             endpoint_id,
-            lambda one: (msgspec.structs.replace(one, disabled_at=None, disabled_reason=None),),
+            lambda endpoint: (
+                msgspec.structs.replace(endpoint, disabled_at=None, disabled_reason=None),
+            ),
         )
 
     def disable(self, endpoint_id: str, *, reason: str) -> None:
         """Send nothing more to it. One that is disabled keeps its first reason."""
         now = self._wall()
 
-        def disabled(one: Endpoint) -> tuple[Endpoint]:
-            if not one.enabled:
-                return (one,)
-            return (msgspec.structs.replace(one, disabled_at=now, disabled_reason=reason),)
+        def disabled(endpoint: Endpoint) -> tuple[Endpoint]:
+            if not endpoint.enabled:
+                return (endpoint,)
+            return (msgspec.structs.replace(endpoint, disabled_at=now, disabled_reason=reason),)
 
         self._change(endpoint_id, disabled)
 
@@ -200,8 +202,8 @@ class EndpointBook:
             edit.value = Endpoints(
                 endpoints=tuple(
                     kept
-                    for one in edit.value.endpoints
-                    for kept in (change(one) if one is found else (one,))
+                    for endpoint in edit.value.endpoints
+                    for kept in (change(endpoint) if endpoint is found else (endpoint,))
                 )
             )
 

@@ -67,8 +67,8 @@ class OutboxDelivery:
 def delivery_id(endpoint_id: str, event_id: str, *, kind: str, at: datetime) -> str:
     """Return the id of the one delivery that tells an endpoint of a change."""
     instant = at.astimezone(UTC).isoformat(timespec="microseconds")
-    told = "\n".join((endpoint_id, event_id, instant, kind))
-    return f"dlv_{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+    text = "\n".join((endpoint_id, event_id, instant, kind))
+    return f"dlv_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 class Outbox:
@@ -171,9 +171,9 @@ class Outbox:
             next_attempt_at=None if retry_at is None else _micros(retry_at),
         )
 
-    def bury(self, endpoint_id: str, *, error: str) -> None:
+    def mark_dead(self, endpoint_id: str, *, error: str) -> None:
         """Make dead letters of all that is pending for an endpoint."""
-        self._run("bury", endpoint_id=endpoint_id, error=error)
+        self._run("mark_dead", endpoint_id=endpoint_id, error=error)
 
     def requeue(self, letter_id: str, *, now: datetime) -> None:
         """Make a dead letter due at once, with the whole schedule before it.

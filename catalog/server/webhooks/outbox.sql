@@ -110,7 +110,7 @@ SET
     last_status = $status, last_error = $error
 WHERE id = $id AND state = 'pending'
 
--- name: bury
+-- name: mark_dead
 -- Makes dead letters of all that is pending for $endpoint_id, with $error. Twice: no change.
 UPDATE deliveries
 SET state = 'dead', next_attempt_at = NULL, last_error = $error

@@ -118,7 +118,7 @@ class WebhookSender:
 
     async def _due(self, endpoint_id: str) -> tuple[OutboxDelivery, ...]:
         if self._enabled(endpoint_id) is None:
-            await self._bury(endpoint_id, "the endpoint was disabled or removed")
+            await self._mark_dead(endpoint_id, "the endpoint was disabled or removed")
             return ()
         return await asyncio.to_thread(
             self._outbox.due, endpoint_id, now=self._wall(), limit=self._per_endpoint
@@ -188,10 +188,10 @@ class WebhookSender:
             await asyncio.to_thread(self._book.disable, endpoint_id, reason=reason)
         except (UnknownEndpoint, JsonFileError) as error:
             log.warning("webhook endpoint not disabled: endpoint=%s error=%s", endpoint_id, error)
-        await self._bury(endpoint_id, reason)
+        await self._mark_dead(endpoint_id, reason)
 
-    async def _bury(self, endpoint_id: str, reason: str) -> None:
-        await asyncio.to_thread(self._outbox.bury, endpoint_id, error=reason)
+    async def _mark_dead(self, endpoint_id: str, reason: str) -> None:
+        await asyncio.to_thread(self._outbox.mark_dead, endpoint_id, error=reason)
         log.warning("webhook deliveries marked dead: endpoint=%s reason=%s", endpoint_id, reason)
 
     def _endpoints(self) -> tuple[Endpoint, ...]:

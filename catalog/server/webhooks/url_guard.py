@@ -138,7 +138,7 @@ async def check_target(text: str, *, allow_private: bool, resolve: Resolver) -> 
         addresses = [literal]
     else:
         found = await resolve(url.host, url.port or _DEFAULT_PORTS[url.scheme])
-        addresses = [ip_address(one) for one in dict.fromkeys(found)]
+        addresses = [ip_address(address) for address in dict.fromkeys(found)]
     if not addresses:
         raise OSError(f"{url.host} has no address")
     for address in addresses:

@@ -30,7 +30,9 @@ _LOOKS_AROUND = 3
 
 
 def versions_of(oracle: Oracle) -> Rows:
-    return {(one.event_id, one.version): _version_row(one) for one in oracle.versions()}
+    return {
+        (version.event_id, version.version): _version_row(version) for version in oracle.versions()
+    }
 
 
 def events_of(oracle: Oracle) -> Rows:
@@ -44,21 +46,21 @@ def published(connection: duckdb.DuckDBPyConnection, table: str, columns: Iterab
     """Return the rows of `events` or `event_versions`; sets of names are sorted."""
     names = ("event_id", "version", *columns)
     rows = connection.sql(f"SELECT {', '.join(names)} FROM {table}").fetchall()
-    told = [dict(zip(names, row, strict=True)) for row in rows]
-    for row in told:
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    for row in records:
         for name in _SETS & row.keys():
             row[name] = sorted(row[name])
-    return {(row.pop("event_id"), row.pop("version")): row for row in told}
+    return {(row.pop("event_id"), row.pop("version")): row for row in records}
 
 
 def as_of(versions: Iterable[Version], instant: datetime, *, claimed: bool) -> Pairs:
     """Return event and version of what was known at an instant, by event."""
     return sorted(
-        (one.event_id, one.version)
-        for one in versions
-        if one.known_from <= instant
-        and (one.known_to is None or instant < one.known_to)
-        and (claimed or one.basis == "observed")
+        (version.event_id, version.version)
+        for version in versions
+        if version.known_from <= instant
+        and (version.known_to is None or instant < version.known_to)
+        and (claimed or version.basis == "observed")
     )
 
 
@@ -68,13 +70,13 @@ def published_as_of(
     """Return event and version of what the macro gives; each row must be that version's."""
     basis = "claimed" if claimed else "observed"
     names = [name for name in _SHARED if name != "content_at"]
-    told = ", ".join((*names, "changed_at"))
+    names_text = ", ".join((*names, "changed_at"))
     kept = ", ".join((*names, "known_from"))
     asked = "events_as_of($at::TIMESTAMPTZ, basis := $basis)"
     rows = connection.execute(
         f"""
         SELECT a.event_id, a.version, a.told = v.kept
-        FROM (SELECT event_id, version, row({told}) AS told FROM {asked}) AS a
+        FROM (SELECT event_id, version, row({names_text}) AS told FROM {asked}) AS a
         LEFT JOIN (SELECT event_id, version, row({kept}) AS kept FROM event_versions) AS v
         USING (event_id, version)
         ORDER BY ALL
@@ -97,25 +99,25 @@ def differences(
     count = f"{len(wrong)} rows differ; for each set of columns, the first of them:"
     each = {frozenset(_differ(key, expected, found)): key for key in reversed(wrong)}
     shown = sorted(each.values())[:_SHOWN]
-    told = [_told(key, expected, found, ordered, histories) for key in shown]
-    return "\n".join([count, _by_column(wrong, expected, found), *told])
+    differences = [_difference(key, expected, found, ordered, histories) for key in shown]
+    return "\n".join([count, _by_column(wrong, expected, found), *differences])
 
 
-def _version_row(one: Version) -> dict[str, Any]:
+def _version_row(version: Version) -> dict[str, Any]:
     return {
-        "known_from": one.known_from,
-        "known_to": one.known_to,
-        "known_basis": one.basis,
-        "change_kinds": list(one.kinds),
-        "changed_fields": sorted(one.changed),
-        "batch_id": one.look.batch_id,
-        "feed": one.look.kind,
-        "plan": one.look.plan,
-        **{name: one.content.get(name) for name in CONTENT_FIELDS},
-        "status": one.status,
-        "cancelled_at": one.cancelled_at,
-        "content_at": one.content_at,
-        "unknown_fields": sorted(one.unknown),
+        "known_from": version.known_from,
+        "known_to": version.known_to,
+        "known_basis": version.basis,
+        "change_kinds": list(version.kinds),
+        "changed_fields": sorted(version.changed),
+        "batch_id": version.look.batch_id,
+        "feed": version.look.kind,
+        "plan": version.look.plan,
+        **{name: version.content.get(name) for name in CONTENT_FIELDS},
+        "status": version.status,
+        "cancelled_at": version.cancelled_at,
+        "content_at": version.content_at,
+        "unknown_fields": sorted(version.unknown),
     }
 
 
@@ -145,7 +147,7 @@ def _by_column(wrong: list[tuple[str, int]], expected: Rows, found: Rows) -> str
     return ", ".join(f"{name}: {columns.count(name)}" for name in sorted(set(columns)))
 
 
-def _told(
+def _difference(
     key: tuple[str, int],
     expected: Rows,
     found: Rows,
@@ -158,8 +160,10 @@ def _told(
         right, is_ = expected.get(key, {}), found.get(key, {})
         lines.append(f"  {name}: the oracle has {right.get(name)!r}, published {is_.get(name)!r}")
     state = histories.get(event_id)
-    for one in state.versions if state else ():
-        lines.append(f"  oracle {one.version}: {one.known_from} {one.kinds} {sorted(one.changed)}")
+    for known in state.versions if state else ():
+        lines.append(
+            f"  oracle {known.version}: {known.known_from} {known.kinds} {sorted(known.changed)}"
+        )
     row = expected.get(key) or found[key]
     at = row.get("known_from") or row["changed_at"]
     before = [look for look in looks if look.observed_at <= at]
@@ -171,9 +175,9 @@ def _told(
 
 
 def _brief(look: SeenObservation) -> str:
-    told = f"{look.kind} of {look.plan} at {look.observed_at}, true at {look.content_at}"
+    text = f"{look.kind} of {look.plan} at {look.observed_at}, true at {look.content_at}"
     if look.kind in ("export", "events"):
         whole = "" if look.complete else ", cut short"
         filtered = "" if look.unfiltered else ", filtered"
-        return f"{told}, {look.lower} to {look.upper}{whole}{filtered}"
-    return f"{told}, {look.event_id or look.since}"
+        return f"{text}, {look.lower} to {look.upper}{whole}{filtered}"
+    return f"{text}, {look.event_id or look.since}"

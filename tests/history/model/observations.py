@@ -105,8 +105,8 @@ class SeenObservation:
         """Return the dates that were shown when it was looked and at content_at."""
         bounds = [(self.lower, self.upper)]
         bounds += [plan_window(self.rules, at) for at in (self.content_at, self.observed_at)]
-        lower = max(one for one, _ in bounds if one is not None)
-        return Reach(lower, min((one for _, one in bounds if one is not None), default=None))
+        lower = max(bound for bound, _ in bounds if bound is not None)
+        return Reach(lower, min((bound for _, bound in bounds if bound is not None), default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Showing:
         self._names = {category.id: category.name for category in world.categories}
 
     def category_names(self, ids: frozenset[str]) -> frozenset[str]:
-        return frozenset(self._names.get(one, one) for one in ids)
+        return frozenset(self._names.get(batch_id, batch_id) for batch_id in ids)
 
     def rows(self, look: SeenObservation) -> list[Row]:
         """Return the events of a list or export, by date and id, as far as they came."""
@@ -217,7 +217,7 @@ class Showing:
 
     def _content(self, event: TrueEvent, rules: PlanRules) -> Content:
         whole: Content = {name: _plain(getattr(event, name, None)) for name in CONTENT_FIELDS}
-        whole["categories"] = sorted({self._names[one] for one in event.categories})
+        whole["categories"] = sorted({self._names[category] for category in event.categories})
         whole["coins"] = sorted(set(event.coins))
         whole["impact_band"] = impact_band(event.impact)
         # No score at all is shown as no band, so that much is known of the score itself.

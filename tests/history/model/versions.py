@@ -105,7 +105,7 @@ class State:
         unchanged = content["updated_at"] == created_at
         verified_at = content.get("last_verified_at")
         if verified_at is not None and verified_at > created_at:
-            content = {name: told for name, told in content.items() if name != "last_verified_at"}
+            content = {name: value for name, value in content.items() if name != "last_verified_at"}
         version = Version(
             event_id=self.event_id,
             version=0,

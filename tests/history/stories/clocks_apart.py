@@ -181,22 +181,22 @@ class ClocksApart:
     def _wrong_times(self) -> Iterator[str]:
         """Batches that are dated otherwise than by an answer of the service."""
         landing = self.home.landing
-        for one in map(landing.manifest, landing.batch_ids()):
-            if min(abs(one.observed_at - at) for at in self._upstream.dated) > _NEARLY:
-                yield f"{one.batch_id} is dated by no answer"
-            if one.content_at > one.observed_at:
-                yield f"{one.batch_id} was true at {one.content_at}, after it was observed"
-            if one.date_doubt is not None:
-                yield f"{one.batch_id}: {one.date_doubt}"
+        for batch in map(landing.manifest, landing.batch_ids()):
+            if min(abs(batch.observed_at - at) for at in self._upstream.dated) > _NEARLY:
+                yield f"{batch.batch_id} is dated by no answer"
+            if batch.content_at > batch.observed_at:
+                yield f"{batch.batch_id} was true at {batch.content_at}, after it was observed"
+            if batch.date_doubt is not None:
+                yield f"{batch.batch_id}: {batch.date_doubt}"
             # What is left over of a pull that was killed is asked from its last row on.
-            since = one.scope.since
-            back = None if since is None else one.observed_at - since
+            since = batch.scope.since
+            back = None if since is None else batch.observed_at - since
             if back is not None and back > 87 * _DAY and abs(back - 90 * _DAY) > _HOUR:
-                yield f"{one.batch_id} asks since {since}, at {one.observed_at}"
+                yield f"{batch.batch_id} asks since {since}, at {batch.observed_at}"
 
     def _lacking(self, world: World) -> Iterator[str]:
         """Events of the last export that are not there, or not as scheduled."""
-        exports = [one for one in self.home.landing.batch_ids() if "-export-" in one]
+        exports = [batch_id for batch_id in self.home.landing.batch_ids() if "-export-" in batch_id]
         last = self.home.landing.manifest(exports[-1])
         with reading(self.home) as connection:
             rows = connection.sql("SELECT event_id, status FROM events").fetchall()
@@ -216,16 +216,20 @@ def _false_versions(world: World, versions: Rows) -> Iterator[str]:
             continue
         known_from, content_at = row["known_from"], row["content_at"]
         history = world.history(event_id, known_from)
-        then = [one for one in history if one.known_to is None or one.known_to > content_at]
-        alike = [one for one in then if one.status == row["status"]]
+        then = [
+            version
+            for version in history
+            if version.known_to is None or version.known_to > content_at
+        ]
+        alike = [request for request in then if request.status == row["status"]]
         if row["status"] == "withdrawn":
             # Cancelled after it was withdrawn, it is heard of as cancelled by the next look.
-            alike = [one for one in then if one.status != "scheduled"]
+            alike = [request for request in then if request.status != "scheduled"]
         if not alike:
-            statuses = [one.status for one in then]
+            statuses = [request.status for request in then]
             yield f"{event_id} v{number} {row['status']} at {known_from}, in truth {statuses}"
         elif row["status"] == "scheduled":
-            contents = [_content(showing, one.event) for one in alike]
+            contents = [_content(showing, item.event) for item in alike]
             if {name: row[name] for name in contents[0]} not in contents:
                 yield f"{event_id} v{number} of {known_from} has a content that it never had then"
 

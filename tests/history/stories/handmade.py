@@ -185,8 +185,8 @@ def _deliveries(
         data = _event(index, content, "elite")
         if kind == "event.cancelled":
             data["cancelledAt"] = _text(created_at)
-        told = {"id": f"evt_{index}_{content.step}", "type": kind, "data": data}
-        body = json.dumps({**told, "createdAt": _text(created_at)}).encode()
+        delivered = {"id": f"evt_{index}_{content.step}", "type": kind, "data": data}
+        body = json.dumps({**delivered, "createdAt": _text(created_at)}).encode()
         bodies.append((body, received_at))
     return bodies
 
@@ -236,7 +236,7 @@ def at(text: str) -> datetime:
 
 def event(event_id: str, **other: Any) -> dict[str, Any]:
     """Return an event as Elite shows it, never updated; what is given as `...` is absent."""
-    told = {
+    body = {
         **{"id": event_id, "slug": event_id, "title": f"First {event_id}", "description": None},
         **{"displayedDate": "01 Jun 2026", "date": "2026-06-01T00:00:00Z", "dateEnd": None},
         **{"dateType": "date", "isEstimated": False, "categories": ["Listing"]},
@@ -245,13 +245,13 @@ def event(event_id: str, **other: Any) -> dict[str, Any]:
         **{"lastVerifiedAt": None, "createdAt": "2026-01-01T00:00:00Z"},
         **{"updatedAt": "2026-01-01T00:00:00Z", **other},
     }
-    return {name: value for name, value in told.items() if value is not ...}
+    return {name: value for name, value in body.items() if value is not ...}
 
 
 def coin(slug: str, **other: Any) -> dict[str, Any]:
-    told = {"slug": slug, "symbol": slug[:3], "name": slug.title(), "rank": 1, "tracked": True}
+    body = {"slug": slug, "symbol": slug[:3], "name": slug.title(), "rank": 1, "tracked": True}
     return {
-        **told,
+        **body,
         "iconUrl": None,
         "upcomingCount": 1,
         "majorCount": 0,
@@ -288,23 +288,23 @@ class ByHand:
         self._land("coins", when, [(_page(*coins), None)], scope=Scope(), **how)
 
     def cancellations(self, when: str, *, since: str = "01 00:00", **cancelled: str) -> None:
-        rows = [{"id": event_id, "cancelledAt": told} for event_id, told in cancelled.items()]
+        rows = [{"id": event_id, "cancelledAt": value} for event_id, value in cancelled.items()]
         self._land("cancellations", when, [(_page(*rows), None)], scope=Scope(since=at(since)))
 
     def look_up(
         self, when: str, event_id: str, status: int, body: Mapping[str, Any] = _NOTHING, **how: Any
     ) -> None:
-        told = json.dumps({"error": {"code": "gone", "message": "gone"}, **body}).encode()
+        answer = json.dumps({"error": {"code": "gone", "message": "gone"}, **body}).encode()
         scope = Scope(event_id=event_id)
-        self._land("event", when, [(told, None)], scope=scope, status=status, **how)
+        self._land("event", when, [(answer, None)], scope=scope, status=status, **how)
 
     def deliveries(self, *received: tuple[str, str, dict[str, Any]]) -> None:
         """Tell deliveries of one batch: when received, when created, the event."""
         bodies: list[tuple[bytes, datetime | None]] = []
-        for when, created, one in received:
-            kind = "event.cancelled" if "cancelledAt" in one else "event.updated"
-            told = {"type": kind, "createdAt": created, "data": one}
-            bodies.append((json.dumps(told).encode(), at(when)))
+        for when, created, data in received:
+            kind = "event.cancelled" if "cancelledAt" in data else "event.updated"
+            delivered = {"type": kind, "createdAt": created, "data": data}
+            bodies.append((json.dumps(delivered).encode(), at(when)))
         self._land("deliveries", received[-1][0], bodies, scope=Scope(), true=received[0][0])
 
     def release_flagged(self) -> None:

@@ -58,13 +58,13 @@ def tell(setting: Setting, root: Path) -> MergedStory:
     return MergedStory(story, root / "landing", Showing(world))
 
 
-def merged_in(told: MergedStory, root: Path, pieces: Pieces) -> Merged:
+def merged_in(story: MergedStory, root: Path, pieces: Pieces) -> Merged:
     """Merge a story piece by piece, and keep what can be held to the oracle on the way."""
-    merged = Merged(home_with_bodies(told.landing, root))
-    order = [look.batch_id for look in told.story.folded()]
+    merged = Merged(home_with_bodies(story.landing, root))
+    order = [look.batch_id for look in story.story.folded()]
     landed: set[str] = set()
     for piece in pieces:
-        bring(told.landing, merged.home, piece)
+        bring(story.landing, merged.home, piece)
         merge(merged.home)
         landed.update(piece)
         count = sum(batch_id in landed for batch_id in order)

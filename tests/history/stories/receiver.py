@@ -55,7 +55,7 @@ class Postbox:
         since = max(self._heard_until or now - _BACK, now - _BACK)
         self._heard_until = now
         for change in self._world.changes(since, now):
-            if _chance("heard", change.event_id, change.at) < HEARD and self._is_told(change):
+            if _chance("heard", change.event_id, change.at) < HEARD and self._is_delivered(change):
                 self._waiting += _letters(change)
 
     def hear_of(self, change: Change) -> None:
@@ -78,13 +78,13 @@ class Postbox:
         """Give what was received until now as batches, the bodies in no order."""
         come = [letter for letter in self._waiting if letter.received_at <= now]
         self._waiting = [letter for letter in self._waiting if letter.received_at > now]
-        come.sort(key=lambda one: one.received_at)
-        for _, letters in groupby(come, key=lambda one: one.received_at.date()):
+        come.sort(key=lambda delivery: delivery.received_at)
+        for _, letters in groupby(come, key=lambda delivery: delivery.received_at.date()):
             yield self._batch(list(letters), now)
 
     def _batch(self, letters: list[_Letter], now: datetime) -> Post:
         last = letters[-1].received_at
-        letters.sort(key=lambda one: _chance(one.event_id, one.received_at))
+        letters.sort(key=lambda version: _chance(version.event_id, version.received_at))
         pull = Pull(
             feed="deliveries",
             scope=Scope(),
@@ -107,9 +107,9 @@ class Postbox:
             )
             for place, letter in enumerate(letters)
         ]
-        return pull, [(self._body(one), one.received_at) for one in letters], looks
+        return pull, [(self._body(delivery), delivery.received_at) for delivery in letters], looks
 
-    def _is_told(self, change: Change) -> bool:
+    def _is_delivered(self, change: Change) -> bool:
         status = self._world.status_at(change.event_id, change.at)
         return status != "withdrawn" and set(change.kinds) != {"verified"}
 
@@ -133,7 +133,7 @@ class Postbox:
         names = {category.id: category.name for category in self._world.categories}
         coins = {coin.slug: coin for coin in self._world.coins_at(at)}
         data = {name: _plain(getattr(event, of)) for name, of in _WIRE.items()}
-        data["categories"] = [names[one] for one in event.categories]
+        data["categories"] = [names[category] for category in event.categories]
         data["coins"] = [
             {"slug": slug, "symbol": coins[slug].symbol, "name": coins[slug].name}
             for slug in event.coins

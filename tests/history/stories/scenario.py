@@ -181,7 +181,7 @@ class _Watcher:
             if event_id not in self.looked_up and chance(event_id, self.polls) < share:
                 found[event_id] = stays
         most = self.setting.look_ups if self.plan in ("pro", "elite") else 0
-        chosen = sorted(found, key=lambda one: found[one])[:most]
+        chosen = sorted(found, key=lambda item: found[item])[:most]
         self.looked_up.update(chosen)
         return [*chosen, *self.others(seen_at)]
 
@@ -190,10 +190,10 @@ class _Watcher:
         if self.polls % 6 == 5:
             there = list(self.world.events_at(seen_at))
         elif self.polls % 6 == 2:
-            there = [one for one in self.looked_up if self.is_gone(one, seen_at)]
+            there = [item for item in self.looked_up if self.is_gone(item, seen_at)]
         else:
             return []
-        return sorted(there, key=lambda one: chance(one, self.polls))[:1]
+        return sorted(there, key=lambda item: chance(item, self.polls))[:1]
 
     def is_gone(self, event_id: str, seen_at: datetime) -> bool:
         return self.world.status_at(event_id, seen_at) == "withdrawn"
@@ -240,7 +240,7 @@ class _Watcher:
         if self.plan in ("free", "standard"):
             seen_at = self.now - PLAN_RULES[self.plan].lag
             changes = self.world.changes(seen_at - 2 * DAY, seen_at)
-            gone = [one.event_id for one in changes if self.is_gone(one.event_id, seen_at)]
+            gone = [change.event_id for change in changes if self.is_gone(change.event_id, seen_at)]
             for event_id in gone[: self.setting.look_ups]:
                 self.look_up(event_id)
         if self.day in CUT_SHORT:
@@ -254,7 +254,7 @@ class _Watcher:
         until = self.now + 4 * HOUR
         for kind in ("restored", "created"):
             changes = self.world.changes(self.now, until)
-            change = next((one for one in changes if kind in one.kinds), None)
+            change = next((change for change in changes if kind in change.kinds), None)
             if change is None:
                 continue
             self.postbox.hear_of(change)

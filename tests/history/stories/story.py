@@ -90,11 +90,11 @@ class Teller:
             clock=self._sandbox.clock.now,
         )
         landed = pulling(puller)
-        for one in landed if isinstance(landed, list) else [landed]:
+        for outcome in landed if isinstance(landed, list) else [landed]:
             if cut is None:
-                self.story.add(one.manifest)
+                self.story.add(outcome.manifest)
             else:
-                self.story.add(*cut(self._scratch, self._landing, one.manifest))
+                self.story.add(*cut(self._scratch, self._landing, outcome.manifest))
         return self.story.batches[-1]
 
     def post(self, post: Post) -> None:

@@ -16,15 +16,15 @@ import httpx
 from tests.test_cli import ALMANAC
 
 BACKFILL = """
-mutation($told: LaunchBackfillParams!) {
-  launchPartitionBackfill(backfillParams: $told) {
+mutation($variables: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $variables) {
     __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
   }
 }
 """
 MATERIALISE = """
-mutation($told: ExecutionParams!) {
-  launchPipelineExecution(executionParams: $told) {
+mutation($variables: ExecutionParams!) {
+  launchPipelineExecution(executionParams: $variables) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
   }
 }
@@ -67,13 +67,13 @@ class Pages:
             trust_env=False,
         ).json()
         assert "errors" not in answer, answer
-        told: dict[str, Any] = answer["data"]
-        return told
+        data: dict[str, Any] = answer["data"]
+        return data
 
     def materialise(self, asset: str, day: str) -> str:
-        told = self.ask(
+        data = self.ask(
             MATERIALISE,
-            told={
+            variables={
                 "selector": {
                     "repositoryName": "__repository__",
                     "repositoryLocationName": "almanac",
@@ -84,7 +84,7 @@ class Pages:
                 "executionMetadata": {"tags": [{"key": "dagster/partition", "value": day}]},
             },
         )
-        return str(told["launchPipelineExecution"]["run"]["runId"])
+        return str(data["launchPipelineExecution"]["run"]["runId"])
 
     def run_status(self, run_id: str) -> str:
         return str(self.ask(RUN_STATUS, id=run_id)["runOrError"]["status"])

@@ -53,16 +53,16 @@ def test_a_materialisation_and_a_backfill_of_past_days_succeed_and_what_lands_is
     *past, today = days_of(home)
     with ui(home, with_few_coins(home)) as (_, pages):
         run_id = pages.materialise("landed_cancellations", today)
-        told = pages.ask(
+        data = pages.ask(
             BACKFILL,
-            told={
+            variables={
                 "assetSelection": [
                     {"path": [name]} for name in ("landed_export", "event_changes", "events")
                 ],
                 "partitionNames": past,
             },
         )
-        backfill_id = told["launchPartitionBackfill"]["backfillId"]
+        backfill_id = data["launchPartitionBackfill"]["backfillId"]
 
         def backfill() -> dict[str, Any] | None:
             found = pages.ask(BACKFILL_STATUS, id=backfill_id)["partitionBackfillOrError"]

@@ -43,7 +43,7 @@ def service() -> Iterator[Sandbox]:
 
 def recorded(pages: Pages) -> list[tuple[str, str]]:
     (node,) = pages.ask(RECORDED)["assetNodes"]
-    return [(one["partition"], one["runId"]) for one in node["assetMaterializations"]]
+    return [(item["partition"], item["runId"]) for item in node["assetMaterializations"]]
 
 
 def runs_of_calendar(pages: Pages) -> list[dict[str, Any]]:
@@ -64,7 +64,8 @@ def status_of(pages: Pages, backfill_id: str) -> str | None:
 
 def pages_asked(sandbox: Sandbox) -> int:
     return sum(
-        one.path == "/v2/events" and "limit=1&" not in f"{one.query}&" for one in sandbox.requests
+        request.path == "/v2/events" and "limit=1&" not in f"{request.query}&"
+        for request in sandbox.requests
     )
 
 
@@ -86,11 +87,11 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
     service.forget_requests()
     with ui(home, {**environment(home), **given}) as (_, pages):
         wait_for(lambda: pages.ask(RECORDED)["assetNodes"])
-        told = pages.ask(
+        data = pages.ask(
             BACKFILL,
-            told={"assetSelection": [{"path": ["landed_calendar"]}], "partitionNames": MONTHS},
+            variables={"assetSelection": [{"path": ["landed_calendar"]}], "partitionNames": MONTHS},
         )
-        backfill_id = told["launchPartitionBackfill"]["backfillId"]
+        backfill_id = data["launchPartitionBackfill"]["backfillId"]
         run = wait_for(lambda: runs_of_calendar(pages))[0]["runId"]
         wait_for(lambda: len(recorded(pages)) >= 10)
         worker = wait_for(lambda: pages.worker_of(run))
@@ -98,12 +99,14 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
         before = {partition for partition, _ in recorded(pages)}
         asked_before = pages_asked(service)
         landing = Home(home).landing
-        landed = sum(landing.manifest(one).requests for one in landing.batch_ids())
+        landed = sum(landing.manifest(batch_id).requests for batch_id in landing.batch_ids())
         assert len(before) < len(MONTHS)
         # Nobody does a thing: the dead run is noticed, and its rest is run again.
-        wait_for(lambda: {one for one, _ in recorded(pages)} == set(MONTHS), seconds=400)
+        wait_for(lambda: {item for item, _ in recorded(pages)} == set(MONTHS), seconds=400)
         wait_for(
-            lambda: all(one["status"] in ("SUCCESS", "FAILURE") for one in runs_of_calendar(pages))
+            lambda: all(
+                item["status"] in ("SUCCESS", "FAILURE") for item in runs_of_calendar(pages)
+            )
         )
         runs = runs_of_calendar(pages)
         status = wait_for(lambda: status_of(pages, backfill_id))
@@ -118,7 +121,7 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
                 "asked before the kill": asked_before,
                 "under way at the kill": asked_before - landed,
                 "recorded before the kill": len(before),
-                "runs": [(one["status"], one["parentRunId"] is not None) for one in runs],
+                "runs": [(run["status"], run["parentRunId"] is not None) for run in runs],
                 "backfill": status,
             }
         )
@@ -128,5 +131,5 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
     assert under_way <= STRETCHES * PAGES_KEPT
     # Where it was cut, each stretch ends and begins with a page that is not full.
     assert asked <= ceil(whole * 1.02) + under_way + STRETCHES
-    assert sum(one["status"] == "SUCCESS" for one in runs) == 1
+    assert sum(run["status"] == "SUCCESS" for run in runs) == 1
     assert status == "COMPLETED_SUCCESS"

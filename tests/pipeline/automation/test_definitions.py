@@ -82,8 +82,8 @@ def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> 
     home = Home(tmp_path)
     assert write_config(home)
     assert not write_config(home)
-    told = yaml.safe_load((home.dagster / "dagster.yaml").read_text())
-    assert told == config_of(home)
+    config = yaml.safe_load((home.dagster / "dagster.yaml").read_text())
+    assert config == config_of(home)
     (home.dagster / "dagster.yaml").write_text("telemetry: {enabled: true}\n")
     with instance_of(home) as instance:
         assert not instance.telemetry_enabled

@@ -39,7 +39,7 @@ ACTING = (
 def acting_in(output: str, *, on_terminal: bool = False) -> list[str]:
     """Return what of an output would act on a terminal, beside what rich itself does there."""
     allowed = "\r" if on_terminal else ""
-    found = [f"U+{ord(one):04X}" for one in ACTING if one in output and one not in allowed]
+    found = [f"U+{ord(item):04X}" for item in ACTING if item in output and item not in allowed]
     for after in output.split("\x1b")[1:]:
         if not on_terminal or after[:1] != "[" or after.startswith(("[31;5;7m", "[H")):
             found.append(f"ESC {after[:12]!r}")

@@ -23,7 +23,7 @@ def given(almanac_sandbox: Sandbox) -> dict[str, str]:
     return {"base_url": almanac_sandbox.base_url, "api_key": key, "rate_per_s": "25"}
 
 
-def told(done: Any) -> dict[str, Any]:
+def record_of(done: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -31,7 +31,7 @@ def told(done: Any) -> dict[str, Any]:
 def test_a_backfill_lands_and_merges_and_tells_what_it_cost(
     almanac: Almanac, given: dict[str, str]
 ) -> None:
-    done = told(almanac("backfill", *MONTHS, "--source", "list", "--yes", "--json", **given))
+    done = record_of(almanac("backfill", *MONTHS, "--source", "list", "--yes", "--json", **given))
     assert done["months"] == ["2026-01-01", "2026-02-01", "2026-03-01"]
     assert done["by"] == "list"
     assert done["versions"] > 1_000
@@ -51,7 +51,7 @@ def test_the_price_is_shown_and_nothing_begins_without_a_yes(
     done = almanac("backfill", *MONTHS, code=2, **given)
     assert "export *" in done.output
     assert "pass --yes to confirm" in done.output
-    paths = [one.path for one in almanac_sandbox.requests]
+    paths = [request.path for request in almanac_sandbox.requests]
     assert paths == ["/v2/usage", "/v2/events"], "the usage, and one request to count"
 
 
@@ -95,7 +95,7 @@ def test_the_budget_is_told_without_a_request_and_a_backfill_priced(
 ) -> None:
     almanac("backfill", *MONTHS, "--yes", "--json", **given)
     almanac_sandbox.forget_requests()
-    done = told(almanac("budget", "--json", **given))
+    done = record_of(almanac("budget", "--json", **given))
     assert almanac_sandbox.requests == []
     assert done["plan"] == "elite"
     assert done["month"]["quota"] == 3_000_000
@@ -104,7 +104,7 @@ def test_the_budget_is_told_without_a_request_and_a_backfill_priced(
     units = {row["unit"]: row for row in done["schedule"]}
     assert units["cancellations"]["why"]
     assert done["backfill"] == []
-    priced = told(almanac("budget", *MONTHS, "--json", **given))
+    priced = record_of(almanac("budget", *MONTHS, "--json", **given))
     assert [price["by"] for price in priced["backfill"]] == ["export", "list"]
     shown = almanac("budget", *MONTHS, **given).output
     assert "projected use at reset" in shown
@@ -117,7 +117,7 @@ def test_a_share_of_the_rate_makes_the_best_time_longer(
     almanac: Almanac, given: dict[str, str]
 ) -> None:
     shared = {**given, "rate_per_s": "5", "burst": "2"}
-    priced = told(almanac("budget", *MONTHS, "--json", **shared))
+    priced = record_of(almanac("budget", *MONTHS, "--json", **shared))
     by_list = next(price for price in priced["backfill"] if price["by"] == "list")
     assert by_list["seconds"] == (by_list["requests"] - 1) / 5
 
@@ -125,7 +125,7 @@ def test_a_share_of_the_rate_makes_the_best_time_longer(
 def test_a_backfill_is_priced_before_anything_was_looked_at(
     almanac: Almanac, given: dict[str, str], tmp_path: Path
 ) -> None:
-    priced = told(almanac("budget", *MONTHS, "--json", **given))
+    priced = record_of(almanac("budget", *MONTHS, "--json", **given))
     assert priced["plan"] == "elite"
     assert priced["backfill"][0]["requests"] == 2
     assert "There is no home at" in almanac("budget", *MONTHS, **given).output

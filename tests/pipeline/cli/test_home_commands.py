@@ -104,7 +104,7 @@ def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, pa
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("named", "message"),
     [
         ({"quota": 1000, "remaining": 900}, "900 of 1,000"),
         ({"quota": None, "remaining": None, "is_unlimited": True}, "no limit"),
@@ -113,14 +113,14 @@ def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, pa
     ],
 )
 def test_the_quota_is_told_as_far_as_it_was_said_with_the_time_it_is_from(
-    almanac: Almanac, tmp_path: Path, named: dict[str, object], told: str
+    almanac: Almanac, tmp_path: Path, named: dict[str, object], message: str
 ) -> None:
     home = Home(tmp_path / "data")
     home.claim("sandbox:1")
     home.state.mkdir()
     line = {"at": "2026-03-01T06:07:08+00:00", **named}
     (home.state / "usage.jsonl").write_text(json.dumps(line) + "\n")
-    assert f"{told}, as of 2026-03-01 06:07 UTC" in almanac("status").stdout
+    assert f"{message}, as of 2026-03-01 06:07 UTC" in almanac("status").stdout
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_version_on_its_way_out_is_told_and_in_the_end_warned_of(
         almanac("backfill", "--from", "2026-03-01", "--to", "2026-03-02", code=2, **given)
         health = json.loads(almanac("status", "--json", **given).stdout)
         shown = almanac("status", **given).stdout
-    warned = [one["text"] for one in health["warnings"] if one["kind"] == "deprecated"]
+    warned = [item["text"] for item in health["warnings"] if item["kind"] == "deprecated"]
     assert f"since {since}, ends " in shown
     assert len(warned) == (ends is not None)
     assert ends is None or f"on {ends}" in warned[0]

@@ -93,7 +93,7 @@ def test_where_there_is_no_home_a_command_says_so_and_makes_none(
 
 def checks(almanac: Almanac, *, code: int, **given: str) -> dict[str, dict[str, Any]]:
     done = almanac("doctor", "--json", code=code, **given)
-    return {one["what"]: one for one in json.loads(done.stdout)}
+    return {delivery["what"]: delivery for delivery in json.loads(done.stdout)}
 
 
 def test_doctor_claims_no_home(almanac: Almanac, tmp_path: Path, almanac_sandbox: Sandbox) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from assets.feed_day import FeedDay
-from assets.metadata import bullets, harmless, markdown, of_batch, told_look
+from assets.metadata import bullets, harmless, markdown, of_batch, pull_metadata
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 from tests.pipeline.small_home import NOW, SmallHome
 
@@ -59,7 +59,7 @@ def test_what_a_materialisation_says_only_shows_itself(name: str, tmp_path: Path
     look = FeedDay(
         "events", NOW.date(), text, (listed,), warnings=(text, f"the service said {text}")
     )
-    metadata = told_look(look, small.home.landing, quota_left=None)
+    metadata = pull_metadata(look, small.home.landing, quota_left=None)
     for shown in ("preview", "warnings", "batches"):
         assert_only_shows(metadata[shown].value)
     assert acting_in(metadata["outcome"]) == []

@@ -34,8 +34,8 @@ def run_json(home: Path, *words: str, **given: str) -> dict[str, Any]:
     done = run(home, "--json", *words, **given)
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
 
 
 def test_a_service_is_asked_for_today_and_a_spent_quota_is_no_error(
@@ -46,12 +46,12 @@ def test_a_service_is_asked_for_today_and_a_spent_quota_is_no_error(
     given = {**address, "ALMANAC_MAX_CLOCK_SKEW_DAYS": "36500"}
     home = tmp_path / "home"
     # The one request of the quota is spent on asking for the usage.
-    told = run_json(home, "--days", "5", **given)
-    assert told["days"] == ["2026-03-02"]
-    assert any("deferred" in note for note in told["notes"])
-    told = run_json(home, **given)
-    assert "quota" in told["deferred"]
-    assert told["resume_at"].startswith("2026-04-01")
+    summary = run_json(home, "--days", "5", **given)
+    assert summary["days"] == ["2026-03-02"]
+    assert any("deferred" in note for note in summary["notes"])
+    summary = run_json(home, **given)
+    assert "quota" in summary["deferred"]
+    assert summary["resume_at"].startswith("2026-04-01")
 
 
 def test_errors_are_one_line(tmp_path: Path, almanac_sandbox: Sandbox) -> None:
@@ -99,7 +99,7 @@ def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
 
 def test_an_empty_home_plays_the_days_before_today_with_polls_and_ends_now() -> None:
     found = instants_of(3, now=NOW, last_day=None)
-    assert [f"{one.at:%d %H:%M} {one.kind}" for one in found] == [
+    assert [f"{item.at:%d %H:%M} {item.kind}" for item in found] == [
         *("08 06:00 day", "08 12:00 poll", "08 18:00 poll"),
         *("09 06:00 day", "09 12:00 poll", "09 18:00 poll"),
         "10 09:30 day",
@@ -109,7 +109,9 @@ def test_an_empty_home_plays_the_days_before_today_with_polls_and_ends_now() -> 
 def test_a_home_goes_on_from_the_day_after_its_last() -> None:
     def days(last_day: date) -> list[date]:
         return [
-            one.at.date() for one in instants_of(7, now=NOW, last_day=last_day) if one.kind == "day"
+            item.at.date()
+            for item in instants_of(7, now=NOW, last_day=last_day)
+            if item.kind == "day"
         ]
 
     today = NOW.date()

@@ -18,7 +18,7 @@ from pipeline.health.alerts import (
     AlertNotPosted,
     Alerts,
     Changes,
-    Told,
+    Reported,
     after,
     changes,
     post,
@@ -68,21 +68,21 @@ class TestWhatIsTold:
     def test_a_warning_is_told_when_it_begins_again_after_a_day_and_once_when_it_is_over(
         self,
     ) -> None:
-        before: dict[str, Told] = {}
-        told = []
+        before: dict[str, Reported] = {}
+        messages = []
         for hour in range(0, 60, 6):
             now = NOW + timedelta(hours=hour)
             found = changes(before, [DISK] if 6 <= hour < 54 else [], now=now)
             if found:
-                told.append((hour, found.kinds))
+                messages.append((hour, found.kinds))
             before = after(before, found, now=now)
-        assert told == [(6, ("+disk",)), (30, ("+disk",)), (54, ("-disk",))]
+        assert messages == [(6, ("+disk",)), (30, ("+disk",)), (54, ("-disk",))]
 
     def test_it_says_since_when_also_where_the_warning_does_not(self) -> None:
         first = changes({}, [DISK, STALE], now=NOW)
-        assert [one.since for one in first.begun] == [NOW, NOW - DAY]
+        assert [item.since for item in first.begun] == [NOW, NOW - DAY]
         later = changes(after({}, first, now=NOW), [DISK], now=NOW + DAY)
-        assert [one.since for one in later.again] == [NOW]
+        assert [item.since for item in later.again] == [NOW]
         assert later.over == ("stale:coins",)
 
     def test_a_text_that_changes_is_no_new_warning(self) -> None:
@@ -90,7 +90,7 @@ class TestWhatIsTold:
         assert not changes(before, [Warned("disk", "1.4 GB left")], now=NOW + timedelta(hours=1))
 
     def test_where_not_all_is_known_nothing_is_over(self) -> None:
-        before = {"disk": Told(since=NOW, at=NOW)}
+        before = {"disk": Reported(since=NOW, at=NOW)}
         found = changes(before, [Warned("damaged", "unreadable")], now=NOW, is_all=False)
         assert found.kinds == ("+damaged",)
         assert after(before, found, now=NOW).keys() == {"disk", "damaged"}
@@ -100,8 +100,8 @@ class TestPosting:
     def test_the_body_says_all_in_one_line_too_and_names_no_folder(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
-        told = post_changes(small.settings, small.home, LATER)
-        assert told.kinds == ("+stale:coins",)
+        changes = post_changes(small.settings, small.home, LATER)
+        assert changes.kinds == ("+stale:coins",)
         (body,) = receiver.bodies
         assert body.keys() == {"text", "source", "at", "warnings", "resolved"}
         assert body["text"].startswith("Almanac, sandbox:1: coins: last pulled at 2026-03-01")
@@ -242,10 +242,10 @@ class TestDaemon:
             result = run(small, instance, LATER)
             assert not result.success
             assert len(receiver.paths) == 4
-            told = [str(entry) for entry in instance.all_logs(result.run_id)]
-            assert "the response was 503, expected 2xx" in "".join(told)
+            lines = [str(entry) for entry in instance.all_logs(result.run_id)]
+            assert "the response was 503, expected 2xx" in "".join(lines)
             (kept,) = instance.get_runs()
-            assert CANARY not in "".join(told) + str(kept.run_config) + str(kept.tags)
+            assert CANARY not in "".join(lines) + str(kept.run_config) + str(kept.tags)
             waiting = tick(small, instance, datetime.now(UTC))
             assert isinstance(waiting, dg.SkipReason)
             assert CANARY not in str(waiting)
@@ -291,8 +291,8 @@ class TestCommand:
         done = almanac("status", "--alert", **given)
         assert "Posted: +coverage +stale:cancellations" in done.stdout
         assert CANARY not in done.output
-        told = json.loads(almanac("status", "--alert", "--json", **given).stdout)
-        assert told["told"] == []
+        record = json.loads(almanac("status", "--alert", "--json", **given).stdout)
+        assert record["told"] == []
         assert len(receiver.bodies) == 1
 
     def test_a_post_that_fails_ends_with_1_after_what_is_shown(

@@ -35,11 +35,11 @@ SERVICE = "https://api.example.com"
 
 
 def kinds(health: Health) -> list[str]:
-    return [one.kind for one in health.warnings]
+    return [warning.kind for warning in health.warnings]
 
 
 def warned(health: Health, kind: str) -> Warned:
-    (found,) = [one for one in health.warnings if one.kind == kind]
+    (found,) = [warning for warning in health.warnings if warning.kind == kind]
     return found
 
 
@@ -58,7 +58,7 @@ class TestFreshness:
         health = look(small, NOW + DAY)
         assert kinds(health) == []
         assert health.pending == len(PULLED)
-        assert {one.age_s for one in health.feeds if one.feed in PULLED} == {86_400.0}
+        assert {feed.age_s for feed in health.feeds if feed.feed in PULLED} == {86_400.0}
 
     def test_a_feed_is_stale_after_twice_its_interval_and_says_since_when(
         self, small: SmallHome
@@ -75,7 +75,7 @@ class TestFreshness:
         small.land("events", "cancellations", "coins", plan="free", at=NOW + 5 * DAY)
         health = look(small, NOW + 6 * DAY)
         assert kinds(health) == ["coverage"]
-        not_in_plan = [one.feed for one in health.feeds if not one.in_plan]
+        not_in_plan = [feed.feed for feed in health.feeds if not feed.in_plan]
         assert not_in_plan == ["export", "categories"]
 
     def test_the_plan_of_the_newest_batch_tells(self, small: SmallHome) -> None:
@@ -149,8 +149,8 @@ class TestCoverage:
         for days in (20, 19, 15, 3, 1):
             small.land("events", at=NOW - days * DAY)
         coverage = look(small).coverage
-        told = [str(gap) for gap in coverage.unseen]
-        assert told == ["2026-02-12 to 2026-02-14", "2026-02-16 to 2026-02-26", "2026-02-28"]
+        gaps = [str(gap) for gap in coverage.unseen]
+        assert gaps == ["2026-02-12 to 2026-02-14", "2026-02-16 to 2026-02-26", "2026-02-28"]
         assert coverage.days_unseen == 15
         assert coverage.since == date(2026, 2, 10)
 
@@ -223,7 +223,7 @@ class TestBatches:
         merge(small.home, publishing=False)
         health = look(small, NOW + timedelta(hours=1))
         assert warned(health, "quarantined").since == NOW
-        assert next(one.complete_at for one in health.feeds if one.feed == "coins") is None
+        assert next(feed.complete_at for feed in health.feeds if feed.feed == "coins") is None
 
     def test_a_marker_whose_batch_was_never_written_is_passed_over(self, small: SmallHome) -> None:
         small.land()
@@ -260,7 +260,7 @@ class TestPutOff:
             BackfillState(scope=scope, plan="elite", source="sandbox:1", started_at=NOW)
         )
         health = look(small, NOW + DAY)
-        assert [one.what for one in health.put_off] == [
+        assert [deferred.what for deferred in health.put_off] == [
             "export",
             "events of 2026-01-01 to 2026-03-02",
         ]
@@ -381,12 +381,12 @@ class TestQuota:
     ) -> None:
         small.land()
         log(small, NOW - timedelta(hours=2), count=30)
-        told = {
+        expected = {
             "at": (NOW - timedelta(hours=1)).isoformat(),
             **{"plan": "elite", "used": 70, "quota": 100, "remaining": 30},
             "reset_at": "2026-03-03T00:00:00+00:00",
         }
-        (small.home.state / "usage.jsonl").write_text(json.dumps(told) + '\n{"at": "20')
+        (small.home.state / "usage.jsonl").write_text(json.dumps(expected) + '\n{"at": "20')
         log(small, NOW, count=10)
         health = look(small)
         assert health.quota is not None
@@ -425,9 +425,9 @@ def test_the_json_has_every_key_and_warnings_with_their_kind(
     almanac: Almanac, tmp_path: Path
 ) -> None:
     SmallHome(tmp_path / "data").land(at=datetime.now(UTC) - 4 * DAY)
-    told = json.loads(almanac("status", "--json", "--exit-code", code=1).stdout)
-    assert {"kind", "text", "since"} == set(told["warnings"][0])
-    assert "stale:coins" in [one["kind"] for one in told["warnings"]]
-    assert told["bytes"].keys() >= {"landing", "lake", "dagster"}
-    assert told["coverage"]["unseen"][0].keys() == {"first", "last"}
-    assert {one["feed"] for one in told["feeds"] if one["stale_since"]} >= {"coins"}
+    record = json.loads(almanac("status", "--json", "--exit-code", code=1).stdout)
+    assert {"kind", "text", "since"} == set(record["warnings"][0])
+    assert "stale:coins" in [item["kind"] for item in record["warnings"]]
+    assert record["bytes"].keys() >= {"landing", "lake", "dagster"}
+    assert record["coverage"]["unseen"][0].keys() == {"first", "last"}
+    assert {item["feed"] for item in record["feeds"] if item["stale_since"]} >= {"coins"}

@@ -52,7 +52,7 @@ def test_no_command_ends_in_a_traceback_over_a_damaged_file(
     for harm in HARMS:
         shutil.copytree(made, root)
         path = root / name
-        path = path if path.is_file() else min(one for one in path.rglob("*") if one.is_file())
+        path = path if path.is_file() else min(file for file in path.rglob("*") if file.is_file())
         data = harm(path.read_bytes())
         path.unlink()
         path.mkdir() if data is None else path.write_bytes(data)

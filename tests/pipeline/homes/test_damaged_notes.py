@@ -12,7 +12,7 @@ import pytest
 from dagster import build_sensor_context
 
 from pipeline.build import build_definitions
-from pipeline.health.alerts import Alerts, Told
+from pipeline.health.alerts import Alerts, Reported
 from pipeline.health.quota import sent_lately
 from pipeline.health.report import health_of
 from resources.backfill.state import BackfillState, BackfillStates
@@ -45,7 +45,7 @@ def noted(small: SmallHome) -> None:
             scope=scope, plan="elite", source="s", started_at=DUE, resume_at=DUE, why="quota"
         )
     )
-    put_note(state, "alerts.json", {"disk": Told(since=DUE, at=DUE)})
+    put_note(state, "alerts.json", {"disk": Reported(since=DUE, at=DUE)})
 
 
 def read(small: SmallHome) -> list[Any]:

@@ -22,7 +22,7 @@ REFUSED = ("a?b", "%20", "back\\slash")
 
 
 @pytest.mark.parametrize(
-    "name", [ALL_IN_ONE, HIVE, *(pytest.param(one, marks=LONG) for one in TAKEN)]
+    "name", [ALL_IN_ONE, HIVE, *(pytest.param(item, marks=LONG) for item in TAKEN)]
 )
 def test_every_command_works_in_a_home_of_an_odd_name(
     name: str, tmp_path: Path, almanac: Almanac

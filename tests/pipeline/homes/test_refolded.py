@@ -51,18 +51,18 @@ def test_a_sound_home_of_an_older_almanac_is_no_broken_one(home: Home, almanac: 
     said = almanac("verify", "--deep").output
     assert "2 days were folded by another version" in " ".join(said.split())
     almanac("merge")
-    assert all(not one.notes and one.holds for one in verify(home, deep=True))
+    assert all(not check.notes and check.holds for check in verify(home, deep=True))
 
 
 def test_a_break_is_seen_in_a_home_of_an_older_almanac_too(home: Home) -> None:
     merge_as_older(home, blind_to_titles=False)
     first = next(iter(home.lake.folders("event_changes")))
     home.lake.remove_folder(f"event_changes/{first}")
-    assert [one.check for one in verify(home) if "form a chain" in one.check and one.wrong]
+    assert [check.check for check in verify(home) if "form a chain" in check.check and check.wrong]
 
 
 @pytest.mark.parametrize(
-    ("is_other", "told"),
+    ("is_other", "message"),
     [
         (False, "2 days folded by another version of Almanac were refolded: nothing changed."),
         (True, "1 version before, 2 now; 2 new or changed, 1 removed; revised 0 before, 1 now."),
@@ -70,11 +70,11 @@ def test_a_break_is_seen_in_a_home_of_an_older_almanac_too(home: Home) -> None:
     ids=["equal", "other"],
 )
 def test_days_of_an_older_almanac_are_told_with_what_became_of_them(
-    is_other: bool, told: str, home: Home, almanac: Almanac
+    is_other: bool, message: str, home: Home, almanac: Almanac
 ) -> None:
     merge_as_older(home, blind_to_titles=is_other)
     land(home, 2, id="new")
-    assert told in almanac("merge").output.replace("\n", " ")
+    assert message in almanac("merge").output.replace("\n", " ")
     assert json.loads(almanac("merge", "--json").stdout)["notes"] == []
 
 

@@ -175,11 +175,11 @@ class TestDamage:
             assert "`almanac doctor --fix`" in done.stderr
             assert done.stderr.count("\n") == 1
         assert "almanac doctor --fix" in almanac("status").output
-        assert [one.holds for one in checked_runs(home, fix=False)] == [False]
+        assert [run.holds for run in checked_runs(home, fix=False)] == [False]
         mended = list(checked_runs(home, fix=True))
-        assert [one.holds for one in mended] == [True, True]
+        assert [check.holds for check in mended] == [True, True]
         assert f"{path.name}.damaged-" in mended[0].found
-        assert [one.name for one in path.parent.glob(f"{path.name}.damaged-*")]
+        assert [item.name for item in path.parent.glob(f"{path.name}.damaged-*")]
         opened(home)
 
 
@@ -375,7 +375,7 @@ class TestTheDead:
             for _ in range(looks):
                 assert watch.overdue([run]) == []
                 time.s += LOOK_EVERY_S
-        assert [one.run_id for one in watch.overdue([run])] == ["a"]
+        assert [item.run_id for item in watch.overdue([run])] == ["a"]
 
     def test_a_command_that_looks_once_leaves_a_run_alone_that_may_be_starting(
         self, home: Home, almanac: Almanac
@@ -384,7 +384,7 @@ class TestTheDead:
         with sqlite3.connect(home.dagster / RUNS) as store:
             store.execute("UPDATE runs SET update_timestamp = '2001-01-01 00:00:00'")
         assert "runs" not in {warned.kind for warned in run_troubles(home)}
-        assert all(one.holds for one in checked_runs(home, fix=True))
+        assert all(run.holds for run in checked_runs(home, fix=True))
         assert status_of(home, run_id) == "STARTED"
 
     def test_a_day_that_is_killed_when_its_run_is_just_recorded_is_known_to_be_dead(
@@ -423,7 +423,7 @@ class TestTheDead:
         assert run_id[:8] in almanac("status").output
         records, dead = checked_runs(home, fix=False)
         assert (records.holds, dead.holds) == (True, False)
-        assert all(one.holds for one in checked_runs(home, fix=True))
+        assert all(run.holds for run in checked_runs(home, fix=True))
         assert status_of(home, run_id) == "FAILURE"
         with instance_of(home) as instance:
             assert instance.event_log_storage.get_concurrency_run_ids() == set()

@@ -86,16 +86,18 @@ def test_no_poll_is_lost_or_doubled_when_the_daemon_is_killed(
             await_more(pages, seen)
             polls = wait_for(lambda: ended(runs_of(pages, "poll")))
     keys = Counter(key_of(run) for run in polls)
-    looks = [one.at for one in service.requests if one.path == "/v2/events/cancellations"]
+    looks = [
+        request.at for request in service.requests if request.path == "/v2/events/cancellations"
+    ]
     apart = [later - earlier for earlier, later in pairwise(looks)]
-    told = {
+    figures = {
         "polls": len(polls),
         "ended": Counter(run["status"] for run in polls),
         "looks": len(looks),
         "least apart, seconds": min(apart).total_seconds(),
         "most apart, seconds": max(apart).total_seconds(),
     }
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(figures) + "\n")
     assert max(keys.values()) == 1
     assert None not in keys
     assert {run["status"] for run in polls} <= {"SUCCESS", "FAILURE"}
@@ -115,17 +117,17 @@ def test_many_runs_at_once_take_turns_and_leave_a_sound_home(
             (["landed_calendar"], month),
             (["landed_cancellations", "event_changes", "events"], today),
         ):
-            told = {
+            figures = {
                 "assetSelection": [{"path": [name]} for name in assets],
                 "partitionNames": [partition],
             }
-            pages.ask(BACKFILL, told=told)
+            pages.ask(BACKFILL, variables=figures)
         wait_for(lambda: len(runs_of(pages, "__ASSET_JOB")) >= 5)
         runs = wait_for(lambda: ended(runs_of(pages, "__ASSET_JOB")))
         wait_for(lambda: not list((home / "landing" / "pending").iterdir()))
         wait_for(lambda: ended(runs_of(pages, "merge", "poll")) or not runs_of(pages, "merge"))
     assert [run["status"] for run in runs] == ["SUCCESS"] * len(runs)
-    assert all(one.status != 429 for one in service.requests)
+    assert all(request.status != 429 for request in service.requests)
     verified = subprocess.run(
         [*ALMANAC, "verify", "--json"], cwd=home.parent, env=env, capture_output=True, text=True
     )

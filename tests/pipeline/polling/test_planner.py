@@ -92,7 +92,7 @@ class Home:
                 elif isinstance(pull, CancellationsPull):
                     self.known = replace(self.known, cancellations_looked_at=now)
                 else:
-                    left = [one for one in self.known.vanished if one not in pull.event_ids]
+                    left = [item for item in self.known.vanished if item not in pull.event_ids]
                     self.known = replace(self.known, vanished=tuple(left))
             assert plan.next_at > now
             daily_at = datetime.combine(now.date(), datetime.min.time(), UTC) + 20 * MINUTE
@@ -220,7 +220,7 @@ def test_a_fresh_home_looks_at_everything_once() -> None:
 
 def test_cancellations_are_asked_for_again_a_little_before_the_last_look() -> None:
     looked = NOW - timedelta(hours=6)
-    (pull,) = [one for one in plan_polls(known()).due if isinstance(one, CancellationsPull)]
+    (pull,) = [item for item in plan_polls(known()).due if isinstance(item, CancellationsPull)]
     assert pull.since is not None
     assert timedelta(minutes=1) < looked - pull.since < timedelta(minutes=30)
     assert pull.requests == 1
@@ -228,9 +228,13 @@ def test_cancellations_are_asked_for_again_a_little_before_the_last_look() -> No
 
 def test_vanished_events_are_confirmed_only_where_a_404_tells_something() -> None:
     for plan in (FREE, STANDARD):
-        assert not [one for one in plan_polls(known(plan, vanished=("a",))).due if is_look_up(one)]
+        assert not [
+            item for item in plan_polls(known(plan, vanished=("a",))).due if is_look_up(item)
+        ]
     for plan in (PRO, ELITE, ENTERPRISE):
-        (pull,) = [one for one in plan_polls(known(plan, vanished=("a",))).due if is_look_up(one)]
+        (pull,) = [
+            item for item in plan_polls(known(plan, vanished=("a",))).due if is_look_up(item)
+        ]
         assert pull == LookUps(("a",))
 
 
@@ -265,7 +269,7 @@ def test_free_is_looked_at_once_a_day() -> None:
     alone.run_until(NOW + 6 * DAY)
     at = [at for at, pull in alone.looks if isinstance(pull, EventsPull)]
     assert len(at) == 6
-    assert min(later - one for one, later in pairwise(at)) >= DAY
+    assert min(later - item for item, later in pairwise(at)) >= DAY
 
 
 def test_polls_part_the_day_evenly_between_two_of_the_jobs() -> None:

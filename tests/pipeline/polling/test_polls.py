@@ -223,7 +223,11 @@ def test_a_window_of_a_run_that_is_no_date_is_an_error() -> None:
 def test_the_config_of_a_run_says_what_is_due() -> None:
     since = datetime(2026, 3, 1, 4, 30, tzinfo=UTC)
     windows = [PollWindow(date(2026, 3, 2), date(2026, 3, 9)), PollWindow(date(2026, 3, 20), None)]
-    due = [*(EventsPull(one, 1) for one in windows), CancellationsPull(since), LookUps(("a",))]
+    due = [
+        *(EventsPull(window, 1) for window in windows),
+        CancellationsPull(since),
+        LookUps(("a",)),
+    ]
     assert config_of(due)["ops"] == {
         "look_again": {
             "config": {
@@ -238,9 +242,9 @@ def test_the_config_of_a_run_says_what_is_due() -> None:
 
 
 def test_where_no_ledger_counts_the_month_is_as_the_service_told_it_last(polled: Polled) -> None:
-    told = last_usage(polled.home.state)
-    assert told is not None and told.used is not None
-    assert polled.known(LATER).month.used == told.used > 0
+    usage = last_usage(polled.home.state)
+    assert usage is not None and usage.used is not None
+    assert polled.known(LATER).month.used == usage.used > 0
     assert polled.known(LATER + timedelta(days=31)).month.used == 0, "of another month"
 
 
@@ -267,4 +271,4 @@ def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_ol
         known = facts.known(datetime(2026, 3, 2, hour, 30, tzinfo=UTC))
         assert known is not None
         # The cancellations are not as old as the list: one look at them may be due.
-        assert [one for one in plan_polls(known).due if isinstance(one, EventsPull)] == []
+        assert [item for item in plan_polls(known).due if isinstance(item, EventsPull)] == []

@@ -25,7 +25,7 @@ KEY: Final = 'cnry/5F1c+9e"7b2A=Zq&'
 
 
 def _each(form: str) -> str:
-    return "".join(form.format(ord(one)) for one in KEY)
+    return "".join(form.format(ord(item)) for item in KEY)
 
 
 HOOK: Final = "hook-5d20-canary"
@@ -52,10 +52,10 @@ TRACES: Final = tuple(
             HOOK,
             "cnry/5f1c+9e",
             "7b2a=zq",
-            *(SPELLINGS[one][2:-2] for one in ("url", "html", "hex")),
+            *(SPELLINGS[item][2:-2] for item in ("url", "html", "hex")),
         ),
         *(SPELLINGS["url, every character"][3:-3], SPELLINGS["json, every character"][6:-6]),
-        *(SPELLINGS[one][4:-4].strip("=") for one in SPELLINGS if "base64" in one),
+        *(SPELLINGS[spelling][4:-4].strip("=") for spelling in SPELLINGS if "base64" in spelling),
     )
 )
 """Parts of each spelling, by which it is known again in any text."""
@@ -85,7 +85,7 @@ class Asked:
 
 
 @dataclass
-class Told:
+class Answer:
     """An answer. `reason` None is the usual one; `cut` bytes less than promised are sent."""
 
     status: int = 200
@@ -96,14 +96,14 @@ class Told:
     first_line: bytes = b""
 
 
-def repeated(asked: Asked) -> Told:
+def repeated(asked: Asked) -> Answer:
     """Answer well, with the key in the data, in unknown fields, in `meta` and in the cursor."""
     said = asked.said
     if not asked.is_json:
         table = io.StringIO(newline="")
         rows = islice(csv.reader(io.StringIO(asked.body.decode(), newline="")), 2 * PAGE + 1)
         csv.writer(table, quoting=csv.QUOTE_ALL).writerows([*row, said] for row in rows)
-        return Told(asked.status, f"{table.getvalue()}{said}\r\n".encode())
+        return Answer(asked.status, f"{table.getvalue()}{said}\r\n".encode())
     value = json.loads(asked.body)
     rows = value["data"] if isinstance(value.get("data"), list) else []
     del rows[PAGE:]
@@ -117,45 +117,45 @@ def repeated(asked: Asked) -> Told:
         value["meta"] |= {"said": said, "total": min(value["meta"]["total"], 2 * PAGE)}
         if value["meta"].get("cursor"):
             value["meta"]["cursor"] = None if asked.goes_on else f"{value['meta']['cursor']}~{said}"
-    return Told(asked.status, json.dumps(value).replace("\\\\u", "\\u").encode())
+    return Answer(asked.status, json.dumps(value).replace("\\\\u", "\\u").encode())
 
 
-def _error(status: int, *, words: str = "{}") -> Callable[[Asked], Told]:
-    def tell(asked: Asked) -> Told:
+def _error(status: int, *, words: str = "{}") -> Callable[[Asked], Answer]:
+    def tell(asked: Asked) -> Answer:
         said = words.format(asked.said)
         error = {"code": said, "message": f"no access for {said}", "requestId": said}
         body = json.dumps({"error": error, said: said}).replace("\\\\u", "\\u")
-        return Told(status, body.encode())
+        return Answer(status, body.encode())
 
     return tell
 
 
-def _page(status: int) -> Callable[[Asked], Told]:
-    return lambda asked: Told(
+def _page(status: int) -> Callable[[Asked], Answer]:
+    return lambda asked: Answer(
         status, f"<html><a href='/?key={asked.said}'>{asked.said}</a></html>".encode()
     )
 
 
-TELLINGS: Final[dict[str, Callable[[Asked], Told]]] = {
+TELLINGS: Final[dict[str, Callable[[Asked], Answer]]] = {
     "good": repeated,
     **{f"error {status}": _error(status) for status in (200, 400, 401, 403, 404, 410, 422, 500)},
     "month gone": _error(429, words="Limit Exceeded {}"),
     "page": _page(200),
     "page 503": _page(503),
-    "redirect": lambda asked: Told(
+    "redirect": lambda asked: Answer(
         302, headers={"Location": f"http://127.0.0.1:9/?k={asked.said}"}
     ),
-    "reason": lambda asked: Told(418, asked.said.encode(), reason=f"Teapot {asked.said}"),
-    "cut": lambda asked: Told(200, repeated(asked).body + asked.said.encode() * 9, cut=700),
-    "nothing like it": lambda asked: Told(200, asked.said.encode()),
-    "odd head": lambda asked: Told(first_line=f"HTTP/9.{asked.said} 200 {asked.said}".encode()),
-    "odd field": lambda asked: Told(200, asked.body, headers={asked.said: asked.said}),
-    "plan": lambda asked: Told(
+    "reason": lambda asked: Answer(418, asked.said.encode(), reason=f"Teapot {asked.said}"),
+    "cut": lambda asked: Answer(200, repeated(asked).body + asked.said.encode() * 9, cut=700),
+    "nothing like it": lambda asked: Answer(200, asked.said.encode()),
+    "odd head": lambda asked: Answer(first_line=f"HTTP/9.{asked.said} 200 {asked.said}".encode()),
+    "odd field": lambda asked: Answer(200, asked.body, headers={asked.said: asked.said}),
+    "plan": lambda asked: Answer(
         200,
         json.dumps({"plan": asked.said, "used": 1, "limit": None, asked.said: asked.said}).encode(),
     ),
-    "waiting": lambda asked: Told(503, b"{}", headers={"Retry-After": asked.said}),
-    "encoding": lambda asked: Told(200, b"x", headers={"Content-Encoding": asked.said}),
+    "waiting": lambda asked: Answer(503, b"{}", headers={"Retry-After": asked.said}),
+    "encoding": lambda asked: Answer(200, b"x", headers={"Content-Encoding": asked.said}),
 }
 
 
@@ -188,7 +188,7 @@ class RepeatingService:
             self._http.close()
             thread.join()
 
-    def _answer(self, target: str) -> Told:
+    def _answer(self, target: str) -> Answer:
         self.asked += 1
         said = list(SPELLINGS.values())[next(self._numbers) % len(SPELLINGS)]
         url = urlsplit(target)
@@ -200,31 +200,31 @@ class RepeatingService:
         )
         if url.path.endswith("/usage") and "usage" not in self.tell:
             # Beside the known names alone, so that the plan and the month can be read.
-            told = Told(200, json.dumps({**good.json(), "owner": said, said: said}).encode())
+            answer = Answer(200, json.dumps({**good.json(), "owner": said, said: said}).encode())
         else:
-            told = TELLINGS[self.tell.get(url.path.rpartition("/")[2], self.usual)](asked)
+            answer = TELLINGS[self.tell.get(url.path.rpartition("/")[2], self.usual)](asked)
         kept = {
             name: good.headers[name] for name in ("date", "last-modified") if name in good.headers
         }
-        told.headers = {
+        answer.headers = {
             **kept,
             **{name: said for name in HEADERS},
             f"X-{quote(said, safe='')}": said,
-            **told.headers,
+            **answer.headers,
         }
-        return told
+        return answer
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         service = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                told = service._answer(self.path)
-                reason = told.reason or "OK"
-                lines = [told.first_line or f"HTTP/1.1 {told.status} {reason}".encode()]
-                lines += [f"{name}: {value}".encode() for name, value in told.headers.items()]
-                lines += [f"Content-Length: {len(told.body)}".encode(), b"Connection: close"]
-                body = told.body[: len(told.body) - told.cut]
+                answer = service._answer(self.path)
+                reason = answer.reason or "OK"
+                lines = [answer.first_line or f"HTTP/1.1 {answer.status} {reason}".encode()]
+                lines += [f"{name}: {value}".encode() for name, value in answer.headers.items()]
+                lines += [f"Content-Length: {len(answer.body)}".encode(), b"Connection: close"]
+                body = answer.body[: len(answer.body) - answer.cut]
                 self.wfile.write(b"\r\n".join([*lines, b"", b""]) + body)
                 self.close_connection = True
 

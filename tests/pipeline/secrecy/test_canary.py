@@ -157,7 +157,9 @@ def assert_kept_nowhere(owner: Owner) -> None:
         if path.is_file() and path.parent != owner.folder / "key"
     ]
     assert len(files) > 20
-    kept = {path: found for path in files for one in contents(path) if (found := traces_in(one))}
+    kept = {
+        path: found for path in files for content in contents(path) if (found := traces_in(content))
+    }
     assert kept == {}
 
 
@@ -176,7 +178,7 @@ def look_around(owner: Owner, looks: tuple[tuple[str, ...], ...]) -> None:
     for words in looks:
         owner.start(*words)
     listed = json.loads(owner.start("batches", "list", "--json"))
-    assert any(one["why"] or one["why_incomplete"] for one in listed)
+    assert any(item["why"] or item["why_incomplete"] for item in listed)
     owner.start("batches", "show", listed[0]["batch_id"])
 
 

@@ -79,7 +79,7 @@ def test_doctor_tells_of_files_that_others_can_read_and_closes_them(
     before = stat.S_IMODE(tmp_path.stat().st_mode)
     assert "others can read" in almanac("doctor", home=str(root)).stdout
     found = json.loads(almanac("doctor", "--json", home=str(root)).stdout)
-    assert [one["is_caution"] for one in found if one["what"] == "files"] == [True]
+    assert [item["is_caution"] for item in found if item["what"] == "files"] == [True]
     assert len(found) > len(PACKAGES)
     assert "no longer readable by others" in almanac("doctor", "--fix", home=str(root)).stdout
     assert [path for path, mode in modes_below(root).items() if mode & 0o077] == [str(link)]

@@ -33,9 +33,9 @@ def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
     with instance_of(Home(tmp_path)) as instance:
         play_days(settings, instance, days=1, now=NOW.replace(hour=12))
         for run in instance.get_runs():
-            told = [str(entry) for entry in instance.all_logs(run.run_id)]
-            kept = "".join(told) + str(run.run_config) + str(run.tags)
-            assert [one for one in secrets if one in kept] == []
+            lines = [str(entry) for entry in instance.all_logs(run.run_id)]
+            kept = "".join(lines) + str(run.run_config) + str(run.tags)
+            assert [secret for secret in secrets if secret in kept] == []
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 20
     for secret in secrets:
@@ -43,7 +43,7 @@ def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
     definitions = build_definitions(settings)
     shown = repr(settings) + repr(definitions.resources) + repr(definitions.sensors)
     shown += repr(build_resources(settings, clock=utc_now))
-    assert [one for one in secrets if one in shown] == []
+    assert [secret for secret in secrets if secret in shown] == []
 
 
 def test_a_key_that_is_refused_is_not_told_by_the_failure(
@@ -73,7 +73,7 @@ def test_status_warns_of_a_key_that_the_service_repeated(tmp_path: Path) -> None
     (waiting,) = small.land("coins", body=b'{"data": [{"slug": "a", "name": "[API key removed]"}]}')
     for _ in ("waiting", "merged"):
         health = health_of(small.settings, small.home, THEN)
-        (warned,) = [one for one in health.warnings if one.kind == "key"]
+        (warned,) = [warning for warning in health.warnings if warning.kind == "key"]
         assert "1 batch" in warned.text
         assert warned.since == waiting.observed_at
         merge(small.home)

@@ -247,9 +247,9 @@ def test_an_address_in_the_clear_and_a_key_file_for_all_are_warned_of(
     key_file.write_text(KEY)
     monkeypatch.setenv("ALMANAC_API_KEY_FILE", str(key_file))
     key_file.chmod(0o600)
-    assert any("unencrypted" in one for one in cautions_of(read_settings())) == warned
+    assert any("unencrypted" in item for item in cautions_of(read_settings())) == warned
     key_file.chmod(0o644)
-    assert any("_FILE: others can read" in one for one in cautions_of(read_settings()))
+    assert any("_FILE: others can read" in item for item in cautions_of(read_settings()))
 
 
 def test_each_warning_of_secrets_is_said_once_a_command(almanac: Almanac, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_each_warning_of_secrets_is_said_once_a_command(almanac: Almanac, tmp_pa
     assert done.stderr.count("warning: ALMANAC_API_KEY_FILE: others can read") == 1
     assert done.stderr.count("warning: ALMANAC_BASE_URL: http://") == 1
     shown = json.loads(almanac("status", "--json", **given).stdout)
-    assert "exposed" in [one["kind"] for one in shown["warnings"]]
+    assert "exposed" in [item["kind"] for item in shown["warnings"]]
     short = settings_of(tmp_path, **address_of("http://a.test", "short"))
     assert "fewer than 12 characters" in short_key(short)
     assert short_key(settings_of(tmp_path, **address_of("http://a.test", KEY))) == ""

@@ -177,9 +177,9 @@ def test_a_plan_of_any_name_can_be_noted_and_takes_no_room(plan: str, tmp_path: 
         log = RequestLog(tmp_path, lambda: AT, key=SecretStr(KEY))
         answer = client.usage()
         log.usage(answer, deprecation=client.deprecation, sunset=client.sunset)
-    told = last_usage(tmp_path)
-    assert told is not None
-    assert (told.used, told.quota) == (1, 2)
+    usage = last_usage(tmp_path)
+    assert usage is not None
+    assert (usage.used, usage.quota) == (1, 2)
     assert (tmp_path / "usage.jsonl").stat().st_size < 5_000
 
 

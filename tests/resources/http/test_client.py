@@ -35,7 +35,11 @@ def ids_on(sandbox: Sandbox, lower: date, upper: date) -> set[str]:
     first = datetime(lower.year, lower.month, lower.day, tzinfo=UTC)
     last = datetime(upper.year, upper.month, upper.day, 23, 59, 59, tzinfo=UTC)
     seen = sandbox.truth().events_at(STANDS_AT - timedelta(seconds=60)).values()
-    return {one.id for one in seen if one.date <= last and (one.date_end or one.date) >= first}
+    return {
+        request.id
+        for request in seen
+        if request.date <= last and (request.date_end or request.date) >= first
+    }
 
 
 class TestEvents:
@@ -78,7 +82,7 @@ class TestEvents:
         whole = client.events_pages(*MARCH, limit=50)
         pages = list(whole)
         cut = len(pages) // 2
-        known = [one for page in pages[:cut] for one in page.ids]
+        known = [event_id for page in pages[:cut] for event_id in page.ids]
         rest = client.events_pages(*MARCH, limit=50, cursor=pages[cut].cursor_in, known_ids=known)
         assert rows_of(rest) == rows_of(pages[cut:])
         assert rest.report.complete
@@ -126,7 +130,7 @@ class TestEvents:
         sent: list[SentRequest] = []
         total = door(observer=sent.append).events_total(*MARCH)
         assert total == len(ids_on(almanac_sandbox, *MARCH))
-        assert [one.path for one in sent] == ["/v2/events"]
+        assert [request.path for request in sent] == ["/v2/events"]
 
     def test_windows_side_by_side_do_not_disturb_each_other(self, door: Door) -> None:
         client = door()
@@ -263,7 +267,9 @@ class TestOtherLists:
 
     def test_categories_are_swept(self, almanac_sandbox: Sandbox, door: Door) -> None:
         rows = rows_of(door().categories())
-        assert {row["id"] for row in rows} == {one.id for one in almanac_sandbox.truth().categories}
+        assert {row["id"] for row in rows} == {
+            category.id for category in almanac_sandbox.truth().categories
+        }
 
     def test_categories_may_be_a_bare_array_with_numeric_ids(self) -> None:
         sweep = mocked(lambda _: httpx.Response(200, json=[{"id": 1}, {"id": 2}])).categories()
@@ -311,7 +317,7 @@ class TestRefusals:
         with pytest.raises(error) as raised:
             client.events_total()
         assert type(raised.value) is error
-        assert [one.status for one in sent] == [status]
+        assert [request.status for request in sent] == [status]
 
     def test_a_rejected_parameter_says_what_the_service_said(self, door: Door) -> None:
         with pytest.raises(RequestRejected, match="limit must be an integer from 1 to 100"):
@@ -371,5 +377,7 @@ class TestMaking:
     def test_the_observer_hears_of_every_attempt_and_its_bytes(self, door: Door) -> None:
         sent: list[SentRequest] = []
         pages = list(door(observer=sent.append).events_pages(*MARCH, limit=50))
-        assert [one.bytes for one in sent] == [page.wire_bytes for page in pages]
-        assert {(one.method, one.path, one.status) for one in sent} == {("GET", "/v2/events", 200)}
+        assert [request.bytes for request in sent] == [page.wire_bytes for page in pages]
+        assert {(request.method, request.path, request.status) for request in sent} == {
+            ("GET", "/v2/events", 200)
+        }

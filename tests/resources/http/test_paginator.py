@@ -27,7 +27,7 @@ SLOW = httpx.Response(500, json={"error": {"code": "timeout"}})
 
 
 def page(ids: list[str], cursor: Any = None, **meta: Any) -> httpx.Response:
-    rows = [{"id": one} for one in ids]
+    rows = [{"id": event_id} for event_id in ids]
     return httpx.Response(200, json={"data": rows, "meta": {"cursor": cursor, **meta}})
 
 
@@ -64,8 +64,8 @@ class TestLoops:
         sweep = client.events_pages(*MARCH, limit=50)
         pages = []
         with pytest.raises(CursorLoop, match="already used") as raised:
-            for one in sweep:
-                pages.append(one)
+            for page in sweep:
+                pages.append(page)
         assert 2 <= len(pages) <= 4
         assert f"{len(pages)} pages" in str(raised.value)
         assert not sweep.report.complete
@@ -162,14 +162,14 @@ class TestLiberality:
     )  # fmt: skip
     def test_a_poor_meta_is_a_last_page_without_a_total(self, meta: object) -> None:
         sweep = sweep_of(lambda _: httpx.Response(200, json={"data": [{"id": "a"}], "meta": meta}))
-        (one,) = sweep
-        assert (one.cursor_out, one.total, one.limit) == (None, None, None)
+        (item,) = sweep
+        assert (item.cursor_out, item.total, item.limit) == (None, None, None)
         assert sweep.report.complete
 
     def test_a_smaller_page_than_asked_is_paged_on_from(self) -> None:
         catalog = Catalog(lambda limit, days: False, limit_max=7)
         sweep = sweep_of(catalog)
-        assert [one.rows for one in sweep] == [7, 7, 7, 7, 3]
+        assert [page.rows for page in sweep] == [7, 7, 7, 7, 3]
         assert sweep.report.complete
 
     def test_a_cursor_may_be_a_number(self) -> None:
@@ -189,8 +189,8 @@ class TestLiberality:
          b'{"data":[{"id":"a","title":"\\ud800"}]}'],
     )  # fmt: skip
     def test_json_that_is_not_quite_is_read(self, body: bytes) -> None:
-        (one,) = sweep_of(lambda _: httpx.Response(200, content=body))
-        assert (one.ids, one.body) == (("a",), body)
+        (delivery,) = sweep_of(lambda _: httpx.Response(200, content=body))
+        assert (delivery.ids, delivery.body) == (("a",), body)
 
 
 class TestNoData:
@@ -247,9 +247,9 @@ class TestSlowness:
     def test_the_limit_is_halved_at_the_same_cursor(self) -> None:
         catalog = Catalog(lambda limit, days: limit > 12)
         sweep = sweep_of(catalog, limit=50)
-        rows = [one for got in sweep for one in got.ids]
+        rows = [event_id for got in sweep for event_id in got.ids]
         assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
-        limits = [int(one["limit"]) for one in catalog.asked]
+        limits = [int(request["limit"]) for request in catalog.asked]
         assert limits == [50, 25, 12, 12, 12]
         assert sweep.report.requests == 5
         assert sweep.report.complete
@@ -258,7 +258,7 @@ class TestSlowness:
         client = door(transport=FaultScript("", "error=0.001", "error=0.001"))
         sweep = client.events_pages(*MARCH)
         pages = list(sweep)
-        assert [one.params["limit"] for one in pages[:2]] == ["100", "25"]
+        assert [page.params["limit"] for page in pages[:2]] == ["100", "25"]
         assert sweep.report.complete
         assert sweep.report.duplicates == 0
         assert fake_time.slept == []
@@ -266,7 +266,7 @@ class TestSlowness:
     def test_then_the_dates_are_halved(self) -> None:
         catalog = Catalog(lambda limit, days: days > 8)
         sweep = sweep_of(catalog, limit=10)
-        rows = sorted(one for got in sweep for one in got.ids)
+        rows = sorted(event_id for got in sweep for event_id in got.ids)
         assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
         report = sweep.report
         assert report.complete
@@ -319,13 +319,13 @@ class TestGoingOn:
         sweep = door(transport=FaultScript("", "", "quota")).events_pages(*MARCH, limit=50)
         pages = []
         with pytest.raises(Defer, match=r"2 pages \(100 rows\)") as raised:
-            for one in sweep:
-                pages.append(one)
+            for page in sweep:
+                pages.append(page)
         assert raised.value.cursor == pages[-1].cursor_out
         pages += sweep
         assert sweep.report.complete
         assert sweep.report.requests == len(pages) + 1
-        assert len({one.cursor_in for one in pages}) == len(pages)
+        assert len({page.cursor_in for page in pages}) == len(pages)
 
 
 class TestQueries:

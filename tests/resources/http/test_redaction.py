@@ -33,7 +33,7 @@ REDACTOR = Redactor(SecretStr(KEY))
 
 
 def _each(form: str) -> str:
-    return "".join(form.format(ord(one)) for one in KEY)
+    return "".join(form.format(ord(item)) for item in KEY)
 
 
 SPELLINGS = {
@@ -69,8 +69,8 @@ spellings = pytest.mark.parametrize("name", SPELLINGS)
 def repeats(text: str) -> bool:
     """Whether enough of a spelling is left in a text to know the key by."""
     every = {**SPELLINGS, **IN_MESSAGES}.values()
-    core = [one.strip("=")[3:-4].lower() for one in every]
-    return any(one in text.lower() for one in core)
+    core = [item.strip("=")[3:-4].lower() for item in every]
+    return any(item in text.lower() for item in core)
 
 
 def through(pieces: list[bytes], *, is_data: bool = True) -> bytes:
@@ -113,7 +113,7 @@ def test_no_error_header_or_evidence_repeats_it(name: str) -> None:
     assert seen is not None
     kept = [str(raised.value), str(seen.headers), (seen.body or b"").decode()]
     kept += [client.sunset or "", client.deprecation or ""]
-    assert all(KEY_MARK in one for one in kept)
+    assert all(KEY_MARK in item for item in kept)
     assert not repeats("".join(kept))
 
 

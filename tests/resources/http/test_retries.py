@@ -90,7 +90,7 @@ class TestRetrying:
         with pytest.raises(Unreachable, match=r"refused\) after 3 attempts") as raised:
             client.usage()
         assert raised.value.attempts == len(sent) == 3
-        assert {one.status for one in sent} == {None}
+        assert {request.status for request in sent} == {None}
 
     def test_it_gives_up_when_the_total_time_is_over(self) -> None:
         fake = FakeTime(chance=0.999)

@@ -37,16 +37,16 @@ def everything_said(error: BaseException) -> Iterator[str]:
     """Texts of an error, its chain, and what hangs on it."""
     seen: list[BaseException | None] = [error]
     while seen:
-        one = seen.pop()
-        if one is None:
+        item = seen.pop()
+        if item is None:
             continue
-        yield from (str(one), repr(one), repr(one.args), repr(vars(one)))
-        yield "".join(traceback.format_exception(one))
+        yield from (str(item), repr(item), repr(item.args), repr(vars(item)))
+        yield "".join(traceback.format_exception(item))
         for name in ("request", "response"):
-            thing = getattr(one, f"_{name}", None)
+            thing = getattr(item, f"_{name}", None)
             if thing is not None:
                 yield repr(thing) + repr(thing.headers) + repr(vars(thing))
-        seen += [one.__cause__, one.__context__]
+        seen += [item.__cause__, item.__context__]
 
 
 def client_of(handler: Callable[[httpx.Request], httpx.Response]) -> CatalogClient:

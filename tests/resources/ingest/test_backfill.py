@@ -20,11 +20,11 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.backfill.backfill import Backfill
 from resources.backfill.state import ABANDONED_AFTER, BackfillStates, RequestedList
 from resources.errors import (
+    BackfillInProgress,
     ContractBroken,
     Defer,
     PlanLacksAccess,
     ServiceFailing,
-    SweepUnderWay,
 )
 from resources.http.client import CatalogClient
 from resources.http.retries import Ambient, RetryPolicy
@@ -132,7 +132,8 @@ class Months:
 
 def pages_asked(sandbox: Sandbox) -> int:
     return sum(
-        one.path == "/v2/events" and "limit=1&" not in f"{one.query}&" for one in sandbox.requests
+        request.path == "/v2/events" and "limit=1&" not in f"{request.query}&"
+        for request in sandbox.requests
     )
 
 
@@ -162,7 +163,7 @@ def test_a_range_comes_whole_for_hardly_more_than_its_pages_however_long_the_way
     pages = ceil(len(truth) / 100)
     assert pages <= pages_asked(almanac_sandbox) == backfill.requests <= ceil(pages * 1.02)
     assert months.sweeps.open(AT) == []
-    assert all(one.complete for one in backfill.manifests)
+    assert all(manifest.complete for manifest in backfill.manifests)
 
 
 def test_its_batch_is_that_of_a_pull_of_the_same_pages(
@@ -198,9 +199,9 @@ def test_one_that_was_cut_short_asks_only_for_what_is_not_landed(
     going.close()
     again = months.backfill()
     assert again.resumed
-    told_first, *later = again.go("list")
-    assert set(told_first) >= set(first), "what was landed before is told first"
-    assert len({*told_first, *(month for months in later for month in months)}) == 36
+    reported_first, *later = again.go("list")
+    assert set(reported_first) >= set(first), "what was landed before is told first"
+    assert len({*reported_first, *(month for months in later for month in months)}) == 36
     assert months.ids() == truth
     assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
     assert months.sweeps.open(AT) == []
@@ -277,7 +278,7 @@ def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
     again = months.backfill()
     assert again.resumed
     assert len(set(all_of(again))) == 36
-    answered = sum(one.status == 200 for one in almanac_sandbox.requests)
+    answered = sum(request.status == 200 for request in almanac_sandbox.requests)
     assert answered <= ceil(len(truth) / 100) * 1.02 + 4, "what came before it is landed"
 
 
@@ -288,7 +289,7 @@ def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
     going = first.go("list")
     next(going)
     almanac_sandbox.forget_requests()
-    with pytest.raises(SweepUnderWay, match="another process runs a backfill"):
+    with pytest.raises(BackfillInProgress, match="another process runs a backfill"):
         next(second.go("list"))
     going.close()
     assert len(set(all_of(second))) == 36
@@ -371,8 +372,8 @@ def test_an_error_is_told_and_what_came_before_it_is_landed(
     almanac_sandbox.faults.set("unavailable~events")
     try:
         with pytest.raises(ServiceFailing, match="those of complete dates are landed"):
-            for one in going:
-                done += one
+            for item in going:
+                done += item
     finally:
         almanac_sandbox.faults.set("")
     assert len(months.landing.batch_ids()) >= len(done)
@@ -386,7 +387,7 @@ def test_more_coins_than_one_request_takes_are_whole_when_every_list_is(
     span = (date(2026, 1, 1), date(2026, 6, 30))
     backfill = months.backfill(span, coins=coins)
     assert len(all_of(backfill)) == 6
-    assert {len(one.scope.coins or ()) for one in backfill.manifests} == {100, 50}
+    assert {len(manifest.scope.coins or ()) for manifest in backfill.manifests} == {100, 50}
 
 
 def test_the_price_is_that_of_what_is_lacking_and_the_cheaper_way_comes_first(
@@ -407,7 +408,7 @@ def test_the_price_is_that_of_what_is_lacking_and_the_cheaper_way_comes_first(
 def test_the_export_makes_every_month_whole_at_once(months: Months, truth: set[str]) -> None:
     backfill = months.backfill()
     found = list(backfill.go("export"))
-    assert [len(one) for one in found] == [36]
+    assert [len(item) for item in found] == [36]
     assert backfill.requests <= 2
     assert backfill.rows == pytest.approx(len(truth), rel=0.01), "it is of midnight"
 

@@ -41,7 +41,7 @@ def puller(door: Door, root: Path) -> Puller:
 
 
 def asked_of(sandbox: Sandbox) -> list[dict[str, str]]:
-    return [dict(httpx.QueryParams(one.query)) for one in sandbox.requests]
+    return [dict(httpx.QueryParams(request.query)) for request in sandbox.requests]
 
 
 class TestLists:
@@ -77,7 +77,7 @@ class TestLists:
 
     def test_progress_names_feed_rows_and_total(self, door: Door, root: Path) -> None:
         heard: list[tuple[str, int, int | None]] = []
-        landed = puller_of(door(), root, on_page=lambda *told: heard.append(told)).events(*MARCH)
+        landed = puller_of(door(), root, on_page=lambda *page: heard.append(page)).events(*MARCH)
         assert [rows for _, rows, _ in heard] == [100, 200, 300, 400, 500, 600, landed.rows]
         assert {(feed, total) for feed, _, total in heard} == {("events", landed.rows)}
 
@@ -103,11 +103,11 @@ class TestLists:
     def test_today_is_the_services_day_once_it_was_heard(self, door: Door, root: Path) -> None:
         client = door(service_clock=ServiceClock(lambda: AT - timedelta(days=1)))
         puller = puller_of(client, root, clock=lambda: AT - timedelta(days=1))
-        one = {"coins": ["bitcoin"]}
-        assert puller.events(None, None, **one).manifest.scope.lower == datetime(
+        item = {"coins": ["bitcoin"]}
+        assert puller.events(None, None, **item).manifest.scope.lower == datetime(
             2026, 3, 1, tzinfo=UTC
         )
-        assert puller.events(None, None, **one).manifest.scope.lower == datetime(
+        assert puller.events(None, None, **item).manifest.scope.lower == datetime(
             2026, 3, 2, tzinfo=UTC
         )
 

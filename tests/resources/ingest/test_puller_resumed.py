@@ -80,10 +80,10 @@ def some_coins(door: Door, tmp_path: Path) -> list[str]:
 def bought(sandbox: Sandbox) -> Counter[tuple[str, str]]:
     """Count the pages that were sent, whatever their limit was."""
     pages: Counter[tuple[str, str]] = Counter()
-    for one in sandbox.requests:
-        params = httpx.QueryParams(one.query).remove("limit")
-        if one.status == 200:
-            pages[one.path, str(params)] += 1
+    for request in sandbox.requests:
+        params = httpx.QueryParams(request.query).remove("limit")
+        if request.status == 200:
+            pages[request.path, str(params)] += 1
     return pages
 
 
@@ -339,7 +339,7 @@ class TestNotGoneOnWith:
         landed = self.late(door, root, clock=lambda: MACHINE_AT)
         assert (landed.rows, landed.requests) == (100, 2)
         assert len(all_manifests(root)) == 2
-        bad = next(one for one in all_manifests(root) if one != landed.manifest)
+        bad = next(manifest for manifest in all_manifests(root) if manifest != landed.manifest)
         assert bad.scope == landed.left_over
         assert b"<html>" in b"".join(Landing(root).body(bad))
 
@@ -350,10 +350,10 @@ class TestNotGoneOnWith:
         kill("coins", "page", page=2)
         refused = mocked(answering(httpx.Response(403, json={"message": "Forbidden"})))
         landed = puller_of(refused, root).resume_open()
-        assert [one.rows for one in landed] == [400, 200]
-        assert all("403" in one.warnings[0] for one in landed)
-        assert all(one.left_over is not None for one in landed)
-        assert [one.requests for one in landed] == [3, 3]
+        assert [page.rows for page in landed] == [400, 200]
+        assert all("403" in landing_.warnings[0] for landing_ in landed)
+        assert all(landing_.left_over is not None for landing_ in landed)
+        assert [pull.requests for pull in landed] == [3, 3]
 
     def test_quota_gone_on_the_way_is_returned_with_it(
         self, door: Door, kill: Kill, root: Path

@@ -56,7 +56,9 @@ class TestStops:
         assert second.manifest.complete
         whole = puller.events(*MARCH)
         landing = Landing(root)
-        ids = {row["id"] for one in (first, second) for row in rows_of(landing, one.manifest)}
+        ids = {
+            row["id"] for outcome in (first, second) for row in rows_of(landing, outcome.manifest)
+        }
         assert ids == {row["id"] for row in rows_of(landing, whole.manifest)}
         fully = puller.events(scope.lower, scope.upper)
         assert {row["id"] for row in rows_of(landing, fully.manifest)} <= {
@@ -145,7 +147,7 @@ class TestNoLists:
         landed = puller_of(door(transport=FaultScript("", "", "html")), root).events(*MARCH)
         good, bad = (
             landed.manifest,
-            next(one for one in all_manifests(root) if one != landed.manifest),
+            next(manifest for manifest in all_manifests(root) if manifest != landed.manifest),
         )
         assert len(rows_of(Landing(root), good)) == landed.rows == 200
         assert "page 3 was not a list" in (good.why_incomplete or "")
@@ -277,9 +279,9 @@ class TestExports:
         puller = puller_of(door(), root)
         coins = [row["slug"] for row in rows_of(Landing(root), puller.coins().manifest)][:150]
         landed = puller.export(*MARCH, coins=coins)
-        scopes = [one.manifest.scope.coins for one in landed]
+        scopes = [outcome.manifest.scope.coins for outcome in landed]
         assert scopes == [tuple(sorted(coins)[:100]), tuple(sorted(coins)[100:])]
-        assert all(one.rows > 50 and one.left_over is None for one in landed)
+        assert all(page.rows > 50 and page.left_over is None for page in landed)
 
 
 class SlowExports:
@@ -312,22 +314,22 @@ class TestSlowExports:
         self, root: Path
     ) -> None:
         landed = puller_of(mocked(SlowExports(10)), root).export(*MARCH)
-        scopes = [one.manifest.scope for one in landed]
+        scopes = [outcome.manifest.scope for outcome in landed]
         assert len(scopes) == 4
         assert (scopes[0].lower, scopes[-1].upper) == (MARCH_SCOPE.lower, MARCH_SCOPE.upper)
-        for one, following in pairwise(scopes):
-            assert one.upper is not None
-            assert one.upper + STEP == following.lower
-        assert sum(one.rows for one in landed) == 31
-        assert all(one.manifest.complete for one in landed)
+        for item, following in pairwise(scopes):
+            assert item.upper is not None
+            assert item.upper + STEP == following.lower
+        assert sum(page.rows for page in landed) == 31
+        assert all(outcome.manifest.complete for outcome in landed)
         # Three too slow and four good exports, each counted before.
-        assert sum(one.requests for one in landed) == 14
+        assert sum(pull.requests for pull in landed) == 14
 
     def test_a_range_without_an_end_is_cut_after_today(self, root: Path) -> None:
         slow = httpx.Response(500, json={"error": {"code": "timeout"}})
         puller = puller_of(mocked(answering(slow, httpx.Response(200, text="id\r\na\r\n"))), root)
         parts = puller.export(AT - timedelta(days=3), None, rows_expected=1)
-        assert [one.manifest.scope.upper for one in parts] == [
+        assert [part.manifest.scope.upper for part in parts] == [
             datetime(2026, 3, 2, 23, 59, 59, 999_999, tzinfo=UTC),
             None,
         ]

@@ -115,7 +115,7 @@ def go_on_after_the_reset(sandbox: Sandbox, first: Landed, puller: Puller) -> La
     sandbox.set_clock(RESET + timedelta(seconds=1))
     second = puller.events(*rest)
     assert sandbox.requests[0].path == "/v2/usage"
-    assert {one.status for one in sandbox.requests} == {200}
+    assert {request.status for request in sandbox.requests} == {200}
     assert len(sandbox.requests) == 1 + second.requests
     return second
 
@@ -159,18 +159,18 @@ def test_where_our_own_count_comes_to_the_end_the_service_is_not_asked_in_vain(
     assert first.deferred is not None
     assert first.deferred.resume_at == RESET
     assert len(first.manifest.pages) == first.requests == QUOTA - 3
-    assert {one.status for one in sandbox.requests} == {200}
+    assert {request.status for request in sandbox.requests} == {200}
     assert go_on_after_the_reset(sandbox, first, puller).manifest.complete
 
 
 def test_another_process_hears_of_it_and_asks_for_nothing(
     sandbox: Sandbox, key: str, opened: Opening
 ) -> None:
-    one, other = opened(), opened()
+    item, other = opened(), opened()
     other.event("nothing")
     spend(sandbox, key, QUOTA - 2)
     with pytest.raises(Defer):
-        one.event("nothing")
+        item.event("nothing")
     sandbox.forget_requests()
     with pytest.raises(Defer) as refused:
         other.event("nothing")

@@ -40,7 +40,7 @@ class Machine:
         return SharedLimiter(ledger, share, clock=lambda: self.wall, sleep=self.sleep)
 
 
-def told(limiter: SharedLimiter, allowed: int | None = 1_000, used: int = 0) -> SharedLimiter:
+def with_usage(limiter: SharedLimiter, allowed: int | None = 1_000, used: int = 0) -> SharedLimiter:
     """Give it an account of the month, as if the service had just been asked."""
     limiter.on_usage(ReportedLimits(allowed, used, RESET), charged_before=limiter.charged())
     return limiter

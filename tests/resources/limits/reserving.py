@@ -90,7 +90,7 @@ class Nursery:
     def __init__(self, order: Order) -> None:
         self.order = order
         self.limiter = limiter_of(order)
-        self.told = self.limiter.ledger.peek().allowed
+        self.allowed_before = self.limiter.ledger.peek().allowed
         self.marks = mmap(-1, order.processes)
         self.notes = os.open(order.notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.children = [self.born(place) for place in range(order.processes)]
@@ -116,7 +116,7 @@ class Nursery:
         noted = os.fstat(self.notes).st_size // _NOTE.size
         seen = self.limiter.ledger.peek()
         account.looks += 1
-        account.damaged += seen.allowed != self.told
+        account.damaged += seen.allowed != self.allowed_before
         account.short += seen.used < noted
 
 

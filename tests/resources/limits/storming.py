@@ -2,7 +2,7 @@
 
     python -m tests.resources.limits.storming '{"base_url": …, "key": …, "ledger": …, "calls": …}'
 
-A fork for each process. Prints a `Told` of each as JSON, when all have ended.
+A fork for each process. Prints a `Report` of each as JSON, when all have ended.
 """
 
 import os
@@ -35,7 +35,7 @@ class Order(msgspec.Struct):
     calls: int = 40
 
 
-class Told(msgspec.Struct):
+class Report(msgspec.Struct):
     """What one process saw: calls that were answered, errors, and the wall time of its end."""
 
     answered: int = 0
@@ -43,8 +43,8 @@ class Told(msgspec.Struct):
     ended_at: float = 0.0
 
 
-def call(order: Order) -> Told:
-    told, lock = Told(), Lock()
+def call(order: Order) -> Report:
+    report, lock = Report(), Lock()
     ledger = Ledger(Path(order.ledger), Pace(order.rate_per_s, order.burst))
     limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
     client = CatalogClient(
@@ -57,18 +57,18 @@ def call(order: Order) -> Told:
                 client.event("nothing")
             except CatalogError as error:
                 with lock:
-                    told.errors.append(repr(error))
+                    report.errors.append(repr(error))
             else:
                 with lock:
-                    told.answered += 1
+                    report.answered += 1
 
     threads = [Thread(target=one_thread) for _ in range(order.threads)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    told.ended_at = time.time()
-    return told
+    report.ended_at = time.time()
+    return report
 
 
 def main() -> None:
@@ -81,11 +81,11 @@ def main() -> None:
             os._exit(0)
         os.close(writes)
         pipes.append(reads)
-    told: list[Told] = []
+    reports: list[Report] = []
     for reads in pipes:
         with os.fdopen(reads, "rb") as pipe:
-            told.append(msgspec.json.decode(pipe.read(), type=Told))
-    sys.stdout.write(msgspec.json.encode(told).decode())
+            reports.append(msgspec.json.decode(pipe.read(), type=Report))
+    sys.stdout.write(msgspec.json.encode(reports).decode())
 
 
 if __name__ == "__main__":

@@ -100,11 +100,11 @@ def test_a_hold_calls_off_what_is_reserved_and_gives_no_burst_of_waiters(
     for _ in range(pace.burst + 20):
         state, reserved = reserve(state, pace, SECOND)
         again.append(reserved)
-    assert {one.turn for one in again} == {1}
+    assert {item.turn for item in again} == {1}
     over_ns = SECOND + int(wait_s * SECOND)
-    assert min(one.at_ns for one in again) >= over_ns
+    assert min(item.at_ns for item in again) >= over_ns
     refilled = min(pace.burst, (over_ns - SECOND) / pace.interval_ns)
-    assert sum(one.at_ns <= over_ns for one in again) <= refilled + 1
+    assert sum(item.at_ns <= over_ns for item in again) <= refilled + 1
 
 
 @pytest.mark.parametrize("wait_s", [-5.0, 0.0, 1e9, float("inf")])

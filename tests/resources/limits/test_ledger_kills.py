@@ -14,7 +14,7 @@ from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
 from resources.limits.shared_limiter import SharedLimiter
 from tests.resources.limits import reserving
-from tests.resources.limits.moved_clock import Machine, told
+from tests.resources.limits.moved_clock import Machine, with_usage
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 PLENTY = 10**9
@@ -100,7 +100,7 @@ def test_those_killed_while_they_wait_keep_the_living_waiting_for_half_a_minute_
     tmp_path: Path,
 ) -> None:
     machine, path, pace = Machine(), tmp_path / "key.ledger", Pace(1.0, 4)
-    told(machine.limiter(path, pace))
+    with_usage(machine.limiter(path, pace))
 
     def die() -> None:
         raise Killed

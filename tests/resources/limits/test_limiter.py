@@ -106,4 +106,4 @@ def test_with_the_plan_s_own_limits_real_requests_meet_no_429(
     client = door(key, limiter=real, observer=sent.append)
     for _ in range(120):
         client.usage()
-    assert {one.status for one in sent} == {200}
+    assert {request.status for request in sent} == {200}

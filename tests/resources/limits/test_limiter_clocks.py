@@ -16,7 +16,7 @@ from resources.http.client import CatalogClient
 from resources.http.retries import Ambient
 from resources.limits.allowance import Pace
 from resources.limits.shared_limiter import SharedLimiter
-from tests.resources.limits.moved_clock import RESET, Machine, told
+from tests.resources.limits.moved_clock import RESET, Machine, with_usage
 
 PACE = Pace(2.0, 4)
 HOUR = timedelta(hours=1)
@@ -48,7 +48,7 @@ class TestMonotonicClock:
     def test_after_it_ran_backwards_nobody_waits_longer_than_an_empty_bucket_takes(
         self, path: Path, machine: Machine, back_s: float
     ) -> None:
-        told(machine.limiter(path, PACE)).acquire()
+        with_usage(machine.limiter(path, PACE)).acquire()
         machine.ns -= int(back_s * 1e9)
         before_s = machine.slept_s
         machine.limiter(path, PACE).acquire(asks_usage=True)
@@ -57,7 +57,7 @@ class TestMonotonicClock:
     def test_after_it_ran_backwards_the_service_is_asked_what_is_left(
         self, path: Path, machine: Machine
     ) -> None:
-        told(machine.limiter(path, PACE)).acquire()
+        with_usage(machine.limiter(path, PACE)).acquire()
         machine.ns -= int(HOUR_S * 1e9)
         with pytest.raises(QuotaUnknown):
             machine.limiter(path, PACE).acquire()
@@ -74,7 +74,7 @@ class TestMonotonicClock:
         assert machine.slept_s <= REFILL_S + UNEVEN_S
 
     def test_a_hold_of_another_time_is_not_waited_for(self, path: Path, machine: Machine) -> None:
-        told(machine.limiter(path, PACE)).on_rate_limited(1e9)
+        with_usage(machine.limiter(path, PACE)).on_rate_limited(1e9)
         machine.ns -= int(HOUR_S * 1e9)
         machine.limiter(path, PACE).acquire(asks_usage=True)
         assert machine.slept_s <= REFILL_S + UNEVEN_S
@@ -83,7 +83,7 @@ class TestMonotonicClock:
         self, path: Path, machine: Machine
     ) -> None:
         machine.boot = bytes(16)
-        told(machine.limiter(path, PACE)).acquire()
+        with_usage(machine.limiter(path, PACE)).acquire()
         machine.ns, before_s = 20 * 10**9, machine.slept_s
         machine.limiter(path, PACE).acquire(asks_usage=True)
         assert machine.slept_s - before_s <= REFILL_S
@@ -91,7 +91,7 @@ class TestMonotonicClock:
     def test_after_it_ran_ahead_there_is_one_burst_and_no_more(
         self, path: Path, machine: Machine
     ) -> None:
-        limiter = told(machine.limiter(path, PACE))
+        limiter = with_usage(machine.limiter(path, PACE))
         machine.ns += int(HOUR_S * 1e9)
         for _ in range(PACE.burst):
             limiter.acquire()
@@ -110,7 +110,7 @@ class TestMonotonicClock:
     ) -> None:
         machine, sent_s, back_s = Machine(uptime_s=100_000.0), [], 0.0
         with TemporaryDirectory() as folder:
-            limiter = told(machine.limiter(Path(folder) / "key.ledger", PACE))
+            limiter = with_usage(machine.limiter(Path(folder) / "key.ledger", PACE))
             for passes_s, jumps_s in steps:
                 machine.ns += int((passes_s - jumps_s) * 1e9)
                 back_s += jumps_s
@@ -127,7 +127,7 @@ class TestAnotherBoot:
     def test_a_sleeper_looks_again_and_asks_what_is_left(
         self, path: Path, machine: Machine
     ) -> None:
-        limiter = told(machine.limiter(path, PACE))
+        limiter = with_usage(machine.limiter(path, PACE))
 
         def started_anew() -> None:
             machine.on_sleep = lambda: None
@@ -160,13 +160,13 @@ class TestAnotherBoot:
     def test_the_bucket_is_empty_and_no_quota_is_known_until_the_service_gave_its_account(
         self, path: Path, machine: Machine, uptime_s: float
     ) -> None:
-        told(machine.limiter(path, PACE), used=40).acquire()
+        with_usage(machine.limiter(path, PACE), used=40).acquire()
         machine.boot, machine.ns = b"another boot".ljust(16, b"\0"), int(uptime_s * 1e9)
         limiter, before_s = machine.limiter(path, PACE), machine.slept_s
         with pytest.raises(QuotaUnknown):
             limiter.acquire()
         limiter.acquire(asks_usage=True)
-        told(limiter, used=42)
+        with_usage(limiter, used=42)
         for _ in range(2):
             limiter.acquire()
         assert limiter.charged() == 44
@@ -220,7 +220,7 @@ class TestWallClock:
         with pytest.raises(Defer) as refused:
             for _ in range(self.QUOTA):
                 client.event("nothing")
-        assert {one.status for one in sandbox.requests} == {200, 404}
+        assert {request.status for request in sandbox.requests} == {200, 404}
         assert len(sandbox.requests) == self.QUOTA
         late = refused.value.resume_at - shift - RESET
         assert timedelta(0) <= late <= (HOUR if shift < timedelta(0) else timedelta(0))
@@ -245,4 +245,4 @@ class TestWallClock:
             client.event("nothing")
         # The month's account is asked for once.
         assert len(sandbox.requests) == 6
-        assert {one.status for one in sandbox.requests} == {200, 404}
+        assert {request.status for request in sandbox.requests} == {200, 404}

@@ -53,7 +53,7 @@ def wait_for_requests(sandbox: Sandbox, count: int) -> None:
 
 def rounds_of(refused: list[SeenRequest]) -> list[list[float]]:
     """Return when requests were refused, in seconds after the first, parted by the long waits."""
-    seconds = [(one.at - refused[0].at).total_seconds() for one in refused]
+    seconds = [(item.at - refused[0].at).total_seconds() for item in refused]
     rounds = [seconds[:1]]
     for before_s, after_s in pairwise(seconds):
         if after_s - before_s > WAIT_S / 2:
@@ -85,22 +85,22 @@ def test_in_a_storm_every_process_holds_back_and_after_it_all_go_on(
         sandbox.faults.clear()
         over_at = time.time()
         output, _ = senders.communicate()
-    told = msgspec.json.decode(output, type=list[storming.Told])
-    refused = sorted(one for one in sandbox.requests if one.status == 429)
+    reports = msgspec.json.decode(output, type=list[storming.Report])
+    refused = sorted(request for request in sandbox.requests if request.status == 429)
     rounds = rounds_of(refused)
 
-    assert [one.errors for one in told] == [[]] * PROCESSES
-    assert sum(one.answered for one in told) == ALL_CALLS
+    assert [item.errors for item in reports] == [[]] * PROCESSES
+    assert sum(item.answered for item in reports) == ALL_CALLS
     # Each wait ends with a burst, and as many may leave before it is heard of: never the rate.
     bound = (1 + int(STORM_S / WAIT_S)) * 2 * BURST
     assert len(refused) <= bound
-    assert all(one[-1] - one[0] <= UNDER_WAY_S for one in rounds)
+    assert all(round_[-1] - round_[0] <= UNDER_WAY_S for round_ in rounds)
     assert all(late[0] - early[-1] >= WAIT_S - 0.05 for early, late in pairwise(rounds))
-    last_s = max(one.ended_at for one in told) - over_at
+    last_s = max(item.ended_at for item in reports) - over_at
     assert last_s <= WAIT_S + ALL_CALLS / RATE + STUCK_S
     asked = httpx.get(f"{sandbox.base_url}/v2/usage", headers={"x-api-key": key}).json()
     assert limiter.charged() == asked["used"] - 1 == ALL_CALLS
     sys.stdout.write(
         f"\n{storm}: {len(refused)} requests in {STORM_S} s of storm (bound {bound}), "
-        f"rounds of {[len(one) for one in rounds]}; all done {last_s:.2f} s after\n"
+        f"rounds of {[len(round_) for round_ in rounds]}; all done {last_s:.2f} s after\n"
     )

@@ -15,7 +15,7 @@ from resources.limits.allowance import LONGEST_HOLD_S, Pace
 from resources.limits.limiter import RATE_LIMITED_WAIT_S
 from resources.limits.shared_limiter import SharedLimiter
 from tests.resources.fakes import KEY, head, raw_server
-from tests.resources.limits.moved_clock import MARCH, RESET, Machine, told
+from tests.resources.limits.moved_clock import MARCH, RESET, Machine, with_usage
 
 QUICK = Pace(1_000.0, 10)
 NEARLY_S = 0.05
@@ -66,7 +66,7 @@ def machine() -> Machine:
 
 @pytest.fixture
 def limiter(machine: Machine, tmp_path: Path) -> SharedLimiter:
-    limiter = told(machine.limiter(tmp_path / "key.ledger", QUICK))
+    limiter = with_usage(machine.limiter(tmp_path / "key.ledger", QUICK))
     machine.ns += 10**9  # an unknown bucket is empty
     return limiter
 
@@ -77,7 +77,7 @@ def door(machine: Machine, limiter: SharedLimiter) -> Iterator[Door]:
     with ExitStack() as stack:
 
         def make(*refusals: bytes) -> CatalogClient:
-            server = stack.enter_context(raw_server(*([one] for one in (*refusals, FINE))))
+            server = stack.enter_context(raw_server(*([item] for item in (*refusals, FINE))))
             client = CatalogClient(server.base_url, KEY, limiter=limiter, ambient=machine.ambient())
             return stack.enter_context(client)
 

@@ -56,7 +56,9 @@ def opened(
     return SharedLimiter(ledger, share, clock=lambda: clock.wall, sleep=clock.sleep)
 
 
-def told(limiter: SharedLimiter, *, allowed: int | None = 1_000, used: int = 0) -> SharedLimiter:
+def with_usage(
+    limiter: SharedLimiter, *, allowed: int | None = 1_000, used: int = 0
+) -> SharedLimiter:
     limiter.on_usage(ReportedLimits(allowed, used, RESET), charged_before=limiter.charged())
     return limiter
 
@@ -66,7 +68,7 @@ def test_nothing_is_sent_before_the_account_of_the_month_is_known(path: Path, cl
     with pytest.raises(QuotaUnknown):
         limiter.acquire()
     limiter.acquire(asks_usage=True)
-    told(limiter, used=1).acquire()
+    with_usage(limiter, used=1).acquire()
     assert limiter.charged() == 2
 
 
@@ -78,7 +80,7 @@ def test_an_unknown_bucket_is_empty(path: Path, clock: Clock) -> None:
 
 def test_a_second_home_goes_on_where_the_first_one_is(path: Path, clock: Clock) -> None:
     first, second = opened(path, clock), opened(path, clock)
-    told(first)
+    with_usage(first)
     for limiter in (first, second, first, second):
         limiter.acquire()
     assert second.charged() == 4
@@ -86,7 +88,7 @@ def test_a_second_home_goes_on_where_the_first_one_is(path: Path, clock: Clock) 
 
 def test_a_429_met_by_one_holds_back_the_others(path: Path, clock: Clock) -> None:
     first, second = opened(path, clock), opened(path, clock)
-    told(first).acquire()
+    with_usage(first).acquire()
     began = clock.ns
     first.on_rate_limited(30.0)
     second.acquire()
@@ -95,7 +97,7 @@ def test_a_429_met_by_one_holds_back_the_others(path: Path, clock: Clock) -> Non
 
 
 def test_a_sleeper_looks_again_when_another_meets_a_429(path: Path, clock: Clock) -> None:
-    first, second = told(opened(path, clock)), opened(path, clock)
+    first, second = with_usage(opened(path, clock)), opened(path, clock)
     began = clock.ns
 
     def interrupted(seconds: float) -> None:
@@ -108,7 +110,7 @@ def test_a_sleeper_looks_again_when_another_meets_a_429(path: Path, clock: Clock
 
 
 def test_whoever_is_in_a_hurry_is_told_and_not_kept_waiting(path: Path, clock: Clock) -> None:
-    limiter = told(opened(path, clock))
+    limiter = with_usage(opened(path, clock))
     limiter.on_rate_limited(900.0)
     began = clock.ns
 
@@ -129,7 +131,7 @@ def test_whoever_is_in_a_hurry_is_told_and_not_kept_waiting(path: Path, clock: C
 def test_a_damaged_ledger_is_an_empty_bucket_and_no_quota(
     damage: str, path: Path, clock: Clock
 ) -> None:
-    told(opened(path, clock)).acquire()
+    with_usage(opened(path, clock)).acquire()
     whole = path.read_bytes()
     if damage == "unlink":
         path.unlink()
@@ -146,7 +148,7 @@ def test_a_damaged_ledger_is_an_empty_bucket_and_no_quota(
 
 
 def test_another_boot_is_an_empty_bucket_and_no_quota(path: Path, clock: Clock) -> None:
-    told(opened(path, clock, boot=b"before")).acquire()
+    with_usage(opened(path, clock, boot=b"before")).acquire()
     clock.ns = 5
     after = opened(path, clock, boot=b"after")
     with pytest.raises(QuotaUnknown):
@@ -156,7 +158,7 @@ def test_another_boot_is_an_empty_bucket_and_no_quota(path: Path, clock: Clock) 
 
 
 def test_a_wall_clock_that_jumps_changes_no_rate(path: Path, clock: Clock) -> None:
-    limiter = told(opened(path, clock))
+    limiter = with_usage(opened(path, clock))
     began = clock.ns
     for jump in (timedelta(hours=1), timedelta(hours=-2)):
         clock.wall += jump
@@ -166,7 +168,7 @@ def test_a_wall_clock_that_jumps_changes_no_rate(path: Path, clock: Clock) -> No
 
 
 def test_a_spent_quota_defers_to_its_reset_and_then_asks_anew(path: Path, clock: Clock) -> None:
-    limiter = told(opened(path, clock), allowed=3, used=2)
+    limiter = with_usage(opened(path, clock), allowed=3, used=2)
     limiter.acquire()
     with pytest.raises(Defer) as refused:
         limiter.acquire()
@@ -177,7 +179,7 @@ def test_a_spent_quota_defers_to_its_reset_and_then_asks_anew(path: Path, clock:
 
 
 def test_a_reserve_is_kept_from_a_backfill_alone(path: Path, clock: Clock) -> None:
-    backfill = told(opened(path, clock, Share("backfill", floor=20)), allowed=100, used=79)
+    backfill = with_usage(opened(path, clock, Share("backfill", floor=20)), allowed=100, used=79)
     backfill.acquire()
     with pytest.raises(Defer, match="reserved for other work"):
         backfill.acquire()
@@ -187,7 +189,7 @@ def test_a_reserve_is_kept_from_a_backfill_alone(path: Path, clock: Clock) -> No
 def test_a_service_that_says_the_quota_is_gone_stops_every_process(
     path: Path, clock: Clock
 ) -> None:
-    first, second = told(opened(path, clock)), opened(path, clock)
+    first, second = with_usage(opened(path, clock)), opened(path, clock)
     first.acquire()
     first.on_quota_gone()
     with pytest.raises(Defer, match="used up"):
@@ -269,7 +271,7 @@ class TestProcesses:
     ) -> None:
         limiter.on_usage(ReportedLimits(150, 0, FAR), charged_before=0)
         children = [self.start(limiter, 1_000) for _ in range(4)]
-        sent = sorted(int(line) for one in children for line in one.communicate()[0].split())
+        sent = sorted(int(line) for child in children for line in child.communicate()[0].split())
         assert len(sent) == 150
         for first in range(len(sent) - 60):
             span_s = (sent[first + 60] - sent[first]) / 1e9
@@ -280,14 +282,14 @@ class TestProcesses:
         self, limiter: SharedLimiter
     ) -> None:
         limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
-        random, told, began = Random(3), 0, time.monotonic()
+        random, counted, began = Random(3), 0, time.monotonic()
         for _ in range(6):
             child = self.start(limiter, 100_000)
             assert child.stdout is not None
             child.stdout.readline()
             time.sleep(random.uniform(0, 0.05))
             child.send_signal(signal.SIGKILL)
-            told += 1 + len(child.communicate()[0].splitlines())
-        assert told <= limiter.charged() <= told + 6
-        assert told <= self.BURST + (time.monotonic() - began) * self.RATE + 1
+            counted += 1 + len(child.communicate()[0].splitlines())
+        assert counted <= limiter.charged() <= counted + 6
+        assert counted <= self.BURST + (time.monotonic() - began) * self.RATE + 1
         limiter.acquire()

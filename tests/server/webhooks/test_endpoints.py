@@ -121,7 +121,7 @@ def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         added = set(pool.map(add, range(24)))
-    assert {one.id for one in EndpointBook(path, wall=lambda: START).endpoints()} == added
+    assert {endpoint.id for endpoint in EndpointBook(path, wall=lambda: START).endpoints()} == added
 
 
 def test_the_old_secret_signs_on_for_the_overlap_alone(book: EndpointBook, wall: Wall) -> None:
@@ -247,9 +247,9 @@ def test_what_was_delivered_is_not_enqueued_again(box: Outbox) -> None:
 
 def test_an_answer_that_comes_after_the_letter_was_given_up_counts(box: Outbox) -> None:
     enqueue(box, letter(1))
-    box.bury("ep_1", error="removed")
+    box.mark_dead("ep_1", error="removed")
     box.mark_failed("dlv_1", status=500, error=None, retry_at=START)
-    assert [one.last_error for one in box.dead()] == ["removed"]
+    assert [delivery.last_error for delivery in box.dead()] == ["removed"]
     box.mark_delivered("dlv_1", status=200)
     assert box.dead() == ()
 
@@ -326,7 +326,10 @@ def test_the_commands_list_and_requeue_dead_letters(almanac: Commands, tmp_path:
     with Outbox(tmp_path / "outbox.sqlite") as outbox:
         enqueue(outbox, letter(1), letter(2))
         outbox.mark_failed("dlv_1", status=500, error=None, retry_at=None)
-    assert [one["id"] for one in json.loads(almanac("deliveries", "--json"))] == ["dlv_2", "dlv_1"]
+    assert [delivery["id"] for delivery in json.loads(almanac("deliveries", "--json"))] == [
+        "dlv_2",
+        "dlv_1",
+    ]
     assert "dlv_1" in almanac("deliveries", "--dead")
     assert "dlv_2" not in almanac("deliveries", "--dead")
     almanac("requeue", "dlv_1")

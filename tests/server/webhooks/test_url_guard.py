@@ -163,7 +163,7 @@ async def test_a_name_is_looked_up_once_with_its_port() -> None:
     names = Names(["8.8.8.8", "2606:4700::1111", "8.8.8.8"])
     target = await check_target("https://a.example/x#part", allow_private=False, resolve=names)
     assert names.asked == [("a.example", 443)]
-    assert [str(target.url_at(one)) for one in target.addresses] == [
+    assert [str(target.url_at(address)) for address in target.addresses] == [
         "https://8.8.8.8/x",
         "https://[2606:4700::1111]/x",
     ]

@@ -142,9 +142,9 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                one = Received(self.path, dict(self.headers.items()), body)
-                receiver.received.append(one)
-                status = receiver.answer(one)
+                item = Received(self.path, dict(self.headers.items()), body)
+                receiver.received.append(item)
+                status = receiver.answer(item)
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -168,7 +168,7 @@ class Receiver:
         return f"http://127.0.0.1:{self._server.server_port}/hook"
 
     def of(self, path: str) -> list[Received]:
-        return [one for one in self.received if one.path == path]
+        return [request for request in self.received if request.path == path]
 
     def close(self) -> None:
         self._server.shutdown()
@@ -241,18 +241,22 @@ async def test_each_kind_of_change_is_sent_at_once_with_its_whole_event(
     service.store.listed = [change(n, kind, event="e") for n, kind in kinds.items()]
     for _ in kinds:
         await service.pass_minutes(1)
-    for number, one in enumerate(receiver.received, start=1):
-        verify(one.signature, one.body, secrets=[secret], now=CATALOG_START + number * MINUTE)
-        body = json.loads(one.body)
+    for number, delivery in enumerate(receiver.received, start=1):
+        verify(
+            delivery.signature, delivery.body, secrets=[secret], now=CATALOG_START + number * MINUTE
+        )
+        body = json.loads(delivery.body)
         assert list(body) == ["id", "type", "createdAt", "data"]
         assert body["type"] == kinds[number]
         assert body["createdAt"] == f"2026-05-01T12:0{number}:00Z"
         assert (body["data"]["title"], body["data"]["impact"]) == (CANARY_TITLE, 7.25)
         assert body["data"].get("cancelledAt") == ("2026-05-01T12:03:00Z" if number == 3 else None)
-        assert msgspec_json.decode(one.body, type=Delivery).id == body["id"]
-        assert one.headers["Content-Type"] == "application/json"
-        assert one.headers["User-Agent"].startswith("almanac")
-    assert [json.loads(one.body)["type"] for one in receiver.received] == list(WEBHOOK_KINDS)
+        assert msgspec_json.decode(delivery.body, type=Delivery).id == body["id"]
+        assert delivery.headers["Content-Type"] == "application/json"
+        assert delivery.headers["User-Agent"].startswith("almanac")
+    assert [json.loads(delivery.body)["type"] for delivery in receiver.received] == list(
+        WEBHOOK_KINDS
+    )
 
 
 async def test_only_changes_after_the_endpoint_was_added_are_sent(
@@ -263,7 +267,7 @@ async def test_only_changes_after_the_endpoint_was_added_are_sent(
     await service.pass_minutes(2)
     await service.subscribe(receiver.url)
     await service.pass_minutes(5)
-    assert [json.loads(one.body)["data"]["id"] for one in receiver.received] == ["e3"]
+    assert [json.loads(delivery.body)["data"]["id"] for delivery in receiver.received] == ["e3"]
 
 
 async def test_an_endpoint_added_by_the_catalogs_clock_while_nothing_ran_misses_nothing(
@@ -275,7 +279,7 @@ async def test_an_endpoint_added_by_the_catalogs_clock_while_nothing_ran_misses_
     service.wall.instant = CATALOG_START + MINUTE
     service.add(receiver.url)
     await service.pass_minutes(5)
-    sent = sorted(json.loads(one.body)["data"]["id"] for one in receiver.received)
+    sent = sorted(json.loads(delivery.body)["data"]["id"] for delivery in receiver.received)
     assert sent == ["e2", "e3"]
 
 
@@ -309,12 +313,12 @@ async def test_a_failure_is_retried_on_the_schedule_and_then_listed_as_a_dead_le
     service.wall.advance(timedelta(days=30))
     await service.pass_minutes(1)
     assert len(receiver.received) == 1 + len(WEBHOOK_RETRY_AFTER_S)
-    assert len({one.body for one in receiver.received}) == 1
-    times = [one.signature.split(",")[0] for one in receiver.received]
+    assert len({delivery.body for delivery in receiver.received}) == 1
+    times = [delivery.signature.split(",")[0] for delivery in receiver.received]
     assert len(set(times)) == len(times)
-    for number, one in enumerate(receiver.received):
+    for number, delivery in enumerate(receiver.received):
         now = CATALOG_START + (number + 1) * MINUTE
-        verify(one.signature, one.body, secrets=[secret], now=now)
+        verify(delivery.signature, delivery.body, secrets=[secret], now=now)
     (dead,) = service.outbox.dead()
     assert (dead.id, dead.attempts, dead.last_status) == (receiver.received[0].id, 10, 503)
     assert service.outbox.pending() == ()
@@ -328,11 +332,11 @@ async def test_a_requeued_dead_letter_is_sent_with_the_same_id_and_body(
     receiver.answer = lambda _: 500
     await service.pass_minutes(1)
     (letter,) = service.outbox.pending()
-    service.outbox.bury(letter.endpoint_id, error="test")
+    service.outbox.mark_dead(letter.endpoint_id, error="test")
     receiver.answer = lambda _: 204
     service.outbox.requeue(letter.id, now=service.wall())
     await service.sender.run_once()
-    assert [one.body for one in receiver.received] == [letter.body] * 2
+    assert [delivery.body for delivery in receiver.received] == [letter.body] * 2
     assert service.outbox.dead() == service.outbox.pending() == ()
 
 
@@ -390,7 +394,7 @@ async def test_what_is_pending_for_a_removed_endpoint_is_given_up(
     await service.pass_minutes(1)
     service.book.remove(endpoint.id)
     await service.sender.run_once()
-    assert [one.last_error for one in service.outbox.dead()] == [
+    assert [delivery.last_error for delivery in service.outbox.dead()] == [
         "the endpoint was disabled or removed"
     ]
 
@@ -420,7 +424,7 @@ async def test_a_clock_set_back_takes_the_watermark_along_and_doubles_nothing(
     assert service.outbox.watermark() == CATALOG_START
     service.store.listed = [change(1), change(2), change(3)]
     await service.pass_minutes(4)
-    assert [json.loads(one.body)["data"]["id"] for one in receiver.received[2:]] == ["e2"]
+    assert [json.loads(delivery.body)["data"]["id"] for delivery in receiver.received[2:]] == ["e2"]
 
 
 async def test_each_endpoint_has_its_own_delivery_ids(service: Service, receiver: Receiver) -> None:
@@ -428,7 +432,7 @@ async def test_each_endpoint_has_its_own_delivery_ids(service: Service, receiver
     await service.subscribe(receiver.url + "/b")
     service.store.listed = [change(1)]
     await service.pass_minutes(1)
-    assert len({one.id for one in receiver.received}) == len(receiver.received) == 2
+    assert len({delivery.id for delivery in receiver.received}) == len(receiver.received) == 2
 
 
 async def test_many_simultaneous_changes_are_all_sent_once(
@@ -437,7 +441,7 @@ async def test_many_simultaneous_changes_are_all_sent_once(
     await service.subscribe(receiver.url)
     service.store.listed = [replace(change(1), event=stored_event(f"e{n}")) for n in range(60)]
     await service.pass_minutes(1)
-    assert len({one.id for one in receiver.received}) == len(receiver.received) == 60
+    assert len({delivery.id for delivery in receiver.received}) == len(receiver.received) == 60
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
@@ -453,8 +457,8 @@ async def test_a_slow_endpoint_does_not_hold_up_another(
     released = threading.Event()
     slow, fast = "/hook/slow", "/hook/fast"
 
-    def answer(one: Received) -> int:
-        if one.path == slow:
+    def answer(delivery: Received) -> int:
+        if delivery.path == slow:
             released.wait(8)
         return 200
 
@@ -523,7 +527,7 @@ async def test_an_endpoint_file_that_breaks_leaves_the_known_endpoints_in_force(
     (service.directory / "endpoints.json").write_text("{")
     await service.pass_minutes(1)
     assert len(receiver.received) == 1
-    assert len([one for one in caplog.records if one.levelno == logging.ERROR]) == 1
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
 
 
 async def test_neither_secrets_nor_bodies_are_logged(
@@ -573,9 +577,9 @@ async def test_killed_in_mid_delivery_it_loses_nothing(
 
     service.restart()
     await service.pass_minutes(60)
-    times_received = Counter(one.id for one in receiver.received)
+    times_received = Counter(delivery.id for delivery in receiver.received)
     assert sorted(times_received.values()) == [1] * 16 + [2] * 4
-    assert len({one.body for one in receiver.received}) == 20
+    assert len({delivery.body for delivery in receiver.received}) == 20
     assert service.outbox.pending() == service.outbox.dead() == ()
-    for one in receiver.received:
-        verify(one.signature, one.body, secrets=[secret], now=service.clock.now())
+    for delivery in receiver.received:
+        verify(delivery.signature, delivery.body, secrets=[secret], now=service.clock.now())

@@ -29,8 +29,8 @@ def test_a_single_event_is_read_bare_or_wrapped(shelf: Shelf) -> None:
 
 
 def test_gone_is_a_cancellation_as_of_its_time_or_that_of_the_look(shelf: Shelf) -> None:
-    told = json_body({"error": {}, "id": "e1", "cancelledAt": "2026-02-03T00:00:00Z"})
-    shelf.read("event", told, status=410, event_id="e1")
+    body = json_body({"error": {}, "id": "e1", "cancelledAt": "2026-02-03T00:00:00Z"})
+    shelf.read("event", body, status=410, event_id="e1")
     row = shelf.one()
     assert (row["event_id"], row["status"], row["shown"]) == ("e1", "cancelled", 0)
     assert row["cancelled_at"] == datetime(2026, 2, 3, tzinfo=UTC)
@@ -96,8 +96,8 @@ def test_a_delivery_has_its_own_receipt_and_content_time(shelf: Shelf) -> None:
 
 
 def test_a_cancelled_delivery_is_cancelled_at_its_word_or_its_creation(shelf: Shelf) -> None:
-    told = json_event(cancelledAt="2026-02-28T00:00:00Z")
-    shelf.read("deliveries", [delivery("event.cancelled", data=told), delivery("event.cancelled")])
+    body = json_event(cancelledAt="2026-02-28T00:00:00Z")
+    shelf.read("deliveries", [delivery("event.cancelled", data=body), delivery("event.cancelled")])
     first, second = shelf.seen()
     assert first["cancelled_at"] == datetime(2026, 2, 28, tzinfo=UTC)
     assert second["cancelled_at"] == datetime(2026, 3, 1, tzinfo=UTC)

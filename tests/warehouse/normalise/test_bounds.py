@@ -60,8 +60,8 @@ def event(**fields: Any) -> dict[str, Any]:
 
 
 def delivery(number: int) -> bytes:
-    told = {"type": "event.updated", "createdAt": "2026-03-02T05:00:00Z"}
-    return json.dumps({**told, "data": event(id=f"delivered-{number}")}).encode()
+    body = {"type": "event.updated", "createdAt": "2026-03-02T05:00:00Z"}
+    return json.dumps({**body, "data": event(id=f"delivered-{number}")}).encode()
 
 
 def ask(home: Home, query: str) -> list[tuple[Any, ...]]:
@@ -249,7 +249,7 @@ def test_a_batch_that_fails_is_set_aside_with_the_reason_and_taken_in_once_it_ca
     with monkeypatch.context() as patched:
         patched.setattr(fold, where, failing)
         report = merge(home)
-        assert [one.manifest.batch_id for one in report.outcomes] == [
+        assert [outcome.manifest.batch_id for outcome in report.outcomes] == [
             good[0].batch_id, bad.batch_id, good[1].batch_id
         ]  # fmt: skip
         assert merge(home).outcomes == []

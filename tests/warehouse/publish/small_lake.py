@@ -80,7 +80,7 @@ class SmallLake:
 
     def set_plans(self, plans: Sequence[Plan]) -> None:
         """Write the lake of this history; days that are the same keep their files' hashes."""
-        old, self.chain = {one.name: one for one in self.chain}, []
+        old, self.chain = {item.name: item for item in self.chain}, []
         state, connection = _State(), duckdb.connect()
         connection.execute("SET TimeZone = 'UTC'")
         for number, plan in enumerate(plans):
@@ -89,7 +89,7 @@ class SmallLake:
         if self.chain:
             # Only the newest is ever read.
             self._write_state(connection, state, self.chain[-1].meta["checkpoint"])
-        for name in old.keys() - {one.name for one in self.chain}:
+        for name in old.keys() - {item.name for item in self.chain}:
             self.storage.remove(name)
         connection.close()
 
@@ -101,12 +101,12 @@ class SmallLake:
         self, connection: duckdb.DuckDBPyConnection, state: _State, day: date, plan: Plan
     ) -> None:
         state.names = plan.names
-        versions = [row for op in plan.ops for row in _told(state, op, day)]
+        versions = [row for op in plan.ops for row in _rows_of(state, op, day)]
         batches = [batch_record(day, "export", len(plan.ops), plan.rejects, sorted({"btc"}))]
         snapshot = [_coin(state, number, day) for number in range(plan.coins)]
         batches += [batch_record(day, "coins", plan.coins, 0, None)] if plan.coins else []
-        told = json.dumps([*map(str, versions), str(snapshot), plan.rejects, str(state)])
-        checkpoint = f"{day.isoformat()}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+        text = json.dumps([*map(str, versions), str(snapshot), plan.rejects, str(state)])
+        checkpoint = f"{day.isoformat()}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         meta = {
             "format": 1,
             "normaliser": 1,
@@ -161,7 +161,7 @@ class SmallLake:
         meta: str = "{}",
     ) -> str:
         connection.execute(f"CREATE OR REPLACE TABLE written ({SHAPES[shape]})")
-        columns = [one[0] for one in connection.execute("DESCRIBE written").fetchall()]
+        columns = [item[0] for item in connection.execute("DESCRIBE written").fetchall()]
         if rows:
             marks = ", ".join("?" for _ in columns)
             values = [[row.get(column) for column in columns] for row in rows]
@@ -174,7 +174,7 @@ class SmallLake:
         return hashlib.sha256(self.storage.read(name)).hexdigest()
 
 
-def _told(state: _State, op: Op, day: date) -> list[Row]:
+def _rows_of(state: _State, op: Op, day: date) -> list[Row]:
     """Fold one op into the state; return the versions that begin."""
     at, event_id = look_at(day, op.hour), f"evt_{op.event}"
     old = state.events.get(event_id)

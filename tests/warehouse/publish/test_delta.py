@@ -21,7 +21,7 @@ ops = st.builds(
 )
 plans = st.builds(
     Plan,
-    ops=st.lists(ops, max_size=4).map(lambda told: tuple(sorted(told, key=lambda op: op.hour))),
+    ops=st.lists(ops, max_size=4).map(lambda drawn: tuple(sorted(drawn, key=lambda op: op.hour))),
     coins=st.integers(0, 3),
     rejects=st.integers(0, 2),
     names=st.sampled_from([0, 0, 1, 2]),

@@ -129,11 +129,11 @@ def test_batches_say_what_became_of_them_and_coverage_what_was_watched(
 ) -> None:
     with connected(published.warehouse) as connection:
         batch = run_sql(connection, "FROM batches WHERE feed = 'export' ORDER BY batch_id LIMIT 1")
-        told = dict(zip(batch.columns, batch.rows[0], strict=True))
-    assert told["observed_date"] == FIRST_DAY
-    assert (told["arrived"], told["good"], told["rejected"]) == (4, 2, 2)
-    assert told["lower"] == datetime(2017, 1, 1, tzinfo=UTC)
-    assert (told["upper"], told["coins"], told["observed_at"]) == (None, ["btc"], day(0))
+        record = dict(zip(batch.columns, batch.rows[0], strict=True))
+    assert record["observed_date"] == FIRST_DAY
+    assert (record["arrived"], record["good"], record["rejected"]) == (4, 2, 2)
+    assert record["lower"] == datetime(2017, 1, 1, tzinfo=UTC)
+    assert (record["upper"], record["coins"], record["observed_at"]) == (None, ["btc"], day(0))
     assert rows(published, "SELECT count(*), min(rows), any_value(feed) FROM coverage") == [
         (3, 2, "export")
     ]

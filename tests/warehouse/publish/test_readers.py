@@ -72,9 +72,9 @@ def test_a_reader_in_this_process_keeps_what_it_opened_and_a_new_one_sees_what_i
     lake.set_plans(NEW)
     lake.publish(full=full)
     third = connect(lake.warehouse)
-    assert [versions(one) for one in (first, second, third)] == [3, 3, 5]
-    for one in (first, second, third):
-        one.close()
+    assert [versions(item) for item in (first, second, third)] == [3, 3, 5]
+    for item in (first, second, third):
+        item.close()
 
 
 @pytest.mark.parametrize(("full", "mode"), [(True, "read"), (False, "write")])

@@ -30,14 +30,16 @@ def described(connection: duckdb.DuckDBPyConnection, source: str) -> list[tuple[
 def test_columns_are_published_as_declared(
     connection: duckdb.DuckDBPyConnection, table: Table
 ) -> None:
-    assert described(connection, table.name) == [(one.name, one.type) for one in table.columns]
+    assert described(connection, table.name) == [
+        (column.name, column.type) for column in table.columns
+    ]
 
 
 def test_the_columns_of_events_as_of_are_as_declared(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     assert described(connection, "events_as_of('2026-03-01 06:00')") == [
-        (one.name, one.type) for one in EVENTS_AS_OF.columns
+        (column.name, column.type) for column in EVENTS_AS_OF.columns
     ]
 
 
@@ -63,13 +65,15 @@ def test_the_file_itself_says_what_each_column_means(
         "SELECT column_name, comment FROM duckdb_columns() "
         "WHERE database_name = current_database() AND table_name = $name"
     )
-    told = dict(connection.execute(sql, {"name": table.name}).fetchall())
-    assert set(told) == set(table.names)
+    types = dict(connection.execute(sql, {"name": table.name}).fetchall())
+    assert set(types) == set(table.names)
     for column in table.columns:
-        assert told[column.name].startswith(column.meaning)
+        assert types[column.name].startswith(column.meaning)
 
 
-@pytest.mark.parametrize("table", [one for one in TABLES if one.key], ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table", [table for table in TABLES if table.key], ids=lambda table: table.name
+)
 def test_a_key_names_one_row(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     key = ", ".join(table.key)
     sql = f"SELECT count(*), count(DISTINCT ({key})) FROM {table.name}"
