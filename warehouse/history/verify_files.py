@@ -214,9 +214,8 @@ def released(home: Home, days: list[DayFile]) -> Finding:
     seen = folded.keys() | home.landing.damaged().keys()
     unknown = sorted(batch_id for batch_id in now - seen if not _is_known(home, batch_id))
     wrong = [
-        f"released/{batch_id}.json is missing, and {batch_id} was merged as released; `almanac "
-        f"replay` "
-        "restores it"
+        f"released/{batch_id}.json is missing, and {batch_id} was merged as released; "
+        "`almanac replay` restores it"
         for batch_id in lost
     ]
     wrong += [f"released/{batch_id}.json belongs to no batch; remove it" for batch_id in unknown]
