@@ -128,7 +128,7 @@ def test_a_stopped_answer_whose_connection_does_not_close_ends_all_the_same(desk
     assert (process.returncode, output) == (1, "")
     assert "did not close a connection within 0.1 s" in errors
     assert errors.endswith(
-        "almanac: the query was stopped: it took over 1 s (ALMANAC_SQL_TIMEOUT_S)\n"
+        "almanac: the query was stopped: it took longer than 1 s (ALMANAC_SQL_TIMEOUT_S)\n"
     )
     assert desk.left() == []
 
