@@ -73,7 +73,7 @@ def retry_after_s(text: str | None, *, now: datetime) -> float | None:
     if text is None:
         return None
     if _SECONDS.fullmatch(text.strip()):
-        return min(float(text), RETRY_AFTER_CEILING_S)
+        return min(float(text.strip()), RETRY_AFTER_CEILING_S)
     until = read_http_date(text)
     if until is None:
         return None

@@ -52,7 +52,7 @@ class TestRetryAfter:
     @pytest.mark.parametrize(
         ("text", "seconds"),
         [(None, None), ("", None), ("soon", None), ("-5", None), ("nan", None), ("inf", None),
-         ("²", None), ("Mon, 99 Foo 2026", None), ("0", 0), (" 7 ", 7), ("1.5", 1.5),
+         ("²", None), ("Mon, 99 Foo 2026", None), ("0", 0), (" 7 ", 7), ("7\x1f", 7), ("1.5", 1.5),
          ("1e9", RETRY_AFTER_CEILING_S), ("9" * 400, None), ("9" * 300, RETRY_AFTER_CEILING_S),
          ("1e999", RETRY_AFTER_CEILING_S)],
     )  # fmt: skip
