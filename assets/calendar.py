@@ -73,7 +73,7 @@ _SPEC: Final = dg.AssetSpec(
 )
 
 
-def _sweep(
+def _land_months(
     context: dg.AssetExecutionContext,
     config: CalendarConfig,
     catalog_for_backfills: dg.ResourceParam[LazySession],
@@ -81,16 +81,16 @@ def _sweep(
 ) -> Iterator[dg.MaterializeResult[None]]:
     months = [date.fromisoformat(key) for key in sorted(context.partition_keys)]
     try:
-        sweep_months(context, config, catalog_for_backfills, home, months)
+        backfill_months(context, config, catalog_for_backfills, home, months)
     except (CatalogError, WarehouseError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     yield from ()
 
 
-def sweep_months(
+def backfill_months(
     context: dg.AssetExecutionContext,
     config: CalendarConfig,
-    door: LazySession,
+    session: LazySession,
     home: Home,
     months: list[date],
 ) -> None:
@@ -100,13 +100,13 @@ def sweep_months(
         CatalogError, WarehouseError: what is recorded before it stands.
         dg.Failure: it would take more requests than `max_requests`.
     """
-    sweeps = BackfillStates(Storage(home.state), home.landing)
-    work = Backfill(door.service(), sweeps, *config.span(months), partly=True)
+    states = BackfillStates(Storage(home.state), home.landing)
+    work = Backfill(session.service(), states, *config.span(months), partly=True)
     try:
         price = choose_price(work.prices(), config.source)
     except Defer as error:
         work.put_off(error)
-        _tell_later(context, error)
+        _log_deferral(context, error)
         return
     if price is None:
         raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
@@ -133,10 +133,10 @@ def sweep_months(
         context.log.warning("%s", note)
     log_problems(context.log, problems_of_landed(work.manifests))
     if work.deferred is not None:
-        _tell_later(context, work.deferred)
+        _log_deferral(context, work.deferred)
 
 
-def _tell_later(context: dg.AssetExecutionContext, error: Defer) -> None:
+def _log_deferral(context: dg.AssetExecutionContext, error: Defer) -> None:
     context.log.warning(
         "%s. The rows so far are landed; the rest resumes at %s",
         *(error.happened, f"{error.resume_at:%Y-%m-%d %H:%M} UTC"),
@@ -150,4 +150,4 @@ with quiet_about_beta():
         partitions_def=EVENT_MONTHS,
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=CATALOG_POOL,
-    )(_sweep)
+    )(_land_months)

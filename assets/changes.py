@@ -40,7 +40,7 @@ def event_changes(
     log_problems(context.log, report.problems)
     for day in days:
         context.add_asset_metadata(
-            {**outcome_metadata(_of(report, day)), **merge_metadata(report)},
+            {**outcome_metadata(_outcomes_of(report, day)), **merge_metadata(report)},
             partition_key=day.isoformat(),
         )
     return dg.MaterializeResult()
@@ -71,5 +71,5 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
     return merge(home, publishing=False, refold_from=past[0])
 
 
-def _of(report: MergeReport, day: date) -> list[Outcome]:
+def _outcomes_of(report: MergeReport, day: date) -> list[Outcome]:
     return [outcome for outcome in report.outcomes if outcome.manifest.observed_at.date() == day]

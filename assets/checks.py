@@ -18,9 +18,9 @@ from warehouse.home import Home
 from warehouse.queries import connected
 
 _REJECTED_MAX: Final = 0.01
-Found = tuple[bool, dict[str, Any]]
+CheckResult = tuple[bool, dict[str, Any]]
 
-_NONE_MAY_BE: Final = {
+_MUST_BE_ZERO: Final = {
     ("events", "one_current_version"): (
         "check_current_version",
         "Every event has one current version, with the same content.",
@@ -36,7 +36,7 @@ _NONE_MAY_BE: Final = {
     ),
 }
 """Counts that must be zero: table and check, statement and meaning."""
-_FURTHER: Final = {
+_OTHER_CHECKS: Final = {
     ("event_versions", "all_of_the_lake"): "The file contains every day and version of the lake.",
     ("batches", "none_quarantined"): "No batch is quarantined.",
     ("rejects", "few_rejects"): "At most 1 % of the newest day's rows could not be read.",
@@ -50,11 +50,11 @@ _WARNINGS: Final = frozenset({"none_quarantined", "few_rejects", "recently_looke
 SPECS: Final = [
     *(
         dg.AssetCheckSpec(name, asset=asset, description=meaning)
-        for (asset, name), (_, meaning) in _NONE_MAY_BE.items()
+        for (asset, name), (_, meaning) in _MUST_BE_ZERO.items()
     ),
     *(
         dg.AssetCheckSpec(name, asset=asset, description=meaning)
-        for (asset, name), meaning in _FURTHER.items()
+        for (asset, name), meaning in _OTHER_CHECKS.items()
     ),
 ]
 
@@ -88,12 +88,12 @@ def _check(
     connection: duckdb.DuckDBPyConnection,
     catalog: LazySession,
     home: Home,
-) -> Found:
-    counted = _NONE_MAY_BE.get((key.asset_key.to_user_string(), key.name))
+) -> CheckResult:
+    counted = _MUST_BE_ZERO.get((key.asset_key.to_user_string(), key.name))
     if counted is not None:
         (count,) = single(connection, counted[0])
         return count == 0, {"found": count}
-    others: dict[str, Callable[[], Found]] = {
+    others: dict[str, Callable[[], CheckResult]] = {
         "all_of_the_lake": lambda: all_of_the_lake(connection, home),
         "none_quarantined": lambda: none_quarantined(connection),
         "few_rejects": lambda: few_rejects(connection),
@@ -102,7 +102,7 @@ def _check(
     return others[key.name]()
 
 
-def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> Found:
+def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> CheckResult:
     """Whether the file was made from the days that the lake has, and has all their versions."""
     log = ChangeLog.of(home)
     lake = {day_file.day: day_file.sha256 for day_file in log.days()}
@@ -118,7 +118,7 @@ def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> Found:
     }
 
 
-def none_quarantined(connection: duckdb.DuckDBPyConnection) -> Found:
+def none_quarantined(connection: duckdb.DuckDBPyConnection) -> CheckResult:
     rows = connection.execute(SQL["check_quarantined"]).fetchall()
     metadata: dict[str, Any] = {"quarantined": len(rows)}
     if rows:
@@ -127,18 +127,18 @@ def none_quarantined(connection: duckdb.DuckDBPyConnection) -> Found:
     return not rows, metadata
 
 
-def few_rejects(connection: duckdb.DuckDBPyConnection) -> Found:
+def few_rejects(connection: duckdb.DuckDBPyConnection) -> CheckResult:
     day, arrived, rejected = single(connection, "check_rejects")
     passed = rejected <= arrived * _REJECTED_MAX
     return passed, {"day": str(day), "arrived": int(arrived), "rejected": int(rejected)}
 
 
-def recently_looked(connection: duckdb.DuckDBPyConnection, catalog: LazySession) -> Found:
-    (looked_at,) = single(connection, "check_freshness")
-    if looked_at is None:
+def recently_looked(connection: duckdb.DuckDBPyConnection, catalog: LazySession) -> CheckResult:
+    (pulled_at,) = single(connection, "check_freshness")
+    if pulled_at is None:
         return False, {"looked at": "never"}
-    age = catalog.now() - looked_at
+    age = catalog.now() - pulled_at
     return age <= FRESH_WITHIN, {
-        "looked at": dg.MetadataValue.timestamp(looked_at),
+        "looked at": dg.MetadataValue.timestamp(pulled_at),
         "hours ago": round(age.total_seconds() / 3600, 1),
     }

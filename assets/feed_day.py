@@ -15,7 +15,7 @@ from resources.session import LazySession
 from warehouse.landing.batches import Feed, Manifest
 from warehouse.landing.landing import Landing
 
-UNASKED: Final[frozenset[Feed]] = frozenset({"deliveries"})
+NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 """What comes by itself, and is never pulled."""
 
 
@@ -35,30 +35,28 @@ class FeedDay:
     requests: int = 0
     warnings: tuple[str, ...] = ()
     resume_at: datetime | None = None
-    why_later: str = ""
+    why_deferred: str = ""
 
     @property
     def bytes(self) -> int:
         return sum(manifest.bytes for manifest in self.manifests)
 
 
-def look(feed: Feed, day: date, door: LazySession, landing: Landing) -> FeedDay:
+def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing) -> FeedDay:
     """Pull a feed if the day is the service's, else reuse what was landed on it.
 
     Raises:
         CatalogError: the service could not be asked, and neither plan nor quota is why.
         DayNotLanded: a past day, or one to come, of which nothing is in landing.
     """
-    if feed in UNASKED:
+    if feed in NEVER_PULLED:
         return _reused(feed, day, landing)
     try:
-        if door.is_today(day):
-            return feed_day_metadata(pull(feed, door.service()), day)
+        if session.is_today(day):
+            return feed_day_of(pull(feed, session.service()), day)
     except Defer as error:
-        return feed_day_metadata(
-            Pulled(feed, nothing_because=f"deferred: {error}", deferred=error), day
-        )
-    if day > (today := door.today()):
+        return feed_day_of(Pulled(feed, nothing_because=f"deferred: {error}", deferred=error), day)
+    if day > (today := session.today()):
         raise DayNotLanded(
             f"{day} has not begun for the service, whose day is {today}. No request was sent and "
             f"nothing was changed. Materialise {today}, or wait for that day."
@@ -66,7 +64,7 @@ def look(feed: Feed, day: date, door: LazySession, landing: Landing) -> FeedDay:
     return _reused(feed, day, landing)
 
 
-def feed_day_metadata(pulled: Pulled, day: date) -> FeedDay:
+def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
     """Return what became of a pull as a look of a day."""
     outcome = pulled.nothing_because or "pulled"
     if pulled.landed and pulled.deferred is not None:
@@ -78,9 +76,9 @@ def feed_day_metadata(pulled: Pulled, day: date) -> FeedDay:
         manifests=tuple(outcome.manifest for outcome in pulled.landed),
         rows=pulled.rows,
         requests=pulled.requests,
-        warnings=tuple(warning for landing_ in pulled.landed for warning in landing_.warnings),
+        warnings=tuple(warning for landed in pulled.landed for warning in landed.warnings),
         resume_at=None if pulled.deferred is None else pulled.deferred.resume_at,
-        why_later="" if pulled.deferred is None else pulled.deferred.happened,
+        why_deferred="" if pulled.deferred is None else pulled.deferred.happened,
     )
 
 
@@ -92,7 +90,7 @@ def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
         return FeedDay(
             feed, day, "reused from landing", found, rows=sum(claimed) if claimed else None
         )
-    if feed in UNASKED:
+    if feed in NEVER_PULLED:
         return FeedDay(feed, day, "none arrived", rows=0)
     plans = {batch.plan for batch in of_day}
     if plans and all(name in PLANS and lacks(PLANS[name], feed) for name in plans):

@@ -9,7 +9,7 @@ from typing import Final
 
 import dagster as dg
 
-from assets.feed_day import DayNotLanded, FeedDay, look
+from assets.feed_day import DayNotLanded, FeedDay, pull_or_reuse
 from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.partitions import CATALOG_POOL, day_asset, days_of, record_so_far
 from resources.deferrals import DeferredPull, DeferredPulls
@@ -28,42 +28,42 @@ InHome = dg.ResourceParam[Home]
 Landed = dg.MaterializeResult[None]
 
 
-def _landed(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Landed:
+def _land(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Landed:
     """Look at a feed on every day of the run; each day has its own account."""
     metadata_of_days: dict[date, Metadata] = {}
     for day in days_of(context):
         try:
-            seen = look(feed, day, catalog, home.landing)
+            feed_day = pull_or_reuse(feed, day, catalog, home.landing)
         except (CatalogError, DayNotLanded, WarehouseError) as error:
             record_so_far(context, metadata_of_days)
             raise dg.Failure(str(error), allow_retries=False) from error
-        _note(seen, catalog, home)
-        log_problems(context.log, problems_of_landed(seen.manifests))
-        if seen.outcome not in ("pulled", "reused from landing"):
-            context.log.info("%s, %s: %s", feed, day, seen.outcome)
-        metadata_of_days[day] = pull_metadata(seen, home.landing, quota_left=catalog.quota_left)
+        _record_deferral(feed_day, catalog, home)
+        log_problems(context.log, problems_of_landed(feed_day.manifests))
+        if feed_day.outcome not in ("pulled", "reused from landing"):
+            context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
+        metadata_of_days[day] = pull_metadata(feed_day, home.landing, quota_left=catalog.quota_left)
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return dg.MaterializeResult()
 
 
-def _note(seen: FeedDay, catalog: LazySession, home: Home) -> None:
+def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
     """Keep in mind what was put off, until the same look succeeds."""
     deferrals = DeferredPulls(Storage(home.state))
-    if seen.resume_at is not None:
+    if feed_day.resume_at is not None:
         deferrals.note(
             DeferredPull(
                 work="daily",
-                feed=seen.feed,
+                feed=feed_day.feed,
                 noted_at=catalog.now(),
-                resume_at=seen.resume_at,
-                why=seen.why_later,
+                resume_at=feed_day.resume_at,
+                why=feed_day.why_deferred,
             )
         )
-    elif seen.requests or not seen.manifests:
+    elif feed_day.requests or not feed_day.manifests:
         # Looked at, or not in the plan any more: there is nothing left to go on with.
-        deferrals.done("daily", seen.feed)
-        deferrals.done("polls", seen.feed)
+        deferrals.done("daily", feed_day.feed)
+        deferrals.done("polls", feed_day.feed)
 
 
 @day_asset(
@@ -74,7 +74,7 @@ def _note(seen: FeedDay, catalog: LazySession, home: Home) -> None:
     "export nothing is pulled; the materialisation shows that.",
 )
 def landed_export(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _landed("export", context, catalog, home)
+    return _land("export", context, catalog, home)
 
 
 @day_asset(
@@ -85,7 +85,7 @@ def landed_export(context: Context, catalog: Catalog, home: InHome) -> Landed:
     "all dates that the plan shows.",
 )
 def landed_events(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _landed("events", context, catalog, home)
+    return _land("events", context, catalog, home)
 
 
 @day_asset(
@@ -96,7 +96,7 @@ def landed_events(context: Context, catalog: Catalog, home: InHome) -> Landed:
     "so only this feed tells cancelled events from removed ones.",
 )
 def landed_cancellations(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _landed("cancellations", context, catalog, home)
+    return _land("cancellations", context, catalog, home)
 
 
 @day_asset(
@@ -106,7 +106,7 @@ def landed_cancellations(context: Context, catalog: Catalog, home: InHome) -> La
     description="All coins with their rank and counters.",
 )
 def landed_coins(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _landed("coins", context, catalog, home)
+    return _land("coins", context, catalog, home)
 
 
 @day_asset(
@@ -116,7 +116,7 @@ def landed_coins(context: Context, catalog: Catalog, home: InHome) -> Landed:
     description="The editorial categories. Not every plan has them; other feeds do not need them.",
 )
 def landed_categories(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _landed("categories", context, catalog, home)
+    return _land("categories", context, catalog, home)
 
 
 @day_asset(
@@ -127,7 +127,7 @@ def landed_categories(context: Context, catalog: Catalog, home: InHome) -> Lande
     "asset only reports them.",
 )
 def landed_deliveries(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _landed("deliveries", context, catalog, home)
+    return _land("deliveries", context, catalog, home)
 
 
 LANDED: Final = (

@@ -16,7 +16,7 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
-from assets.feed_day import FeedDay, feed_day_metadata
+from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import list_body, single_body
 from resources.backfill.backfill import Backfill
 from resources.feeds import Pulled
@@ -38,8 +38,8 @@ _HEAD_BYTES: Final = 1 << 16
 _PAGE_BYTES: Final = 4 << 20
 """A larger page is not read for a glance."""
 _WIDTH: Final = 48
-_READ: Final = 1_000
-_LISTED: Final = 50
+_CELL_CHARS_MAX: Final = 1_000
+_LIST_ITEMS_MAX: Final = 50
 _HARMLESS: Final = re.compile(r"[\w ,.;:'\"%+()/?=…–—’“”$€-]*")
 _LINKED: Final = re.compile(r"://|www\.", re.IGNORECASE)
 """Many renderers make a link of it without any mark."""
@@ -75,7 +75,7 @@ def harmless(text: str) -> str:
     return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
-def of_batch(landing: Landing, manifest: Manifest) -> str:
+def batch_preview(landing: Landing, manifest: Manifest) -> str:
     """Return the first rows of a batch, read from its beginning alone.
 
     Empty where nothing can be shown: a preview is of use, and never a reason to fail.
@@ -83,9 +83,9 @@ def of_batch(landing: Landing, manifest: Manifest) -> str:
     columns = _WIRE_COLUMNS[manifest.feed]
     try:
         if manifest.feed == "export":
-            rows = _first_of_csv(next(landing.body(manifest), b"")[:_HEAD_BYTES])
+            rows = _first_csv_rows(next(landing.body(manifest), b"")[:_HEAD_BYTES])
         elif manifest.pages and manifest.pages[0].length <= _PAGE_BYTES:
-            rows = _first_of_json(next(pages(landing, manifest))[1])
+            rows = _first_json_rows(next(pages(landing, manifest))[1])
         else:
             rows = []
     except (WarehouseError, csv.Error):
@@ -95,14 +95,14 @@ def of_batch(landing: Landing, manifest: Manifest) -> str:
     return markdown(columns, ([row.get(name) for name in columns] for row in rows))
 
 
-def _first_of_csv(head: bytes) -> list[dict[str, Any]]:
+def _first_csv_rows(head: bytes) -> list[dict[str, Any]]:
     # The head may end within a character or a row, and is shorter than the longest field that
     # Python's reader takes: what is cut off is no more than the last row.
     reader = csv.DictReader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""))
     return list(islice(reader, ROWS))
 
 
-def _first_of_json(page: bytes) -> list[dict[str, Any]]:
+def _first_json_rows(page: bytes) -> list[dict[str, Any]]:
     value = decoded(page)[0]
     found = list_body(value)
     rows = [single_body(value)] if found is None else found.rows
@@ -113,8 +113,8 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list | tuple):
-        value = ", ".join(_text(_name(text)) for text in value[:_LISTED])
-    text = plain_line(_text(value)[:_READ])
+        value = ", ".join(_text(_name(text)) for text in value[:_LIST_ITEMS_MAX])
+    text = plain_line(_text(value)[:_CELL_CHARS_MAX])
     text = text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
     return harmless(text).replace("|", "\\|")
 
@@ -132,30 +132,30 @@ REFOLD_NOTES: Final = "changes by the refold"
 """The key of the lines that say what became of the history there was."""
 
 
-def pull_metadata(look: FeedDay, landing: Landing, *, quota_left: int | None) -> Metadata:
+def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None) -> Metadata:
     """Return what a landing asset says of one feed on one day."""
     metadata: Metadata = {
-        "outcome": plain_line(look.outcome),
-        "requests": look.requests,
-        "bytes": look.bytes,
-        "batches": _batches(look.manifests),
+        "outcome": plain_line(feed_day.outcome),
+        "requests": feed_day.requests,
+        "bytes": feed_day.bytes,
+        "batches": _batch_table(feed_day.manifests),
     }
-    if look.rows is not None:
-        metadata["rows"] = look.rows
+    if feed_day.rows is not None:
+        metadata["rows"] = feed_day.rows
     if quota_left is not None:
         metadata["quota left"] = quota_left
-    if look.manifests:
-        newest = look.manifests[-1]
+    if feed_day.manifests:
+        newest = feed_day.manifests[-1]
         metadata["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
         metadata["content at"] = dg.MetadataValue.timestamp(newest.content_at)
-        preview = of_batch(landing, newest)
+        preview = batch_preview(landing, newest)
         if preview:
             metadata["preview"] = dg.MetadataValue.md(preview)
-    if look.warnings:
-        metadata["warnings"] = dg.MetadataValue.md(bullets(look.warnings))
-    metadata |= _problems(problems_of_landed(look.manifests))
-    if look.resume_at is not None:
-        metadata["resumes at"] = dg.MetadataValue.timestamp(look.resume_at)
+    if feed_day.warnings:
+        metadata["warnings"] = dg.MetadataValue.md(bullets(feed_day.warnings))
+    metadata |= _problem_metadata(problems_of_landed(feed_day.manifests))
+    if feed_day.resume_at is not None:
+        metadata["resumes at"] = dg.MetadataValue.timestamp(feed_day.resume_at)
     return metadata
 
 
@@ -163,7 +163,7 @@ def poll_metadata(
     pulled: Pulled, landing: Landing, *, day: date, quota_left: int | None
 ) -> Metadata:
     """Return what a poll says of one feed."""
-    return pull_metadata(feed_day_metadata(pulled, day), landing, quota_left=quota_left)
+    return pull_metadata(feed_day_of(pulled, day), landing, quota_left=quota_left)
 
 
 def backfill_metadata(backfill: Backfill) -> Metadata:
@@ -187,9 +187,9 @@ def outcome_metadata(outcomes: Sequence[Outcome]) -> Metadata:
         "versions": sum(outcome.versions for outcome in outcomes),
         "rejected": sum(outcome.rejected for outcome in outcomes),
         "quarantined": sum(outcome.status == "quarantined" for outcome in outcomes),
-        "batches": _merged(outcomes),
+        "batches": _outcome_table(outcomes),
     }
-    metadata |= _problems(
+    metadata |= _problem_metadata(
         [problem for outcome in outcomes for problem in problems_of_record(outcome.record())]
     )
     if changes:
@@ -223,14 +223,14 @@ def log_problems(log: dg.DagsterLogManager, problems: Iterable[BatchProblem]) ->
         log.warning("%s", problem)
 
 
-def _problems(problems: Sequence[BatchProblem]) -> Metadata:
+def _problem_metadata(problems: Sequence[BatchProblem]) -> Metadata:
     if not problems:
         return {}
     rows = ((problem.batch_id, problem.kind, problem.why) for problem in problems)
     return {"problems": dg.MetadataValue.md(markdown(("batch", "problem", "why"), rows))}
 
 
-def _batches(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
+def _batch_table(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
     if not manifests:
         return dg.MetadataValue.text("none")
     rows = (
@@ -240,7 +240,7 @@ def _batches(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.md(markdown(("batch", "bytes", "complete"), rows))
 
 
-def _merged(outcomes: Sequence[Outcome]) -> dg.MetadataValue[Any]:
+def _outcome_table(outcomes: Sequence[Outcome]) -> dg.MetadataValue[Any]:
     if not outcomes:
         return dg.MetadataValue.text("none")
     rows = (
@@ -258,7 +258,7 @@ def _merged(outcomes: Sequence[Outcome]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.md(markdown(columns, rows))
 
 
-_GLANCE: Final[Mapping[str, tuple[str, ...]]] = {
+_PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "events": ("title", "displayed_date", "coins", "status", "version"),
     "event_versions": ("event_id", "version", "known_from", "known_basis", "change_kinds"),
     "coins": ("slug", "symbol", "name", "rank", "upcoming_count"),
@@ -277,9 +277,9 @@ _NEWEST_BY: Final[Mapping[str, str]] = {
 }
 
 
-def glance(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
+def table_preview(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
     """Return a few rows of a table as Markdown, the newest where it has an order of news."""
-    columns = _GLANCE.get(table.name, table.names)
+    columns = _PREVIEW_COLUMNS.get(table.name, table.names)
     relation = connection.table(table.name)
     if table.name in _NEWEST_BY:
         relation = relation.order(f"{_NEWEST_BY[table.name]} DESC")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-from assets.metadata import glance, log_problems, merge_metadata
+from assets.metadata import log_problems, merge_metadata, table_preview
 from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
 from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
@@ -75,7 +75,7 @@ def published_tables(
                 metadata={
                     "rows": count,
                     "dagster/row_count": count,
-                    "preview": dg.MetadataValue.md(glance(connection, table)),
+                    "preview": dg.MetadataValue.md(table_preview(connection, table)),
                     **_publication_metadata(report, home),
                 },
             )

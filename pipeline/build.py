@@ -65,14 +65,14 @@ def build_resources(
     """
     resources: dict[str, Any] = {
         "home": dg.ResourceDefinition(_home(settings)),
-        "catalog": dg.ResourceDefinition(_door(settings, clock, "daily")),
-        "catalog_for_polls": dg.ResourceDefinition(_door(settings, clock, "polls")),
-        "catalog_for_backfills": dg.ResourceDefinition(_door(settings, clock, "backfill")),
+        "catalog": dg.ResourceDefinition(_session(settings, clock, "daily")),
+        "catalog_for_polls": dg.ResourceDefinition(_session(settings, clock, "polls")),
+        "catalog_for_backfills": dg.ResourceDefinition(_session(settings, clock, "backfill")),
     }
-    strange = overrides.keys() - resources.keys()
-    if strange:
+    unknown = overrides.keys() - resources.keys()
+    if unknown:
         raise ValueError(
-            f"there is no resource {min(strange)!r}; expected one of {', '.join(resources)}"
+            f"there is no resource {min(unknown)!r}; expected one of {', '.join(resources)}"
         )
     return {**resources, **overrides}
 
@@ -87,17 +87,17 @@ def _home(settings: Settings) -> Callable[..., Iterator[Any]]:
     return home
 
 
-def _door(
+def _session(
     settings: Settings, clock: Callable[[], datetime], work: Work
 ) -> Callable[..., Iterator[Any]]:
     def catalog(context: dg.InitResourceContext) -> Iterator[LazySession]:
-        heard = ServiceClock(clock, state=Storage(settings.home / "state"))
+        service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
         # Where nothing was heard yet, the service's day may be any that its Date may tell.
-        is_known = heard.offset is not None or settings.base_url is None
+        is_known = service_clock.offset is not None or settings.base_url is None
         near_days = NEAR_DAYS if is_known else MAX_SKEW.days
         with LazySession(
-            lambda: open_service(settings, work=work), clock=heard.now, near_days=near_days
-        ) as door:
-            yield door
+            lambda: open_service(settings, work=work), clock=service_clock.now, near_days=near_days
+        ) as session:
+            yield session
 
     return catalog

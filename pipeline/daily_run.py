@@ -111,7 +111,7 @@ def run_days(
         KeyboardInterrupt: Ctrl-C; what was landed before it is kept.
         CatalogError: a poll failed.
     """
-    home, played, sent_before = home_of(settings), RunSummary(), service.log.count
+    home, summary, sent_before = home_of(settings), RunSummary(), service.log.count
     known = set(home.landing.batch_ids())
     job = _job(settings, service)
     for number, instant in enumerate(instants):
@@ -119,22 +119,22 @@ def run_days(
         if service.sandbox is not None:
             service.sandbox.set_clock(instant.at)
         if instant.kind == "poll":
-            with _phase(played, "polls"):
-                _poll(service, home, played)
+            with _phase(summary, "polls"):
+                _poll(service, home, summary)
         else:
             if number:
                 service.ask_usage()
             try:
-                run_day(home, job, service.today(), instance, played)
+                run_day(home, job, service.today(), instance, summary)
             except RunFailed as error:
                 # From landing alone: it may be the change log that can't be read.
                 error.problems = problems_since(home, known, records=())
                 raise
-        played.instants += 1
-    _sum_up(home, known, played)
-    played.requests = service.log.count - sent_before
-    played.quota_left = service.quota_left
-    return played
+        summary.instants += 1
+    _sum_up(home, known, summary)
+    summary.requests = service.log.count - sent_before
+    summary.quota_left = service.quota_left
+    return summary
 
 
 def _job(settings: Settings, service: OpenedSession) -> dg.JobDefinition:
@@ -142,24 +142,24 @@ def _job(settings: Settings, service: OpenedSession) -> dg.JobDefinition:
     def ready() -> Iterator[OpenedSession]:
         yield service
 
-    door = LazySession(ready, clock=service.clock)
-    door.service()
-    definitions = build_definitions(settings, clock=service.clock, catalog=door)
+    session = LazySession(ready, clock=service.clock)
+    session.service()
+    definitions = build_definitions(settings, clock=service.clock, catalog=session)
     return definitions.resolve_job_def(DAILY)
 
 
-def _poll(service: OpenedSession, home: Home, played: RunSummary) -> None:
+def _poll(service: OpenedSession, home: Home, summary: RunSummary) -> None:
     """Look at what changes within a day. The day's job publishes it."""
     for feed in _POLLED:
         pulled = pull(feed, service)
         if pulled.nothing_because:
-            _note(played, f"{service.now():%Y-%m-%d} {feed}: {pulled.nothing_because}")
+            _note(summary, f"{service.now():%Y-%m-%d} {feed}: {pulled.nothing_because}")
     for note in merge(home, publishing=False).notes:
-        _note(played, note)
+        _note(summary, note)
 
 
 def run_day(
-    home: Home, job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, played: RunSummary
+    home: Home, job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, summary: RunSummary
 ) -> None:
     """Run the job of one day in this process, and add to `played` what came of it.
 
@@ -192,19 +192,19 @@ def run_day(
         if event.is_step_success:
             seconds = event.step_success_data.duration_ms / 1000
             phase = _PHASE_OF_STEP.get(event.step_key or "", "land")
-            played.seconds[phase] = played.seconds.get(phase, 0.0) + seconds
+            summary.seconds[phase] = summary.seconds.get(phase, 0.0) + seconds
             in_steps += seconds
         elif event.is_step_failure:
             if _is_interrupt(event):
                 raise KeyboardInterrupt
-            raise RunFailed(_said(day, event))
+            raise RunFailed(_failure_text(day, event))
         elif event.is_step_materialization:
-            _note_outcome(played, day, event)
+            _note_outcome(summary, day, event)
     if not result.success:
         raise RunFailed(f"the run of {day} failed; `almanac ui` shows why")
     rest = monotonic() - began - in_steps
-    played.seconds["dagster"] = played.seconds.get("dagster", 0.0) + rest
-    played.days.append(day)
+    summary.seconds["dagster"] = summary.seconds.get("dagster", 0.0) + rest
+    summary.days.append(day)
 
 
 def _is_interrupt(event: dg.DagsterEvent) -> bool:
@@ -217,7 +217,7 @@ def _is_interrupt(event: dg.DagsterEvent) -> bool:
     return False
 
 
-def _said(day: date, event: dg.DagsterEvent) -> str:
+def _failure_text(day: date, event: dg.DagsterEvent) -> str:
     data = event.step_failure_data
     failure = data.user_failure_data
     if failure is not None and failure.description:
@@ -225,27 +225,27 @@ def _said(day: date, event: dg.DagsterEvent) -> str:
     cause = data.error
     while cause is not None and cause.cause is not None:
         cause = cause.cause
-    said = "" if cause is None else cause.message.strip()
-    return f"{day}, {event.step_key}: {said} (`almanac ui` shows the full error)"
+    message = "" if cause is None else cause.message.strip()
+    return f"{day}, {event.step_key}: {message} (`almanac ui` shows the full error)"
 
 
-def _note_outcome(played: RunSummary, day: date, event: dg.DagsterEvent) -> None:
+def _note_outcome(summary: RunSummary, day: date, event: dg.DagsterEvent) -> None:
     metadata = event.materialization.metadata
     if (refolded := metadata.get(REFOLD_NOTES)) is not None:
         for note in str(refolded.value).splitlines():
-            _note(played, note)
+            _note(summary, note)
     outcome = metadata.get("outcome")
     if outcome is None or outcome.value in ("pulled", "reused from landing", "none arrived"):
         return
-    _note(played, f"{day} {event.step_key}: {outcome.value}")
+    _note(summary, f"{day} {event.step_key}: {outcome.value}")
 
 
-def _note(played: RunSummary, note: str) -> None:
-    if note not in played.notes:
-        played.notes.append(note)
+def _note(summary: RunSummary, note: str) -> None:
+    if note not in summary.notes:
+        summary.notes.append(note)
 
 
-def _sum_up(home: Home, known: set[str], played: RunSummary) -> None:
+def _sum_up(home: Home, known: set[str], summary: RunSummary) -> None:
     """Add up what became of the batches that were not there before."""
     fresh = [batch_id for batch_id in home.landing.batch_ids() if batch_id not in known]
     days = {
@@ -261,21 +261,21 @@ def _sum_up(home: Home, known: set[str], played: RunSummary) -> None:
     for record in records:
         if record["batch_id"] in known:
             continue
-        played.batches += 1
-        played.rows += record["arrived"]
-        played.rejected += record["rejected"]
-        played.quarantined += record["status"] == "quarantined"
-        _add(played.changes, record["changes"])
-    played.problems = problems_since(home, known, records)
+        summary.batches += 1
+        summary.rows += record["arrived"]
+        summary.rejected += record["rejected"]
+        summary.quarantined += record["status"] == "quarantined"
+        _add_counts(summary.changes, record["changes"])
+    summary.problems = problems_since(home, known, records)
 
 
-def _add(changes: dict[str, int], more: dict[str, Any]) -> None:
+def _add_counts(changes: dict[str, int], more: dict[str, Any]) -> None:
     for kind, count in more.items():
         changes[kind] = changes.get(kind, 0) + count
 
 
 @contextmanager
-def _phase(played: RunSummary, name: str) -> Iterator[None]:
+def _phase(summary: RunSummary, name: str) -> Iterator[None]:
     began = monotonic()
     yield
-    played.seconds[name] = played.seconds.get(name, 0.0) + monotonic() - began
+    summary.seconds[name] = summary.seconds.get(name, 0.0) + monotonic() - began

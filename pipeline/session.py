@@ -163,7 +163,7 @@ def open_service(
     *,
     now: datetime | None = None,
     world_process: WorldProcess | None = None,
-    looking_only: Path | None = None,
+    probe_state: Path | None = None,
     work: Work = "daily",
 ) -> Iterator[OpenedSession]:
     """Open the service, learn its plan, and claim the home once it has answered.
@@ -181,37 +181,37 @@ def open_service(
     home = home_of(settings)
     with ExitStack() as stack:
         address = _address(settings, stack, now, world_process)
-        if looking_only is None:
+        if probe_state is None:
             home.check(address.source)
-        log = RequestLog(looking_only or home.state, address.clock, key=address.key)
-        heard = _clock_of(settings, address, looking_only or home.state)
+        log = RequestLog(probe_state or home.state, address.clock, key=address.key)
+        service_clock = _clock_of(settings, address, probe_state or home.state)
         # Asked before the plan is known, so at the pace of the lowest one.
         limiter = limiter_for(settings, PLANS["free"], address.clock, address.sandbox)
         # Nor where no Date was heard: nothing is asked for by the machine's day.
-        knows_day = heard.offset is not None
+        day_is_known = service_clock.offset is not None
         stated_plan = (
-            _plan_reported_lately(home, address) if work == "polls" and knows_day else None
+            _plan_reported_lately(home, address) if work == "polls" and day_is_known else None
         )
         usage = None
         if stated_plan is None:
-            with _client(settings, address, log, limiter, heard) as asking:
-                usage = _usage(settings, asking)
+            with _client(settings, address, log, limiter, service_clock) as plan_client:
+                usage = _usage(settings, plan_client)
                 if usage is not None:
-                    log.usage(usage, deprecation=asking.deprecation, sunset=asking.sunset)
+                    log.usage(usage, deprecation=plan_client.deprecation, sunset=plan_client.sunset)
         plan = _plan(settings, stated_plan or (None if usage is None else usage.plan))
-        if looking_only is None:
+        if probe_state is None:
             # Not before: a mistyped address would leave its stamp.
             home.claim(address.source)
-            heard.keep()
+            service_clock.keep()
         limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
-        ours = stated_plan is None and (usage is None or usage.account is None)
+        counted_here = stated_plan is None and (usage is None or usage.account is None)
 
-        def count_ourselves() -> None:
-            limiter.on_usage(own_account(settings, plan, address.clock(), heard.ahead))
+        def count_here() -> None:
+            limiter.on_usage(own_account(settings, plan, address.clock(), service_clock.ahead))
 
-        if ours:
-            count_ourselves()
-        client = stack.enter_context(_client(settings, address, log, limiter, heard))
+        if counted_here:
+            count_here()
+        client = stack.enter_context(_client(settings, address, log, limiter, service_clock))
         service = OpenedSession(
             client=client,
             plan=plan,
@@ -229,8 +229,8 @@ def open_service(
             sandbox=address.sandbox,
         )
         if isinstance(limiter, SharedLimiter):
-            limiter.ask = count_ourselves if ours else service.ask_usage
-            limiter.ahead = lambda: heard.ahead
+            limiter.ask = count_here if counted_here else service.ask_usage
+            limiter.ahead = lambda: service_clock.ahead
         yield service
 
 
@@ -264,7 +264,7 @@ def _client(
     address: _Address,
     log: RequestLog,
     limiter: Limiter,
-    heard: ServiceClock,
+    service_clock: ServiceClock,
 ) -> CatalogClient:
     return CatalogClient(
         address.base_url,
@@ -272,7 +272,7 @@ def _client(
         limiter=limiter,
         observer=log,
         export_path=settings.export_path,
-        service_clock=heard,
+        service_clock=service_clock,
     )
 
 

@@ -279,11 +279,11 @@ class Settings(BaseSettings):
             "both in the environment, or both in a .env of your own."
         )
         if len(in_file) == 1:
-            said = " and ".join(
+            message = " and ".join(
                 f"{PREFIX}{setting.upper()} is {place}set in {ENV_FILE.absolute()}"
                 for setting, place in places.items()
             )
-            raise SettingsError(f"{said}; expected both from the same place. {way_out}")
+            raise SettingsError(f"{message}; expected both from the same place. {way_out}")
         file = self.api_key_file
         if file is not None and in_file and not _lies_in(file, ENV_FILE.absolute().parent):
             raise SettingsError(
@@ -326,8 +326,8 @@ def read_settings() -> Settings:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = PREFIX + str(first["loc"][0]).upper()
-        said = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{name}: {said}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{name}: {message}") from None
     return settings
 
 

@@ -55,7 +55,7 @@ class Ours:
         self.used, self.polled, self.daily_requests = 0, 0, 0
         self.spans: dict[str, Span] = {}
         self.dates = Dates()
-        self.last_looks: dict[date, datetime] = {}
+        self.last_pulls: dict[date, datetime] = {}
         self.cancellations_at: datetime | None = None
         self.vanished: list[str] = []
         self.looked_up = [0, 0]
@@ -125,8 +125,8 @@ class Ours:
                     self.daily_requests,
                 ),
                 calendar=self._calendar,
-                last_looks=self.last_looks,
-                cancellations_looked_at=self.cancellations_at,
+                last_pulls=self.last_pulls,
+                cancellations_pulled_at=self.cancellations_at,
                 rates=self._rates,
                 vanished=tuple(self.vanished),
                 looked_up_today=self._looked_up_on(at),
@@ -141,7 +141,7 @@ class Ours:
             self.cancellations_at = now
         elif isinstance(look, tuple):
             for day in range(look[0], look[1] + 1):
-                self.last_looks[self.month.date_of(day)] = now
+                self.last_pulls[self.month.date_of(day)] = now
         today = int(at // DAY_S)
         for change in shown:
             known = self.spans.pop(change.event_id, None)

@@ -12,8 +12,8 @@ from typing import Final
 
 import dagster as dg
 
-from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, under_way
-from pipeline.health.alerts import AlertNotPosted, Alerts, Changes, find, post_changes
+from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
+from pipeline.health.alerts import AlertNotPosted, Alerts, Changes, find_warnings, post_changes
 from pipeline.runs.presence import announce
 from pipeline.settings import Settings, SettingsError
 from warehouse.home import Home
@@ -110,10 +110,10 @@ def alerts_sensor(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = clock()
         decision = decide_alert(
-            Alerts(home.state).due(find(settings, home, now), now=now),
+            Alerts(home.state).due(find_warnings(settings, home, now), now=now),
             last_runs(context.instance, ALERT),
             now=now,
-            running=under_way(context.instance, (ALERT,)),
+            running=run_in_progress(context.instance, (ALERT,)),
         )
         return decision.result(context)
 

@@ -21,7 +21,7 @@ from pipeline.automation.runs import (
     SensorState,
     doubled,
     last_runs,
-    under_way,
+    run_in_progress,
 )
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.plan import CancellationsPull, EventsPull, PlannerInputs, PollPlan, Pull
@@ -89,7 +89,7 @@ def config_of(due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, objec
 
 
 @dg.op(name=OP, pool=CATALOG_POOL, out=dg.Out(dg.Nothing))
-def look_again(
+def pull_due(
     context: dg.OpExecutionContext,
     config: PollConfig,
     catalog: dg.ResourceParam[LazySession],
@@ -98,18 +98,18 @@ def look_again(
 ) -> None:
     """Look at what is asked for, and land it."""
     deferrals = DeferredPulls(Storage(home.state))
-    door = catalog if config.as_daily else catalog_for_polls
+    session = catalog if config.as_daily else catalog_for_polls
     try:
-        service = door.service()
+        service = session.service()
         deferrals.settle("polls", service.now())
-        for pulled in poll(service, _read(config)):
-            _tell(context, pulled, service.today(), home, door.quota_left)
+        for pulled in poll(service, _poll_of(config)):
+            _record_pull(context, pulled, service.today(), home, session.quota_left)
             if pulled.deferred is None:
                 deferrals.done("polls", pulled.feed)
             else:
                 deferrals.note(deferred_pull("polls", pulled.feed, pulled.deferred, service.now()))
     except Defer as error:
-        deferrals.note(deferred_pull("polls", "events", error, door.now()))
+        deferrals.note(deferred_pull("polls", "events", error, session.now()))
         context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
@@ -122,10 +122,10 @@ def look_again(
     "events. `almanac budget` shows when and why.",
 )
 def poll_job() -> None:
-    look_again()
+    pull_due()
 
 
-def _read(config: PollConfig) -> Poll:
+def _poll_of(config: PollConfig) -> Poll:
     return Poll(
         windows=tuple(PollWindow.of_texts(*texts) for texts in config.windows),
         cancellations=config.cancellations,
@@ -134,7 +134,7 @@ def _read(config: PollConfig) -> Poll:
     )
 
 
-def _tell(
+def _record_pull(
     context: dg.OpExecutionContext,
     pulled: Pulled,
     today: date,
@@ -166,7 +166,7 @@ class PollState(SensorState, frozen=True, kw_only=True):
 
 
 def decide_poll(
-    known: PlannerInputs | None,
+    inputs: PlannerInputs | None,
     state: PollState,
     last: LastRuns,
     *,
@@ -181,27 +181,29 @@ def decide_poll(
     `wait_until`, where the service or the quota deferred a poll. `known` and `wait_until` are by
     the service's clock, which is `ahead` of the machine's, and so of the state and of runs.
     """
-    if known is None:
+    if inputs is None:
         return Decision("Nothing was pulled yet, and the plan is not known. Run: almanac run.")
-    if wait_until is not None and known.now < wait_until:
+    if wait_until is not None and inputs.now < wait_until:
         return Decision(f"Deferred by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
     if running is not None:
         return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
-    plan = plan_polls(known)
+    plan = plan_polls(inputs)
     if not plan.due:
-        return Decision(f"Nothing is due. {_next(plan)}")
+        return Decision(f"Nothing is due. {_next_pull_text(plan)}")
     newest = max((at for at in (state.at, last.newest_at) if at is not None), default=None)
     if newest is not None:
         newest += ahead
-        again_at = newest + known.least_interval
+        next_attempt_at = newest + inputs.least_interval
         if last.failures:
             wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
-            again_at = max(again_at, newest + wait)
-        if known.now < again_at:
+            next_attempt_at = max(next_attempt_at, newest + wait)
+        if inputs.now < next_attempt_at:
             why = f"{last.failures} polls failed; " if last.failures else ""
-            return Decision(f"{why}the next one starts at {again_at:%H:%M:%S} UTC at the earliest.")
+            return Decision(
+                f"{why}the next one starts at {next_attempt_at:%H:%M:%S} UTC at the earliest."
+            )
     requests = sum(pull.requests for pull in plan.due)
-    now = known.now - ahead
+    now = inputs.now - ahead
     return Decision(
         f"{len(plan.due)} pulls are due, {requests} requests.",
         dg.RunRequest(run_key=f"poll-{now:%Y%m%dT%H%M%S}", run_config=config_of(plan.due)),
@@ -223,23 +225,23 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = clock()
         try:
-            known = facts.known(now)
+            inputs = facts.inputs(now)
         except WarehouseError as error:
             return Decision(str(error)).result(context)
         decision = decide_poll(
-            known,
+            inputs,
             PollState.of_cursor(context.cursor),
             last_runs(context.instance, POLL),
-            running=under_way(context.instance, (POLL, DAILY)),
-            wait_until=_put_off(facts.home),
-            ahead=timedelta(0) if known is None else known.now - now,
+            running=run_in_progress(context.instance, (POLL, DAILY)),
+            wait_until=_deferred_until(facts.home),
+            ahead=timedelta(0) if inputs is None else inputs.now - now,
         )
         return decision.result(context)
 
     return sensor
 
 
-def _put_off(home: Home) -> datetime | None:
+def _deferred_until(home: Home) -> datetime | None:
     polls = (
         deferred
         for deferred in DeferredPulls(Storage(home.state)).all()
@@ -248,5 +250,5 @@ def _put_off(home: Home) -> datetime | None:
     return max((poll.resume_at for poll in polls), default=None)
 
 
-def _next(plan: PollPlan) -> str:
+def _next_pull_text(plan: PollPlan) -> str:
     return f"The next pull is due at {plan.next_at:%Y-%m-%d %H:%M:%S} UTC."

@@ -15,7 +15,7 @@ import dagster as dg
 from assets.calendar import EVENT_MONTHS
 from pipeline.automation.jobs import CALENDAR, DAILY, calendar_job, daily_job
 from pipeline.automation.polls import POLL, config_of
-from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, under_way
+from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
 from pipeline.polling.plan import CancellationsPull
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPull, DeferredPulls
@@ -24,11 +24,11 @@ from warehouse.files.storage import Storage
 from warehouse.home import Home
 
 EVERY_S: Final = 60
-UNWATCHED: Final = timedelta(days=2)
+PULLED_WITHIN: Final = timedelta(days=2)
 """The day's look brings them every day; after two without one the look itself is ill."""
-ABANDONED: Final = timedelta(days=7)
+ABANDONED_AFTER: Final = timedelta(days=7)
 """What could have gone on for so long and did not is left to a person; `status` shows it."""
-_LOOKED_BACK: Final = timedelta(days=100)
+_SEARCHED: Final = timedelta(days=100)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=6)
 
@@ -48,7 +48,7 @@ def decide_resume(
     the service's clock, `at_service`; runs, and so the next try, by the machine's, `now`. `last`
     returns how the newest runs of a job went.
     """
-    oldest = at_service - ABANDONED
+    oldest = at_service - ABANDONED_AFTER
     daily = [pull for pull in deferrals if pull.work == "daily" and pull.resume_at > oldest]
     waiting = [
         (backfill.resume_at, backfill)
@@ -67,7 +67,7 @@ def decide_resume(
             return _unless_too_early(request, why, last(DAILY), now)
     for resume_at, backfill in waiting:
         if resume_at <= at_service:
-            request = _rest_of(backfill, _key(CALENDAR, now))
+            request = _resume_request(backfill, _key(CALENDAR, now))
             why = f"a backfill was deferred: {backfill.why}"
             return _unless_too_early(request, why, last(CALENDAR), now)
     times = [pull.resume_at for pull in daily] + [resume_at for resume_at, _ in waiting]
@@ -79,7 +79,7 @@ def _key(job_name: str, now: datetime) -> str:
 
 
 def _unless_too_early(request: dg.RunRequest, why: str, last: LastRuns, now: datetime) -> Decision:
-    wait_until = _again_at(last)
+    wait_until = _next_attempt_at(last)
     if wait_until is not None and now < wait_until:
         return Decision(f"{why}; the next attempt is at {wait_until:%H:%M:%S} UTC.")
     return Decision(why, request)
@@ -107,7 +107,7 @@ def quota(
             BackfillStates(state, home.landing).open(at_service),
             at_service,
             now=clock(),
-            running=under_way(context.instance, (DAILY, CALENDAR)),
+            running=run_in_progress(context.instance, (DAILY, CALENDAR)),
             last=partial(last_runs, context.instance),
         )
         return decision.result(context)
@@ -133,10 +133,10 @@ def cancellations(
             return Decision("Nothing was pulled yet. Run: almanac run.").result(context)
         at_service = service_now()
         decision = decide_cancellations(
-            cancellations_looked_at(home, at_service),
+            cancellations_pulled_at(home, at_service),
             at_service,
             now=clock(),
-            running=under_way(context.instance, (POLL, DAILY)),
+            running=run_in_progress(context.instance, (POLL, DAILY)),
             last=last_runs(context.instance, POLL),
         )
         return decision.result(context)
@@ -145,7 +145,7 @@ def cancellations(
 
 
 def decide_cancellations(
-    looked_at: datetime | None,
+    pulled_at: datetime | None,
     at_service: datetime,
     *,
     now: datetime,
@@ -153,21 +153,21 @@ def decide_cancellations(
     last: LastRuns,
 ) -> Decision:
     """Decide whether to request the cancellations; clocks as `decide_resume`."""
-    if looked_at is not None and at_service - looked_at < UNWATCHED:
-        return Decision(f"Pulled at {looked_at:%Y-%m-%d %H:%M} UTC; no new pull needed yet.")
+    if pulled_at is not None and at_service - pulled_at < PULLED_WITHIN:
+        return Decision(f"Pulled at {pulled_at:%Y-%m-%d %H:%M} UTC; no new pull needed yet.")
     if running is not None:
         return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
-    since = None if looked_at is None else looked_at - timedelta(days=1)
+    since = None if pulled_at is None else pulled_at - timedelta(days=1)
     # As a daily pull, which it stands in for: polls may have no share left.
     config = config_of([CancellationsPull(since)], as_daily=True)
     request = dg.RunRequest(run_key=_key("cancellations", now), run_config=config)
     return _unless_too_early(request, "The pull failed", last, now)
 
 
-def cancellations_looked_at(home: Home, now: datetime) -> datetime | None:
+def cancellations_pulled_at(home: Home, now: datetime) -> datetime | None:
     """Return when the cancellations were last looked at in full, None for not in 100 days."""
     landing = home.landing
-    for day in reversed(landing.days(since=(now - _LOOKED_BACK).date())):
+    for day in reversed(landing.days(since=(now - _SEARCHED).date())):
         for batch_id in reversed(landing.batch_ids(day=day)):
             if "-cancellations-" in batch_id:
                 found, _ = landing.readable([batch_id])
@@ -176,14 +176,14 @@ def cancellations_looked_at(home: Home, now: datetime) -> datetime | None:
     return None
 
 
-def _again_at(last: LastRuns) -> datetime | None:
+def _next_attempt_at(last: LastRuns) -> datetime | None:
     """Return when to ask again. Also after a success: what it left undone it may leave again."""
     if last.newest_at is None:
         return None
     return last.newest_at + doubled(_FIRST_WAIT, last.failures, longest=_LONGEST_WAIT)
 
 
-def _rest_of(backfill: BackfillState, key: str) -> dg.RunRequest:
+def _resume_request(backfill: BackfillState, key: str) -> dg.RunRequest:
     """Return the run that lands what a backfill lacks."""
     lower, upper = backfill.scope.lower, backfill.scope.upper
     assert lower is not None and upper is not None

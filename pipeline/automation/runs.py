@@ -12,14 +12,14 @@ from typing import Final, Self
 import dagster as dg
 import msgspec
 
-UNDER_WAY: Final = (
+IN_PROGRESS_STATUSES: Final = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
-_LOOKED_BACK: Final = 8
+_NEWEST_RUNS: Final = 8
 _DOUBLED_MAX: Final = 10
 
 
@@ -66,10 +66,10 @@ class LastRuns:
     failures: int = 0
 
 
-def under_way(instance: dg.DagsterInstance, job_names: Sequence[str]) -> str | None:
+def run_in_progress(instance: dg.DagsterInstance, job_names: Sequence[str]) -> str | None:
     """Return the id of a run of one of the jobs that has not ended."""
     for job_name in job_names:
-        filters = dg.RunsFilter(job_name=job_name, statuses=list(UNDER_WAY))
+        filters = dg.RunsFilter(job_name=job_name, statuses=list(IN_PROGRESS_STATUSES))
         runs = instance.get_runs(filters=filters, limit=1)
         if runs:
             return runs[0].run_id
@@ -79,7 +79,7 @@ def under_way(instance: dg.DagsterInstance, job_names: Sequence[str]) -> str | N
 def last_runs(instance: dg.DagsterInstance, job_name: str) -> LastRuns:
     """Return how the newest runs of a job went."""
     filters = dg.RunsFilter(job_name=job_name)
-    records = instance.get_run_records(filters=filters, limit=_LOOKED_BACK)
+    records = instance.get_run_records(filters=filters, limit=_NEWEST_RUNS)
     failures = 0
     for record in records:
         if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:

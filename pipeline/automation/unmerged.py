@@ -12,7 +12,7 @@ from typing import Final
 import dagster as dg
 
 from pipeline.automation.jobs import DAILY, MERGE, merge_job
-from pipeline.automation.runs import Decision, SensorState, doubled, under_way
+from pipeline.automation.runs import Decision, SensorState, doubled, run_in_progress
 from warehouse.home import Home
 
 EVERY_S: Final = 30
@@ -46,11 +46,11 @@ def decide_merge(
     waiting = hashlib.sha256("/".join(sorted(pending)).encode()).hexdigest()[:12]
     attempt = 1
     if waiting == state.waiting and state.at is not None:
-        again_at = state.at + doubled(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT)
-        if now < again_at:
+        next_attempt_at = state.at + doubled(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT)
+        if now < next_attempt_at:
             return Decision(
                 f"{count}; attempt {state.attempt} failed to merge. The next one is at "
-                f"{again_at:%H:%M:%S} UTC; the page of the run shows the reason.",
+                f"{next_attempt_at:%H:%M:%S} UTC; the page of the run shows the reason.",
                 state=state,
             )
         attempt = state.attempt + 1
@@ -76,7 +76,7 @@ def unmerged_batches(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefi
             home.landing.pending(),
             MergeState.of_cursor(context.cursor),
             now=clock(),
-            running=under_way(context.instance, (MERGE, DAILY)),
+            running=run_in_progress(context.instance, (MERGE, DAILY)),
         )
         return decision.result(context)
 

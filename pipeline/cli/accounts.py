@@ -226,7 +226,7 @@ def list_deliveries(
     with errors_as_messages(*_PLAIN), _outbox(directory) as box:
         found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
     if as_json:
-        print_json([_letter_fields(letter) for letter in found])
+        print_json([_delivery_fields(delivery) for delivery in found])
         return
     if not found:
         people.print("No pending and no dead deliveries.")
@@ -241,16 +241,16 @@ def list_deliveries(
         "next",
         "last",
     )
-    for letter in found:
+    for delivery in found:
         cells = (
-            letter.id,
-            letter.endpoint_id,
-            letter.kind,
-            _time(letter.created_at),
-            letter.state,
-            letter.attempts,
-            _time(letter.next_attempt_at),
-            letter.last_error or letter.last_status or "",
+            delivery.id,
+            delivery.endpoint_id,
+            delivery.kind,
+            _time(delivery.created_at),
+            delivery.state,
+            delivery.attempts,
+            _time(delivery.next_attempt_at),
+            delivery.last_error or delivery.last_status or "",
         )
         table.add_row(*map(folded, cells))
     people.print(table)
@@ -305,10 +305,10 @@ def _endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
     return fields
 
 
-def _letter_fields(letter: OutboxDelivery) -> dict[str, Any]:
+def _delivery_fields(delivery: OutboxDelivery) -> dict[str, Any]:
     """Return all but the body."""
     names = ("id", "endpoint_id", "kind", "created_at", "state", "attempts", "next_attempt_at")
-    return {name: getattr(letter, name) for name in (*names, "last_status", "last_error")}
+    return {name: getattr(delivery, name) for name in (*names, "last_status", "last_error")}
 
 
 def _time(instant: datetime | None) -> str:

@@ -40,7 +40,7 @@ from warehouse.home import Home
 
 
 @dataclass(slots=True)
-class _Came:
+class _BackfillSummary:
     """What a backfill came to."""
 
     prices: list[Price]
@@ -85,8 +85,8 @@ def backfill(
     began = monotonic()
     try:
         with open_service(settings, work="backfill") as service:
-            sweeps = BackfillStates(Storage(home.state), home.landing)
-            work = Backfill(service, sweeps, lower, upper)
+            states = BackfillStates(Storage(home.state), home.landing)
+            work = Backfill(service, states, lower, upper)
             prices = work.prices()
             price = choose_price(prices, source)
             if price is None:
@@ -97,10 +97,10 @@ def backfill(
             if not as_json:
                 _show_prices(work, prices, price)
             _allow(price, max_requests, yes=yes, as_json=as_json)
-            came = _go(work, prices, price, quiet=as_json)
+            summary = _run(work, prices, price, quiet=as_json)
         report = merge(home)
-        came.versions = sum(outcome.versions for outcome in report.outcomes)
-        came.problems = report.problems
+        summary.versions = sum(outcome.versions for outcome in report.outcomes)
+        summary.problems = report.problems
     except Defer as error:
         fail(f"Not started: {error}", code=0)
     except ValueError as error:
@@ -113,12 +113,12 @@ def backfill(
             "command again to resume."
         )
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    came.months.sort()
-    came.seconds = round(monotonic() - began, 1)
+    summary.months.sort()
+    summary.seconds = round(monotonic() - began, 1)
     if as_json:
-        print_json({**asdict(came), "prices": [price.as_record() for price in came.prices]})
+        print_json({**asdict(summary), "prices": [price.as_record() for price in summary.prices]})
     else:
-        _show(came, home)
+        _show(summary, home)
 
 
 def _allow(price: Price, max_requests: int | None, *, yes: bool, as_json: bool) -> None:
@@ -136,18 +136,18 @@ def _allow(price: Price, max_requests: int | None, *, yes: bool, as_json: bool) 
         fail("Not started", code=EXIT_ERROR)
 
 
-def _go(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _Came:
-    came = _Came(prices, price.by, work.resumed)
+def _run(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _BackfillSummary:
+    summary = _BackfillSummary(prices, price.by, work.resumed)
     with progress("{task.completed:,} of {task.total:,} rows", quiet=quiet) as bar:
         task = bar.add_task("", total=price.rows or 1)
         for months in work.go(price.by):
-            came.months += [month_key(month) for month in months]
-            bar.update(task, completed=work.rows, description=came.months[-1][:7])
-    came.rows, came.requests = work.rows, work.requests
-    came.batches, came.notes = len(work.manifests), list(dict.fromkeys(work.notes))
+            summary.months += [month_key(month) for month in months]
+            bar.update(task, completed=work.rows, description=summary.months[-1][:7])
+    summary.rows, summary.requests = work.rows, work.requests
+    summary.batches, summary.notes = len(work.manifests), list(dict.fromkeys(work.notes))
     if work.deferred is not None:
-        came.deferred, came.resume_at = work.deferred.happened, work.deferred.resume_at
-    return came
+        summary.deferred, summary.resume_at = work.deferred.happened, work.deferred.resume_at
+    return summary
 
 
 def _show_prices(work: Backfill, prices: list[Price], chosen: Price) -> None:
@@ -178,28 +178,28 @@ def _number(value: int | None) -> str:
     return "no limit" if value is None else f"{value:,}"
 
 
-def _show(came: _Came, home: Home) -> None:
-    months = came.months
+def _show(summary: _BackfillSummary, home: Home) -> None:
+    months = summary.months
     span = "none" if not months else f"{len(months)}, {min(months)[:7]} to {max(months)[:7]}"
     lines: list[tuple[str, Any]] = [
         ("complete months", span),
-        ("rows", f"{came.rows:,} in {came.batches} batches"),
-        ("new versions", f"{came.versions:,}"),
-        ("requests", f"{came.requests:,}"),
-        ("seconds", f"{came.seconds:.1f}"),
+        ("rows", f"{summary.rows:,} in {summary.batches} batches"),
+        ("new versions", f"{summary.versions:,}"),
+        ("requests", f"{summary.requests:,}"),
+        ("seconds", f"{summary.seconds:.1f}"),
         ("warehouse", str(home.warehouse)),
     ]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in lines:
         table.add_row(name, value)
     people.print(table)
-    show_problems(came.problems)
-    for note in came.notes:
+    show_problems(summary.problems)
+    for note in summary.notes:
         people.print(f"Note: {note}", soft_wrap=True)
-    if came.resume_at is not None:
-        at = came.resume_at.astimezone(UTC)
+    if summary.resume_at is not None:
+        at = summary.resume_at.astimezone(UTC)
         people.print(
-            f"Deferred: {came.deferred}. It resumes at {at:%Y-%m-%d %H:%M} UTC if the daemon "
+            f"Deferred: {summary.deferred}. It resumes at {at:%Y-%m-%d %H:%M} UTC if the daemon "
             "runs (almanac ui); otherwise run the command again.",
             markup=False,
             soft_wrap=True,

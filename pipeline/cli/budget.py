@@ -46,14 +46,14 @@ def budget(
         return
     home, now = home_there(), datetime.now(UTC)
     prices = [] if begin is None else _prices(settings, home, begin, end)[1]
-    known = PollFacts(settings, home).known(now)
-    if known is None:
+    inputs = PollFacts(settings, home).inputs(now)
+    if inputs is None:
         fail("the plan is not known yet: run `almanac run`, or set ALMANAC_PLAN")
-    plan = plan_polls(known)
+    plan = plan_polls(inputs)
     if as_json:
-        print_json(_as_record(known, plan, prices))
+        print_json(_as_record(inputs, plan, prices))
         return
-    _show_month(known, plan, settings)
+    _show_month(inputs, plan, settings)
     _show_schedule(plan)
     if prices:
         _show_prices(prices)
@@ -63,7 +63,7 @@ def _show_prices_alone(settings: Settings, begin: str, end: str | None, *, as_js
     """Before anything was looked at: from the service alone, and no home is made of it."""
     home = Home(settings.home)
     with TemporaryDirectory(prefix="budget-", dir=own_folder()) as folder:
-        plan, prices = _prices(settings, home, begin, end, looking_only=Path(folder))
+        plan, prices = _prices(settings, home, begin, end, probe_state=Path(folder))
     if as_json:
         records = [price.as_record() for price in prices]
         print_json({"plan": plan, "month": None, "schedule": [], "backfill": records})
@@ -78,21 +78,21 @@ def _prices(
     begin: str,
     end: str | None,
     *,
-    looking_only: Path | None = None,
+    probe_state: Path | None = None,
 ) -> tuple[str, list[Price]]:
     """Return the plan's name, and the price by each way."""
     lower, upper = dates_option(begin, end)
     try:
-        with open_service(settings, work="backfill", looking_only=looking_only) as service:
-            sweeps = BackfillStates(Storage(home.state), home.landing)
-            return service.plan.name, Backfill(service, sweeps, lower, upper).prices()
+        with open_service(settings, work="backfill", probe_state=probe_state) as service:
+            states = BackfillStates(Storage(home.state), home.landing)
+            return service.plan.name, Backfill(service, states, lower, upper).prices()
     except ValueError as error:
         fail(f"{error}. No request was sent.", code=EXIT_USAGE)
     except (CatalogError, SettingsError) as error:
         fail(str(error))
 
 
-def _as_record(known: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dict[str, Any]:
+def _as_record(inputs: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dict[str, Any]:
     schedule = [
         {
             "unit": row.unit,
@@ -104,8 +104,8 @@ def _as_record(known: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dic
         for row in plan.schedule
     ]
     return {
-        "plan": known.plan.name,
-        "month": asdict(known.month),
+        "plan": inputs.plan.name,
+        "month": asdict(inputs.month),
         "polls_per_day": round(plan.per_day, 2),
         "projected_at_reset": plan.projected_at_reset,
         "spare": plan.spare,
@@ -116,17 +116,17 @@ def _as_record(known: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dic
     }
 
 
-def _show_month(known: PlannerInputs, plan: PollPlan, settings: Settings) -> None:
-    month = known.month
+def _show_month(inputs: PlannerInputs, plan: PollPlan, settings: Settings) -> None:
+    month = inputs.month
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     quota = "no limit" if month.quota is None else f"{month.quota:,}"
-    days = month.days_left(known.now)
-    table.add_row("plan", known.plan.name)
+    days = month.days_left(inputs.now)
+    table.add_row("plan", inputs.plan.name)
     table.add_row("monthly quota", quota)
     table.add_row("used", f"{month.used:,}")
     table.add_row("resets at", f"{month.resets_at:%Y-%m-%d %H:%M} UTC, in {days:.1f} days")
     table.add_row("reserved for daily pulls", f"{month.reserve:,} (ALMANAC_RESERVE)")
-    table.add_row("daily pulls until then", f"{month.for_daily(known.now):,}")
+    table.add_row("daily pulls until then", f"{month.for_daily(inputs.now):,}")
     table.add_row("polls", f"{plan.per_day:,.0f} a day, as scheduled below")
     if plan.projected_at_reset is not None:
         table.add_row("projected use at reset", f"{plan.projected_at_reset:,} by this plan")

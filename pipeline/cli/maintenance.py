@@ -93,18 +93,18 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     home = Home(settings.home)
     if fix:
         yield from _stamp(home)
-    stands = _checked("home", lambda: _home(home, source))
+    home_check = _checked("home", lambda: _home(home, source))
     writable = _writable(home.root)
-    yield stands
+    yield home_check
     yield writable
     yield _disk(home.root)
     if home.warehouse.exists():
         yield _checked("warehouse", lambda: _warehouse(home))
-    if stands.holds:
+    if home_check.holds:
         for run in checked_runs(home, fix=fix and writable.holds):
             yield Checked(run.what, run.holds, run.found)
     with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
-        is_ours = stands.holds and writable.holds and home.stamp() is not None
+        is_ours = home_check.holds and writable.holds and home.stamp() is not None
         yield from _service(settings, home.state if is_ours else Path(spare))
 
 
@@ -155,21 +155,21 @@ def _warehouse(home: Home) -> str:
 
 def _writable(root: Path) -> Checked:
     """Look whether the home can be written, or made where it is not there yet."""
-    there = _there(root)
+    existing = _nearest_existing(root)
     what = "home writable"
-    if not there.is_dir():
-        return Checked(what, False, f"{there} is a file; set ALMANAC_HOME to a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        return Checked(what, False, f"this user can't write to {there}")
-    return Checked(what, True, str(there))
+    if not existing.is_dir():
+        return Checked(what, False, f"{existing} is a file; set ALMANAC_HOME to a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Checked(what, False, f"this user can't write to {existing}")
+    return Checked(what, True, str(existing))
 
 
 def _disk(root: Path) -> Checked:
-    free = shutil.disk_usage(_there(root)).free
+    free = shutil.disk_usage(_nearest_existing(root)).free
     return Checked("disk", free >= LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free")
 
 
-def _there(root: Path) -> Path:
+def _nearest_existing(root: Path) -> Path:
     """Return the path, or the nearest above it that is there."""
     return next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
 
@@ -177,7 +177,7 @@ def _there(root: Path) -> Path:
 def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
     """Ask the service who we are; what it answers says whether address, key and plan are right."""
     try:
-        with open_service(settings, looking_only=log_folder) as service:
+        with open_service(settings, probe_state=log_folder) as service:
             yield Checked("reach", True, "the service responds")
             yield Checked("key and plan", True, service.plan.name)
             usage = service.usage
@@ -192,20 +192,20 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
         yield Checked("reach, key and plan", False, str(error))
 
 
-def _clock(heard: ServiceClock) -> Checked:
+def _clock(service_clock: ServiceClock) -> Checked:
     """Look how far the service's clock is from the machine's; all is dated by the service's."""
-    if heard.offset is None:
+    if service_clock.offset is None:
         return Checked("clock", False, "the service sent no plausible Date")
-    size = f"{abs(heard.ahead.total_seconds()):,.0f} s"
-    way = "ahead of" if heard.ahead > timedelta(0) else "behind"
-    is_kept = abs(heard.ahead) <= NOTABLE
+    size = f"{abs(service_clock.ahead.total_seconds()):,.0f} s"
+    way = "ahead of" if service_clock.ahead > timedelta(0) else "behind"
+    is_kept = abs(service_clock.ahead) <= NOTABLE
     found = f"the service's clock is {size} {way} this machine's"
     return Checked("clock", is_kept, found if is_kept else f"{found}: correct the machine's clock")
 
 
-def _checked(what: str, look: Callable[[], str]) -> Checked:
+def _checked(what: str, check: Callable[[], str]) -> Checked:
     try:
-        return Checked(what, True, look())
+        return Checked(what, True, check())
     except WarehouseError as error:
         return Checked(what, False, str(error))
 
@@ -244,12 +244,12 @@ def prune(
     pruned.append(_runs(home, before, dry_run=dry_run))
     if as_json:
         print_json(
-            [{"what": item.what, "count": item.count, "bytes": item.bytes} for item in pruned]
+            [{"what": kind.what, "count": kind.count, "bytes": kind.bytes} for kind in pruned]
         )
         return
     table = Table("What", "Count", "Bytes")
-    for item in pruned:
-        table.add_row(item.what, f"{item.count:,}", f"{item.bytes:,}")
+    for kind in pruned:
+        table.add_row(kind.what, f"{kind.count:,}", f"{kind.bytes:,}")
     people.print(table)
     if dry_run:
         people.print("Nothing was deleted.")

@@ -27,14 +27,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 def instant_option(name: str, text: str) -> datetime:
     """Return an instant as typed; without a zone it is UTC."""
     try:
-        read = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         fail(
             f"{name} {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z",
             code=EXIT_USAGE,
         )
-    _check_year(name, text, read.year)
-    return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    _check_year(name, text, parsed.year)
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
 def dates_option(begin: str, end: str | None) -> tuple[date, date | None]:
@@ -49,11 +49,11 @@ def dates_option(begin: str, end: str | None) -> tuple[date, date | None]:
 def date_option(name: str, text: str) -> date:
     """Return a date as typed."""
     try:
-        read = date.fromisoformat(text)
+        parsed = date.fromisoformat(text)
     except ValueError:
         fail(f"{name} {text!r}: expected a form such as 2026-03-01", code=EXIT_USAGE)
-    _check_year(name, text, read.year)
-    return read
+    _check_year(name, text, parsed.year)
+    return parsed
 
 
 def _check_year(name: str, text: str, year: int) -> None:
@@ -64,7 +64,7 @@ def _check_year(name: str, text: str, year: int) -> None:
         )
 
 
-_AGAIN_S: Final = 0.05
+_REPEATED_AFTER_S: Final = 0.05
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -74,7 +74,7 @@ def interrupt_by_signals() -> None:
     # Dagster puts handlers of its own for the other two in place while a step runs.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _as_ctrl_c)
-    sys.unraisablehook = _interrupt_again
+    sys.unraisablehook = _interrupt_later
     if logging.lastResort is not None:
         # SQLAlchemy logs what interrupts it, with a traceback, before it passes it on.
         logging.lastResort.addFilter(_is_no_interrupt)
@@ -92,31 +92,31 @@ def signals_held() -> Iterator[Callable[[], bool]]:
     Lends what says at once, to any thread, whether one came. For one that did KeyboardInterrupt
     is raised at the end, where all handlers are what they were. To be used by the main thread.
     """
-    came = threading.Event()
+    arrived = threading.Event()
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
 
-    def has_come() -> bool:
+    def has_arrived() -> bool:
         with suppress(BlockingIOError):
-            if not came.is_set() and set(ENDING).intersection(os.read(reader, 4096)):
-                came.set()
-        return came.is_set()
+            if not arrived.is_set() and set(ENDING).intersection(os.read(reader, 4096)):
+                arrived.set()
+        return arrived.is_set()
 
     # The number of a signal is written there when it comes, whatever runs.
-    woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    wakeup_fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     handlers = {
-        number: signal.signal(number, lambda *_: came.set())
+        number: signal.signal(number, lambda *_: arrived.set())
         for number in ENDING
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield has_come
+        yield has_arrived
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(woken_before)
-        is_interrupted = has_come()
+        signal.set_wakeup_fd(wakeup_fd_before)
+        is_interrupted = has_arrived()
         for end in (reader, writer):
             os.close(end)
         if is_interrupted:
@@ -141,13 +141,13 @@ def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
         handler(number, frame)
 
 
-def _interrupt_again(unraisable: Any) -> None:
+def _interrupt_later(unraisable: Any) -> None:
     """Interrupt once more where it came while an object was taken apart, which loses it."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         # A little later: from within here it would be lost again.
-        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT))
-        again.daemon = True
-        again.start()
+        timer = threading.Timer(_REPEATED_AFTER_S, os.kill, (os.getpid(), signal.SIGINT))
+        timer.daemon = True
+        timer.start()
     else:
         sys.__unraisablehook__(unraisable)
 

@@ -105,28 +105,28 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
         opened = monotonic()
         bar = held.enter_context(progress("{task.completed}/{task.total}", quiet=quiet))
         bar.add_task("opening", total=len(instants))
-        show = _Shown(bar)
+        show = _ProgressDisplay(bar)
         service.on_page = show.page
         try:
-            played = run_days(settings, service, instance, instants, on_instant=show.instant)
+            run_summary = run_days(settings, service, instance, instants, on_instant=show.instant)
         except RunFailed as error:
             show_problems(error.problems, on=warnings)
             fail(str(error))
-    played.seconds = {
+    run_summary.seconds = {
         "import": imported - began,
         "open": opened - imported,
-        **played.seconds,
+        **run_summary.seconds,
         "all": monotonic() - began,
     }
-    return _record_of(played, home, service.source, service.plan.name)
+    return _record_of(run_summary, home, service.source, service.plan.name)
 
 
-def _record_of(played: "RunSummary", home: Home, source: str, plan: str) -> dict[str, Any]:
-    record = asdict(played)
-    record["problems"] = played.problems
-    record["days"] = [day.isoformat() for day in played.days]
-    record["changes"] = dict(sorted(played.changes.items(), key=lambda item: -item[1]))
-    record["seconds"] = {name: round(value, 2) for name, value in played.seconds.items()}
+def _record_of(run_summary: "RunSummary", home: Home, source: str, plan: str) -> dict[str, Any]:
+    record = asdict(run_summary)
+    record["problems"] = run_summary.problems
+    record["days"] = [day.isoformat() for day in run_summary.days]
+    record["changes"] = dict(sorted(run_summary.changes.items(), key=lambda item: -item[1]))
+    record["seconds"] = {name: round(value, 2) for name, value in run_summary.seconds.items()}
     return {
         "source": source,
         "plan": plan,
@@ -136,7 +136,7 @@ def _record_of(played: "RunSummary", home: Home, source: str, plan: str) -> dict
     }
 
 
-class _Shown:
+class _ProgressDisplay:
     """What a person sees while it works."""
 
     def __init__(self, progress: Progress) -> None:
@@ -171,13 +171,13 @@ def _show(summary: dict[str, Any]) -> None:
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     days, seconds = summary["days"], summary["seconds"]
     changes = ", ".join(f"{count:,} {kind}" for kind, count in summary["changes"].items())
-    quota, looks = summary["quota_left"], summary["instants"]
+    quota, pulls = summary["quota_left"], summary["instants"]
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     phases = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "all")
     size = f"{Path(summary['warehouse'])}  ({summary['warehouse_bytes'] / 1e6:.1f} MB)"
     return [
         ("source", f"{summary['source']}, plan {summary['plan']}"),
-        ("observed", f"{span}, {looks} pull{'' if looks == 1 else 's'}"),
+        ("observed", f"{span}, {pulls} pull{'' if pulls == 1 else 's'}"),
         ("rows", f"{summary['rows']:,} in {summary['batches']} batches"),
         ("changes", changes or "none"),
         ("rejected", f"{summary['rejected']:,} rows, {summary['quarantined']} batches quarantined"),

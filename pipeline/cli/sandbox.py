@@ -94,12 +94,12 @@ def sandbox(
 
 def _instant(text: str) -> datetime:
     try:
-        read = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(
             f"--now {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z"
         ) from error
-    return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
 def _announce(box: Sandbox, *, as_json: bool) -> None:

@@ -130,8 +130,8 @@ def _lower(bound: int, hard: int) -> int:
 def _end_stuck(why: str | None) -> None:
     """End the program for a query that does not end: some functions never see the interrupt."""
     remove_own_folders()
-    said = INTERRUPTED if why is None else f"the query was stopped: {why}"
-    warnings.print(f"almanac: {said}", soft_wrap=True)
+    message = INTERRUPTED if why is None else f"the query was stopped: {why}"
+    warnings.print(f"almanac: {message}", soft_wrap=True)
     os._exit(EXIT_INTERRUPTED if why is None else EXIT_ERROR)
 
 

@@ -52,7 +52,7 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
         lost = coverage.cancellations_lost
         yield "Cancellations lost", _gaps(sum(gap.days for gap in lost), lost)
     for number, deferred in enumerate(health.put_off):
-        yield "" if number else "Deferred", _put_off(deferred)
+        yield "" if number else "Deferred", _deferred_text(deferred)
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
     yield "Free disk space", f"{health.free_bytes / 1e9:,.1f} GB"
@@ -83,7 +83,7 @@ def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:
         yield "Held back", f"until {quota.held_until:%H:%M:%S} UTC, as the service requested (429)"
 
 
-def _put_off(deferred: DeferredWork) -> str:
+def _deferred_text(deferred: DeferredWork) -> str:
     if deferred.resume_at is None:
         return (
             f"{deferred.work}: {deferred.what}, started {_when(deferred.since)} UTC, not finished"

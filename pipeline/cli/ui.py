@@ -81,14 +81,14 @@ def ui(
         wait_until_answering(address, programs, stop.wait)
         if not stop.is_set():
             _announce(address, as_json=as_json)
-        looked_at = monotonic()
+        checked_at = monotonic()
         while not stop.wait(0.5):
             fail_if_ended(programs)
-            if monotonic() - looked_at > _DEAD_RUNS_EVERY_S:
+            if monotonic() - checked_at > _DEAD_RUNS_EVERY_S:
                 # The daemon may be at a long write: the next look comes soon.
                 with suppress(RunRecordsBusy), plain_faults(home):
                     fail_dead_runs(home, instance, watch)
-                looked_at = monotonic()
+                checked_at = monotonic()
     if not as_json:
         people.print("Stopped.")
 

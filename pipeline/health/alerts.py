@@ -45,11 +45,11 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     at: _Instant
 
 
-Before = Mapping[str, Reported]
+PostedBefore = Mapping[str, Reported]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundWarnings:
     """What is warned of in a home; `source` None is no home, of which nothing is told.
 
     `is_all` says that nothing else is: false for a home that can't be read.
@@ -65,15 +65,15 @@ class Changes:
     """What there is to tell: what began, what lasts and was told a day ago, what is over."""
 
     begun: tuple[Warned, ...] = ()
-    again: tuple[Warned, ...] = ()
+    repeated: tuple[Warned, ...] = ()
     over: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.begun or self.again or self.over)
+        return bool(self.begun or self.repeated or self.over)
 
     @property
     def warnings(self) -> tuple[Warned, ...]:
-        return self.begun + self.again
+        return self.begun + self.repeated
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -90,41 +90,43 @@ Post = Callable[[str, Changes, datetime], None]
 
 
 def changes(
-    before: Before, warnings: Sequence[Warned], *, now: datetime, is_all: bool = True
+    posted_before: PostedBefore, warnings: Sequence[Warned], *, now: datetime, is_all: bool = True
 ) -> Changes:
     """Return what there is to tell, beside what was told before; `since` is set, at least to now.
 
     Only where the warnings are all there are, one that is not among them is over.
     """
-    begun, again = [], []
+    begun, repeated = [], []
     for warning in warnings:
-        warned = before.get(warning.kind)
+        warned = posted_before.get(warning.kind)
         if warned is None:
             begun.append(_since(warning, now))
         elif now - warned.at >= REPEATED_AFTER:
-            again.append(_since(warning, warned.since))
+            repeated.append(_since(warning, warned.since))
     kinds = {warning.kind for warning in warnings}
-    over = tuple(kind for kind in before if is_all and kind not in kinds)
-    return Changes(tuple(begun), tuple(again), over)
+    over = tuple(kind for kind in posted_before if is_all and kind not in kinds)
+    return Changes(tuple(begun), tuple(repeated), over)
 
 
-def after(before: Before, changes: Changes, *, now: datetime) -> dict[str, Reported]:
+def posted_after(
+    posted_before: PostedBefore, changes: Changes, *, now: datetime
+) -> dict[str, Reported]:
     """Return what is told once changes were."""
-    lasting = {kind: warned for kind, warned in before.items() if kind not in changes.over}
+    lasting = {kind: warned for kind, warned in posted_before.items() if kind not in changes.over}
     for warning in changes.warnings:
         lasting[warning.kind] = Reported(since=warning.since or now, at=now)
     return lasting
 
 
-def find(settings: Settings, home: Home, now: datetime) -> Found:
+def find_warnings(settings: Settings, home: Home, now: datetime) -> FoundWarnings:
     """Return what is warned of. A home that can't be read is itself a warning."""
     try:
         health = health_of(settings, home, now)
     except WarehouseError as error:
         # Not its text: it may name folders of this machine.
         text = f"The home can't be read ({type(error).__name__}): almanac status shows why"
-        return Found(settings.source, (Warned("damaged", text),), is_all=False)
-    return Found(health.source, tuple(health.warnings))
+        return FoundWarnings(settings.source, (Warned("damaged", text),), is_all=False)
+    return FoundWarnings(health.source, tuple(health.warnings))
 
 
 class Alerts:
@@ -133,15 +135,15 @@ class Alerts:
     def __init__(self, state: Path) -> None:
         self._state = state
 
-    def before(self) -> Before:
+    def posted(self) -> PostedBefore:
         """Return what was told; a file that can't be read is nothing, and all is told anew."""
         return read_note(Storage(self._state), _FILE, dict[str, Reported]) or {}
 
-    def due(self, found: Found, *, now: datetime) -> Changes:
+    def due(self, found: FoundWarnings, *, now: datetime) -> Changes:
         """Return what there is to tell. Nothing is written."""
-        return _changes(self.before(), found, now)
+        return _changes(self.posted(), found, now)
 
-    def tell(self, found: Found, post: Post, *, now: datetime) -> Changes:
+    def post_due(self, found: FoundWarnings, post: Post, *, now: datetime) -> Changes:
         """Tell what there is to tell, alone on the machine, and return it.
 
         Raises:
@@ -150,11 +152,11 @@ class Alerts:
         if found.source is None:
             return Changes()
         with self._alone():
-            before = self.before()
-            changes = _changes(before, found, now)
+            posted_before = self.posted()
+            changes = _changes(posted_before, found, now)
             if changes:
                 post(found.source, changes, now)
-                lasting = after(before, changes, now=now)
+                lasting = posted_after(posted_before, changes, now=now)
                 put_note(Storage(self._state), _FILE, lasting)
         return changes
 
@@ -166,14 +168,14 @@ class Alerts:
             yield
 
 
-def _changes(before: Before, found: Found, now: datetime) -> Changes:
+def _changes(posted_before: PostedBefore, found: FoundWarnings, now: datetime) -> Changes:
     if found.source is None:
         return Changes()
-    return changes(before, found.warnings, now=now, is_all=found.is_all)
+    return changes(posted_before, found.warnings, now=now, is_all=found.is_all)
 
 
-def _since(warned: Warned, otherwise: datetime) -> Warned:
-    return Warned(warned.kind, warned.text, warned.since or otherwise)
+def _since(warned: Warned, default: datetime) -> Warned:
+    return Warned(warned.kind, warned.text, warned.since or default)
 
 
 TIMEOUT_S: Final = 10.0
@@ -200,7 +202,7 @@ def post_changes(settings: Settings, home: Home, now: datetime) -> Changes:
     def hook(source: str, changes: Changes, at: datetime) -> None:
         post(address, source, changes, at)
 
-    return Alerts(home.state).tell(find(settings, home, now), hook, now=now)
+    return Alerts(home.state).post_due(find_warnings(settings, home, now), hook, now=now)
 
 
 def post(

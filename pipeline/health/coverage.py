@@ -54,46 +54,51 @@ def coverage(seen: SeenBatches, now: datetime) -> Coverage:
     if first is None:
         return Coverage()
     begun = first + _DAY if _is_backfilled(seen, first) else first
-    unseen = _unseen(seen.looks("export", "events"), begun, now.date() - _DAY)
-    lost = lost_cancellations(seen.looks("cancellations"), bounds_of(first)[0], now)
+    unseen = _unseen(seen.complete_pulls("export", "events"), begun, now.date() - _DAY)
+    lost = lost_cancellations(seen.complete_pulls("cancellations"), bounds_of(first)[0], now)
     return Coverage(first, len(unseen), _runs(unseen), lost)
 
 
 def _is_backfilled(seen: SeenBatches, day: date) -> bool:
     """Whether events were asked for on a day, but not the near ones: as a home may be begun by a
     backfill, when the time of the day's look is over."""
-    asked = [
+    requested = [
         batch
         for batch in seen.batches
         if batch.feed in ("export", "events") and batch.observed_at.date() == day
     ]
     near = bounds_of(day + AHEAD_DAYS * _DAY)[1]
-    reaches = any(request.scope.upper is None or request.scope.upper >= near for request in asked)
-    return bool(asked) and not (reaches and any(request.is_of_now for request in asked))
+    covers_near = any(
+        request.scope.upper is None or request.scope.upper >= near for request in requested
+    )
+    return bool(requested) and not (covers_near and any(request.is_of_now for request in requested))
 
 
-def _unseen(looks: Iterable[Seen], first: date, last: date) -> list[date]:
+def _unseen(complete_pulls: Iterable[Seen], first: date, last: date) -> list[date]:
     by_day: dict[date, list[Seen]] = {}
-    for pull in looks:
+    for pull in complete_pulls:
         by_day.setdefault(pull.observed_at.date(), []).append(pull)
     days = [first + number * _DAY for number in range((last - first).days + 1)]
     return [day for day in days if not _is_seen(day, by_day.get(day, []))]
 
 
-def _is_seen(day: date, looks: list[Seen]) -> bool:
+def _is_seen(day: date, complete_pulls: list[Seen]) -> bool:
     """Whether the looks of a day, through one filter, have its near events without a gap."""
     spans: dict[object, _Spans] = {}
-    for pull in looks:
+    for pull in complete_pulls:
         scope = pull.scope
         span = (scope.lower or _START_OF_TIME, scope.upper or END_OF_TIME)
         spans.setdefault((scope.coins, scope.categories), []).append(span)
     lower, upper = bounds_of(day)[0], bounds_of(day + AHEAD_DAYS * _DAY)[1]
-    return any(not _lacks(some, lower, upper) for some in spans.values())
+    return any(not _lacks(filter_spans, lower, upper) for filter_spans in spans.values())
 
 
-def lost_cancellations(looks: Iterable[Seen], since: datetime, now: datetime) -> list[Gap]:
+def lost_cancellations(complete_pulls: Iterable[Seen], since: datetime, now: datetime) -> list[Gap]:
     """Return when cancellations were made that no look has, and that are listed no more."""
-    spans = [(pull.scope.since or pull.observed_at - LISTED_FOR, pull.content_at) for pull in looks]
+    spans = [
+        (pull.scope.since or pull.observed_at - LISTED_FOR, pull.content_at)
+        for pull in complete_pulls
+    ]
     lost = _lacks(spans, since, now - LISTED_FOR)
     return [Gap(lower.date(), upper.date()) for lower, upper in lost]
 

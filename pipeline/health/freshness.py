@@ -41,13 +41,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     date_doubt: str | None = None
 
     @property
-    def is_look(self) -> bool:
+    def is_complete_pull(self) -> bool:
         """Whether all that it claims to cover was seen."""
         return self.complete and self.status != "quarantined"
 
-    def makes_good(self, other: "Seen") -> bool:
+    def supersedes(self, other: "Seen") -> bool:
         """Whether it is a whole look at all that another batch was to cover, and a later one."""
-        if not self.is_look or self.flagged or self.observed_at <= other.observed_at:
+        if not self.is_complete_pull or self.flagged or self.observed_at <= other.observed_at:
             return False
         dated = self.feed in DATED and other.feed in DATED
         return (dated or self.feed == other.feed) and self._covers(other.scope)
@@ -85,8 +85,8 @@ class SeenBatches:
     damaged: frozenset[str] = frozenset()
     """Batches that wait, and of which nothing can be said."""
 
-    def looks(self, *feeds: Feed) -> list[Seen]:
-        return [batch for batch in self.batches if batch.feed in feeds and batch.is_look]
+    def complete_pulls(self, *feeds: Feed) -> list[Seen]:
+        return [batch for batch in self.batches if batch.feed in feeds and batch.is_complete_pull]
 
     @property
     def plan(self) -> str | None:
@@ -193,4 +193,4 @@ def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -
 
 
 def _counts(batch: Seen) -> bool:
-    return batch.is_look and (batch.feed not in DATED or batch.is_of_now)
+    return batch.is_complete_pull and (batch.feed not in DATED or batch.is_of_now)

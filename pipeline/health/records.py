@@ -31,19 +31,21 @@ class DeferredWork:
 def deferred_work(home: Home, now: datetime) -> list[DeferredWork]:
     """Return what was put off, looks first; notes that can't be read are none."""
     state = Storage(home.state)
-    looks = [
+    pulls = [
         DeferredWork(
             deferred.work, deferred.feed, deferred.noted_at, deferred.resume_at, deferred.why
         )
         for deferred in DeferredPulls(state).all()
     ]
     backfills = []
-    for note in BackfillStates(state, home.landing).open(now):
-        lower, upper = note.scope.lower, note.scope.upper
+    for backfill in BackfillStates(state, home.landing).open(now):
+        lower, upper = backfill.scope.lower, backfill.scope.upper
         assert lower is not None and upper is not None
         what = f"events of {lower:%Y-%m-%d} to {upper:%Y-%m-%d}"
-        backfills.append(DeferredWork("backfill", what, note.started_at, note.resume_at, note.why))
-    return looks + backfills
+        backfills.append(
+            DeferredWork("backfill", what, backfill.started_at, backfill.resume_at, backfill.why)
+        )
+    return pulls + backfills
 
 
 @dataclass(frozen=True, slots=True)

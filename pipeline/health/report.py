@@ -59,19 +59,21 @@ def warnings_of(health: Health, now: datetime) -> list[Warned]:
 
 
 def _stale(health: Health) -> Iterator[Warned]:
-    looks = [feed.complete_at for feed in health.feeds if feed.feed in ("export", "events")]
+    complete_pulls = [
+        feed.complete_at for feed in health.feeds if feed.feed in ("export", "events")
+    ]
     first = health.coverage.since
     since = "yet" if first is None else f"since {first}"
-    if not any(looks):
+    if not any(complete_pulls):
         yield Warned("stale:events", f"No complete pull of events {since}: almanac run")
     for feed in health.feeds:
-        if feed.stale_since is not None and (any(looks) or feed.feed != "events"):
-            last = _last_look(feed, since)
+        if feed.stale_since is not None and (any(complete_pulls) or feed.feed != "events"):
+            last = _last_pull(feed, since)
             text = f"{feed.feed}: {last}, expected every day: almanac run"
             yield Warned(f"stale:{feed.feed}", text, feed.stale_since)
 
 
-def _last_look(feed: FeedHealth, since: str) -> str:
+def _last_pull(feed: FeedHealth, since: str) -> str:
     if feed.complete_at is None:
         return f"no complete pull {since}"
     return f"last pulled at {feed.complete_at:%Y-%m-%d %H:%M} UTC"
@@ -179,13 +181,17 @@ def _disk(health: Health) -> Iterator[Warned]:
 
 
 def _deprecated(health: Health, now: datetime) -> Iterator[Warned]:
-    said = health.deprecated
-    if said is not None and said.ends_at is not None and said.ends_at - ENDS_SOON < now:
+    deprecated = health.deprecated
+    if (
+        deprecated is not None
+        and deprecated.ends_at is not None
+        and deprecated.ends_at - ENDS_SOON < now
+    ):
         text = (
-            f"The service retires this version of its interface on {said.ends_at:%Y-%m-%d}: look "
-            "for a newer version of Almanac"
+            "The service retires this version of its interface on "
+            f"{deprecated.ends_at:%Y-%m-%d}: look for a newer version of Almanac"
         )
-        yield Warned("deprecated", text, said.since)
+        yield Warned("deprecated", text, deprecated.since)
 
 
 def _secrets(health: Health) -> Iterator[Warned]:
@@ -211,7 +217,7 @@ def _clock(health: Health) -> Iterator[Warned]:
         yield Warned("clock", text, undated.since)
 
 
-LOOKED_BACK_DAYS: Final = 100
+HISTORY_DAYS: Final = 100
 """Cancellations are listed for 90 days: one that was not looked at for longer is lost."""
 
 
@@ -228,9 +234,9 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     if stamp is None:
         return Health(source=None)
     machine_now = now
-    heard = ServiceClock(lambda: machine_now, state=Storage(home.state))
-    now = heard.now()
-    seen = seen_since(home, (now - timedelta(days=LOOKED_BACK_DAYS)).date())
+    service_clock = ServiceClock(lambda: machine_now, state=Storage(home.state))
+    now = service_clock.now()
+    seen = seen_since(home, (now - timedelta(days=HISTORY_DAYS)).date())
     usage = last_usage(home.state)
     plan = seen.plan or settings.plan or (None if usage is None else usage.plan)
     lately = [
@@ -248,8 +254,8 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         quarantined_since=_first(quarantined),
         damaged=sorted({*home.landing.damaged(), *seen.damaged}),
         flagged=[batch.batch_id for batch in seen.batches if batch.flagged is not None],
-        flagged_lately=_not_made_good(seen, now, _why_flagged),
-        partial_lately=_not_made_good(seen, now, _why_partial),
+        flagged_lately=_not_superseded(seen, now, _why_flagged),
+        partial_lately=_not_superseded(seen, now, _why_partial),
         key_repeated=Problems(
             batches=[batch.batch_id for batch in repeated], since=_first(repeated)
         ),
@@ -262,7 +268,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         ),
         free_bytes=shutil.disk_usage(home.root).free,
         quota=quota_of(settings, home, stamp.source, plan, machine_now),
-        clock=_clock_health(heard),
+        clock=_clock_health(service_clock),
         undated_lately=_lately(seen, now, lambda batch: batch.date_doubt),
         deprecated=_deprecation(usage),
         put_off=deferred_work(home, now),
@@ -276,10 +282,10 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     return health
 
 
-def _clock_health(heard: ServiceClock) -> ClockHealth | None:
-    if heard.offset is None:
+def _clock_health(service_clock: ServiceClock) -> ClockHealth | None:
+    if service_clock.offset is None:
         return None
-    return ClockHealth(round(heard.ahead.total_seconds(), 1), heard.heard_at)
+    return ClockHealth(round(service_clock.ahead.total_seconds(), 1), service_clock.heard_at)
 
 
 def sizes_of(home: Home) -> dict[str, int]:
@@ -300,14 +306,16 @@ def _size(folder: Path) -> int:
     return size
 
 
-def _not_made_good(seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]) -> Problems:
+def _not_superseded(
+    seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]
+) -> Problems:
     """Return the recent batches that have a problem and that no later whole look made good."""
 
-    def lasting(batch: Seen) -> str | None:
-        made_good = any(later.makes_good(batch) for later in seen.batches)
-        return None if made_good else why(batch)
+    def why_unless_superseded(batch: Seen) -> str | None:
+        superseded = any(later.supersedes(batch) for later in seen.batches)
+        return None if superseded else why(batch)
 
-    return _lately(seen, now, lasting)
+    return _lately(seen, now, why_unless_superseded)
 
 
 def _lately(seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]) -> Problems:

@@ -41,8 +41,8 @@ def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
     except (WarehouseError, OSError) as error:
         mended = [f"not repaired: {error}"]
     found = damages(home, thorough=True)
-    said = "; ".join(str(damage.error(home)) for damage in found) or "sound"
-    yield RunsChecked("run records", not found, "; ".join([*mended, said]))
+    problems = "; ".join(str(damage.error(home)) for damage in found) or "sound"
+    yield RunsChecked("run records", not found, "; ".join([*mended, problems]))
     if not found:
         yield _dead(home)
 

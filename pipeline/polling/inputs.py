@@ -31,7 +31,7 @@ from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 
 _DAY: Final = timedelta(days=1)
-_LOOKED_BACK: Final = timedelta(days=2)
+_RECENT: Final = timedelta(days=2)
 """An older look is one that was missed: all of it is due."""
 _PAST: Final = timedelta(days=PAST_DAYS + 1)
 _AHEAD: Final = timedelta(days=1_100)
@@ -45,11 +45,11 @@ class PollFacts:
     home: Home
     _manifests: dict[str, Manifest] = field(default_factory=dict, repr=False)
     _activity: Activity = field(default=NO_ACTIVITY, repr=False)
-    _counted: Calendar | None = field(default=None, repr=False)
-    _rates: ChangeRates | None = field(default=None, repr=False)
+    _calendar_read: Calendar | None = field(default=None, repr=False)
+    _rates_read: ChangeRates | None = field(default=None, repr=False)
     _published: tuple[int, int] = field(default=(0, 0), repr=False)
 
-    def known(self, now: datetime) -> PlannerInputs | None:
+    def inputs(self, now: datetime) -> PlannerInputs | None:
         """Return what is known, None where not even the plan is: nothing was looked at yet.
 
         `now` is the machine's; what is known is by the service's clock.
@@ -63,52 +63,52 @@ class PollFacts:
         ahead = ServiceClock(lambda: now, state=Storage(self.home.state)).ahead
         now += ahead
         activity = self._read_activity(now)
-        looks = self._looks(now)
-        asked = {
-            batch.scope.event_id: batch.observed_at for batch in looks if batch.feed == "event"
+        pulls = self._recent_pulls(now)
+        looked_up = {
+            batch.scope.event_id: batch.observed_at for batch in pulls if batch.feed == "event"
         }
-        cancelled = [batch for batch in looks if batch.feed == "cancellations" and batch.complete]
+        cancelled = [batch for batch in pulls if batch.feed == "cancellations" and batch.complete]
         return PlannerInputs(
             plan=plan,
             now=now,
             month=self._month(plan, activity, now, ahead),
             calendar=self._calendar(activity),
-            last_looks=last_looks(looks, now),
-            cancellations_looked_at=max((batch.observed_at for batch in cancelled), default=None),
+            last_pulls=last_pulls(pulls, now),
+            cancellations_pulled_at=max((batch.observed_at for batch in cancelled), default=None),
             rates=self._rates_of(activity, plan, now),
-            vanished=tuple(event_id for event_id in activity.vanished if event_id not in asked),
-            looked_up_today=sum(at.date() == now.date() for at in asked.values()),
-            webhooks=plan.webhooks and any(batch.feed == "deliveries" for batch in looks),
+            vanished=tuple(event_id for event_id in activity.vanished if event_id not in looked_up),
+            looked_up_today=sum(at.date() == now.date() for at in looked_up.values()),
+            webhooks=plan.webhooks and any(batch.feed == "deliveries" for batch in pulls),
             least_interval=timedelta(seconds=self.settings.poll_interval_s),
         )
 
     def _read_activity(self, now: datetime) -> Activity:
-        published = _mark(self.home.warehouse)
+        published = _file_mark(self.home.warehouse)
         if published != self._published or self._activity is NO_ACTIVITY:
             self._activity = activity_of(self.home.warehouse, now)
-            self._counted = self._rates = None
+            self._calendar_read = self._rates_read = None
             self._published = published
         return self._activity
 
     def _rates_of(self, activity: Activity, plan: Plan, now: datetime) -> ChangeRates:
         # As with the calendar: other rates would have every schedule made anew.
-        if self._rates is None:
-            self._rates = rates(_watched(activity, plan, now))
-        return self._rates
+        if self._rates_read is None:
+            self._rates_read = rates(_watched(activity, plan, now))
+        return self._rates_read
 
     def _calendar(self, activity: Activity) -> Calendar:
         # The same object while nothing changed: schedules are made once for it.
-        if self._counted is None:
+        if self._calendar_read is None:
             spans = ((span[0], span[1]) for span in activity.spans for _ in range(span[2]))
-            self._counted = calendar_of(spans)
-        return self._counted
+            self._calendar_read = calendar_of(spans)
+        return self._calendar_read
 
-    def _looks(self, now: datetime) -> list[Manifest]:
+    def _recent_pulls(self, now: datetime) -> list[Manifest]:
         """Return what was landed lately, merged or not."""
         landing: Landing = self.home.landing
         ids = [
             batch_id
-            for day in landing.days(since=(now - _LOOKED_BACK).date())
+            for day in landing.days(since=(now - _RECENT).date())
             for batch_id in landing.batch_ids(day=day)
         ]
         new, _ = landing.readable(batch_id for batch_id in ids if batch_id not in self._manifests)
@@ -174,7 +174,7 @@ def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:
     return sum(max(1, count) for count in pages) + others
 
 
-def last_looks(looks: list[Manifest], now: datetime) -> dict[date, datetime]:
+def last_pulls(pulls: list[Manifest], now: datetime) -> dict[date, datetime]:
     """Return when each event date was last looked at whole.
 
     A list is as of its look: by how much the service lags, looking again does not mend. An export
@@ -182,7 +182,7 @@ def last_looks(looks: list[Manifest], now: datetime) -> dict[date, datetime]:
     """
     found: dict[date, datetime] = {}
     nearest, furthest = (now - _PAST).date(), (now + _AHEAD).date()
-    for batch in sorted(looks, key=_as_of):
+    for batch in sorted(pulls, key=_as_of):
         if batch.feed not in ("events", "export") or not batch.complete:
             continue
         lower, upper = batch.scope.lower, batch.scope.upper
@@ -194,8 +194,8 @@ def last_looks(looks: list[Manifest], now: datetime) -> dict[date, datetime]:
     return found
 
 
-def _as_of(look: Manifest) -> datetime:
-    return look.content_at if look.feed == "export" else look.observed_at
+def _as_of(manifest: Manifest) -> datetime:
+    return manifest.content_at if manifest.feed == "export" else manifest.observed_at
 
 
 def _watched(activity: Activity, plan: Plan, now: datetime) -> Watched:
@@ -231,7 +231,7 @@ def last_plan(home: Home) -> str | None:
     return None if last is None else last.plan
 
 
-def _mark(path: Path) -> tuple[int, int]:
+def _file_mark(path: Path) -> tuple[int, int]:
     """Return what changes when a file is published anew."""
     try:
         stat = path.stat()

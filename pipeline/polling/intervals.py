@@ -35,25 +35,25 @@ class PollDemand:
     core: int = 0
 
     @property
-    def in_turn(self) -> int:
+    def pulls_per_poll(self) -> int:
         return 2 if self.core else 1
 
-    def age(self, turns: int) -> float:
+    def age(self, polls: int) -> float:
         """Return the sum of the ages at which a day's changes are seen, in days."""
-        return self.changes_per_day / (2 * (turns + 1))
+        return self.changes_per_day / (2 * (polls + 1))
 
-    def cost(self, turns: int) -> int:
+    def cost(self, polls: int) -> int:
         """Return the requests a day of so many turns beside the day's job."""
-        return turns * self.price + self.core
+        return polls * self.price + self.core
 
-    def most(self, looks_max: float) -> int:
+    def polls_max(self, pulls_max: float) -> int:
         """Return how many turns a day are worth their price and within what is allowed."""
         worth = self.changes_per_day / (self.price * CHANGES_PER_REQUEST_MIN)
-        return max(0, int(min(worth, (looks_max + 1) / self.in_turn)) - 1)
+        return max(0, int(min(worth, (pulls_max + 1) / self.pulls_per_poll)) - 1)
 
 
-def turns_a_day(
-    demands: Sequence[PollDemand], budget: float, looks_max: float
+def polls_per_day(
+    demands: Sequence[PollDemand], budget: float, pulls_max: float
 ) -> tuple[int, ...] | None:
     """Return how many turns a day each unit gets, beside the look of the day's job.
 
@@ -64,27 +64,27 @@ def turns_a_day(
         budget: Requests a day; infinite is no limit.
         looks_max: What the least interval allows.
     """
-    caps = [demand.most(looks_max) for demand in demands]
+    caps = [demand.polls_max(pulls_max) for demand in demands]
     if (
-        any(demand.core and looks_max < 1 for demand in demands)
+        any(demand.core and pulls_max < 1 for demand in demands)
         or _cost(demands, [0] * len(caps)) > budget
     ):
         return None
     if _cost(demands, caps) <= budget:
         return tuple(caps)
     low, high = log(1e-12), log(1e6)
-    turns = [0] * len(demands)
+    polls = [0] * len(demands)
     for _ in range(_STEPS):
         worth = exp((low + high) / 2)
-        tried = [_turns(demand, worth, cap) for demand, cap in zip(demands, caps, strict=True)]
+        tried = [_polls(demand, worth, cap) for demand, cap in zip(demands, caps, strict=True)]
         if _cost(demands, tried) <= budget:
-            turns, high = tried, log(worth)
+            polls, high = tried, log(worth)
         else:
             low = log(worth)
-    return tuple(_topped_up(demands, turns, caps, budget))
+    return tuple(_topped_up(demands, polls, caps, budget))
 
 
-def _turns(demand: PollDemand, worth: float, cap: int) -> int:
+def _polls(demand: PollDemand, worth: float, cap: int) -> int:
     """Return the turns a day after which one more would save less than `worth` a request."""
     # age(n - 1) - age(n) = changes / (2 n (n + 1)) >= worth x price
     product = demand.changes_per_day / (2 * worth * demand.price)
@@ -92,23 +92,23 @@ def _turns(demand: PollDemand, worth: float, cap: int) -> int:
 
 
 def _topped_up(
-    demands: Sequence[PollDemand], turns: list[int], caps: Sequence[int], budget: float
+    demands: Sequence[PollDemand], polls: list[int], caps: Sequence[int], budget: float
 ) -> list[int]:
     """Spend what whole numbers left over, one turn a unit, the most worth first."""
-    left = budget - _cost(demands, turns)
+    left = budget - _cost(demands, polls)
     gains = [
         (demand.age(now) - demand.age(now + 1)) / demand.price if now < cap else -inf
-        for demand, now, cap in zip(demands, turns, caps, strict=True)
+        for demand, now, cap in zip(demands, polls, caps, strict=True)
     ]
     for at in sorted(range(len(demands)), key=lambda at: -gains[at]):
         if gains[at] > 0 and demands[at].price <= left:
-            turns[at] += 1
+            polls[at] += 1
             left -= demands[at].price
-    return turns
+    return polls
 
 
-def _cost(demands: Sequence[PollDemand], turns: Sequence[int]) -> int:
-    return sum(turns_.cost(count) for count, turns_ in zip(turns, demands, strict=True))
+def _cost(demands: Sequence[PollDemand], polls: Sequence[int]) -> int:
+    return sum(demand.cost(count) for count, demand in zip(polls, demands, strict=True))
 
 
 NEVER: Final = timedelta(days=2)
@@ -126,7 +126,7 @@ class PollUnit:
 
     cell: WindowPlan | None
     demand: PollDemand
-    turns: int
+    polls: int
     interval: timedelta
     least: timedelta
     whole_at: datetime
@@ -147,25 +147,25 @@ class PollUnit:
         """Return when something is due once what is due now is done."""
         if now < self.due_at:
             return self.due_at
-        whole_again = due_at(now, self.interval, self.least)
+        next_whole_at = due_at(now, self.interval, self.least)
         if self.cell is None or self.cell.core is None:
-            return whole_again
-        whole_at = whole_again if self.due(now) is self.cell.whole else self.whole_at
+            return next_whole_at
+        whole_at = next_whole_at if self.due(now) is self.cell.whole else self.whole_at
         return min(whole_at, due_at(now, self.interval / 2, self.least))
 
 
-def unit_of(cell: WindowPlan | None, turns: int, known: PlannerInputs) -> PollUnit:
-    interval, least = _DAY / (turns + 1), known.least()
+def unit_of(cell: WindowPlan | None, polls: int, inputs: PlannerInputs) -> PollUnit:
+    interval, least = _DAY / (polls + 1), inputs.least()
     if cell is None:
-        demand = PollDemand(known.rates.cancelled, 1)
-        looked_at = known.cancellations_looked_at or known.now - NEVER
-        again_at = due_at(looked_at, interval, least)
-        return PollUnit(None, demand, turns, interval, least, again_at, again_at)
+        demand = PollDemand(inputs.rates.cancelled, 1)
+        pulled_at = inputs.cancellations_pulled_at or inputs.now - NEVER
+        next_at = due_at(pulled_at, interval, least)
+        return PollUnit(None, demand, polls, interval, least, next_at, next_at)
     core = () if cell.core is None else cell.core.dates
     around = _without(cell.whole.dates, core) if core else cell.whole.dates
-    whole_at = due_at(_looked_at(around, known), interval, least)
-    core_at = due_at(_looked_at(core, known), interval / 2, least) if core else whole_at
-    return PollUnit(cell, demand_of(cell), turns, interval, least, whole_at, core_at)
+    whole_at = due_at(_pulled_at(around, inputs), interval, least)
+    core_at = due_at(_pulled_at(core, inputs), interval / 2, least) if core else whole_at
+    return PollUnit(cell, demand_of(cell), polls, interval, least, whole_at, core_at)
 
 
 def demand_of(cell: WindowPlan) -> PollDemand:
@@ -181,25 +181,25 @@ def _without(dates: Dated, core: Dated) -> Dated:
     return tuple(date for date in dates if not first <= date[0] <= last)
 
 
-def _looked_at(dates: Dated, known: PlannerInputs) -> datetime:
+def _pulled_at(dates: Dated, inputs: PlannerInputs) -> datetime:
     """Return when dates were looked at last: the mean, each weighed by how often it changes."""
-    never = known.now - NEVER
+    never = inputs.now - NEVER
     weight, waited_s = 0.0, 0.0
     for day, changes in dates:
-        last = max(known.last_looks.get(day, never), never)
+        last = max(inputs.last_pulls.get(day, never), never)
         weight += changes
-        waited_s += changes * (known.now - last).total_seconds()
-    return known.now - timedelta(seconds=waited_s / weight) if weight else never
+        waited_s += changes * (inputs.now - last).total_seconds()
+    return inputs.now - timedelta(seconds=waited_s / weight) if weight else never
 
 
-def without_fresh_edges(run: WindowLoad, known: PlannerInputs) -> WindowLoad:
+def without_fresh_edges(run: WindowLoad, inputs: PlannerInputs) -> WindowLoad:
     """Return a run less the dates at its edges that were looked at within the least interval.
 
     A window whose edges moved may take in what its neighbour has just shown.
     """
-    since = known.now - known.least()
+    since = inputs.now - inputs.least()
     stale = [
-        at for at, (day, _) in enumerate(run.dates) if known.last_looks.get(day, since) <= since
+        at for at, (day, _) in enumerate(run.dates) if inputs.last_pulls.get(day, since) <= since
     ]
     if not stale:
         return run

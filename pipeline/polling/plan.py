@@ -33,17 +33,17 @@ def next_time(of_day: time, after: datetime) -> datetime:
     return found if found > after else found + _DAY
 
 
-def due_at(looked_at: datetime, interval: timedelta, least: timedelta) -> datetime:
+def due_at(pulled_at: datetime, interval: timedelta, least: timedelta) -> datetime:
     """Return when to look again, about an interval later and never before the least.
 
     What is left until the day's job is parted evenly; where that is one part, the job does it, and
     a poll is due only if it was missed.
     """
-    ahead = next_time(DAILY_AT, looked_at + _AROUND) - looked_at
+    ahead = next_time(DAILY_AT, pulled_at + _AROUND) - pulled_at
     parts = round(ahead / interval)
     if parts <= 1:
-        return looked_at + max(ahead + MISSED_AFTER, least)
-    return looked_at + max(ahead / parts, least)
+        return pulled_at + max(ahead + MISSED_AFTER, least)
+    return pulled_at + max(ahead / parts, least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class PlannerInputs:
     now: datetime
     month: Month
     calendar: Calendar
-    last_looks: Mapping[date, datetime]
-    cancellations_looked_at: datetime | None = None
+    last_pulls: Mapping[date, datetime]
+    cancellations_pulled_at: datetime | None = None
     rates: ChangeRates = field(default_factory=lambda: rates(NOTHING_WATCHED))
     vanished: Sequence[str] = ()
     looked_up_today: int = 0

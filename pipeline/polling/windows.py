@@ -138,9 +138,11 @@ class _Dates:
         ]
         self.changes_before = list(accumulate(self.changes, initial=0.0))
         at_once = max(1.0, sum(events) / EVENTS_LIMIT_MAX)
-        self.turn = at_once / (per_day + at_once)
-        self.worth = max(self.changes_before[-1] * self.turn**2 / (2 * at_once), 1e-12)
-        rows = (have + self.turn * new for have, new in zip(events, self.changes, strict=True))
+        self.cycle_days = at_once / (per_day + at_once)
+        self.worth = max(self.changes_before[-1] * self.cycle_days**2 / (2 * at_once), 1e-12)
+        rows = (
+            have + self.cycle_days * new for have, new in zip(events, self.changes, strict=True)
+        )
         self.rows_before = list(accumulate(rows, initial=0.0))
         self.pages = pages_of(self.rows(0, count))
         self.cores = list(self._cores())
@@ -162,7 +164,7 @@ class _Dates:
         It is that of looking at everything at once, a little more where much is left to the job.
         """
         return tuple(
-            self.worth * factor for factor in ((1,) if self.turn < TIGHT_DAYS else (1, 2, 4))
+            self.worth * factor for factor in ((1,) if self.cycle_days < TIGHT_DAYS else (1, 2, 4))
         )
 
     def cut(self, worth: float, *, cores: bool) -> Partitioning:

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from pipeline.runs.presence import forget, presence
-from pipeline.runs.store import RunUnderWay, runs_under_way
+from pipeline.runs.store import RunInProgress, runs_in_progress
 from warehouse.home import Home
 
 if TYPE_CHECKING:
@@ -31,41 +31,41 @@ class StartWatch:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._looked_at = clock()
-        self._seen_s: dict[RunUnderWay, float] = {}
+        self._checked_at = clock()
+        self._seen_s: dict[RunInProgress, float] = {}
 
-    def overdue(self, runs: Iterable[RunUnderWay]) -> list[RunUnderWay]:
+    def overdue(self, runs: Iterable[RunInProgress]) -> list[RunInProgress]:
         """Note a sighting of the runs that nobody announced; returns those that never will be.
 
         A run whose record has changed since has a process: for it the time begins anew.
         """
         now = self._clock()
-        passed = min(now - self._looked_at, LONGEST_GAP_S)
-        self._looked_at = now
+        passed = min(now - self._checked_at, LONGEST_GAP_S)
+        self._checked_at = now
         known = self._seen_s
         self._seen_s = {run: known[run] + passed if run in known else 0.0 for run in runs}
         return [run for run, seen_s in self._seen_s.items() if seen_s >= MAY_START_WITHIN_S]
 
 
-def dead_runs(home: Home, watch: StartWatch | None = None) -> list[RunUnderWay]:
+def dead_runs(home: Home, watch: StartWatch | None = None) -> list[RunInProgress]:
     """Return the runs that have no process any more; unannounced ones only with a watch.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
     """
     # The records first: a run that ends in between is not under way, and one that begins is young.
-    under_way = runs_under_way(home)
+    in_progress = runs_in_progress(home)
     seen = presence(home)
-    dead = [run for run in under_way if run.run_id in seen.dead - seen.alive]
+    dead = [run for run in in_progress if run.run_id in seen.dead - seen.alive]
     if watch is None:
         return dead
     announced = seen.dead | seen.alive
-    return dead + watch.overdue(run for run in under_way if run.run_id not in announced)
+    return dead + watch.overdue(run for run in in_progress if run.run_id not in announced)
 
 
 def fail_dead_runs(
     home: Home, instance: "dg.DagsterInstance", watch: StartWatch | None = None
-) -> list[RunUnderWay]:
+) -> list[RunInProgress]:
     """Mark the runs failed that have no process any more, and free what they hold; returns them.
 
     Raises:
@@ -79,11 +79,11 @@ def fail_dead_runs(
                 record, "Its process no longer exists: it was killed, or the machine stopped."
             )
     _free_slots(home, instance)
-    forget(home, frozenset(run.run_id for run in runs_under_way(home)))
+    forget(home, frozenset(run.run_id for run in runs_in_progress(home)))
     return dead
 
 
-def names_of(dead: list[RunUnderWay]) -> str:
+def names_of(dead: list[RunInProgress]) -> str:
     """Return how many there are, which is the oldest, and since when, in words."""
     first = min(dead, key=lambda run: run.changed_at)
     more = "" if len(dead) == 1 else f" and {len(dead) - 1} more"
@@ -98,5 +98,5 @@ def _free_slots(home: Home, instance: "dg.DagsterInstance") -> None:
     storage = instance.event_log_storage
     holding = storage.get_concurrency_run_ids()
     if holding:
-        for run_id in holding - {run.run_id for run in runs_under_way(home)}:
+        for run_id in holding - {run.run_id for run in runs_in_progress(home)}:
             storage.free_concurrency_slots_for_run(run_id)

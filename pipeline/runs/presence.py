@@ -47,10 +47,10 @@ def presence(home: Home) -> Presence:
     return Presence(frozenset(alive), frozenset(dead))
 
 
-def forget(home: Home, under_way: frozenset[str]) -> None:
+def forget(home: Home, in_progress: frozenset[str]) -> None:
     """Remove the locks of processes that ended, and of whose runs none is under way any more."""
     for path, lock in _locks(home):
-        if try_lock(lock) and not under_way.intersection(_runs_in(path)):
+        if try_lock(lock) and not in_progress.intersection(_runs_in(path)):
             path.unlink(missing_ok=True)
 
 

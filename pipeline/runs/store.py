@@ -72,7 +72,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class RunUnderWay:
+class RunInProgress:
     """A run that has begun and not ended, by Dagster's records. `changed_at` is aware UTC."""
 
     run_id: str
@@ -118,7 +118,7 @@ def set_aside(damage: Damage, now: datetime) -> Path:
     return damage.path.rename(aside)
 
 
-def runs_under_way(home: Home) -> list[RunUnderWay]:
+def runs_in_progress(home: Home) -> list[RunInProgress]:
     """Return the runs that began and have not ended; none where there are no records yet.
 
     Raises:
@@ -129,10 +129,10 @@ def runs_under_way(home: Home) -> list[RunUnderWay]:
         return []
     try:
         with _opened(path) as store:
-            rows = _rows(store, "list_runs_under_way")
+            rows = _rows(store, "list_runs_in_progress")
     except (sqlite3.Error, OSError) as error:
         raise _damage_of(path, error).error(home) from error
-    return [RunUnderWay(run_id, job, status, _instant(at)) for run_id, job, status, at in rows]
+    return [RunInProgress(run_id, job, status, _instant(at)) for run_id, job, status, at in rows]
 
 
 def _instant(text: str) -> datetime:
@@ -170,9 +170,9 @@ def _damage_of(path: Path, error: Exception) -> Damage:
 
 def _wrong_within(store: sqlite3.Connection, tables: frozenset[str], thorough: bool) -> str:
     if thorough:
-        said = _rows(store, "check_integrity")[0][0]
-        if said != "ok":
-            return str(said).splitlines()[-1]
+        result = _rows(store, "check_integrity")[0][0]
+        if result != "ok":
+            return str(result).splitlines()[-1]
     missing = (tables | {"alembic_version"}) - {name for (name,) in _rows(store, "list_tables")}
     if missing:
         return f"it is incomplete: it has no table {min(missing)}"

@@ -12,7 +12,7 @@ SELECT version_num FROM alembic_version
 -- One row with `ok`, or one per fault: every page of a SQLite database is read. Reads alone.
 PRAGMA integrity_check(1)
 
--- name: list_runs_under_way
+-- name: list_runs_in_progress
 -- One row per run of Dagster that began and has not ended, by its own records: id, job, status and
 -- when it last changed (text, UTC). Reads alone; runs that are queued have not begun.
 SELECT run_id, pipeline_name, status, update_timestamp

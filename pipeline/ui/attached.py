@@ -25,14 +25,14 @@ from warehouse.files.turns import turn
 ATTACHED: Final = "pipeline.ui.attached"
 WEBSERVER: Final = "dagster-webserver"
 _END_WITHIN_S: Final = 5.0
-_TURN_WITHIN_S: Final = 1.0
+_LOCK_WITHIN_S: Final = 1.0
 
 
 def main() -> None:
     _, lock, name, *words = sys.argv
     with ExitStack() as held:
         try:
-            held.enter_context(turn(Path(lock), f"to be {name}", wait_s=_TURN_WITHIN_S))
+            held.enter_context(turn(Path(lock), f"to be {name}", wait_s=_LOCK_WITHIN_S))
         except TurnTaken as error:
             sys.exit(str(error))
         threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()

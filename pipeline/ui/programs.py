@@ -132,8 +132,8 @@ def fail_if_ended(programs: list[Program]) -> None:
     for program in programs:
         if program.ended:
             lines = program.log.read_text("utf-8", "replace").strip().splitlines()
-            said = lines[-1].strip() if lines else "it printed nothing"
-            fail(f"{program.name} ended: {said} (full log in {program.log})")
+            last_line = lines[-1].strip() if lines else "it printed nothing"
+            fail(f"{program.name} ended: {last_line} (full log in {program.log})")
 
 
 def _free_within(seconds: float, lock: Path) -> bool:

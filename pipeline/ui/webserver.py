@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("-p", dest="port", type=int, required=True)
     parser.add_argument("-w", dest="workspace", required=True)
     parser.add_argument("--known-as", dest="names", action="append", default=[])
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     configure_loggers(log_level="INFO")
     with DagsterInstance.get() as instance:
         instance.optimize_for_webserver(
@@ -50,16 +50,16 @@ def main() -> None:
         )
         with WorkspaceProcessContext(
             instance,
-            workspace_load_target=WorkspaceFileTarget([asked.workspace]),
+            workspace_load_target=WorkspaceFileTarget([arguments.workspace]),
             version=__version__,
         ) as workspace:
             app = create_app_from_workspace_process_context(
                 workspace, live_data_poll_rate=_LIVE_DATA_MS
             )
             uvicorn.run(
-                guarded(app, asked.host, asked.names),
-                host=asked.host,
-                port=asked.port,
+                guarded(app, arguments.host, arguments.names),
+                host=arguments.host,
+                port=arguments.port,
                 log_level="warning",
             )
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from assets.metadata import of_batch
+from assets.metadata import batch_preview
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import CatalogError
 from resources.feeds import Poll, poll, pull
@@ -132,7 +132,7 @@ class Life:
         report = merge(self.home)
         self.account.quarantined += len(report.quarantined)
         for outcome in report.outcomes:
-            of_batch(self.home.landing, outcome.manifest)
+            batch_preview(self.home.landing, outcome.manifest)
         if self.upstream.failure is not None:
             raise self.upstream.failure
         if self.home.landing.pending():

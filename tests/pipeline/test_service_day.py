@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from assets.calendar import EVENT_MONTHS
-from assets.feed_day import DayNotLanded, look
+from assets.feed_day import DayNotLanded, pull_or_reuse
 from assets.partitions import OBSERVED_DAYS
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.automation.jobs import daily_schedule
@@ -100,9 +100,9 @@ def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> 
         raise AssertionError("the service is asked")
 
     now = datetime(2026, 3, 2, 12, tzinfo=UTC)
-    door = LazySession(never, clock=lambda: now)  # type: ignore[arg-type]
+    session = LazySession(never, clock=lambda: now)  # type: ignore[arg-type]
     with pytest.raises(DayNotLanded, match="2026-03-05 has not begun for the service"):
-        look("export", (now + 3 * DAY).date(), door, Home(tmp_path).landing)
+        pull_or_reuse("export", (now + 3 * DAY).date(), session, Home(tmp_path).landing)
 
 
 @pytest.mark.parametrize("hours", [-47, -3.5, 0, 3.5, 47])

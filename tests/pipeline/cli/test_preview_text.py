@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from assets.feed_day import FeedDay
-from assets.metadata import bullets, harmless, markdown, of_batch, pull_metadata
+from assets.metadata import batch_preview, bullets, harmless, markdown, pull_metadata
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 from tests.pipeline.small_home import NOW, SmallHome
 
@@ -55,7 +55,7 @@ def test_what_a_materialisation_says_only_shows_itself(name: str, tmp_path: Path
     (listed,) = small.land("events", body=json.dumps({"data": rows}).encode(), why_incomplete=text)
     (exported,) = small.land("export", body=f'id,title\n1,"{text.replace(chr(34), "")}"\n'.encode())
     for manifest in (listed, exported):
-        assert_only_shows(of_batch(small.home.landing, manifest))
+        assert_only_shows(batch_preview(small.home.landing, manifest))
     look = FeedDay(
         "events", NOW.date(), text, (listed,), warnings=(text, f"the service said {text}")
     )

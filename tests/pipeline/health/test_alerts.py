@@ -19,10 +19,10 @@ from pipeline.health.alerts import (
     Alerts,
     Changes,
     Reported,
-    after,
     changes,
     post,
     post_changes,
+    posted_after,
 )
 from pipeline.health.records import Warned
 from pipeline.instance import instance_of
@@ -75,25 +75,25 @@ class TestWhatIsTold:
             found = changes(before, [DISK] if 6 <= hour < 54 else [], now=now)
             if found:
                 messages.append((hour, found.kinds))
-            before = after(before, found, now=now)
+            before = posted_after(before, found, now=now)
         assert messages == [(6, ("+disk",)), (30, ("+disk",)), (54, ("-disk",))]
 
     def test_it_says_since_when_also_where_the_warning_does_not(self) -> None:
         first = changes({}, [DISK, STALE], now=NOW)
         assert [item.since for item in first.begun] == [NOW, NOW - DAY]
-        later = changes(after({}, first, now=NOW), [DISK], now=NOW + DAY)
-        assert [item.since for item in later.again] == [NOW]
+        later = changes(posted_after({}, first, now=NOW), [DISK], now=NOW + DAY)
+        assert [item.since for item in later.repeated] == [NOW]
         assert later.over == ("stale:coins",)
 
     def test_a_text_that_changes_is_no_new_warning(self) -> None:
-        before = after({}, changes({}, [DISK], now=NOW), now=NOW)
+        before = posted_after({}, changes({}, [DISK], now=NOW), now=NOW)
         assert not changes(before, [Warned("disk", "1.4 GB left")], now=NOW + timedelta(hours=1))
 
     def test_where_not_all_is_known_nothing_is_over(self) -> None:
         before = {"disk": Reported(since=NOW, at=NOW)}
         found = changes(before, [Warned("damaged", "unreadable")], now=NOW, is_all=False)
         assert found.kinds == ("+damaged",)
-        assert after(before, found, now=NOW).keys() == {"disk", "damaged"}
+        assert posted_after(before, found, now=NOW).keys() == {"disk", "damaged"}
 
 
 class TestPosting:
@@ -130,7 +130,7 @@ class TestPosting:
         with pytest.raises(AlertNotPosted, match=f"the response was {status}, expected 2xx"):
             post_changes(small.settings, small.home, LATER)
         assert len(receiver.paths) == 1
-        assert Alerts(small.home.state).before() == {}
+        assert Alerts(small.home.state).posted() == {}
         receiver.status = 200
         assert post_changes(small.settings, small.home, LATER).kinds == ("+stale:coins",)
 

@@ -53,7 +53,7 @@ def read(small: SmallHome) -> list[Any]:
     return [
         *DeferredPulls(state).all(),
         *BackfillStates(state, small.home.landing).open(NOW),
-        *Alerts(small.home.state).before(),
+        *Alerts(small.home.state).posted(),
     ]
 
 

@@ -23,7 +23,7 @@ from pipeline.instance import instance_of, make_stores
 from pipeline.runs import store as run_store
 from pipeline.runs.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, fail_dead_runs
 from pipeline.runs.presence import announce
-from pipeline.runs.store import INDEX, RUNS, STORES, RunUnderWay, check, damages
+from pipeline.runs.store import INDEX, RUNS, STORES, RunInProgress, check, damages
 from resources.http.retries import utc_now
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import (
@@ -369,7 +369,7 @@ class TestTheDead:
     def test_a_run_whose_record_changed_has_the_whole_time_again(self) -> None:
         time = Time()
         watch = StartWatch(time.now)
-        starting = RunUnderWay("a", "daily", "STARTING", utc_now())
+        starting = RunInProgress("a", "daily", "STARTING", utc_now())
         looks = int(MAY_START_WITHIN_S / LOOK_EVERY_S)
         for run in (starting, replace(starting, changed_at=utc_now())):
             for _ in range(looks):

@@ -27,7 +27,7 @@ query { runsOrError(limit: 500) { ... on Runs { results {
   runId status pipelineName tags { key value }
 } } } }
 """
-UNDER_WAY = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
+IN_PROGRESS_STATUSES = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
 
 
 @pytest.fixture
@@ -136,4 +136,4 @@ def test_many_runs_at_once_take_turns_and_leave_a_sound_home(
 
 def ended(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the runs once none is under way."""
-    return [] if any(run["status"] in UNDER_WAY for run in runs) else runs
+    return [] if any(run["status"] in IN_PROGRESS_STATUSES for run in runs) else runs

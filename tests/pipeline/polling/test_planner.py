@@ -44,7 +44,7 @@ def calendar(per_date: Callable[[int], int], *, days: int = 120) -> Calendar:
 EVEN = calendar(lambda distance: 12)
 
 
-def known(plan: Plan = STANDARD, **given_: Any) -> PlannerInputs:
+def inputs(plan: Plan = STANDARD, **given_: Any) -> PlannerInputs:
     quota = given_.pop("quota", plan.monthly_quota)
     used = given_.pop("used", 0)
     reserve = given_.pop("reserve", (quota or 0) // 5)
@@ -54,13 +54,13 @@ def known(plan: Plan = STANDARD, **given_: Any) -> PlannerInputs:
         now=NOW,
         month=Month(quota, used, RESET, reserve, cap, daily_requests=40),
         calendar=EVEN,
-        last_looks=looked_at(NOW - timedelta(hours=6)),
-        cancellations_looked_at=NOW - timedelta(hours=6),
+        last_pulls=pulled_at(NOW - timedelta(hours=6)),
+        cancellations_pulled_at=NOW - timedelta(hours=6),
     )
     return replace(base, **given_)
 
 
-def looked_at(at: datetime) -> dict[date, datetime]:
+def pulled_at(at: datetime) -> dict[date, datetime]:
     return {NOW.date() + distance * DAY: at for distance in range(-60, 900)}
 
 
@@ -76,51 +76,51 @@ def requests(plan: PollPlan) -> int:
 class Home:
     """A home that does what its plan says, on a clock that jumps to what is due next."""
 
-    known: PlannerInputs
+    inputs: PlannerInputs
     daily: bool = True
-    looks: list[tuple[datetime, object]] = field(default_factory=list)
+    pulls: list[tuple[datetime, object]] = field(default_factory=list)
     most_used: int = 0
 
     def run_until(self, end: datetime) -> None:
-        now = self.known.now
+        now = self.inputs.now
         while now < end:
-            plan = plan_polls(replace(self.known, now=now))
+            plan = plan_polls(replace(self.inputs, now=now))
             for pull in plan.due:
-                self.looks.append((now, pull))
+                self.pulls.append((now, pull))
                 self._pay(pull.requests)
                 if isinstance(pull, EventsPull):
-                    self._look(pull.window, now)
+                    self._pull(pull.window, now)
                 elif isinstance(pull, CancellationsPull):
-                    self.known = replace(self.known, cancellations_looked_at=now)
+                    self.inputs = replace(self.inputs, cancellations_pulled_at=now)
                 else:
-                    left = [item for item in self.known.vanished if item not in pull.event_ids]
-                    self.known = replace(self.known, vanished=tuple(left))
+                    left = [item for item in self.inputs.vanished if item not in pull.event_ids]
+                    self.inputs = replace(self.inputs, vanished=tuple(left))
             assert plan.next_at > now
             daily_at = datetime.combine(now.date(), datetime.min.time(), UTC) + 20 * MINUTE
             daily_at += DAY * (daily_at <= now)
             if self.daily and daily_at <= min(plan.next_at, end):
                 now = daily_at
-                self._pay(self.known.month.daily_requests)
-                self._look(PollWindow(now.date() - 40 * DAY, None), now)
-                self.known = replace(self.known, cancellations_looked_at=now)
+                self._pay(self.inputs.month.daily_requests)
+                self._pull(PollWindow(now.date() - 40 * DAY, None), now)
+                self.inputs = replace(self.inputs, cancellations_pulled_at=now)
             else:
                 now = plan.next_at
 
     def _pay(self, count: int) -> None:
-        month = self.known.month
+        month = self.inputs.month
         cap = None if month.cap is None else month.cap - count
-        self.known = replace(self.known, month=replace(month, used=month.used + count, cap=cap))
+        self.inputs = replace(self.inputs, month=replace(month, used=month.used + count, cap=cap))
         self.most_used = max(self.most_used, month.used + count)
 
-    def _look(self, window: PollWindow, now: datetime) -> None:
+    def _pull(self, window: PollWindow, now: datetime) -> None:
         last = window.last or now.date() + 900 * DAY
         days = (last - window.first).days + 1
-        looked = {window.first + at * DAY: now for at in range(days)}
-        self.known = replace(self.known, last_looks={**self.known.last_looks, **looked})
+        pulled = {window.first + at * DAY: now for at in range(days)}
+        self.inputs = replace(self.inputs, last_pulls={**self.inputs.last_pulls, **pulled})
 
 
 def test_near_events_are_looked_at_more_often_than_far_ones() -> None:
-    rows = windows(plan_polls(known(least_interval=timedelta(0))).schedule)
+    rows = windows(plan_polls(inputs(least_interval=timedelta(0))).schedule)
     tomorrow = next(row for row in rows if covers(row, NOW.date() + DAY))
     furthest = next(row for row in rows if covers(row, NOW.date() + 89 * DAY))
     assert tomorrow.interval < furthest.interval
@@ -141,17 +141,17 @@ def test_everything_that_the_plan_shows_is_in_a_window() -> None:
         (ELITE, -30, 119),
         (ENTERPRISE, -30, 119),
     ):
-        rows = plan_polls(known(plan)).schedule
+        rows = plan_polls(inputs(plan)).schedule
         for distance in range(first, last + 1):
             assert any(covers(row, NOW.date() + distance * DAY) for row in rows), (plan, distance)
 
 
 def test_the_last_window_of_a_plan_without_horizon_has_no_end() -> None:
-    assert windows(plan_polls(known(PRO)).schedule)[-1].window.last is None  # type: ignore[union-attr]
+    assert windows(plan_polls(inputs(PRO)).schedule)[-1].window.last is None  # type: ignore[union-attr]
 
 
 def test_windows_fill_their_pages() -> None:
-    rows = windows(plan_polls(known(least_interval=timedelta(0))).schedule)
+    rows = windows(plan_polls(inputs(least_interval=timedelta(0))).schedule)
     for row in rows:
         assert row.window is not None
         held = ((row.window.last or NOW.date()) - row.window.first).days * 12 + 12
@@ -159,27 +159,27 @@ def test_windows_fill_their_pages() -> None:
 
 
 def test_the_least_interval_holds_and_its_budget_goes_to_nobody_where_all_have_it() -> None:
-    plan = plan_polls(known(PRO, least_interval=60 * MINUTE))
+    plan = plan_polls(inputs(PRO, least_interval=60 * MINUTE))
     assert {row.interval for row in plan.schedule} == {60 * MINUTE}
     assert plan.spare is not None and plan.spare > 0
 
 
 def test_a_least_interval_of_nothing_leaves_only_the_freshness_of_the_service() -> None:
-    plan = plan_polls(known(ENTERPRISE, quota=None, least_interval=timedelta(0)))
+    plan = plan_polls(inputs(ENTERPRISE, quota=None, least_interval=timedelta(0)))
     assert min(row.interval for row in plan.schedule) == MINUTE
-    free = known(ENTERPRISE, quota=None, least_interval=timedelta(0), freshness=timedelta(0))
+    free = inputs(ENTERPRISE, quota=None, least_interval=timedelta(0), freshness=timedelta(0))
     assert min(row.interval for row in plan_polls(free).schedule) < MINUTE
 
 
 def test_without_a_quota_nothing_is_projected() -> None:
-    plan = plan_polls(known(ENTERPRISE, quota=None))
+    plan = plan_polls(inputs(ENTERPRISE, quota=None))
     assert plan.projected_at_reset is None
     assert plan.spare is None
 
 
 def test_a_smaller_quota_makes_looks_rarer() -> None:
     spends = [
-        plan_polls(known(quota=quota, least_interval=timedelta(0))).per_day
+        plan_polls(inputs(quota=quota, least_interval=timedelta(0))).per_day
         for quota in (3_000, 10_000, 30_000, 100_000)
     ]
     assert spends == sorted(spends)
@@ -187,15 +187,15 @@ def test_a_smaller_quota_makes_looks_rarer() -> None:
 
 
 def test_what_is_left_late_in_the_month_is_spent() -> None:
-    early = plan_polls(known(least_interval=timedelta(0)))
-    late = replace(known(least_interval=timedelta(0)), now=RESET - 2 * DAY)
-    late = replace(late, last_looks=looked_at(late.now), cancellations_looked_at=late.now)
+    early = plan_polls(inputs(least_interval=timedelta(0)))
+    late = replace(inputs(least_interval=timedelta(0)), now=RESET - 2 * DAY)
+    late = replace(late, last_pulls=pulled_at(late.now), cancellations_pulled_at=late.now)
     assert plan_polls(late).per_day > 5 * early.per_day
 
 
 def test_a_quota_that_is_gone_leaves_nothing_due_until_the_reset() -> None:
     for used in (24_000, 29_999, 30_000):
-        plan = plan_polls(known(used=used, last_looks={}))
+        plan = plan_polls(inputs(used=used, last_pulls={}))
         assert plan.due == ()
         assert plan.next_at == RESET
         assert plan.per_day == 0
@@ -203,38 +203,38 @@ def test_a_quota_that_is_gone_leaves_nothing_due_until_the_reset() -> None:
 
 
 def test_a_month_that_has_turned_has_its_quota_again() -> None:
-    after = replace(known(used=30_000), now=RESET + DAY)
+    after = replace(inputs(used=30_000), now=RESET + DAY)
     assert plan_polls(after).due
 
 
 def test_a_cap_for_polls_holds_beside_the_quota() -> None:
-    assert plan_polls(known(cap=0, last_looks={})).due == ()
-    assert plan_polls(known(cap=100, least_interval=timedelta(0))).per_day < 100 / 21
+    assert plan_polls(inputs(cap=0, last_pulls={})).due == ()
+    assert plan_polls(inputs(cap=100, least_interval=timedelta(0))).per_day < 100 / 21
 
 
 def test_a_fresh_home_looks_at_everything_once() -> None:
-    plan = plan_polls(known(last_looks={}, cancellations_looked_at=None))
+    plan = plan_polls(inputs(last_pulls={}, cancellations_pulled_at=None))
     assert [type(pull) for pull in plan.due] == [CancellationsPull, EventsPull]
     assert plan.due[0] == CancellationsPull(since=None)
     assert plan.due[1].window == PollWindow(NOW.date(), NOW.date() + 90 * DAY)  # type: ignore[union-attr]
 
 
 def test_cancellations_are_asked_for_again_a_little_before_the_last_look() -> None:
-    looked = NOW - timedelta(hours=6)
-    (pull,) = [item for item in plan_polls(known()).due if isinstance(item, CancellationsPull)]
+    pulled = NOW - timedelta(hours=6)
+    (pull,) = [item for item in plan_polls(inputs()).due if isinstance(item, CancellationsPull)]
     assert pull.since is not None
-    assert timedelta(minutes=1) < looked - pull.since < timedelta(minutes=30)
+    assert timedelta(minutes=1) < pulled - pull.since < timedelta(minutes=30)
     assert pull.requests == 1
 
 
 def test_vanished_events_are_confirmed_only_where_a_404_tells_something() -> None:
     for plan in (FREE, STANDARD):
         assert not [
-            item for item in plan_polls(known(plan, vanished=("a",))).due if is_look_up(item)
+            item for item in plan_polls(inputs(plan, vanished=("a",))).due if is_look_up(item)
         ]
     for plan in (PRO, ELITE, ENTERPRISE):
         (pull,) = [
-            item for item in plan_polls(known(plan, vanished=("a",))).due if is_look_up(item)
+            item for item in plan_polls(inputs(plan, vanished=("a",))).due if is_look_up(item)
         ]
         assert pull == LookUps(("a",))
 
@@ -245,30 +245,30 @@ def is_look_up(pull: object) -> bool:
 
 def test_vanished_events_take_a_bounded_share_oldest_first() -> None:
     ids = tuple(str(number) for number in range(100_000))
-    first = plan_polls(known(PRO, vanished=ids)).due[0]
+    first = plan_polls(inputs(PRO, vanished=ids)).due[0]
     assert isinstance(first, LookUps)
     assert first.event_ids == ids[: len(first.event_ids)]
     assert len(first.event_ids) <= 0.03 * 240_000 / 21
-    after = known(PRO, vanished=ids, looked_up_today=len(first.event_ids))
+    after = inputs(PRO, vanished=ids, looked_up_today=len(first.event_ids))
     assert not any(is_look_up(pull) for pull in plan_polls(after).due)
 
 
 def test_webhooks_replace_polls_but_for_a_look_a_day() -> None:
-    home = Home(known(ELITE, webhooks=True))
+    home = Home(inputs(ELITE, webhooks=True))
     home.run_until(NOW + 3 * DAY)
-    assert home.looks == []
-    alone = Home(known(ELITE, webhooks=True), daily=False)
+    assert home.pulls == []
+    alone = Home(inputs(ELITE, webhooks=True), daily=False)
     alone.run_until(NOW + 3 * DAY)
-    assert len([at for at, pull in alone.looks if isinstance(pull, EventsPull)]) == 3
+    assert len([at for at, pull in alone.pulls if isinstance(pull, EventsPull)]) == 3
 
 
 def test_free_is_looked_at_once_a_day() -> None:
-    with_job = Home(known(FREE))
+    with_job = Home(inputs(FREE))
     with_job.run_until(NOW + 3 * DAY)
-    assert with_job.looks == []
-    alone = Home(known(FREE, least_interval=timedelta(0)), daily=False)
+    assert with_job.pulls == []
+    alone = Home(inputs(FREE, least_interval=timedelta(0)), daily=False)
     alone.run_until(NOW + 6 * DAY)
-    at = [at for at, pull in alone.looks if isinstance(pull, EventsPull)]
+    at = [at for at, pull in alone.pulls if isinstance(pull, EventsPull)]
     assert len(at) == 6
     assert min(later - item for item, later in pairwise(at)) >= DAY
 
@@ -285,7 +285,7 @@ def test_polls_part_the_day_evenly_between_two_of_the_jobs() -> None:
 
 def test_each_row_of_the_schedule_says_why() -> None:
     for plan in (FREE, STANDARD, PRO, ELITE):
-        for row in plan_polls(known(plan)).schedule:
+        for row in plan_polls(inputs(plan)).schedule:
             assert row.why and len(row.why) < 100
             assert row.unit
 
@@ -341,20 +341,20 @@ def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
     begins = {now.date() + at * DAY: count for at, count in enumerate(counts)}
     home = Home(
         replace(
-            known(plan, least_interval=least * MINUTE, vanished=tuple(map(str, range(vanished)))),
+            inputs(plan, least_interval=least * MINUTE, vanished=tuple(map(str, range(vanished)))),
             now=now,
             month=Month(quota, int(used * quota), RESET, int(reserve * quota), None, 5),
             calendar=Calendar(begins, {}),
-            last_looks={},
+            last_pulls={},
         ),
         daily=False,
     )
-    before = home.known.month.used
-    projected = plan_polls(home.known).projected_at_reset
+    before = home.inputs.month.used
+    projected = plan_polls(home.inputs).projected_at_reset
     home.run_until(RESET)
     bound = max(before, quota - int(reserve * quota))
     assert home.most_used <= bound
-    assert projected is not None and projected <= bound + home.known.month.for_daily(now)
+    assert projected is not None and projected <= bound + home.inputs.month.for_daily(now)
 
 
 @settings(max_examples=25, deadline=None)
@@ -363,10 +363,10 @@ def test_no_look_begins_or_ends_with_what_was_looked_at_within_its_least_interva
     counts: list[int], used: float, hours: int
 ) -> None:
     begins = {NOW.date() + at * DAY: count for at, count in enumerate(counts)}
-    home = Home(known(used=int(30_000 * used), calendar=Calendar(begins, {})))
+    home = Home(inputs(used=int(30_000 * used), calendar=Calendar(begins, {})))
     home.run_until(NOW + timedelta(hours=hours))
     seen: dict[date, datetime] = {}
-    for at, pull in home.looks:
+    for at, pull in home.pulls:
         if isinstance(pull, EventsPull) and pull.window.last is not None:
             first, last = pull.window.first, pull.window.last
             # Between them may lie what a neighbour has just shown, where the cut moved: as at
@@ -396,7 +396,7 @@ def test_where_rates_fall_with_distance_and_costs_are_equal_near_is_never_looked
     full = calendar(lambda distance: ROWS_A_DATE)
     cheaper = (EVENTS_LIMIT_MAX / ROWS_A_DATE) ** 0.5
     rows = plan_polls(
-        known(PRO, quota=600_000, calendar=full, rates=found, least_interval=timedelta(0))
+        inputs(PRO, quota=600_000, calendar=full, rates=found, least_interval=timedelta(0))
     ).schedule
     nearest = min(row.interval for row in rows if covers(row, NOW.date() + 2 * DAY))
     for distance in (20, 60, 110):
@@ -409,6 +409,6 @@ def test_where_rates_fall_with_distance_and_costs_are_equal_near_is_never_looked
 def test_the_same_knowledge_gives_the_same_plan(plan: Plan, counts: list[int], used: int) -> None:
     def once() -> PollPlan:
         begins = {NOW.date() + at * DAY: count for at, count in enumerate(counts)}
-        return plan_polls(known(plan, used=used, calendar=Calendar(begins, {})))
+        return plan_polls(inputs(plan, used=used, calendar=Calendar(begins, {})))
 
     assert once() == once()

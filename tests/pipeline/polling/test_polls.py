@@ -44,10 +44,10 @@ class Polled:
     def home(self) -> Home:
         return Home(self.settings.home)
 
-    def known(self, now: datetime) -> PlannerInputs:
-        known = PollFacts(self.settings, self.home).known(now)
-        assert known is not None
-        return known
+    def inputs(self, now: datetime) -> PlannerInputs:
+        inputs = PollFacts(self.settings, self.home).inputs(now)
+        assert inputs is not None
+        return inputs
 
     def tick(self, now: datetime, cursor: str | None = None) -> dg.SensorResult:
         """One tick of a daemon that has just been started."""
@@ -110,54 +110,54 @@ def test_what_is_due_is_asked_for_landed_and_then_not_due_any_more(polled: Polle
     soon = LATER + timedelta(minutes=2)
     after = polled.tick(soon, asked.cursor)
     assert after.run_requests == []
-    looked_at = polled.known(soon).cancellations_looked_at
-    assert looked_at is not None
-    assert looked_at >= LATER - timedelta(seconds=1)
+    pulled_at = polled.inputs(soon).cancellations_pulled_at
+    assert pulled_at is not None
+    assert pulled_at >= LATER - timedelta(seconds=1)
     # A daemon that lost its cursor asks for nothing twice either: what is landed tells.
     assert polled.tick(soon, None).run_requests == []
 
 
 def test_the_known_is_what_the_warehouse_and_landing_tell(polled: Polled) -> None:
-    known = polled.known(LATER)
-    assert known.plan.name == "pro"
-    assert sum(known.calendar.begins.values()) > 1_000
-    assert known.month.quota == 300_000
-    assert known.month.reserve == 60_000
-    assert 25 < known.month.daily_requests < 60
-    assert known.last_looks[date(2026, 3, 20)] <= known.now
-    assert known.webhooks is False
+    inputs = polled.inputs(LATER)
+    assert inputs.plan.name == "pro"
+    assert sum(inputs.calendar.begins.values()) > 1_000
+    assert inputs.month.quota == 300_000
+    assert inputs.month.reserve == 60_000
+    assert 25 < inputs.month.daily_requests < 60
+    assert inputs.last_pulls[date(2026, 3, 20)] <= inputs.now
+    assert inputs.webhooks is False
 
 
 def test_a_run_that_looks_is_waited_for(polled: Polled) -> None:
-    known = polled.known(LATER + timedelta(hours=9))
-    decision = decide_poll(known, PollState(), LastRuns(), running="0123456789")
+    inputs = polled.inputs(LATER + timedelta(hours=9))
+    decision = decide_poll(inputs, PollState(), LastRuns(), running="0123456789")
     assert decision.request is None
     assert "Run 01234567 is pulling" in decision.reason
 
 
 def test_polls_that_fail_are_asked_for_again_after_a_wait_that_doubles(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
-    known = polled.known(now)
+    inputs = polled.inputs(now)
     failed = LastRuns(now - timedelta(minutes=40), failures=6)
-    decision = decide_poll(known, PollState(), failed, running=None)
+    decision = decide_poll(inputs, PollState(), failed, running=None)
     assert decision.request is None
     assert decision.reason.startswith("6 polls failed; the next one starts at 21:24:00")
     assert decide_poll(
-        known, PollState(), LastRuns(now - timedelta(minutes=70), 6), running=None
+        inputs, PollState(), LastRuns(now - timedelta(minutes=70), 6), running=None
     ).request
 
 
 def test_two_polls_are_never_closer_than_the_least_interval(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
-    known = polled.known(now)
+    inputs = polled.inputs(now)
     assert (
         decide_poll(
-            known, PollState(at=now - timedelta(minutes=14)), LastRuns(), running=None
+            inputs, PollState(at=now - timedelta(minutes=14)), LastRuns(), running=None
         ).request
         is None
     )
     assert decide_poll(
-        known, PollState(at=now - timedelta(minutes=15)), LastRuns(), running=None
+        inputs, PollState(at=now - timedelta(minutes=15)), LastRuns(), running=None
     ).request
 
 
@@ -177,8 +177,8 @@ def test_a_poll_looks_up_vanished_events_one_by_one(polled: Polled) -> None:
         before = service.log.count
         assert polled.run(service, config).success
         assert service.log.count - before == 2
-    known = polled.known(LATER + timedelta(hours=1))
-    assert known.looked_up_today == 2
+    inputs = polled.inputs(LATER + timedelta(hours=1))
+    assert inputs.looked_up_today == 2
     assert DeferredPulls(Storage(polled.home.state)).all() == [], "what it waited for is over"
 
 
@@ -244,18 +244,18 @@ def test_the_config_of_a_run_says_what_is_due() -> None:
 def test_where_no_ledger_counts_the_month_is_as_the_service_told_it_last(polled: Polled) -> None:
     usage = last_usage(polled.home.state)
     assert usage is not None and usage.used is not None
-    assert polled.known(LATER).month.used == usage.used > 0
-    assert polled.known(LATER + timedelta(days=31)).month.used == 0, "of another month"
+    assert polled.inputs(LATER).month.used == usage.used > 0
+    assert polled.inputs(LATER + timedelta(days=31)).month.used == 0, "of another month"
 
 
 def test_a_poll_that_was_put_off_is_waited_for(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
     until = now + timedelta(hours=2)
-    known = polled.known(now)
-    decision = decide_poll(known, PollState(), LastRuns(), running=None, wait_until=until)
+    inputs = polled.inputs(now)
+    decision = decide_poll(inputs, PollState(), LastRuns(), running=None, wait_until=until)
     assert decision.request is None
     assert decision.reason == "Deferred by the service until 2026-03-02 23:00:00 UTC."
-    assert decide_poll(known, PollState(), LastRuns(), running=None, wait_until=now).request
+    assert decide_poll(inputs, PollState(), LastRuns(), running=None, wait_until=now).request
 
 
 def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_old(
@@ -268,7 +268,7 @@ def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_ol
     merge(Home(tmp_path))
     facts = PollFacts(settings, Home(tmp_path))
     for hour in range(1, 24):
-        known = facts.known(datetime(2026, 3, 2, hour, 30, tzinfo=UTC))
-        assert known is not None
+        inputs = facts.inputs(datetime(2026, 3, 2, hour, 30, tzinfo=UTC))
+        assert inputs is not None
         # The cancellations are not as old as the list: one look at them may be due.
-        assert [item for item in plan_polls(known).due if isinstance(item, EventsPull)] == []
+        assert [item for item in plan_polls(inputs).due if isinstance(item, EventsPull)] == []
