@@ -43,9 +43,15 @@ class PlainGroup(TyperGroup):
     """A group whose commands end with a line and an exit code, never with a traceback of these."""
 
     # The class of a context has no public name in Typer.
-    def invoke(self, ctx: Any) -> Any:
-        warn_of_secrets()
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
         try:
+            return super().make_context(*args, **kwargs)
+        except KeyboardInterrupt:
+            fail(INTERRUPTED, code=EXIT_INTERRUPTED)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            warn_of_secrets()
             with interruptible():
                 return super().invoke(ctx)
         except SettingsError as error:
@@ -130,12 +136,16 @@ app.add_typer(endpoints_app, name="endpoints")
 
 def main() -> None:
     begin_private()
-    interrupt_by_signals()
     try:
+        interrupt_by_signals()
         app()
     except SystemExit as ended:
         exit_without_teardown(ended.code)
         raise
+    except KeyboardInterrupt:
+        # Where no command runs: before it, while Typer makes it out of its function, or after it.
+        warnings.print(f"almanac: {INTERRUPTED}", soft_wrap=True)
+        exit_without_teardown(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,9 @@ def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         expected=[tables[1], then[1]],
         batches=table(home, "batches"),
         rejects=table(home, "rejects"),
-        notes={batch: batch["notes"] for day in days for batch, batch in day.batches().items()},
+        notes={
+            batch_id: batch["notes"] for day in days for batch_id, batch in day.batches().items()
+        },
     )
 
 

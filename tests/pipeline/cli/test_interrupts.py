@@ -60,6 +60,29 @@ def test_a_library_that_logs_the_interrupt_before_it_passes_it_on_is_quiet() -> 
     assert (done.returncode, done.stderr) == (130, "other\n")
 
 
+BEFORE_A_COMMAND = {
+    "while Typer makes the commands": (
+        "import typer.main as m; name = 'get_install_completion_arguments'"
+    ),
+    "while the words are parsed": "m = main.PlainGroup; name = 'parse_args'",
+    "before the command": "m = main; name = 'warn_of_secrets'",
+}
+
+
+@pytest.mark.parametrize("moment", BEFORE_A_COMMAND)
+def test_a_signal_before_a_command_runs_ends_in_one_line(moment: str) -> None:
+    done = ended(
+        "import pipeline.cli.main as main\n"
+        f"{BEFORE_A_COMMAND[moment]}\n"
+        "def interrupted(*args, **kwargs): os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)\n"
+        "setattr(m, name, interrupted)\n"
+        "sys.argv = ['almanac', 'status']\n"
+        "main.main()\n"
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "interrupted" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_who_had_a_hangup_ignored_gets_it() -> None:
     done = subprocess.run(
         ["nohup", sys.executable, "-c", BEGIN + "os.kill(os.getpid(), signal.SIGHUP)"],
