@@ -105,7 +105,7 @@ def backfill_months(
     try:
         price = choose_price(work.prices(), config.source)
     except Defer as error:
-        work.put_off(error)
+        work.record_deferral(error)
         _log_deferral(context, error)
         return
     if price is None:
@@ -121,7 +121,7 @@ def backfill_months(
             "landed. Raise max_requests in the run's config, or choose fewer months.",
             allow_retries=False,
         )
-    for whole in work.go(price.by):
+    for whole in work.run(price.by):
         metadata = backfill_metadata(work)
         for month in whole:
             context.log_event(

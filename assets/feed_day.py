@@ -10,7 +10,7 @@ from typing import Final
 
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
-from resources.feeds import Pulled, lacks, pull
+from resources.feeds import Pulled, plan_lacks, pull
 from resources.session import LazySession
 from warehouse.landing.batches import Feed, Manifest
 from warehouse.landing.landing import Landing
@@ -55,7 +55,7 @@ def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing)
         if session.is_today(day):
             return feed_day_of(pull(feed, session.service()), day)
     except Defer as error:
-        return feed_day_of(Pulled(feed, nothing_because=f"deferred: {error}", deferred=error), day)
+        return feed_day_of(Pulled(feed, why_nothing=f"deferred: {error}", deferred=error), day)
     if day > (today := session.today()):
         raise DayNotLanded(
             f"{day} has not begun for the service, whose day is {today}. No request was sent and "
@@ -66,7 +66,7 @@ def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing)
 
 def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
     """Return what became of a pull as a look of a day."""
-    outcome = pulled.nothing_because or "pulled"
+    outcome = pulled.why_nothing or "pulled"
     if pulled.landed and pulled.deferred is not None:
         outcome = f"pulled in part; the rest is deferred: {pulled.deferred}"
     return FeedDay(
@@ -93,7 +93,7 @@ def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
     if feed in NEVER_PULLED:
         return FeedDay(feed, day, "none arrived", rows=0)
     plans = {batch.plan for batch in of_day}
-    if plans and all(name in PLANS and lacks(PLANS[name], feed) for name in plans):
+    if plans and all(name in PLANS and plan_lacks(PLANS[name], feed) for name in plans):
         return FeedDay(feed, day, f"not in the plan {', '.join(sorted(plans))} of that day", rows=0)
     raise DayNotLanded(
         f"No {feed} batch was landed on {day}, and the service gives today's data only, so that "

@@ -123,7 +123,7 @@ def run_days(
                 _poll(service, home, summary)
         else:
             if number:
-                service.ask_usage()
+                service.request_usage()
             try:
                 run_day(home, job, service.today(), instance, summary)
             except RunFailed as error:
@@ -152,8 +152,8 @@ def _poll(service: OpenedSession, home: Home, summary: RunSummary) -> None:
     """Look at what changes within a day. The day's job publishes it."""
     for feed in _POLLED:
         pulled = pull(feed, service)
-        if pulled.nothing_because:
-            _note(summary, f"{service.now():%Y-%m-%d} {feed}: {pulled.nothing_because}")
+        if pulled.why_nothing:
+            _note(summary, f"{service.now():%Y-%m-%d} {feed}: {pulled.why_nothing}")
     for note in merge(home, publishing=False).notes:
         _note(summary, note)
 

@@ -229,7 +229,7 @@ def open_service(
             sandbox=address.sandbox,
         )
         if isinstance(limiter, SharedLimiter):
-            limiter.ask = count_here if counted_here else service.ask_usage
+            limiter.request_account = count_here if counted_here else service.request_usage
             limiter.ahead = lambda: service_clock.ahead
         yield service
 

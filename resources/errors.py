@@ -80,8 +80,8 @@ class CatalogError(Exception):
 
     def __str__(self) -> str:
         tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
-        said = (self.happened + tries, self.expected, self.left, self.step)
-        return " ".join(part.rstrip(".") + "." for part in said if part)
+        parts = (self.happened + tries, self.expected, self.left, self.step)
+        return " ".join(part.rstrip(".") + "." for part in parts if part)
 
 
 class RetryLater(CatalogError):

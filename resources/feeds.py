@@ -28,7 +28,7 @@ class Pulled:
 
     feed: Feed
     landed: tuple[Landed, ...] = ()
-    nothing_because: str = ""
+    why_nothing: str = ""
     deferred: Defer | None = field(default=None, repr=False)
 
     @property
@@ -46,22 +46,22 @@ def pull(feed: Feed, service: CatalogSession) -> Pulled:
     Raises:
         CatalogError: neither the plan nor the quota is the reason.
     """
-    if lacks(service.plan, feed):
-        return Pulled(feed, nothing_because=f"not in the plan {service.plan.name}")
+    if plan_lacks(service.plan, feed):
+        return Pulled(feed, why_nothing=f"not in the plan {service.plan.name}")
     service.resume_open()
     try:
         landed = _PULLS[feed](service)
     except PlanLacksAccess as error:
-        return Pulled(feed, nothing_because=f"not in the plan {service.plan.name}: {error}")
+        return Pulled(feed, why_nothing=f"not in the plan {service.plan.name}: {error}")
     except Defer as error:
-        return Pulled(feed, nothing_because=f"deferred: {error}", deferred=error)
+        return Pulled(feed, why_nothing=f"deferred: {error}", deferred=error)
     deferred = next(
         (landing_.deferred for landing_ in landed if landing_.deferred is not None), None
     )
     return Pulled(feed, tuple(landed), deferred=deferred)
 
 
-def lacks(plan: Plan, feed: Feed) -> bool:
+def plan_lacks(plan: Plan, feed: Feed) -> bool:
     """Whether a plan does not include a feed, by the contract's table."""
     shown = {"export": plan.export, "categories": plan.shows("categories")}
     return not shown.get(feed, True)
@@ -122,7 +122,7 @@ def poll(service: CatalogSession, what: Poll) -> Iterator[Pulled]:
         try:
             landed += (pull() for pull in pulls)
         except Defer as error:
-            yield Pulled(feed, tuple(landed), nothing_because=f"deferred: {error}", deferred=error)
+            yield Pulled(feed, tuple(landed), why_nothing=f"deferred: {error}", deferred=error)
             return
         deferred = next(
             (landing_.deferred for landing_ in landed if landing_.deferred is not None), None

@@ -99,14 +99,14 @@ _PROCESS: Final = f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class AnswerDate:
     """The instant to date an answer by; `doubt` is why that is not its Date, empty where it is."""
 
     instant: datetime
     doubt: str = ""
 
 
-class Doubted(msgspec.Struct, frozen=True, kw_only=True):
+class DoubtedDates(msgspec.Struct, frozen=True, kw_only=True):
     """Answers in a row that were not believed and agree: by how much they are ahead, since when."""
 
     ahead_s: float
@@ -115,7 +115,7 @@ class Doubted(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[str, ...]
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class SavedClock(msgspec.Struct, frozen=True, kw_only=True):
     """What the home keeps: `ahead_s` is the service's time less the machine's, in seconds.
 
     `heard_at` is by the machine's clock. Both are None where no Date was believed yet.
@@ -123,7 +123,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     ahead_s: float | None = None
     heard_at: datetime | None = None
-    doubted: Doubted | None = None
+    doubted: DoubtedDates | None = None
 
 
 class ServiceClock:
@@ -146,20 +146,20 @@ class ServiceClock:
         self._state = state
         self._max_skew = max_skew
         self._process = process
-        self._writes = False
+        self._may_store = False
         self._lock = Lock()
-        self._written = self._kept = Kept() if state is None else read_kept(state)
+        self._stored = self._saved = SavedClock() if state is None else read_saved_clock(state)
 
     @property
     def offset(self) -> timedelta | None:
         """How far the service is ahead of the machine; None where no Date was believed yet."""
-        seconds = self._kept.ahead_s
+        seconds = self._saved.ahead_s
         return None if seconds is None else timedelta(seconds=seconds)
 
     @property
     def heard_at(self) -> datetime | None:
         """When the offset was last heard, by the machine's clock."""
-        return self._kept.heard_at
+        return self._saved.heard_at
 
     @property
     def ahead(self) -> timedelta:
@@ -173,10 +173,10 @@ class ServiceClock:
     def keep(self) -> None:
         """Keep in the home what is heard, and what was heard up to now."""
         with self._lock:
-            self._writes = True
-            self._write()
+            self._may_store = True
+            self._store()
 
-    def hear(self, dates: Sequence[str]) -> Heard:
+    def record_response_date(self, dates: Sequence[str]) -> AnswerDate:
         """Take in the `Date` headers of one answer, and return by which instant to date it."""
         with self._lock:
             machine = self._clock().astimezone(UTC)
@@ -186,67 +186,67 @@ class ServiceClock:
                 doubt = DATELESS if self.offset is None else DATELESS_NOW
                 if len(read) > 1:
                     doubt = "the service sent several Dates: all of them are ignored"
-                return Heard(self.now(), doubt)
+                return AnswerDate(self.now(), doubt)
             if date.year not in _YEARS:
-                return Heard(self.now(), self._doubt(date))
+                return AnswerDate(self.now(), self._doubt_of(date))
             ahead = date - machine
-            if not self._fits(ahead):
-                self._look_again()
-            if self._fits(ahead) or self._agree(ahead, machine):
-                self._kept = Kept(ahead_s=ahead.total_seconds(), heard_at=machine)
-                self._write()
-                return Heard(date)
-            self._write()
-            return Heard(self.now(), self._doubt(date))
+            if not self._is_plausible(ahead):
+                self._reload()
+            if self._is_plausible(ahead) or self._is_confirmed(ahead, machine):
+                self._saved = SavedClock(ahead_s=ahead.total_seconds(), heard_at=machine)
+                self._store()
+                return AnswerDate(date)
+            self._store()
+            return AnswerDate(self.now(), self._doubt_of(date))
 
-    def _fits(self, ahead: timedelta) -> bool:
+    def _is_plausible(self, ahead: timedelta) -> bool:
         if self._max_skew is None:
             return True
         may_jump = self.offset is None or self._max_skew > MAX_SKEW
         is_near = may_jump or abs(ahead - self.ahead) <= MAX_STEP
         return is_near and abs(ahead) <= self._max_skew
 
-    def _agree(self, ahead: timedelta, machine: datetime) -> bool:
+    def _is_confirmed(self, ahead: timedelta, machine: datetime) -> bool:
         """Note an answer that is not believed; whether there are enough that say the same."""
         if self._max_skew is None or abs(ahead) > self._max_skew:
             return False
-        before = self._kept.doubted
+        before = self._saved.doubted
         seconds = ahead.total_seconds()
         if before is None or abs(before.ahead_s - seconds) > _ALIKE.total_seconds():
-            before = Doubted(ahead_s=seconds, first_at=machine, answers=0, processes=())
+            before = DoubtedDates(ahead_s=seconds, first_at=machine, answers=0, processes=())
         doubted = msgspec.structs.replace(
             before,
             answers=before.answers + 1,
             processes=tuple(sorted({*before.processes, self._process})),
         )
-        self._kept = msgspec.structs.replace(self._kept, doubted=doubted)
+        self._saved = msgspec.structs.replace(self._saved, doubted=doubted)
         lasting = len(doubted.processes) > 1 or machine - doubted.first_at >= AGREEING_FOR
         return doubted.answers >= AGREEING and lasting
 
-    def _look_again(self) -> None:
+    def _reload(self) -> None:
         """Read what other processes heard meanwhile: they may know better."""
         if self._state is not None:
-            found = read_kept(self._state)
-            if found != Kept():
-                self._kept = self._written = found
+            found = read_saved_clock(self._state)
+            if found != SavedClock():
+                self._saved = self._stored = found
 
-    def _write(self) -> None:
-        if self._state is None or not self._writes or not self._is_news():
+    def _store(self) -> None:
+        if self._state is None or not self._may_store or not self._has_changed():
             return
         # A full disk ends whatever is landed next; what was heard is only written again later.
         with suppress(OSError):
-            self._state.put(FILE, msgspec.json.encode(self._kept))
-            self._written = self._kept
+            self._state.put(FILE, msgspec.json.encode(self._saved))
+            self._stored = self._saved
 
-    def _is_news(self) -> bool:
-        new, old = self._kept, self._written
+    def _has_changed(self) -> bool:
+        new, old = self._saved, self._stored
         if new.doubted != old.doubted or old.ahead_s is None or old.heard_at is None:
             return new != old
         assert new.ahead_s is not None and new.heard_at is not None
         moved = abs(new.ahead_s - old.ahead_s) > _MOVED.total_seconds()
         return moved or abs(new.heard_at - old.heard_at) > _KEPT_FOR
 
-    def _doubt(self, date: datetime) -> str:
+    def _doubt_of(self, date: datetime) -> str:
         whose = "the machine's clock" if self.offset is None else "its clock as known before"
         return (
             f"the service's Date {date:%Y-%m-%d %H:%M:%S} is ignored: {whose} shows "
@@ -262,15 +262,15 @@ def service_time(state: Path, clock: Callable[[], datetime]) -> Callable[[], dat
     return lambda: ServiceClock(clock, state=Storage(state)).now()
 
 
-def read_kept(state: Storage) -> Kept:
+def read_saved_clock(state: Storage) -> SavedClock:
     """Return what a home keeps of the clock; one that can't be read, or can't be, is nothing."""
     try:
-        found = msgspec.json.decode(state.read(FILE), type=Kept)
+        found = msgspec.json.decode(state.read(FILE), type=SavedClock)
         if found.ahead_s is not None and abs(found.ahead_s) > len(_YEARS) * 366 * 86_400:
-            return Kept()
+            return SavedClock()
         aware = [found.heard_at, None if found.doubted is None else found.doubted.first_at]
         if any(at is not None and at.tzinfo is None for at in aware):
-            return Kept()
+            return SavedClock()
     except (OSError, ValueError, RecursionError):
-        return Kept()
-    return found if (found.ahead_s is None) == (found.heard_at is None) else Kept()
+        return SavedClock()
+    return found if (found.ahead_s is None) == (found.heard_at is None) else SavedClock()

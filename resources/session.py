@@ -87,7 +87,7 @@ class CatalogSession:
         self._resumed = True
         return self.puller().resume_open()
 
-    def ask_usage(self) -> UsageAnswer:
+    def request_usage(self) -> UsageAnswer:
         """Ask the service for its account of the month, for one request."""
         answer = self.client.usage()
         client = self.client

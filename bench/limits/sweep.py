@@ -87,7 +87,7 @@ def _measure(folder: Path, plan: Plan, span: tuple[date, date]) -> Row:
             work = Backfill(service, sweeps, *span)
             sandbox.forget_requests()
             began = time.monotonic()
-            for _ in work.go("list"):
+            for _ in work.run("list"):
                 pass
             seconds = time.monotonic() - began
             seen = sandbox.requests

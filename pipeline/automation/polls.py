@@ -146,7 +146,7 @@ def _record_pull(
     asset = _ASSETS.get(pulled.feed)
     if asset is None or not pulled.landed:
         context.log.info(
-            "%s: %s requests, %s", pulled.feed, pulled.requests, pulled.nothing_because or "landed"
+            "%s: %s requests, %s", pulled.feed, pulled.requests, pulled.why_nothing or "landed"
         )
         return
     context.log_event(

@@ -140,7 +140,7 @@ def _run(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _
     summary = _BackfillSummary(prices, price.by, work.resumed)
     with progress("{task.completed:,} of {task.total:,} rows", quiet=quiet) as bar:
         task = bar.add_task("", total=price.rows or 1)
-        for months in work.go(price.by):
+        for months in work.run(price.by):
             summary.months += [month_key(month) for month in months]
             bar.update(task, completed=work.rows, description=summary.months[-1][:7])
     summary.rows, summary.requests = work.rows, work.requests

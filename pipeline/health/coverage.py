@@ -105,7 +105,7 @@ def lost_cancellations(complete_pulls: Iterable[Seen], since: datetime, now: dat
 
 def _lacks(spans: _Spans, lower: datetime, upper: datetime) -> _Spans:
     found: _Spans = []
-    for gap in RequestedList(Scope(), tuple(spans)).lacks(lower, upper):
+    for gap in RequestedList(Scope(), tuple(spans)).missing_scopes(lower, upper):
         assert gap.lower is not None and gap.upper is not None
         found.append((gap.lower, gap.upper))
     return found

@@ -13,7 +13,7 @@ import msgspec
 
 from catalog.contract.plans import PLANS
 from catalog.contract.windows import day_end, day_start
-from resources.feeds import lacks
+from resources.feeds import plan_lacks
 from warehouse.history.change_log import ChangeLog, records_of
 from warehouse.home import Home
 from warehouse.landing.batches import FEEDS, Feed, Scope
@@ -173,7 +173,7 @@ def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -
     observed_at = max((batch.observed_at for batch in batches), default=None)
     complete_at = max((batch.observed_at for batch in batches if _counts(batch)), default=None)
     plan = PLANS.get(plan_name or "")
-    in_plan = plan is None or not lacks(plan, feed)
+    in_plan = plan is None or not plan_lacks(plan, feed)
     interval = INTERVALS.get(feed) if plan is not None and in_plan else None
     # Until its first look, it counts from the day on which the home was first used.
     since = complete_at

@@ -26,7 +26,7 @@ from resources.backfill.state import (
     BackfillStates,
     RequestedList,
     Source,
-    is_of,
+    belongs_to,
     requested_lists,
 )
 from resources.errors import ContractBroken, Defer, PlanLacksAccess
@@ -108,21 +108,21 @@ class Backfill:
     def __init__(
         self,
         service: CatalogSession,
-        sweeps: BackfillStates,
+        states: BackfillStates,
         lower: date,
         upper: date | None,
         *,
         partly: bool = False,
     ) -> None:
-        last = upper or _open_end(service, sweeps, lower)
+        last = upper or _open_end(service, states, lower)
         if last < lower:
             raise ValueError(f"the range ends on {last}, before it begins on {lower}")
         self._lower, self._upper, self.notes = clip_to_plan(
             lower, last, plan=service.plan, window=service.window(), partly=partly
         )
         self._service = service
-        self._sweeps = sweeps
-        self._asked = BackfillState(
+        self._states = states
+        self._requested = BackfillState(
             scope=Scope(
                 lower=self._lower,
                 upper=self._upper,
@@ -135,11 +135,11 @@ class Backfill:
             started_at=service.now().replace(microsecond=0),
             open_ended=upper is None,
         )
-        self._note, self._requested_lists = self._found()
-        self.resumed = self._note is not self._asked
+        self._state, self._requested_lists = self._open_state()
+        self.resumed = self._state is not self._requested
         self.manifests: list[Manifest] = []
         self._requests = self._rows = 0
-        self._sweep: ParallelBackfill | None = None
+        self._parallel: ParallelBackfill | None = None
         self.deferred: Defer | None = None
 
     def prices(self) -> list[Price]:
@@ -150,13 +150,13 @@ class Backfill:
         Raises:
             CatalogError: any of the tree.
         """
-        rest = self._rest()
-        counts = [self._count(scope) for scope in rest]
+        scopes = self._missing_scopes()
+        counts = [self._count(scope) for scope in scopes]
         ways: list[Source] = ["list", "export"] if self._service.plan.export else ["list"]
         prices = [price_of(self._service, counts, way) for way in ways]
         return sorted(prices, key=lambda price: price.requests)
 
-    def go(self, by: Source) -> Iterator[list[datetime]]:
+    def run(self, by: Source) -> Iterator[list[datetime]]:
         """Land what is lacking; yield the months that became whole, by their beginning.
 
         The months that an earlier process landed come first.
@@ -172,22 +172,24 @@ class Backfill:
                 f"the plan {self._service.plan.name} has no export",
                 next_step="Use the list: --source list",
             )
-        with self._sweeps.holding():
+        with self._states.holding():
             # Since it was priced, another process may have gone on with it.
-            self._note, self._requested_lists = self._found()
-            self._sweeps.supersede(self._note)
-            if self._note is self._asked:
+            self._state, self._requested_lists = self._open_state()
+            self._states.supersede(self._state)
+            if self._state is self._requested:
                 # One that was put off stays so until it is whole, should this fail.
-                self._note = msgspec.structs.replace(self._note, by=by)
-            self._note = msgspec.structs.replace(self._note, gone_on_at=self._asked.started_at)
-            self._sweeps.put(self._note)
+                self._state = msgspec.structs.replace(self._state, by=by)
+            self._state = msgspec.structs.replace(
+                self._state, gone_on_at=self._requested.started_at
+            )
+            self._states.put(self._state)
             yield from self._months(by)
 
-    def _found(self) -> tuple[BackfillState, list[RequestedList]]:
+    def _open_state(self) -> tuple[BackfillState, list[RequestedList]]:
         """Return the open sweep that this is a part of, else a new one, and what is landed."""
-        note = self._sweeps.open_for(self._asked)
-        landed = () if note is self._asked else self._sweeps.landed(note)
-        return note, requested_lists(self._asked.scope, landed)
+        state = self._states.open_for(self._requested)
+        landed = () if state is self._requested else self._states.landed(state)
+        return state, requested_lists(self._requested.scope, landed)
 
     def _months(self, by: Source) -> Iterator[list[datetime]]:
         open_months = months_over(self._lower, self._upper)
@@ -204,36 +206,36 @@ class Backfill:
         Raises:
             ContractBroken: rows that the service promised did not come.
         """
-        missing = 0 if self._sweep is None else self._sweep.missing
+        missing = 0 if self._parallel is None else self._parallel.missing
         if missing:
             # What is landed of it may have holes: nothing counts as landed any more.
             now = self._service.now().replace(microsecond=0) + timedelta(seconds=1)
-            self._sweeps.put(msgspec.structs.replace(self._note, started_at=now))
+            self._states.put(msgspec.structs.replace(self._state, started_at=now))
             raise ContractBroken(
                 f"{missing:,} rows that meta.total promised did not arrive: pages shifted during "
                 "the backfill",
                 next_step="Run it again: it requests all dates again, since months may have holes",
             )
         if self.deferred is not None:
-            self.put_off(self.deferred)
-        elif is_whole and self._sweeps.is_whole(self._note):
-            self._sweeps.end(self._note)
+            self.record_deferral(self.deferred)
+        elif is_whole and self._states.is_whole(self._state):
+            self._states.end(self._state)
 
     @property
     def requests(self) -> int:
         """The requests so far, those for counting among them."""
-        return self._requests + (0 if self._sweep is None else self._sweep.requests)
+        return self._requests + (0 if self._parallel is None else self._parallel.requests)
 
     @property
     def rows(self) -> int:
         """The rows so far."""
-        return self._rows + (0 if self._sweep is None else self._sweep.rows)
+        return self._rows + (0 if self._parallel is None else self._parallel.rows)
 
-    def put_off(self, error: Defer) -> None:
+    def record_deferral(self, error: Defer) -> None:
         """Note that it is to go on later."""
         self.deferred = error
-        self._sweeps.put(
-            msgspec.structs.replace(self._note, resume_at=error.resume_at, why=error.happened)
+        self._states.put(
+            msgspec.structs.replace(self._state, resume_at=error.resume_at, why=error.happened)
         )
 
     def _landing(self, by: Source) -> Iterator[None]:
@@ -241,21 +243,23 @@ class Backfill:
         yield
         for manifest in self._by_list() if by == "list" else self._by_export():
             self.manifests.append(manifest)
-            if is_of(manifest, self._note):
+            if belongs_to(manifest, self._state):
                 self._requested_lists = [
-                    lane.with_batch(manifest) for lane in self._requested_lists
+                    requested.with_batch(manifest) for requested in self._requested_lists
                 ]
             yield
 
     def _by_list(self) -> Iterator[Manifest]:
-        sweep = self._sweep = ParallelBackfill(
-            self._service.puller().context, self._rest(), rate_per_s=self._service.pace.rate_per_s
+        parallel = self._parallel = ParallelBackfill(
+            self._service.puller().context,
+            self._missing_scopes(),
+            rate_per_s=self._service.pace.rate_per_s,
         )
-        yield from sweep
-        self.deferred = sweep.deferred
+        yield from parallel
+        self.deferred = parallel.deferred
 
     def _by_export(self) -> Iterator[Manifest]:
-        for scope in self._rest():
+        for scope in self._missing_scopes():
             span = span_of(scope)
             try:
                 found = self._service.puller().export(
@@ -273,9 +277,11 @@ class Backfill:
             if self.deferred is not None:
                 return
 
-    def _rest(self) -> list[Scope]:
+    def _missing_scopes(self) -> list[Scope]:
         return [
-            rest for lane in self._requested_lists for rest in lane.lacks(self._lower, self._upper)
+            scope
+            for requested in self._requested_lists
+            for scope in requested.missing_scopes(self._lower, self._upper)
         ]
 
     def _count(self, scope: Scope) -> int | None:
@@ -288,12 +294,12 @@ class Backfill:
     def _is_whole(self, month: datetime) -> bool:
         first = max(month, self._lower)
         last = min(next_month(month) - INSTANT_STEP, self._upper)
-        return not any(lane.lacks(first, last) for lane in self._requested_lists)
+        return not any(requested.missing_scopes(first, last) for requested in self._requested_lists)
 
 
-def _open_end(service: CatalogSession, sweeps: BackfillStates, lower: date) -> date:
+def _open_end(service: CatalogSession, states: BackfillStates, lower: date) -> date:
     """Return the end of an open range: years ahead, as of when a sweep of it was begun."""
-    for state in sweeps.open(service.now()):
+    for state in states.open(service.now()):
         first, last = state.scope.lower, state.scope.upper
         if state.open_ended and first is not None and first.date() == lower and last is not None:
             return last.date()

@@ -34,8 +34,8 @@ class Segment:
         self.rows = 0
         self.rows_left: int | None = None
         """How many are still to come, as far as the service says; None before its first page."""
-        self._rows_behind = 0
-        self._cut_from: Segment | None = None
+        self._rows_in_later = 0
+        self._split_from: Segment | None = None
         self._guessed = 0
         self.is_guessed = False
         """Whether what is left is a guess, until the segment cut off has its first page."""
@@ -65,7 +65,7 @@ class Segment:
                 self.reached = min(self.stop, max(self.reached, at))
             if page.total is not None:
                 self._correct(page.total)
-                self.rows_left = max(0, page.total - self.rows - self._rows_behind)
+                self.rows_left = max(0, page.total - self.rows - self._rows_in_later)
         if page is None or not self._paginator.remaining():
             self.ended = True
             self.reached = self.stop
@@ -86,19 +86,19 @@ class Segment:
     def done(self) -> bool:
         return self.ended or self.reached >= self.stop
 
-    def cut(self, at: datetime) -> "Segment":
+    def split(self, at: datetime) -> "Segment":
         """End before an instant that has not come yet, and return the segment behind it.
 
         How many rows lie behind is a guess, half of those left, until its first page says.
         """
         assert self.reached < at < self.stop
         scope = msgspec.structs.replace(self.scope, lower=at, upper=self.stop - INSTANT_STEP)
-        behind = Segment(self._context, scope)
-        behind._cut_from, behind._guessed = self, (self.rows_left or 0) // 2
+        later = Segment(self._context, scope)
+        later._split_from, later._guessed = self, (self.rows_left or 0) // 2
         self.stop, self.is_guessed = at, True
-        self._rows_behind += behind._guessed
-        self.rows_left = max(0, (self.rows_left or 0) - behind._guessed)
-        return behind
+        self._rows_in_later += later._guessed
+        self.rows_left = max(0, (self.rows_left or 0) - later._guessed)
+        return later
 
     def land(self, to: datetime) -> Manifest | None:
         """Land all that begins before an instant that was reached; None where nothing is new.
@@ -109,7 +109,7 @@ class Segment:
         if to <= self.landed_to:
             return None
         at_end = self.ended and to == self.stop
-        why = self._paginator.report.why_incomplete if at_end and self._went_to_its_end else ""
+        why = self._paginator.report.why_incomplete if at_end and self._has_original_end else ""
         manifest = land_pages(
             self._context,
             self._kept,
@@ -130,14 +130,14 @@ class Segment:
 
     def _correct(self, total: int) -> None:
         """Tell the segment that this one was cut from how many rows it lost."""
-        ahead, self._cut_from = self._cut_from, None
-        if ahead is None:
+        earlier, self._split_from = self._split_from, None
+        if earlier is None:
             return
-        ahead.is_guessed = False
-        ahead._rows_behind += total - self._guessed
-        if ahead.rows_left is not None:
-            ahead.rows_left = max(0, ahead.rows_left - (total - self._guessed))
+        earlier.is_guessed = False
+        earlier._rows_in_later += total - self._guessed
+        if earlier.rows_left is not None:
+            earlier.rows_left = max(0, earlier.rows_left - (total - self._guessed))
 
     @property
-    def _went_to_its_end(self) -> bool:
+    def _has_original_end(self) -> bool:
         return self.scope.upper is not None and self.stop == self.scope.upper + INSTANT_STEP

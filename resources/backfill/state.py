@@ -47,7 +47,7 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
     """Set where the service, or the quota, asks to wait until then."""
     why: str = ""
 
-    def is_over(self, now: datetime) -> bool:
+    def is_abandoned(self, now: datetime) -> bool:
         """Whether nothing goes on with it any more: it was left for too long."""
         known = (self.started_at, self.gone_on_at, self.resume_at)
         return now - max(at for at in known if at is not None) > ABANDONED_AFTER
@@ -57,7 +57,7 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
         lower, upper = _bounds(self.scope)
         return f"{_FOLDER}/{lower:%Y%m%d}_{upper:%Y%m%d}.json"
 
-    def is_asked_as(self, other: "BackfillState") -> bool:
+    def requests_same(self, other: "BackfillState") -> bool:
         """Whether it asks the same service, under the same plan, through the same filters."""
         mine, its = self.scope, other.scope
         return (self.plan, self.source, mine.coins, mine.categories) == (
@@ -86,33 +86,34 @@ class BackfillStates:
 
     def open(self, now: datetime) -> list[BackfillState]:
         """Return those that can be gone on with, oldest first; what can't be read is none."""
-        return [other for other in self._notes() if not other.is_over(now)]
+        return [other for other in self._all() if not other.is_abandoned(now)]
 
-    def _notes(self) -> list[BackfillState]:
+    def _all(self) -> list[BackfillState]:
         found = read_notes(self._state, _FOLDER, BackfillState, _wrong)
         return sorted(found, key=lambda backfill: backfill.started_at)
 
-    def open_for(self, asked: BackfillState) -> BackfillState:
+    def open_for(self, requested: BackfillState) -> BackfillState:
         """Return the open sweep that this one is a part of, itself where there is none."""
-        for check in self.open(asked.started_at):
-            if check.is_asked_as(asked) and check.holds(asked.scope):
-                return check
-        return asked
+        for candidate in self.open(requested.started_at):
+            if candidate.requests_same(requested) and candidate.holds(requested.scope):
+                return candidate
+        return requested
 
-    def supersede(self, note: BackfillState) -> None:
+    def supersede(self, state: BackfillState) -> None:
         """Forget sweeps of the same dates that nothing goes on with any more: they were asked
         otherwise, as under an earlier plan, or left for too long."""
-        for other in self._notes():
-            if (other.is_over(note.started_at) or not other.is_asked_as(note)) and other.overlaps(
-                note.scope
-            ):
+        for other in self._all():
+            if (
+                other.is_abandoned(state.started_at) or not other.requests_same(state)
+            ) and other.overlaps(state.scope):
                 self.end(other)
 
-    def is_whole(self, note: BackfillState) -> bool:
+    def is_whole(self, state: BackfillState) -> bool:
         """Whether batches have all that a sweep asks for."""
-        lower, upper = _bounds(note.scope)
+        lower, upper = _bounds(state.scope)
         return not any(
-            lane.lacks(lower, upper) for lane in requested_lists(note.scope, self.landed(note))
+            requested.missing_scopes(lower, upper)
+            for requested in requested_lists(state.scope, self.landed(state))
         )
 
     @contextmanager
@@ -134,28 +135,28 @@ class BackfillStates:
                 ) from error
             yield
 
-    def put(self, note: BackfillState) -> None:
-        put_note(self._state, note.name, note)
+    def put(self, state: BackfillState) -> None:
+        put_note(self._state, state.name, state)
 
-    def end(self, note: BackfillState) -> None:
-        self._state.remove(note.name)
+    def end(self, state: BackfillState) -> None:
+        self._state.remove(state.name)
 
-    def landed(self, note: BackfillState) -> list[Manifest]:
+    def landed(self, state: BackfillState) -> list[Manifest]:
         """Return the whole looks at events since a sweep began, each as of its plan and source."""
         found = []
-        for day in self._landing.days(since=note.started_at.date()):
+        for day in self._landing.days(since=state.started_at.date()):
             # One that can't be read counts as not pulled.
             manifests, _ = self._landing.readable(self._landing.batch_ids(day=day))
-            found += [manifest for manifest in manifests if is_of(manifest, note)]
+            found += [manifest for manifest in manifests if belongs_to(manifest, state)]
         return found
 
 
-def _wrong(name: str, note: BackfillState) -> str:
-    lower, upper = note.scope.lower, note.scope.upper
+def _wrong(name: str, state: BackfillState) -> str:
+    lower, upper = state.scope.lower, state.scope.upper
     if lower is None or upper is None or lower > upper:
         return "its dates have no bounds"
     # Under another name it would never be forgotten.
-    return "" if name == note.name else "it belongs to another backfill"
+    return "" if name == state.name else "it belongs to another backfill"
 
 
 def _bounds(scope: Scope) -> tuple[datetime, datetime]:
@@ -163,7 +164,7 @@ def _bounds(scope: Scope) -> tuple[datetime, datetime]:
     return scope.lower, scope.upper
 
 
-def is_of(batch: Manifest, note: BackfillState) -> bool:
+def belongs_to(batch: Manifest, state: BackfillState) -> bool:
     """Whether a batch tells something of what a sweep asks for.
 
     Also one that the merge will hold back: to ask again would pay for the same rows twice.
@@ -171,8 +172,8 @@ def is_of(batch: Manifest, note: BackfillState) -> bool:
     return (
         batch.feed in ("events", "export")
         and batch.complete
-        and batch.observed_at >= note.started_at
-        and (batch.plan, batch.source) == (note.plan, note.source)
+        and batch.observed_at >= state.started_at
+        and (batch.plan, batch.source) == (state.plan, state.source)
     )
 
 
@@ -183,7 +184,7 @@ class RequestedList:
     scope: Scope
     spans: tuple[tuple[datetime, datetime], ...] = ()
 
-    def lacks(self, lower: datetime, upper: datetime) -> list[Scope]:
+    def missing_scopes(self, lower: datetime, upper: datetime) -> list[Scope]:
         """Return what is not landed of an inclusive range."""
         found, at = [], lower
         for first, last in sorted(self.spans):
@@ -209,5 +210,5 @@ def requested_lists(scope: Scope, batches: Iterable[Manifest]) -> list[Requested
     """Return the lists that a scope takes, each with what batches have of it."""
     found = [RequestedList(request) for request in single_requests(scope)]
     for batch in batches:
-        found = [lane.with_batch(batch) for lane in found]
+        found = [requested.with_batch(batch) for requested in found]
     return found

@@ -100,7 +100,7 @@ class BodyReader:
             if number == 0 and piece.startswith(GZIP_MAGIC):
                 raise TooLarge(f"The body is compressed more than {_LAYERS_MAX} times")
             yield piece
-        self._hold_length()
+        self._check_length()
 
     def read(self) -> bytes:
         return b"".join(self)
@@ -108,7 +108,7 @@ class BodyReader:
     def _wire(self) -> Iterator[bytes]:
         for raw in self._response.iter_raw():
             self.wire_bytes += len(raw)
-            self._hold_bounds(self.wire_bytes)
+            self._check_bounds(self.wire_bytes)
             yield raw
 
     def _layer(self, chunks: Iterator[bytes], encoding: str = "") -> Iterator[bytes]:
@@ -121,12 +121,12 @@ class BodyReader:
             decoder = decoder or _decoder_for(name)
             for piece in decoder.pieces(chunk):
                 size += len(piece)
-                self._hold_bounds(size)
+                self._check_bounds(size)
                 yield piece
         if decoder is not None:
             decoder.finish()
 
-    def _hold_bounds(self, size: int) -> None:
+    def _check_bounds(self, size: int) -> None:
         if size > self._max_bytes:
             raise TooLarge(f"The body is larger than {self._max_bytes} bytes")
         ratio = size / max(1, self.wire_bytes)
@@ -136,10 +136,10 @@ class BodyReader:
                 "were sent"
             )
 
-    def _hold_length(self) -> None:
-        said = self._response.headers.get("content-length", "")
-        if said.isdecimal() and int(said) != self.wire_bytes:
-            raise TruncatedBody(f"The body has {self.wire_bytes} bytes of {said}")
+    def _check_length(self) -> None:
+        stated = self._response.headers.get("content-length", "")
+        if stated.isdecimal() and int(stated) != self.wire_bytes:
+            raise TruncatedBody(f"The body has {self.wire_bytes} bytes of {stated}")
 
 
 def _with_whole_head(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from resources.errors import CatalogError, Defer, Evidence, RateHeld
 from resources.http.bodies import BodyReader
 from resources.http.responses import ErrorResponse, error_from_response, error_from_transport
 from resources.http.retries import Ambient, RetryPolicy, with_retries
-from resources.http.transport import ASKS_USAGE, SENT_AT, TOTAL_S
+from resources.http.transport import FOR_USAGE, SENT_AT, TOTAL_S
 from resources.limits.limiter import Limiter
 from resources.service_clock import ServiceClock, useful_headers
 from warehouse import bounds
@@ -123,7 +123,7 @@ class Caller:
         *,
         rows: int = 1,
         statuses: frozenset[int] = OK,
-        asks_usage: bool = False,
+        for_usage: bool = False,
     ) -> T:
         """Return what `read` makes of the whole answer; a transient error of it is retried.
 
@@ -136,7 +136,7 @@ class Caller:
             content = body.read()
             return read(Answer(**_fields(opened), body=content, wire_bytes=body.wire_bytes))
 
-        return self.stream(path, params, whole, statuses=statuses, asks_usage=asks_usage)
+        return self.stream(path, params, whole, statuses=statuses, for_usage=for_usage)
 
     def stream(
         self,
@@ -147,7 +147,7 @@ class Caller:
         statuses: frozenset[int] = OK,
         headers: Mapping[str, str] | None = None,
         total_s: float | None = None,
-        asks_usage: bool = False,
+        for_usage: bool = False,
     ) -> T:
         """Return what `read` makes of an answer whose body is still to come.
 
@@ -157,7 +157,7 @@ class Caller:
 
         def attempt(number: int) -> T:
             request = self._request(path, params, headers or {}, total_s)
-            request.extensions[ASKS_USAGE] = asks_usage
+            request.extensions[FOR_USAGE] = for_usage
             return self._attempt(request, read, statuses, number)
 
         return with_retries(attempt, policy=self._policy, ambient=self._ambient)
@@ -211,12 +211,12 @@ class Caller:
         self.deprecation = response.headers.get("deprecation", self.deprecation)
         self.sunset = response.headers.get("sunset", self.sunset)
         received_at = self._ambient.clock()
-        heard = self._service_clock.hear(response.headers.get_list("date"))
+        answer_date = self._service_clock.record_response_date(response.headers.get_list("date"))
         return Opened(
             status=response.status_code,
             headers=useful_headers(response.headers),
-            date=heard.instant,
-            date_doubt=heard.doubt,
+            date=answer_date.instant,
+            date_doubt=answer_date.doubt,
             received_at=received_at,
             attempts=number,
         )
@@ -237,12 +237,14 @@ class Caller:
             self._limiter.on_rate_limited(failure.wait_s)
         elif isinstance(failure, Defer):
             if failure.reason == "quota":
-                self._limiter.on_quota_gone()
+                self._limiter.on_quota_exhausted()
             else:
                 wait_s = (failure.resume_at - opened.date).total_seconds()
                 uncounted = opened.status == 429
-                hear = self._limiter.on_rate_limited if uncounted else self._limiter.on_long_wait
-                hear(wait_s)
+                record_response_date = (
+                    self._limiter.on_rate_limited if uncounted else self._limiter.on_long_wait
+                )
+                record_response_date(wait_s)
         return failure
 
 

@@ -29,7 +29,7 @@ from resources.http.list_query import (
     event_filters,
 )
 from resources.http.lookups import EVENT_STATUSES, EventAnswer, UsageAnswer, read_event, read_usage
-from resources.http.pages import read_page, rows_asked
+from resources.http.pages import read_page, rows_requested
 from resources.http.paginator import Paginator
 from resources.http.redaction import redactor_for
 from resources.http.retries import Ambient, RetryPolicy
@@ -71,7 +71,7 @@ class CatalogClient:
         self.export_path = "/" + export_path.lstrip("/")
         self._timeouts = timeouts or Timeouts()
         self._limiter = limiter
-        self._hurried = around.hurried
+        self._stop_retrying = around.stop_retrying
         secret = checked_key(key)
         redactor = redactor_for(secret)
         keyed = KeyTransport(
@@ -117,16 +117,16 @@ class CatalogClient:
         self._http.close()
 
     @contextmanager
-    def hurried(self) -> Iterator[None]:
+    def stop_retrying(self) -> Iterator[None]:
         """Try nothing again and wait for no token meanwhile, in any thread.
 
         Broken off itself, it stays so: whoever is in such a hurry does not go on.
         """
-        self._hurried.set()
-        self._limiter.hurry(on=True)
+        self._stop_retrying.set()
+        self._limiter.no_wait(on=True)
         yield
-        self._limiter.hurry(on=False)
-        self._hurried.clear()
+        self._limiter.no_wait(on=False)
+        self._stop_retrying.clear()
 
     @property
     def deprecation(self) -> str | None:
@@ -177,7 +177,7 @@ class CatalogClient:
         known_ids: Iterable[str] = (),
     ) -> Paginator:
         """Return a paginator of what another one left over (`Paginator.remaining`)."""
-        return self._sweep(decisions.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
+        return self._paginator(decisions.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
 
     def cancellations_pages(
         self,
@@ -191,7 +191,7 @@ class CatalogClient:
         filters = {} if since is None else {"since": bound_text(since)}
         parts = (ListPart(filters, cursor=cursor),)
         fields = ("id", "cancelledAt")
-        return self._sweep(decisions.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
+        return self._paginator(decisions.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
 
     def coins_pages(
         self,
@@ -206,14 +206,14 @@ class CatalogClient:
         named = {"q": q, "tracked": None if tracked is None else str(tracked).lower()}
         filters = {name: value for name, value in named.items() if value is not None}
         parts = (ListPart(filters, cursor=cursor),)
-        return self._sweep(decisions.COINS_PATH, parts, ("slug",), limit, known_ids)
+        return self._paginator(decisions.COINS_PATH, parts, ("slug",), limit, known_ids)
 
     def categories(self) -> Paginator:
         """Return a sweep of the categories, mostly one page (interface 4.6).
 
         Iterating raises AccessDenied on a plan that does not show them: go on without.
         """
-        return self._sweep(decisions.CATEGORIES_PATH, (ListPart(),), ("id",), None, ())
+        return self._paginator(decisions.CATEGORIES_PATH, (ListPart(),), ("id",), None, ())
 
     def event(self, event_id: str) -> EventAnswer:
         """Look one event up: found, gone (cancelled) or not found (interface 4.4).
@@ -236,7 +236,7 @@ class CatalogClient:
         """Return the key's usage, and tell it to the limiter; the call itself counts (4.7)."""
         path, before = decisions.USAGE_PATH, self._limiter.charged()
         answer = self._caller.get(
-            path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), asks_usage=True
+            path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), for_usage=True
         )
         if answer.account is not None:
             self._limiter.on_usage(answer.account, charged_before=before)
@@ -259,7 +259,7 @@ class CatalogClient:
             lambda answer: (
                 read_page(answer, path=path, params=params, cursor=None, key_fields=("id",)).total
             ),
-            rows=rows_asked(params),
+            rows=rows_requested(params),
         )
 
     def export(
@@ -290,7 +290,7 @@ class CatalogClient:
             etag=etag,
         )
 
-    def _sweep(
+    def _paginator(
         self,
         path: str,
         parts: tuple[ListPart, ...],

@@ -53,12 +53,12 @@ def read_event(answer: Answer, *, event_id: str, call: str) -> EventAnswer:
         if not isinstance(content, dict):
             raise _not_an_object(answer, call)
         return _event_answer(answer, event_id, "found", "json", wrapped=is_wrapped(content))
-    said = read_error_body(answer.body, answer.headers.get("content-type", ""))
-    if said.code == "version_retired":
+    error_body = read_error_body(answer.body, answer.headers.get("content-type", ""))
+    if error_body.code == "version_retired":
         raise VersionGone(f"{call} was answered {answer.status}")
     status: EventStatus = "gone" if answer.status == 410 else "not_found"
-    cancelled_at = read_instant((said.fields or {}).get("cancelledAt"))
-    return _event_answer(answer, event_id, status, said.shape, cancelled_at=cancelled_at)
+    cancelled_at = read_instant((error_body.fields or {}).get("cancelledAt"))
+    return _event_answer(answer, event_id, status, error_body.shape, cancelled_at=cancelled_at)
 
 
 def _event_answer(
@@ -124,10 +124,10 @@ class UsageAnswer:
             used = limit - self.remaining
         if used is None or (limit is None and not self.is_unlimited):
             return None
-        said = self.reset_at or self.period_end
+        reset_at = self.reset_at or self.period_end
         # A reset that is over, or years away, would let nothing be sent for as long.
-        is_to_come = said is not None and self.date < said <= self.date + _PERIOD_MAX
-        resets_at = said if said is not None and is_to_come else next_reset(self.date)
+        is_to_come = reset_at is not None and self.date < reset_at <= self.date + _PERIOD_MAX
+        resets_at = reset_at if reset_at is not None and is_to_come else next_reset(self.date)
         return ReportedLimits(limit, used, self.received_at + (resets_at - self.date))
 
 

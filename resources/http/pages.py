@@ -81,9 +81,9 @@ def read_page(
         TooLarge: it has far more rows than were asked for.
     """
     call = f"GET {path}"
-    found = _list_in(answer, decoded_json(answer, call), call)
+    found = _list_of(answer, decoded_json(answer, call), call)
     meta = found.meta or {}
-    _hold_rows(len(found.rows), params, call)
+    _check_rows(len(found.rows), params, call)
     return RawPage(
         path=path,
         params=params,
@@ -151,20 +151,20 @@ def _short(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def rows_asked(params: Mapping[str, str]) -> int:
+def rows_requested(params: Mapping[str, str]) -> int:
     """Return how many rows a request asks for, 0 where it leaves that to the service."""
     return int(params.get("limit", 0))
 
 
-def _hold_rows(rows: int, params: Mapping[str, str], call: str) -> None:
-    if rows > max(ROWS_LEAST, ROWS_FACTOR * rows_asked(params)):
+def _check_rows(rows: int, params: Mapping[str, str], call: str) -> None:
+    if rows > max(ROWS_LEAST, ROWS_FACTOR * rows_requested(params)):
         raise TooLarge(
             f"{call} was answered with {rows} rows",
             expected=f"Expected were {params.get('limit', 'some')}",
         )
 
 
-def _list_in(answer: Answer, content: Any, call: str) -> ListBody:
+def _list_of(answer: Answer, content: Any, call: str) -> ListBody:
     found = list_body(content)
     if found is not None:
         return found

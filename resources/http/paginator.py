@@ -16,7 +16,7 @@ from typing import Final
 from resources.errors import CatalogError, ContractBroken, CursorLoop, RunawayPaging, TooSlow
 from resources.http.calls import Caller
 from resources.http.list_query import ListPart, ListQuery
-from resources.http.pages import CURSOR_CHARS, RawPage, read_page, rows_asked
+from resources.http.pages import CURSOR_CHARS, RawPage, read_page, rows_requested
 
 SLACK_PAGES: Final = 3
 """Pages beyond the total, or without a new row, before paging counts as runaway."""
@@ -305,7 +305,7 @@ class Paginator:
             lambda answer: read_page(
                 answer, path=query.path, params=params, cursor=cursor, key_fields=query.key_fields
             ),
-            rows=rows_asked(params),
+            rows=rows_requested(params),
         )
 
     def _note(self, page: RawPage) -> None:

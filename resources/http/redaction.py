@@ -100,7 +100,7 @@ class Redactor:
                 return ()
         return tuple(self._in_bytes.finditer(data))
 
-    def begun_at_the_end(self, data: bytes) -> int:
+    def cut_off_at_end(self, data: bytes) -> int:
         """Return how many bytes at the end are the beginning of a key that was cut off."""
         if self.is_short:
             return 0
@@ -137,8 +137,8 @@ class BodyRedactor:
         """Return the rest, also of a body that broke off."""
         held = self._held
         rest = self._passed(held, len(held))
-        begun = self._redactor.begun_at_the_end(rest)
-        return rest[: len(rest) - begun] + KEY_MARK.encode() if begun else rest
+        cut_off = self._redactor.cut_off_at_end(rest)
+        return rest[: len(rest) - cut_off] + KEY_MARK.encode() if cut_off else rest
 
     def _passed(self, data: bytes, upto: int) -> bytes:
         passed: list[bytes] = []

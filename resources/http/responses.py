@@ -34,9 +34,9 @@ BodyShape = Literal["json", "text", "html", "empty"]
 
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
 _SLOW: Final = frozenset({500, 504})
-_SAID_CHARS: Final = 200
+_MESSAGE_CHARS: Final = 200
 _LONGEST_MONTH_S: Final = 31 * 86_400.0
-_MONTH_SAID: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
+_MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
 """A gateway's "API rate limit exceeded" is no month that is used up."""
 
 
@@ -88,54 +88,56 @@ def read_error_body(body: bytes, content_type: str = "") -> ErrorBody:
 
 
 def error_from_response(
-    refusal: ErrorResponse, *, policy: RetryPolicy, redact: Callable[[str], str] = str
+    response: ErrorResponse, *, policy: RetryPolicy, redact: Callable[[str], str] = str
 ) -> CatalogError:
     """Return the error that an answer is; `redact` takes the key out of what the service said."""
-    content_type = refusal.headers.get("content-type", "")
-    body = read_error_body(refusal.body, content_type)
-    said = plain_line(redact(body.message))[:_SAID_CHARS]
-    message = f"{refusal.call} was answered {refusal.status}" + (f" ({said})" if said else "")
-    if refusal.status == 429 or refusal.status in _TRANSIENT:
-        return _transient(refusal, body, message, policy)
-    if refusal.status in (401, 402, 403):
-        return _denied(refusal, body, message)
-    if refusal.status == 410 or body.code == "version_retired":
+    content_type = response.headers.get("content-type", "")
+    body = read_error_body(response.body, content_type)
+    message_part = plain_line(redact(body.message))[:_MESSAGE_CHARS]
+    message = f"{response.call} was answered {response.status}" + (
+        f" ({message_part})" if message_part else ""
+    )
+    if response.status == 429 or response.status in _TRANSIENT:
+        return _transient(response, body, message, policy)
+    if response.status in (401, 402, 403):
+        return _denied(response, body, message)
+    if response.status == 410 or body.code == "version_retired":
         return VersionGone(message)
-    if 300 <= refusal.status < 400:
+    if 300 <= response.status < 400:
         return RequestRejected(message, expected="The key is not sent to another address")
-    if 200 <= refusal.status < 300:
+    if 200 <= response.status < 300:
         return ContractBroken(message, expected="Expected was 200")
     return RequestRejected(message)
 
 
 def _transient(
-    refusal: ErrorResponse, body: ErrorBody, message: str, policy: RetryPolicy
+    response: ErrorResponse, body: ErrorBody, message: str, policy: RetryPolicy
 ) -> CatalogError:
-    wait_s = retry_after_s(refusal.headers.get("retry-after"), now=refusal.now)
-    if refusal.status == 429 and _is_quota(body):
-        return _quota_gone(refusal.now, wait_s, message)
+    wait_s = retry_after_s(response.headers.get("retry-after"), now=response.now)
+    if response.status == 429 and _is_quota(body):
+        return _quota_gone(response.now, wait_s, message)
     if wait_s is not None and wait_s > policy.retry_after_max_s:
-        resume_at = refusal.now + timedelta(seconds=min(wait_s, policy.defer_max_s))
+        resume_at = response.now + timedelta(seconds=min(wait_s, policy.defer_max_s))
         return Defer(f"{message}, and asked to wait", resume_at=resume_at, reason="asked_to_wait")
-    if refusal.status == 429:
+    if response.status == 429:
         return RateHeld(message, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
-    timed_out = refusal.seconds >= policy.slow_after_s or body.code == "timeout"
-    if refusal.status in _SLOW and timed_out:
-        return TooSlow(f"{message} within {refusal.seconds:.1f} s")
+    timed_out = response.seconds >= policy.slow_after_s or body.code == "timeout"
+    if response.status in _SLOW and timed_out:
+        return TooSlow(f"{message} within {response.seconds:.1f} s")
     return ServiceFailing(message, wait_s=wait_s or 0.0)
 
 
-def _denied(refusal: ErrorResponse, body: ErrorBody, message: str) -> CatalogError:
+def _denied(response: ErrorResponse, body: ErrorBody, message: str) -> CatalogError:
     if body.code == "version_retired":
         return VersionGone(message)
     names_plan = body.code == "plan_required" or re.search(r"\bplan\b", body.message, re.I)
-    if refusal.status == 402 or (refusal.status == 403 and names_plan):
+    if response.status == 402 or (response.status == 403 and names_plan):
         return PlanLacksAccess(message)
     return KeyRejected(message)
 
 
 def _is_quota(body: ErrorBody) -> bool:
-    return body.code == "quota_exceeded" or _MONTH_SAID.search(body.message) is not None
+    return body.code == "quota_exceeded" or _MONTH_MESSAGE.search(body.message) is not None
 
 
 def _quota_gone(now: datetime, wait_s: float | None, message: str) -> Defer:

@@ -34,12 +34,12 @@ class Ambient:
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] | None = None
     random: Callable[[], float] = SystemRandom().random
-    hurried: Event = field(default_factory=Event)
+    stop_retrying: Event = field(default_factory=Event)
 
     def pause(self, seconds: float) -> None:
         """Sleep, by the wall until something is hurried."""
         if self.sleep is None:
-            self.hurried.wait(seconds)
+            self.stop_retrying.wait(seconds)
         else:
             self.sleep(seconds)
 
@@ -79,13 +79,13 @@ def with_retries(attempt: Callable[[int], T], *, policy: RetryPolicy, ambient: A
         except CatalogError as error:
             # 0 before it is a limiter's own error: nothing was sent this time.
             error.attempts += number - 1
-            if not error.transient or number >= policy.attempts or ambient.hurried.is_set():
+            if not error.transient or number >= policy.attempts or ambient.stop_retrying.is_set():
                 raise
             floor_s = error.wait_s if isinstance(error, RetryLater) else 0.0
             wait_s = floor_s + policy.backoff_s(number, ambient.random())
             if ambient.monotonic() - began + wait_s > policy.total_s:
                 raise
             ambient.pause(wait_s)
-            if ambient.hurried.is_set():
+            if ambient.stop_retrying.is_set():
                 raise
     raise AssertionError("unreachable")

@@ -115,7 +115,7 @@ class DeadlineTransport(httpx.HTTPTransport):
 
 TOTAL_S: Final = "almanac.total_s"
 """Request extension: the bound on the whole request, in seconds, from when it is sent."""
-ASKS_USAGE: Final = "almanac.asks_usage"
+FOR_USAGE: Final = "almanac.asks_usage"
 """Request extension: whether the request asks for the usage."""
 SENT_AT: Final = "almanac.sent_at"
 """Response extension: when the request was sent, on the monotonic clock."""
@@ -179,14 +179,14 @@ class KeyTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if _origin(request.url) != self._origin:
             raise httpx.UnsupportedProtocol("the key is sent to the base address only")
-        self._limiter.acquire(asks_usage=request.extensions.get(ASKS_USAGE, False))
+        self._limiter.acquire(for_usage=request.extensions.get(FOR_USAGE, False))
         sent_at = self._monotonic()
         deadline = time.monotonic() + request.extensions.get(TOTAL_S, float("inf"))
         self._deadlines.at = deadline
         try:
             response = self._inner.handle_request(self._with_key(request))
         except BaseException:
-            self._tell(request, None, sent_at, 0)
+            self._report(request, None, sent_at, 0)
             raise
         return self._counted(request, response, sent_at, deadline)
 
@@ -198,8 +198,8 @@ class KeyTransport(httpx.BaseTransport):
         Nothing of its head repeats the key; whoever reads the body takes it out there.
         """
 
-        def tell(count: int) -> None:
-            self._tell(request, response.status_code, sent_at, count)
+        def report(count: int) -> None:
+            self._report(request, response.status_code, sent_at, count)
 
         assert isinstance(response.stream, httpx.SyncByteStream)
         extensions = {**response.extensions, SENT_AT: sent_at, REDACTOR: self._redactor}
@@ -208,7 +208,7 @@ class KeyTransport(httpx.BaseTransport):
         return httpx.Response(
             response.status_code,
             headers=self._redactor.headers(response.headers.raw),
-            stream=_CountedStream(response.stream, tell, self._deadlines, deadline),
+            stream=_CountedStream(response.stream, report, self._deadlines, deadline),
             extensions=extensions,
         )
 
@@ -226,7 +226,9 @@ class KeyTransport(httpx.BaseTransport):
             extensions=request.extensions,
         )
 
-    def _tell(self, request: httpx.Request, status: int | None, sent_at: float, count: int) -> None:
+    def _report(
+        self, request: httpx.Request, status: int | None, sent_at: float, count: int
+    ) -> None:
         if self._observer is not None:
             seconds = self._monotonic() - sent_at
             self._observer(SentRequest(request.method, request.url.path, status, seconds, count))
@@ -238,12 +240,12 @@ class _CountedStream(httpx.SyncByteStream):
     def __init__(
         self,
         stream: httpx.SyncByteStream,
-        tell: Callable[[int], None],
+        report: Callable[[int], None],
         deadlines: Deadlines,
         deadline: float,
     ) -> None:
         self._stream = stream
-        self._tell: Callable[[int], None] | None = tell
+        self._report: Callable[[int], None] | None = report
         self._deadlines = deadlines
         self._deadline = deadline
         self._count = 0
@@ -258,9 +260,9 @@ class _CountedStream(httpx.SyncByteStream):
 
     def close(self) -> None:
         self._stream.close()
-        tell, self._tell = self._tell, None
-        if tell is not None:
-            tell(self._count)
+        report, self._report = self._report, None
+        if report is not None:
+            report(self._count)
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

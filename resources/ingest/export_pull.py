@@ -62,7 +62,7 @@ class ExportLanding:
                     rest = covering([part.scope for part in orders])
                     landed[-1] = replace(landed[-1], deferred=error, left_over=rest)
                     break
-                error.left = _said(landed) or error.left
+                error.left = _landed_before(landed) or error.left
                 raise
         return landed
 
@@ -83,10 +83,10 @@ class ExportLanding:
             try:
                 pull = self._export(order, file)
             except (NotData, TruncatedBody) as error:
-                seen, is_cut = error.evidence, isinstance(error, TruncatedBody)
-                if seen is None or not file.exists() or (is_cut and not _size(file)):
+                evidence, is_truncated = error.evidence, isinstance(error, TruncatedBody)
+                if evidence is None or not file.exists() or (is_truncated and not _size(file)):
                     raise
-                return self._land_refused(order, file, error, seen, warnings)
+                return self._land_refused(order, file, error, evidence, warnings)
             return self._land_file(order, file, pull, warnings)
 
     def _export(self, order: _Order, file: Path) -> ExportPull:
@@ -121,8 +121,8 @@ class ExportLanding:
         why, requests = list(pull.suspicions), order.requests + pull.attempts
         expected = order.rows
         if expected is not None and pull.rows < expected:
-            lacking = f"{pull.rows} rows of {expected} expected"
-            (why if pull.rows < expected * ENOUGH_ROWS_SHARE else warnings).append(lacking)
+            shortfall = f"{pull.rows} rows of {expected} expected"
+            (why if pull.rows < expected * ENOUGH_ROWS_SHARE else warnings).append(shortfall)
         content_at = export_content_at(pull.last_modified, pull.date)
         if content_at != pull.last_modified:
             warnings.append("no Last-Modified header: treated as the snapshot of 00:05 UTC")
@@ -147,22 +147,22 @@ class ExportLanding:
         order: _Order,
         file: Path,
         error: CatalogError,
-        seen: Evidence,
+        evidence: Evidence,
         warnings: list[str],
     ) -> Landed:
         """Land what came in place of an export, or the part that came of it."""
         requests = order.requests + error.attempts
-        if seen.date_doubt:
-            warnings.append(seen.date_doubt)
+        if evidence.date_doubt:
+            warnings.append(evidence.date_doubt)
         export_pull = self._context.pull(
             "export",
             order.scope,
-            observed_at=seen.date,
-            content_at=export_content_at(None, seen.date),
+            observed_at=evidence.date,
+            content_at=export_content_at(None, evidence.date),
             requests=requests,
             rows_claimed=order.rows,
             why_incomplete=str(error),
-            date_doubt=seen.date_doubt,
+            date_doubt=evidence.date_doubt,
         )
         manifest = self._context.room.landing.land_file(export_pull, file)
         return Landed(manifest, requests, 0, warnings=(*warnings, str(error)))
@@ -172,6 +172,6 @@ def _size(file: Path) -> int:
     return file.stat().st_size
 
 
-def _said(landed: Sequence[Landed]) -> str:
+def _landed_before(landed: Sequence[Landed]) -> str:
     ids = ", ".join(outcome.manifest.batch_id for outcome in landed)
     return f"The parts before it are landed as {ids}" if ids else ""

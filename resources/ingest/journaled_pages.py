@@ -21,7 +21,7 @@ from warehouse.landing.journal import OpenPull, PageNote
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedPage:
     """A page that is no list, and why. It ends a pull."""
 
     note: PageNote
@@ -38,7 +38,7 @@ class JournaledPages:
         self.progress = ListProgress(parts_of(self.intent.feed, self.intent.scope))
         self.first: PageNote | None = None
         self.last: PageNote | None = None
-        self.refused: Refused | None = None
+        self.refused: RefusedPage | None = None
         for note, body in open_pull.pages():
             self._read_back(note, body)
 
@@ -52,7 +52,9 @@ class JournaledPages:
         self._open_pull.add(note, page.body)
         self._follow(note, page)
 
-    def keep_refused(self, error: CatalogError, seen: Evidence, *, received_at: datetime) -> None:
+    def keep_refused(
+        self, error: CatalogError, evidence: Evidence, *, received_at: datetime
+    ) -> None:
         """Put what came in place of a page on the disk."""
         note = PageNote(
             number=self.progress.pages + 1,
@@ -61,12 +63,12 @@ class JournaledPages:
             rows=0,
             total=None,
             limit=0,
-            date=seen.date.astimezone(UTC),
+            date=evidence.date.astimezone(UTC),
             received_at=received_at,
-            date_doubt=seen.date_doubt,
+            date_doubt=evidence.date_doubt,
         )
-        self._open_pull.add(note, seen.body or b"")
-        self.refused = Refused(note, str(error))
+        self._open_pull.add(note, evidence.body or b"")
+        self.refused = RefusedPage(note, str(error))
 
     def bodies(self) -> Iterator[bytes]:
         """Yield the bodies that are lists.
@@ -74,13 +76,13 @@ class JournaledPages:
         Raises:
             LandingError: a page that was kept is gone; nothing may claim to have it.
         """
-        came = 0
+        count = 0
         for _, body in islice(self._open_pull.pages(), self.progress.pages):
-            came += 1
+            count += 1
             yield body
-        if came != self.progress.pages:
+        if count != self.progress.pages:
             raise LandingError(
-                f"{self.progress.pages} pages were journaled, {came} are there. Nothing of this "
+                f"{self.progress.pages} pages were journaled, {count} are there. Nothing of this "
                 "pull was landed. Run it again: it requests what is missing."
             )
 
@@ -97,11 +99,11 @@ class JournaledPages:
         feed, scope, remaining = self.intent.feed, self.intent.scope, self.progress.remaining
         if self.progress.lost:
             return scope
-        under_way = remaining[0].cursor is not None
-        return left_over(feed, scope, remaining, self._last_row_at() if under_way else None)
+        has_begun = remaining[0].cursor is not None
+        return left_over(feed, scope, remaining, self._last_row_at() if has_begun else None)
 
     def _read_back(self, note: PageNote, body: bytes) -> None:
-        asked = {"from": note.lower, "to": note.upper}
+        bounds = {"from": note.lower, "to": note.upper}
         answer = Answer(
             *(200, {}, note.date, note.date_doubt, note.received_at, 1), body, len(body)
         )
@@ -109,12 +111,12 @@ class JournaledPages:
             page = read_page(
                 answer,
                 path=self._list.path,
-                params={name: text for name, text in asked.items() if text is not None},
+                params={name: text for name, text in bounds.items() if text is not None},
                 cursor=note.cursor_in,
                 key_fields=self._list.key_fields,
             )
         except (NotData, TooLarge, TruncatedBody) as error:
-            self.refused = Refused(note, str(error))
+            self.refused = RefusedPage(note, str(error))
         else:
             self._follow(note, page)
 

@@ -7,7 +7,7 @@ it is the same batch whether this process lands it or, after a crash, another on
 from resources.errors import CatalogError, Defer, NotData, TruncatedBody
 from resources.http.paginator import Paginator
 from resources.ingest.context import Landed, PullContext, list_content_at, plan_of
-from resources.ingest.journaled_pages import JournaledPages, Refused
+from resources.ingest.journaled_pages import JournaledPages, RefusedPage
 from resources.ingest.kept_pages import land_pages
 from resources.ingest.scopes import paged_fully
 from warehouse.landing.batches import Manifest, Scope
@@ -24,7 +24,7 @@ class PagedPull:
         self._intent = open_pull.intent
         self._resumed_pages = self._progress.pages
         self._paid_before = self._progress.pages + (self._pages.refused is not None)
-        self._sweep: Paginator | None = None
+        self._paginator: Paginator | None = None
         self._warnings: list[str] = []
 
     @property
@@ -36,23 +36,23 @@ class PagedPull:
         return self._progress.ended and self._pages.refused is None
 
     @property
-    def can_go_on(self) -> bool:
+    def can_resume(self) -> bool:
         """Whether what is left is known and can be asked for, time and plan aside."""
         at_cursor = any(part.cursor for part in self._progress.remaining)
-        askable = self._intent.feed != "categories" or not at_cursor
-        return askable and not self._progress.lost and self._pages.refused is None
+        can_request = self._intent.feed != "categories" or not at_cursor
+        return can_request and not self._progress.lost and self._pages.refused is None
 
     def discard(self) -> None:
         self._pages.discard()
 
-    def go_on(self) -> Landed:
+    def run(self) -> Landed:
         """Page to the end and land what came.
 
         Raises:
             RetryLater, Stop: what came before it is landed as a partial batch.
             Defer: before the first page; later it is in what is returned.
         """
-        error = self._page_on()
+        error = self._page_to_end()
         if error is None or self._pages.refused is not None:
             return self.close("")
         if not self.begun:
@@ -65,9 +65,9 @@ class PagedPull:
         error.left = f"{landed.rows} rows are landed as the partial batch {batch_id}"
         raise error
 
-    def go_on_or_close(self) -> Landed:
+    def run_or_close(self) -> Landed:
         """Page to the end, or as far as the service lets, and land what is there."""
-        error = self._page_on()
+        error = self._page_to_end()
         if error is None or self._pages.refused is not None:
             return self.close("")
         self._warnings.append(str(error))
@@ -79,12 +79,12 @@ class PagedPull:
         landed = self._land_pages(why, rest)
         if refused is not None:
             self._warnings.append(refused.why)
-            instead = self._land_refused(refused, rest or self._intent.scope)
+            refused_batch = self._land_refused(refused, rest or self._intent.scope)
             if landed is not None:
                 self._warnings.append(
-                    f"the response in place of a page is batch {instead.batch_id}"
+                    f"the response in place of a page is batch {refused_batch.batch_id}"
                 )
-            landed = landed or instead
+            landed = landed or refused_batch
         assert landed is not None, "a pull without a page is discarded, not closed"
         self.discard()
         return Landed(
@@ -97,21 +97,21 @@ class PagedPull:
             warnings=tuple(dict.fromkeys(self._warnings)),
         )
 
-    def _page_on(self) -> CatalogError | None:
+    def _page_to_end(self) -> CatalogError | None:
         """Keep pages until the end, and return what stopped it before."""
         try:
-            self._sweep = self._new_sweep()
-            for page in self._sweep:
+            self._paginator = self._new_paginator()
+            for page in self._paginator:
                 self._pages.keep(page, received_at=self._context.clock())
                 self._note_doubt(page.date_doubt)
                 progress = self._progress
                 self._context.report_progress(self._intent.feed, progress.rows, progress.total_last)
         except CatalogError as error:
-            seen = error.evidence
+            evidence = error.evidence
             in_place = isinstance(error, NotData | TruncatedBody)
-            if in_place and seen is not None and seen.body is not None:
-                self._pages.keep_refused(error, seen, received_at=self._context.clock())
-                self._note_doubt(seen.date_doubt)
+            if in_place and evidence is not None and evidence.body is not None:
+                self._pages.keep_refused(error, evidence, received_at=self._context.clock())
+                self._note_doubt(evidence.date_doubt)
             return error
         return None
 
@@ -120,9 +120,11 @@ class PagedPull:
 
     @property
     def _requests(self) -> int:
-        return self._paid_before + (0 if self._sweep is None else self._sweep.report.requests)
+        return self._paid_before + (
+            0 if self._paginator is None else self._paginator.report.requests
+        )
 
-    def _new_sweep(self) -> Paginator:
+    def _new_paginator(self) -> Paginator:
         client, scope = self._context.client, self._intent.scope
         parts, known = self._progress.remaining, self._progress.current_ids
         if self._intent.feed == "events":
@@ -156,11 +158,15 @@ class PagedPull:
         refused = self._pages.refused
         if refused is not None:
             return f"page {refused.note.number} was not a list: {refused.why}"
-        fresh = self._sweep is not None and self._resumed_pages == 0
-        swept = self._sweep.report.why_incomplete if self._sweep is not None and fresh else ""
-        return self._progress.why_incomplete() or swept
+        not_resumed = self._paginator is not None and self._resumed_pages == 0
+        paginator_reason = (
+            self._paginator.report.why_incomplete
+            if self._paginator is not None and not_resumed
+            else ""
+        )
+        return self._progress.why_incomplete() or paginator_reason
 
-    def _land_refused(self, refused: Refused, scope: Scope) -> Manifest:
+    def _land_refused(self, refused: RefusedPage, scope: Scope) -> Manifest:
         """Land what came in place of a page as a batch of its own, so that it spoils no other."""
         pull = self._context.pull(
             self._intent.feed,

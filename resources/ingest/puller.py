@@ -29,9 +29,9 @@ from warehouse.landing.batches import Feed, Scope
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
 from warehouse.landing.landing import Landing
 
-_STATUS: Final[dict[EventStatus, int]] = {"found": 200, "gone": 410, "not_found": 404}
+_STATUS_CODES: Final[dict[EventStatus, int]] = {"found": 200, "gone": 410, "not_found": 404}
 _SINCE: Final = timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
-_LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minutes"
+_TOO_LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minutes"
 
 
 class Puller:
@@ -127,7 +127,8 @@ class Puller:
         why = ""
         if answer.status != "found" and answer.shape == "html":
             why = (
-                f"the {_STATUS[answer.status]} is an HTML page, which may not come from the catalog"
+                f"the {_STATUS_CODES[answer.status]} is an HTML page, which may not come from "
+                "the catalog"
             )
         return self._land_event(answer, why)
 
@@ -150,7 +151,7 @@ class Puller:
 
     def _pull(self, feed: Feed, scope: Scope) -> Landed:
         with self.context.begun(feed, scope) as open_pull:
-            return PagedPull(self.context, open_pull).go_on()
+            return PagedPull(self.context, open_pull).run()
 
     def _resume(self, found: OpenPull) -> list[Landed]:
         pull = PagedPull(self.context, found)
@@ -159,18 +160,18 @@ class Puller:
             return []
         if pull.ended:
             return [pull.close("")]
-        why = self._why_not_go_on(found, pull)
-        return [pull.close(why) if why else pull.go_on_or_close()]
+        why = self._why_not_resumed(found, pull)
+        return [pull.close(why) if why else pull.run_or_close()]
 
-    def _why_not_go_on(self, found: OpenPull, pull: PagedPull) -> str:
+    def _why_not_resumed(self, found: OpenPull, pull: PagedPull) -> str:
         intent = found.intent
         if intent.source != self.context.source:
             return f"started with {intent.source}, which is no longer the source"
         if intent.plan != self._plan.name:
             return f"started under the plan {intent.plan}, which is now {self._plan.name}"
         if not found.may_go_on(self.context.clock()):
-            return f"{_LATE}; the rest is a new batch"
-        return "" if pull.can_go_on else "its pages do not show what is left of it"
+            return f"{_TOO_LATE}; the rest is a new batch"
+        return "" if pull.can_resume else "its pages do not show what is left of it"
 
     def _land_event(self, answer: EventAnswer, why: str) -> Landed:
         pull = self.context.pull(
@@ -182,25 +183,25 @@ class Puller:
             why_incomplete=why,
             date_doubt=answer.date_doubt,
         )
-        status = _STATUS[answer.status]
+        status = _STATUS_CODES[answer.status]
         manifest = self.context.room.landing.land(pull, [(answer.body, None)], status=status)
         warnings = tuple(text for text in (why, answer.date_doubt) if text)
         rows = 1 if answer.status == "found" else 0
         return Landed(manifest, answer.attempts, rows, warnings=warnings)
 
     def _land_no_event(self, event_id: str, error: CatalogError) -> Landed:
-        seen = error.evidence
-        if seen is None or seen.body is None:
+        evidence = error.evidence
+        if evidence is None or evidence.body is None:
             raise error
         pull = self.context.pull(
             "event",
             Scope(event_id=event_id),
-            observed_at=seen.date,
-            content_at=list_content_at(seen.date, self._plan),
+            observed_at=evidence.date,
+            content_at=list_content_at(evidence.date, self._plan),
             requests=error.attempts,
             why_incomplete=str(error),
-            date_doubt=seen.date_doubt,
+            date_doubt=evidence.date_doubt,
         )
-        manifest = self._landing.land(pull, [(seen.body, None)])
-        warnings = tuple(text for text in (str(error), seen.date_doubt) if text)
+        manifest = self._landing.land(pull, [(evidence.body, None)])
+        warnings = tuple(text for text in (str(error), evidence.date_doubt) if text)
         return Landed(manifest, error.attempts, 0, warnings=warnings)

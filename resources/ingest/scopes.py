@@ -226,11 +226,12 @@ def clip_to_plan(
     Raises:
         PlanLacksAccess: nothing of it is shown, or not its beginning unless `partly`.
     """
-    reach = window.lower.date()
-    if upper < reach or (lower < reach and not partly):
+    first_shown = window.lower.date()
+    if upper < first_shown or (lower < first_shown and not partly):
         raise PlanLacksAccess(
-            f"the plan {plan.name} shows events from {reach} on, and the range begins on {lower}",
-            next_step=f"Start on {reach} or later, or use a key of a higher plan",
+            f"the plan {plan.name} shows events from {first_shown} on, and the range begins on "
+            f"{lower}",
+            next_step=f"Start on {first_shown} or later, or use a key of a higher plan",
         )
     horizon = None if window.upper is None else window.upper.date()
     if horizon is not None and lower > horizon:
@@ -239,12 +240,12 @@ def clip_to_plan(
             next_step="Start earlier, or use a key of a higher plan",
         )
     notes = []
-    if lower < reach:
-        notes.append(f"the plan {plan.name} shows nothing before {reach}")
+    if lower < first_shown:
+        notes.append(f"the plan {plan.name} shows nothing before {first_shown}")
     if horizon is not None and upper > horizon:
         notes.append(f"the plan {plan.name} shows nothing after {horizon}")
         upper = horizon
-    return first_instant(max(lower, reach)), day_end(upper), notes
+    return first_instant(max(lower, first_shown)), day_end(upper), notes
 
 
 def month_start(instant: datetime) -> datetime:

@@ -104,7 +104,7 @@ class Reservation:
     turn: int
 
 
-Refused = Literal["unknown", "spent", "kept", "capped", "shared"]
+RefusalReason = Literal["unknown", "spent", "kept", "capped", "shared"]
 """Why the quota lets nothing through: no account of the month yet; it is used up; what is left
 is kept for other work; this kind of work had its share; this machine had its own."""
 
@@ -146,7 +146,7 @@ def hold(state: Allowance, pace: Pace, now_ns: int, wait_s: float) -> Allowance:
     )
 
 
-def refusal(state: Allowance, share: Share, wall_s: float) -> Refused | None:
+def refusal(state: Allowance, share: Share, wall_s: float) -> RefusalReason | None:
     """Return why a request of this work may not be charged now, None when it may."""
     if state.allowed == UNKNOWN or (state.resets_at and wall_s >= state.resets_at):
         return "unknown"

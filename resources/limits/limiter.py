@@ -24,7 +24,7 @@ LEAST_WAIT_S: Final = 0.000_5
 class Limiter(Protocol):
     """Paces requests, and counts them where it keeps a quota. Shared by threads."""
 
-    def acquire(self, *, asks_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False) -> None:
         """Return when one request may be sent now; `asks_usage` says that it is for the usage.
 
         Where a quota is kept it may raise Defer or QuotaUnknown, with `attempts` 0 since
@@ -34,7 +34,7 @@ class Limiter(Protocol):
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """Hear of a 429 for rate or burst; None when it named no wait."""
 
-    def hurry(self, on: bool) -> None:
+    def no_wait(self, on: bool) -> None:
         """While it is on, whoever would wait long gets a RateHeld."""
         return
 
@@ -42,7 +42,7 @@ class Limiter(Protocol):
         """Hear of an answer that was counted, and asks for a wait that is not waited for."""
         self.on_rate_limited(wait_s)
 
-    def on_quota_gone(self) -> None:
+    def on_quota_exhausted(self) -> None:
         """Hear that the service counts the month as used up."""
         return
 
@@ -66,7 +66,7 @@ class Limiter(Protocol):
 class Unlimited(Limiter):
     """Lets everything through: for a server of one's own."""
 
-    def acquire(self, *, asks_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False) -> None:
         return None
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
@@ -108,7 +108,7 @@ class TokenBucketLimiter(Limiter):
         self._seen_at = monotonic()
         self._held_until = self._seen_at
 
-    def acquire(self, *, asks_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False) -> None:
         """Take a token, sleeping outside the lock until there is one."""
         while True:
             with self._lock:

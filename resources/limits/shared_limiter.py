@@ -15,7 +15,7 @@ from resources.errors import Defer, QuotaUnknown, RateHeld
 from resources.limits.allowance import (
     SECOND_NS,
     Allowance,
-    Refused,
+    RefusalReason,
     ReportedLimits,
     Reservation,
     Share,
@@ -33,7 +33,7 @@ _LONGEST_SLEEP_S: Final = 5.0
 """After it a sleeper looks again though its time has not come: the hold may be over."""
 _FURTHEST_NS: Final = 30_000_000_000
 """A token further off is not taken: whoever is killed while waiting takes his along."""
-_WHY: Final[dict[Refused, str]] = {
+_WHY: Final[dict[RefusalReason, str]] = {
     "unknown": "the rest of the monthly quota is not known",
     "spent": "the monthly quota is used up",
     "kept": "the rest of the monthly quota is reserved for other work",
@@ -55,19 +55,19 @@ class SharedLimiter(Limiter):
     ) -> None:
         self.ledger = ledger
         self.share = share or Share()
-        self.ask: Callable[[], object] | None = None
+        self.request_account: Callable[[], object] | None = None
         """Asks the service for its account of the month, through a client of this limiter."""
         self.ahead: Callable[[], timedelta] = timedelta
         """How far the service is ahead of `clock`: a Defer tells the service's time."""
-        self._asking = Lock()
+        self._account_lock = Lock()
         self._clock = clock
         self._sleep = sleep
-        self._hurried = False
+        self._no_wait = False
 
-    def hurry(self, on: bool) -> None:
-        self._hurried = on
+    def no_wait(self, on: bool) -> None:
+        self._no_wait = on
 
-    def acquire(self, *, asks_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False) -> None:
         """Return when one request may be sent, and charge it.
 
         A question for the usage is let through where the quota is not known or used up: its
@@ -79,11 +79,11 @@ class SharedLimiter(Limiter):
             RateHeld: it is to hurry, and would have to wait; nothing was sent.
         """
         reserved: Reservation | None = None
-        if not asks_usage:
-            self._learn()
+        if not for_usage:
+            self._ensure_account()
         while True:
             with self.ledger.locked() as entry:
-                if not asks_usage:
+                if not for_usage:
                     self._check(entry.state)
                 if reserved is None or reserved.turn != entry.state.turn:
                     reserved = self._reserve(entry)
@@ -93,7 +93,7 @@ class SharedLimiter(Limiter):
                 if wait_s <= 0:
                     entry.state = charge(entry.state, self.share.work)
                     return
-            if self._hurried:
+            if self._no_wait:
                 held = RateHeld(f"the next token comes in {wait_s:.1f} s, which is too late")
                 held.attempts = 0
                 raise held
@@ -111,7 +111,7 @@ class SharedLimiter(Limiter):
         with self.ledger.locked() as entry:
             entry.state = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
 
-    def on_quota_gone(self) -> None:
+    def on_quota_exhausted(self) -> None:
         """Hear that the service counts the month as used up. The request was not counted."""
         with self.ledger.locked() as entry:
             entry.state = exhausted(charge(entry.state, self.share.work, -1))
@@ -149,15 +149,15 @@ class SharedLimiter(Limiter):
         entry.state = after
         return reserved
 
-    def _learn(self) -> None:
+    def _ensure_account(self) -> None:
         """Ask for the account of the month where there is none, in one thread alone."""
-        if self.ask is None or not self._is_unknown():
+        if self.request_account is None or not self._is_account_unknown():
             return
-        with self._asking:
-            if self._is_unknown():
-                self.ask()
+        with self._account_lock:
+            if self._is_account_unknown():
+                self.request_account()
 
-    def _is_unknown(self) -> bool:
+    def _is_account_unknown(self) -> bool:
         now_s = self._clock().timestamp()
         return refusal(self.ledger.peek(), self.share, now_s) == "unknown"
 
@@ -167,11 +167,11 @@ class SharedLimiter(Limiter):
             return
         if why == "unknown":
             raise QuotaUnknown(_WHY[why])
-        refused = Defer(
+        deferral = Defer(
             f"{_WHY[why]} ({self.share.work}: {state.allowed - state.used:,} of "
             f"{state.allowed:,} left)",
             resume_at=datetime.fromtimestamp(state.resets_at, UTC) + self.ahead(),
             reason="quota",
         )
-        refused.attempts = 0
-        raise refused
+        deferral.attempts = 0
+        raise deferral

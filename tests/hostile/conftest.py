@@ -58,16 +58,16 @@ def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     proper.claim(SOURCE)
     cases = {name: make(good, number) for number, (name, make) in enumerate(ALL.items())}
     ids: dict[str, str] = {}
-    for item in (home, proper):
-        good.land_before(item.landing)
+    for target in (home, proper):
+        good.land_before(target.landing)
     for number, (name, case) in enumerate(cases.items()):
         ids[name] = land_case(home.landing, good, case, number, case.bodies, whole=case.claims)
         if case.proper is not None:
             land_case(proper.landing, good, case, number, case.proper, whole=case.whole)
-    tables = [catalog(item) for item in (home, proper)]
-    for item in (home, proper):
-        good.land_after(item.landing)
-    then = [catalog(item) for item in (home, proper)]
+    tables = [catalog(target) for target in (home, proper)]
+    for target in (home, proper):
+        good.land_after(target.landing)
+    then = [catalog(target) for target in (home, proper)]
     days = ChangeLog.of(home).days()
     return Seen(
         home=home,

@@ -40,7 +40,7 @@ class Good:
     """Of the export, as text."""
     listed: list[dict[str, Any]]
     export: Manifest
-    sweep: Manifest
+    listed_batch: Manifest
 
     def land_before(self, target: Landing) -> None:
         land_again(self.landing, target, self.before)
@@ -88,7 +88,7 @@ def good_days(sandbox: Sandbox, landing: Landing) -> Good:
         rows=[dict(zip(header, cells, strict=True)) for cells in rows],
         listed=[row for _, page in landing.pages(first_list) for row in json.loads(page)["data"]],
         export=first,
-        sweep=first_list,
+        listed_batch=first_list,
     )
 
 
@@ -101,7 +101,7 @@ def pull_of(
     good: Good, feed: Feed, at: datetime, *, scope: Scope | None = None, plan: str = "enterprise"
 ) -> Pull:
     """Return a pull that claims all that the good ones of its feed claimed."""
-    usual = {"export": good.export.scope, "events": good.sweep.scope}
+    usual = {"export": good.export.scope, "events": good.listed_batch.scope}
     return Pull(
         feed=feed,
         scope=usual.get(feed, Scope()) if scope is None else scope,
@@ -126,7 +126,7 @@ def as_event(row: Row) -> dict[str, Any]:
     """Return a row of the export as a list would give it."""
     event: dict[str, Any] = {name: value or None for name, value in row.items()}
     for name in ("categories", "coins"):
-        event[name] = [item for item in row[name].split(LIST_SEPARATOR) if item]
+        event[name] = [entry for entry in row[name].split(LIST_SEPARATOR) if entry]
     event["coins"] = [{"slug": slug} for slug in event["coins"]]
     event["isEstimated"] = row["isEstimated"] == "true"
     event["impact"] = float(row["impact"]) if row["impact"] else None

@@ -14,7 +14,7 @@ from tests.crashes.looks import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, AtTime
 from tests.crashes.tables import published, whole
 from tests.hostile.conftest import catalog
 from tests.hostile.good_days import WRONG_DAY, Good, Row, text
-from tests.hostile.test_released import ask
+from tests.hostile.test_released import query_rows
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.archive import import_export
@@ -59,7 +59,9 @@ def test_archives_older_than_everything_take_their_place_in_any_order(
     for days_ago in order:
         batch_id = imported(good, home, tmp_path, days_ago)
         merge(home)
-        attested = ask(home, "SELECT status, good FROM batches WHERE batch_id = $b", b=batch_id)
+        attested = query_rows(
+            home, "SELECT status, good FROM batches WHERE batch_id = $b", b=batch_id
+        )
         assert attested[0][0] == "merged"
         assert attested[0][1] > 100
     for days_ago in (5, 10, 20):
@@ -72,7 +74,7 @@ def test_archives_older_than_everything_take_their_place_in_any_order(
             "SELECT DISTINCT regexp_extract(title, ', [0-9]+ days ago$') "
             f"FROM events_as_of('{as_of}')"
         )
-        assert ask(home, query) == [(f", {days_ago} days ago",)]
+        assert query_rows(home, query) == [(f", {days_ago} days ago",)]
 
 
 def test_an_archive_that_is_garbage_is_quarantined_and_rewrites_nothing(
@@ -89,7 +91,9 @@ def test_an_archive_that_is_garbage_is_quarantined_and_rewrites_nothing(
     )  # fmt: skip
     assert catalog(home) == before
     query = "SELECT status, why FROM batches WHERE batch_id = $b"
-    assert ask(home, query, b=batch.batch_id) == [("quarantined", "the export is an HTML page")]
+    assert query_rows(home, query, b=batch.batch_id) == [
+        ("quarantined", "the export is an HTML page")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_a_plan_that_hides_fields_writes_no_history_and_hides_nothing_that_was_k
     merge(home)
     before = published(home.warehouse)
     query = "SELECT event_id, impact, description, source_url FROM events ORDER BY ALL"
-    known = ask(home, query)
+    known = query_rows(home, query)
     time = AtTime()
     # What the list of the first day saw, by the plan's own freshness.
     time.now = FIRST_DAY + timedelta(hours=7, minutes=5, days=plan == "free")
@@ -120,7 +124,9 @@ def test_a_plan_that_hides_fields_writes_no_history_and_hides_nothing_that_was_k
     outcome = outcomes[landed.manifest.batch_id]
     assert (outcome.status, outcome.rejected) == ("merged", 0)
     changed = {name for name, digest in published(home.warehouse).items() if digest != before[name]}
-    seen_first = ask(home, "SELECT count(*) FROM event_versions WHERE plan = $plan", plan=plan)
+    seen_first = query_rows(
+        home, "SELECT count(*) FROM event_versions WHERE plan = $plan", plan=plan
+    )
     assert changed <= {"events", "batches", "coverage"} or seen_first[0][0]
-    kept = dict((row[0], row) for row in ask(home, query))
+    kept = dict((row[0], row) for row in query_rows(home, query))
     assert [kept[row[0]] for row in known] == known

@@ -28,14 +28,14 @@ def with_bad_rows(good: Good, number: int, count: int = BAD) -> tuple[bytes, byt
     return good.csv(rows), kept
 
 
-def ask(home: Home, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+def query_rows(home: Home, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     with queries.connected(home.warehouse) as connection:
         return connection.execute(sql, values).fetchall()
 
 
 def status(home: Home, batch_id: str) -> tuple[Any, ...]:
     query = "SELECT status, rejected, why FROM batches WHERE batch_id = $batch_id"
-    return ask(home, query, batch_id=batch_id)[0]
+    return query_rows(home, query, batch_id=batch_id)[0]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_a_released_batch_counts_as_if_it_had_never_been_held_back(
     number = 20
     body, kept = with_bad_rows(good, number)
     pull = pull_of(good, "export", at_case(number))
-    for item in (home, proper):
-        good.land_before(item.landing)
+    for target in (home, proper):
+        good.land_before(target.landing)
     batch_id = home.landing.land(pull, [(body, None)]).batch_id
     proper.landing.land(partial(pull), [(kept, None)])
     merge(home)
@@ -66,7 +66,7 @@ def test_a_released_batch_counts_as_if_it_had_never_been_held_back(
     before = catalog(home)
     assert before == catalog(proper)
     assert status(home, batch_id) == ("merged", BAD, None)
-    assert len(ask(home, "SELECT 1 FROM rejects WHERE batch_id = $b", b=batch_id)) == BAD
+    assert len(query_rows(home, "SELECT 1 FROM rejects WHERE batch_id = $b", b=batch_id)) == BAD
     replay(home)
     assert published(home.warehouse, without=BESIDE, columns={"batch_id"}) == before
     assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
@@ -97,7 +97,7 @@ def test_events_whose_rows_can_not_be_read_twice_are_not_held_to_be_withdrawn(
         home.landing.land(watched, [(page([]), None)])
     merge(home)
     query = "SELECT status, missing_since FROM events WHERE event_id = $id"
-    assert ask(home, query, id=good.rows[place]["id"]) == [("scheduled", None)]
+    assert query_rows(home, query, id=good.rows[place]["id"]) == [("scheduled", None)]
 
 
 def test_a_field_of_ten_megabytes_is_kept_whole(good: Good, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_field_of_ten_megabytes_is_kept_whole(good: Good, tmp_path: Path) -> N
     landed = home.landing.land(pull, [(good.csv(rows), None)])
     merge(home)
     query = "SELECT description FROM events WHERE event_id = $id"
-    assert ask(home, query, id=rows[3]["id"]) == [(rows[3]["description"].strip(),)]
+    assert query_rows(home, query, id=rows[3]["id"]) == [(rows[3]["description"].strip(),)]
     assert status(home, landed.batch_id) == ("merged", 0, None)
     assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 Stage = Literal["rows", "list", "usage", "export", "body", "head", "wire"]
 """In this order they are applied. `rows` and `list` need JSON, `export` needs CSV."""
 STAGES: tuple[Stage, ...] = ("rows", "list", "usage", "export", "body", "head", "wire")
-Says = Literal["content", "absent", "gone"]
+Untrue = Literal["content", "absent", "gone"]
 """What a kind says that is not true: other fields, fewer events, a cancelled event."""
 RESET = object()
 Part = bytes | float | object
@@ -68,7 +68,7 @@ class Kind:
     name: str
     stage: Stage
     tamper: Tamper
-    says: Says | None = None
+    untrue: Untrue | None = None
 
 
 def rows_kind(name: str, change: Callable[[dict[str, Any], Random], Any]) -> Kind:
@@ -120,7 +120,7 @@ def usage_kind(name: str, values: dict[str, Any]) -> Kind:
 
 
 def export_kind(
-    name: str, change: Callable[[list[bytes], Random], Iterable[bytes]], says: Says = "content"
+    name: str, change: Callable[[list[bytes], Random], Iterable[bytes]], untrue: Untrue = "content"
 ) -> Kind:
     """Return a kind that changes the lines of the export, the header among them."""
 
@@ -128,16 +128,16 @@ def export_kind(
         if answer.feed == "export" and answer.status == 200:
             answer.body = b"".join(change(answer.body.splitlines(keepends=True), chance))
 
-    return Kind(name, "export", tamper, says)
+    return Kind(name, "export", tamper, untrue)
 
 
 def body_kind(
-    name: str, change: Callable[[bytes, Random], bytes], says: Says | None = None
+    name: str, change: Callable[[bytes, Random], bytes], untrue: Untrue | None = None
 ) -> Kind:
     def tamper(answer: Answer, chance: Random) -> None:
         answer.body = change(answer.body, chance)
 
-    return Kind(name, "body", tamper, says)
+    return Kind(name, "body", tamper, untrue)
 
 
 def header_kind(name: str, header: str, make: Callable[[Random], str | None]) -> Kind:
@@ -148,7 +148,7 @@ def status_kind(
     name: str,
     status: int,
     body: bytes | None = b'{"error":{"code":"x","message":"x"}}',
-    says: Says | None = None,
+    untrue: Untrue | None = None,
     **headers: str,
 ) -> Kind:
     """Return a kind that answers with another status; `body` None keeps the true one."""
@@ -160,7 +160,7 @@ def status_kind(
         for header, text in headers.items():
             answer.set(header.replace("_", "-"), text)
 
-    return Kind(name, "head", tamper, says)
+    return Kind(name, "head", tamper, untrue)
 
 
 def wire_kind(name: str, send: Callable[[Answer, Random], list[Part]]) -> Kind:

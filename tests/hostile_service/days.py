@@ -89,7 +89,7 @@ class Life:
         self.upstream = upstream
         self.home = home
         self.account = account
-        self.said: set[str] = set()
+        self.untrue: set[str] = set()
         self.day = 0
         self.kinds: list[str] = []
 
@@ -123,7 +123,7 @@ class Life:
         self.day += 1
         self.upstream.now = FIRST + self.day * DAY
         self.upstream.kinds = kinds
-        self.upstream.says = set()
+        self.upstream.untrue = set()
 
     def _work(self, timeouts: Timeouts) -> list[str]:
         """Do what a day does: pull, poll and merge. Return the batches that were merged."""
@@ -139,14 +139,14 @@ class Life:
             self._note("batches are left unmerged")
         size = sum(path.stat().st_size for path in self.home.root.rglob("*") if path.is_file())
         self.account.disk_bytes = max(self.account.disk_bytes, size)
-        self.said |= self.upstream.says
+        self.untrue |= self.upstream.untrue
         return [outcome.manifest.batch_id for outcome in report.outcomes]
 
     def _pull(self, service: CatalogSession) -> None:
         """Ask for all that a day asks for. Only errors of the tree may come of it."""
-        self._asked(service.ask_usage)
+        self._request(service.request_usage)
         for feed in FEEDS:
-            self._asked(partial(pull, feed, service))
+            self._request(partial(pull, feed, service))
         today = self.now().date()
         known = self._known()
         what = Poll(
@@ -155,9 +155,9 @@ class Life:
             since=self.now() - DAY,
             event_ids=known[:2],
         )
-        self._asked(lambda: list(poll(service, what)))
+        self._request(lambda: list(poll(service, what)))
 
-    def _asked(self, ask: Callable[[], object]) -> None:
+    def _request(self, ask: Callable[[], object]) -> None:
         try:
             ask()
         except CatalogError as error:
@@ -167,10 +167,10 @@ class Life:
     def _known(self) -> tuple[str, ...]:
         if not self.home.warehouse.exists():
             return ()
-        found = self._ask("SELECT event_id FROM events ORDER BY hash(event_id) LIMIT 2")
+        found = self._query("SELECT event_id FROM events ORDER BY hash(event_id) LIMIT 2")
         return tuple(event_id for (event_id,) in found if event_id not in (".", ".."))
 
-    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+    def _query(self, query: str) -> list[tuple[Any, ...]]:
         with queries.connected(self.home.warehouse) as connection:
             return connection.execute(query).fetchall()
 
@@ -184,42 +184,44 @@ class Life:
 
     def _check_day(self, batch_ids: list[str]) -> None:
         """Note what the day says of true events and nobody said, truly or not."""
-        says, names = self.upstream.says, ", ".join(f"'{batch_id}'" for batch_id in batch_ids)
+        untrue, names = self.upstream.untrue, ", ".join(f"'{batch_id}'" for batch_id in batch_ids)
         query = "SELECT event_id, title, status FROM event_versions WHERE batch_id IN "
-        versions = self._ask(f"{query} ({names})") if names else []
+        versions = self._query(f"{query} ({names})") if names else []
         cancelled = self._true_cancelled()
         for event_id, title, status in versions:
             true = self.upstream.titles.get(event_id, set())
-            if "content" in says or not true:
+            if "content" in untrue or not true:
                 continue
             if status == "scheduled" and title not in true:
                 self._note(f"on {self.kinds} {event_id} became {title!r}; true are {true}")
-            if status == "cancelled" and "gone" not in says and event_id not in cancelled:
+            if status == "cancelled" and "gone" not in untrue and event_id not in cancelled:
                 self._note(f"on {self.kinds} {event_id} was cancelled, and nobody said so")
 
     def _check(self, events: dict[str, str], cancelled: set[str]) -> None:
         """Note what is false after a good day, whatever was said before it."""
-        known = {row[0]: row[1:] for row in self._ask("SELECT event_id, title, status FROM events")}
+        known = {
+            row[0]: row[1:] for row in self._query("SELECT event_id, title, status FROM events")
+        }
         for event_id, title in events.items():
             if known.get(event_id) != (title, "scheduled"):
                 self._note(f"{event_id} is {known.get(event_id)}, and is {title!r} in truth")
         for event_id in cancelled & known.keys():
             if known[event_id][1] != "cancelled":
                 self._note(f"{event_id} is {known[event_id]}, and is cancelled in truth")
-        if "content" not in self.said:
+        if "content" not in self.untrue:
             for event_id in known.keys() - events.keys() - cancelled:
                 self._note(f"{event_id} is {known[event_id]}, and nobody said it")
-        if not self.said:
-            kinds = self._ask("SELECT DISTINCT unnest(change_kinds) FROM event_versions")
+        if not self.untrue:
+            kinds = self._query("SELECT DISTINCT unnest(change_kinds) FROM event_versions")
             for kind in {"withdrawn", "restored"} & {kind for (kind,) in kinds}:
                 self._note(f"an event was {kind}, and nobody said so")
-        if not self.said & {"gone", "content"}:
-            gone = self._ask("SELECT event_id FROM event_versions WHERE status = 'cancelled'")
+        if not self.untrue & {"gone", "content"}:
+            gone = self._query("SELECT event_id FROM event_versions WHERE status = 'cancelled'")
             for event_id in {event_id for (event_id,) in gone} - cancelled:
                 self._note(f"{event_id} was cancelled, and nobody said so")
 
     def _note(self, words: str) -> None:
-        self.account.false.append(f"life {self.number}, {self.said}: {words}")
+        self.account.false.append(f"life {self.number}, {self.untrue}: {words}")
 
     @contextmanager
     def _service(self, timeouts: Timeouts) -> Iterator[CatalogSession]:

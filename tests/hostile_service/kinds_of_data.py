@@ -7,7 +7,7 @@ from typing import Any
 from tests.hostile_service.answers import (
     Answer,
     Kind,
-    Says,
+    Untrue,
     list_kind,
     meta_kind,
     rows_kind,
@@ -82,8 +82,8 @@ def _renamed(answer: Answer, chance: Random) -> None:
         answer.write({"items": document["data"], "meta": document.get("meta")})
 
 
-def _says(kind: Kind, says: Says | None) -> Kind:
-    return Kind(kind.name, kind.stage, kind.tamper, says)
+def _says(kind: Kind, untrue: Untrue | None) -> Kind:
+    return Kind(kind.name, kind.stage, kind.tamper, untrue)
 
 
 def _without(key: str) -> Any:

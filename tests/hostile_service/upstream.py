@@ -50,7 +50,7 @@ class Upstream:
     requests: int = 0
     failure: Exception | None = None
     """What went wrong here, and not in what is tested."""
-    says: set[str] = field(default_factory=set)
+    untrue: set[str] = field(default_factory=set)
     """What was said that is not true."""
     titles: dict[str, set[str]] = field(default_factory=dict)
     """Of each event, the titles that it truly had."""
@@ -77,7 +77,7 @@ class Upstream:
             for kind in self.kinds:
                 if kind.stage == stage and self.chance.random() < self.share:
                     kind.tamper(answer, self.chance)
-                    self.says |= {kind.says} if kind.says else set()
+                    self.untrue |= {kind.untrue} if kind.untrue else set()
         return answer
 
     def rows(self, path: str, **query: str) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def test_two_homes_with_one_key_count_together_as_the_service_does(
     with open_service(homes[0]) as first, open_service(homes[1]) as second:
         for service in (first, second, first):
             ask(service)
-        assert first.ask_usage().used == ledger_of(homes[1]).peek().used == 6
+        assert first.request_usage().used == ledger_of(homes[1]).peek().used == 6
 
 
 def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(

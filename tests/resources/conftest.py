@@ -9,7 +9,7 @@ from resources.http.client import CatalogClient
 from resources.limits.limiter import Unlimited
 from tests.resources.fakes import FakeTime
 
-Door = Callable[..., CatalogClient]
+MakeClient = Callable[..., CatalogClient]
 
 
 @pytest.fixture(scope="session")
@@ -23,14 +23,16 @@ def fake_time() -> FakeTime:
 
 
 @pytest.fixture
-def door(almanac_sandbox: Sandbox, unlimited_key: str, fake_time: FakeTime) -> Iterator[Door]:
+def make_client(
+    almanac_sandbox: Sandbox, unlimited_key: str, fake_time: FakeTime
+) -> Iterator[MakeClient]:
     """Makes clients of the sandbox that neither wait nor are limited; `key` and all else may
     be given."""
-    with ExitStack() as doors:
+    with ExitStack() as clients:
 
         def make(key: str = unlimited_key, **options: Any) -> CatalogClient:
             options.setdefault("limiter", Unlimited())
             options.setdefault("ambient", fake_time.ambient())
-            return doors.enter_context(CatalogClient(almanac_sandbox.base_url, key, **options))
+            return clients.enter_context(CatalogClient(almanac_sandbox.base_url, key, **options))
 
         yield make

@@ -26,9 +26,9 @@ class Machine:
 
     def process(self) -> ServiceClock:
         self._processes += 1
-        heard = ServiceClock(self.clock, state=self.state, process=str(self._processes))
-        heard.keep()
-        return heard
+        service_clock = ServiceClock(self.clock, state=self.state, process=str(self._processes))
+        service_clock.keep()
+        return service_clock
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def dated(instant: datetime) -> list[str]:
 def test_a_date_up_to_days_from_the_machine_is_believed_and_survives_the_process(
     machine: Machine, hours: float
 ) -> None:
-    record = machine.process().hear(dated(STARTS + hours * HOUR))
+    record = machine.process().record_response_date(dated(STARTS + hours * HOUR))
     assert (record.instant, record.doubt) == (STARTS + hours * HOUR, "")
     machine.now += HOUR
     assert machine.process().now() == STARTS + hours * HOUR + HOUR
@@ -52,20 +52,20 @@ def test_a_date_up_to_days_from_the_machine_is_believed_and_survives_the_process
 
 
 def test_nothing_is_kept_before_the_home_is_claimed(machine: Machine) -> None:
-    heard = ServiceClock(machine.clock, state=machine.state)
-    heard.hear(dated(STARTS + HOUR))
+    service_clock = ServiceClock(machine.clock, state=machine.state)
+    service_clock.record_response_date(dated(STARTS + HOUR))
     assert not machine.state.exists(FILE)
-    heard.keep()
+    service_clock.keep()
     assert machine.process().offset == HOUR
 
 
 def test_an_offset_that_hardly_moved_is_not_written_again(machine: Machine) -> None:
-    heard = machine.process()
-    heard.hear(dated(STARTS))
+    service_clock = machine.process()
+    service_clock.record_response_date(dated(STARTS))
     before = machine.state.path(FILE).stat().st_mtime_ns
     for number in range(20):
         machine.now += MINUTE
-        heard.hear(dated(machine.now + timedelta(seconds=number % 3)))
+        service_clock.record_response_date(dated(machine.now + timedelta(seconds=number % 3)))
     assert machine.state.path(FILE).stat().st_mtime_ns == before
 
 
@@ -82,87 +82,99 @@ def test_a_date_that_can_not_be_is_dated_by_what_was_expected(
     machine: Machine, wrong: str, was_heard: bool
 ) -> None:
     if was_heard:
-        machine.process().hear(dated(STARTS + 30 * HOUR))
+        machine.process().record_response_date(dated(STARTS + 30 * HOUR))
     for _ in range(10):
         machine.now += HOUR
-        record = machine.process().hear([wrong])
+        record = machine.process().record_response_date([wrong])
         assert record.instant == machine.now + (30 * HOUR if was_heard else 0 * HOUR)
         assert record.doubt
 
 
 def test_a_date_over_a_day_from_what_is_expected_is_not_believed(machine: Machine) -> None:
-    heard = machine.process()
-    heard.hear(dated(STARTS))
-    assert heard.hear(dated(STARTS + DAY)).doubt == ""
-    assert "is ignored" in heard.hear(dated(STARTS - 2 * MINUTE)).doubt
+    service_clock = machine.process()
+    service_clock.record_response_date(dated(STARTS))
+    assert service_clock.record_response_date(dated(STARTS + DAY)).doubt == ""
+    assert "is ignored" in service_clock.record_response_date(dated(STARTS - 2 * MINUTE)).doubt
 
 
 def test_dates_that_creep_ahead_are_believed_no_further_than_days_from_the_machine(
     machine: Machine,
 ) -> None:
-    heard = machine.process()
-    records = [heard.hear(dated(STARTS + number * 23 * HOUR)) for number in range(1, 30)]
-    assert max(item.instant for item in records) <= STARTS + 3 * DAY
+    service_clock = machine.process()
+    records = [
+        service_clock.record_response_date(dated(STARTS + number * 23 * HOUR))
+        for number in range(1, 30)
+    ]
+    assert max(record.instant for record in records) <= STARTS + 3 * DAY
 
 
 @pytest.mark.parametrize("dates", [[], [""], ["0"], ["-1"], ["yesterday"], ["\x00"]])
 def test_without_a_date_the_service_goes_on_as_it_was_heard(
     machine: Machine, dates: list[str]
 ) -> None:
-    heard = machine.process()
-    assert heard.hear(dates) == type(heard.hear(dates))(STARTS, DATELESS)
-    heard.hear(dated(STARTS + HOUR))
+    service_clock = machine.process()
+    assert service_clock.record_response_date(dates) == type(
+        service_clock.record_response_date(dates)
+    )(STARTS, DATELESS)
+    service_clock.record_response_date(dated(STARTS + HOUR))
     machine.now += MINUTE
-    record = heard.hear(dates)
+    record = service_clock.record_response_date(dates)
     assert (record.instant, record.doubt) == (STARTS + HOUR + MINUTE, DATELESS_NOW)
 
 
 def test_of_two_dates_that_differ_none_is_believed(machine: Machine) -> None:
-    heard = machine.process()
-    assert heard.hear(dated(STARTS + HOUR) + dated(STARTS + 2 * HOUR)).doubt
-    assert heard.hear(dated(STARTS + HOUR) * 2).instant == STARTS + HOUR
+    service_clock = machine.process()
+    assert service_clock.record_response_date(dated(STARTS + HOUR) + dated(STARTS + 2 * HOUR)).doubt
+    assert service_clock.record_response_date(dated(STARTS + HOUR) * 2).instant == STARTS + HOUR
 
 
 def test_a_date_without_a_zone_is_utc(machine: Machine) -> None:
-    assert machine.process().hear(["Mon, 02 Mar 2026 13:00:00"]).instant == STARTS + HOUR
+    assert (
+        machine.process().record_response_date(["Mon, 02 Mar 2026 13:00:00"]).instant
+        == STARTS + HOUR
+    )
 
 
 def test_answers_that_agree_in_two_processes_are_believed_anew(machine: Machine) -> None:
     """The machine's clock was two days ahead and is set right: what is kept is wrong by two."""
-    machine.process().hear(dated(STARTS - 2 * DAY))
+    machine.process().record_response_date(dated(STARTS - 2 * DAY))
     right = STARTS
     first, second = machine.process(), machine.process()
-    assert first.hear(dated(right)).doubt
-    assert first.hear(dated(right)).doubt
-    assert second.hear(dated(right)).doubt == ""
+    assert first.record_response_date(dated(right)).doubt
+    assert first.record_response_date(dated(right)).doubt
+    assert second.record_response_date(dated(right)).doubt == ""
     assert machine.process().now() == right
     # One that was open all the while looks at what is kept before it doubts.
-    assert first.hear(dated(right)).doubt == ""
+    assert first.record_response_date(dated(right)).doubt == ""
 
 
 def test_answers_that_agree_for_minutes_are_believed_anew_in_one_process(machine: Machine) -> None:
-    heard = machine.process()
-    heard.hear(dated(STARTS - 2 * DAY))
+    service_clock = machine.process()
+    service_clock.record_response_date(dated(STARTS - 2 * DAY))
     doubts = []
     for _ in range(8):
-        doubts.append(bool(heard.hear(dated(machine.now)).doubt))
+        doubts.append(bool(service_clock.record_response_date(dated(machine.now)).doubt))
         machine.now += MINUTE
     assert doubts == [True] * 5 + [False] * 3
 
 
 def test_wrong_answers_between_right_ones_do_not_add_up(machine: Machine) -> None:
-    machine.process().hear(dated(STARTS))
+    machine.process().record_response_date(dated(STARTS))
     for _ in range(20):
         machine.now += MINUTE
-        assert machine.process().hear(dated(machine.now + 2 * DAY)).doubt
-        assert not machine.process().hear(dated(machine.now)).doubt
+        assert machine.process().record_response_date(dated(machine.now + 2 * DAY)).doubt
+        assert not machine.process().record_response_date(dated(machine.now)).doubt
 
 
 def test_wrong_answers_that_disagree_do_not_add_up(machine: Machine) -> None:
-    machine.process().hear(dated(STARTS))
+    machine.process().record_response_date(dated(STARTS))
     for number in range(20):
         machine.now += MINUTE
-        assert machine.process().hear(dated(machine.now + 2 * DAY + number % 2 * HOUR)).doubt
+        assert (
+            machine.process()
+            .record_response_date(dated(machine.now + 2 * DAY + number % 2 * HOUR))
+            .doubt
+        )
 
 
 @pytest.mark.parametrize(
@@ -177,13 +189,13 @@ def test_what_is_kept_and_can_not_be_read_is_nothing_heard(machine: Machine, kep
     machine.state.put(FILE, kept)
     assert machine.process().offset is None
     assert machine.process().now() == STARTS
-    assert machine.process().hear(dated(STARTS + HOUR)).doubt == ""
+    assert machine.process().record_response_date(dated(STARTS + HOUR)).doubt == ""
     assert machine.process().offset == HOUR
 
 
 def test_a_service_whose_time_is_set_on_purpose_may_be_at_any(machine: Machine) -> None:
-    heard = ServiceClock(machine.clock, state=machine.state, max_skew=3_650 * DAY)
+    service_clock = ServiceClock(machine.clock, state=machine.state, max_skew=3_650 * DAY)
     for days in (-2_000, 2_000, 0, -48):
-        assert heard.hear(dated(STARTS + days * DAY)).doubt == ""
-        assert heard.now() == STARTS + days * DAY
-    assert heard.hear(["Fri, 31 Dec 9999 23:59:59 GMT"]).doubt
+        assert service_clock.record_response_date(dated(STARTS + days * DAY)).doubt == ""
+        assert service_clock.now() == STARTS + days * DAY
+    assert service_clock.record_response_date(["Fri, 31 Dec 9999 23:59:59 GMT"]).doubt

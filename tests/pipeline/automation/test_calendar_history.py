@@ -36,7 +36,7 @@ def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(
         service.on_page = lambda feed, rows, total: sandbox.advance(timedelta(seconds=1))
         service.puller().events(*SPAN)
         work = Backfill(service, BackfillStates(Storage(home.state), home.landing), *SPAN)
-        assert len([month for months in work.go("list") for month in months]) == 5
+        assert len([month for months in work.run("list") for month in months]) == 5
     merge(home)
     with connected(home.warehouse) as connection:
         counted = "SELECT count(*), count(missing_since) FROM events WHERE date = $date"

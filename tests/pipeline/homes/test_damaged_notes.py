@@ -18,7 +18,7 @@ from pipeline.health.report import health_of
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPull, DeferredPulls
 from resources.request_log import last_usage
-from resources.service_clock import FILE, Kept, read_kept
+from resources.service_clock import FILE, SavedClock, read_saved_clock
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.files.notes import put_note
 from warehouse.files.storage import Storage
@@ -229,7 +229,7 @@ def test_lines_of_logs_that_are_none_are_passed_over(small: SmallHome, line: byt
     assert usage.used == 5
     assert len(sent_lately(state, NOW).at) == 1
     (state / FILE).write_bytes(line)
-    assert read_kept(small.home.state_storage) == Kept()
+    assert read_saved_clock(small.home.state_storage) == SavedClock()
 
 
 def test_folders_in_place_of_logs_are_no_logs(small: SmallHome) -> None:
@@ -237,4 +237,4 @@ def test_folders_in_place_of_logs_are_no_logs(small: SmallHome) -> None:
         (small.home.state / name).mkdir(parents=True)
     assert last_usage(small.home.state) is None
     assert sent_lately(small.home.state, NOW).at == ()
-    assert read_kept(small.home.state_storage) == Kept()
+    assert read_saved_clock(small.home.state_storage) == SavedClock()

@@ -172,10 +172,10 @@ def test_endless_pages_end() -> None:
         ).encode()
         answers.append([head(length(body)), body])
     with raw_server(*answers) as server, client_of(server) as client:
-        sweep = client.events_pages(limit=1)
+        paginator = client.events_pages(limit=1)
         with pytest.raises(CatalogError, match="names a next page"):
-            list(sweep)
-        assert sweep.report.pages <= 6
+            list(paginator)
+        assert paginator.report.pages <= 6
 
 
 CSV = b"id,title\r\n" + b"".join(b'%d,"T, %d"\r\n' % (n, n) for n in range(500))

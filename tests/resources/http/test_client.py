@@ -20,7 +20,7 @@ from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import Unlimited
 from resources.limits.shared_limiter import SharedLimiter
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import mocked
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
@@ -44,24 +44,26 @@ def ids_on(sandbox: Sandbox, lower: date, upper: date) -> set[str]:
 
 class TestEvents:
     def test_a_sweep_brings_every_event_of_the_range_once(
-        self, almanac_sandbox: Sandbox, door: Door
+        self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
-        sweep = door().events_pages(*MARCH)
-        pages = list(sweep)
+        paginator = make_client().events_pages(*MARCH)
+        pages = list(paginator)
         ids = [row["id"] for row in rows_of(pages)]
         assert set(ids) == ids_on(almanac_sandbox, *MARCH)
-        report = sweep.report
+        report = paginator.report
         assert report.complete
         assert report.why_incomplete == ""
         assert report.rows_unique == report.rows_arrived == len(ids) == report.total_first
         assert report.pages == report.requests == -(-len(ids) // 100)
         assert (report.duplicates, report.missing) == (0, 0)
         assert report.first_date == report.last_date == STANDS_AT
-        assert sweep.remaining() == ()
+        assert paginator.remaining() == ()
         assert [row for page in pages for row in page.ids] == ids
 
-    def test_a_page_keeps_the_raw_body_the_dates_and_the_cursors(self, door: Door) -> None:
-        pages = list(door().events_pages(*MARCH, limit=20, coins=["bitcoin"]))
+    def test_a_page_keeps_the_raw_body_the_dates_and_the_cursors(
+        self, make_client: MakeClient
+    ) -> None:
+        pages = list(make_client().events_pages(*MARCH, limit=20, coins=["bitcoin"]))
         first, second = pages[0], pages[1]
         assert json.loads(first.body)["meta"]["cursor"] == first.cursor_out == second.cursor_in
         assert first.cursor_in is None
@@ -77,8 +79,10 @@ class TestEvents:
         assert first.headers["content-type"].startswith("application/json")
         assert "sandbox" not in repr(first).lower()
 
-    def test_a_sweep_goes_on_from_a_cursor_and_accounts_for_the_whole(self, door: Door) -> None:
-        client = door()
+    def test_a_sweep_goes_on_from_a_cursor_and_accounts_for_the_whole(
+        self, make_client: MakeClient
+    ) -> None:
+        client = make_client()
         whole = client.events_pages(*MARCH, limit=50)
         pages = list(whole)
         cut = len(pages) // 2
@@ -92,54 +96,54 @@ class TestEvents:
         assert not blind.report.complete
         assert "started at a cursor" in blind.report.why_incomplete
 
-    def test_a_sweep_left_early_names_what_remains(self, door: Door) -> None:
-        client = door()
-        sweep = client.events_pages(*MARCH, limit=50)
-        first = next(iter(sweep))
-        assert not sweep.report.complete
-        (part,) = sweep.remaining()
+    def test_a_sweep_left_early_names_what_remains(self, make_client: MakeClient) -> None:
+        client = make_client()
+        paginator = client.events_pages(*MARCH, limit=50)
+        first = next(iter(paginator))
+        assert not paginator.report.complete
+        (part,) = paginator.remaining()
         assert part.cursor == first.cursor_out
-        rest = client.resume_events(sweep.remaining(), limit=50, known_ids=first.ids)
+        rest = client.resume_events(paginator.remaining(), limit=50, known_ids=first.ids)
         assert len(rows_of(rest)) + first.rows == rest.report.total_last
         assert rest.report.complete
 
     def test_more_coins_than_a_request_takes_become_several_lists(
-        self, almanac_sandbox: Sandbox, door: Door
+        self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
         slugs = [coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)[:150]]
-        sweep = door().events_pages(*MARCH, coins=slugs)
-        pages = list(sweep)
+        paginator = make_client().events_pages(*MARCH, coins=slugs)
+        pages = list(paginator)
         assert len({page.params["coins"] for page in pages}) == 2
         wanted = set(slugs)
         ids = {row["id"] for row in rows_of(pages)}
-        everything = rows_of(door().events_pages(*MARCH))
+        everything = rows_of(make_client().events_pages(*MARCH))
         assert ids == {
             row["id"] for row in everything if wanted & {coin["slug"] for coin in row["coins"]}
         }
-        assert sweep.report.complete
-        assert sweep.report.rows_unique == len(ids)
+        assert paginator.report.complete
+        assert paginator.report.rows_unique == len(ids)
 
-    def test_an_empty_range_is_complete(self, door: Door) -> None:
-        sweep = door().events_pages(date(2016, 1, 1), date(2016, 1, 2))
-        assert [page.rows for page in sweep] == [0]
-        assert sweep.report.complete
+    def test_an_empty_range_is_complete(self, make_client: MakeClient) -> None:
+        paginator = make_client().events_pages(date(2016, 1, 1), date(2016, 1, 2))
+        assert [page.rows for page in paginator] == [0]
+        assert paginator.report.complete
 
     def test_the_total_of_a_range_costs_one_request(
-        self, almanac_sandbox: Sandbox, door: Door
+        self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
         sent: list[SentRequest] = []
-        total = door(observer=sent.append).events_total(*MARCH)
+        total = make_client(observer=sent.append).events_total(*MARCH)
         assert total == len(ids_on(almanac_sandbox, *MARCH))
         assert [request.path for request in sent] == ["/v2/events"]
 
-    def test_windows_side_by_side_do_not_disturb_each_other(self, door: Door) -> None:
-        client = door()
+    def test_windows_side_by_side_do_not_disturb_each_other(self, make_client: MakeClient) -> None:
+        client = make_client()
         months = [(date(2026, month, 1), date(2026, month, 28)) for month in range(1, 9)]
 
         def pull(span: tuple[date, date]) -> tuple[int, bool, int | None]:
-            sweep = client.events_pages(*span, limit=40)
-            rows = len(rows_of(sweep))
-            return rows, sweep.report.complete, sweep.report.total_last
+            paginator = client.events_pages(*span, limit=40)
+            rows = len(rows_of(paginator))
+            return rows, paginator.report.complete, paginator.report.total_last
 
         with ThreadPoolExecutor(8) as pool:
             for rows, complete, total in pool.map(pull, months):
@@ -150,9 +154,9 @@ class TestEvents:
 
 class TestLookUps:
     def test_a_found_a_cancelled_and_an_unknown_event(
-        self, almanac_sandbox: Sandbox, door: Door
+        self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
-        client = door()
+        client = make_client()
         listed = rows_of(client.events_pages(*MARCH, limit=1, coins=["bitcoin"]))[0]
         found = client.event(listed["id"])
         assert (found.status, json.loads(found.body)) == ("found", listed)
@@ -167,9 +171,11 @@ class TestLookUps:
         assert almanac_sandbox.requests[-1].status == 404
 
     @pytest.mark.parametrize("event_id", ["", ".", ".."])
-    def test_an_id_that_would_be_another_path_is_refused(self, door: Door, event_id: str) -> None:
+    def test_an_id_that_would_be_another_path_is_refused(
+        self, make_client: MakeClient, event_id: str
+    ) -> None:
         with pytest.raises(ValueError, match="not an event id"):
-            door().event(event_id)
+            make_client().event(event_id)
 
     def test_a_404_in_html_says_that_no_catalog_may_have_been_asked(self) -> None:
         page = httpx.Response(404, html="<html>nginx</html>")
@@ -185,9 +191,9 @@ class TestLookUps:
         answer = httpx.Response(200, json={"data": {"id": "a"}})
         assert mocked(lambda _: answer).event("a").wrapped
 
-    def test_usage_is_read(self, almanac_sandbox: Sandbox, door: Door) -> None:
+    def test_usage_is_read(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
         key = almanac_sandbox.new_key("free")
-        client = door(key)
+        client = make_client(key)
         assert client.usage().used == 1
         usage = client.usage()
         assert (usage.plan, usage.used, usage.limit, usage.remaining) == ("free", 2, 3000, 2998)
@@ -195,8 +201,10 @@ class TestLookUps:
         assert usage.period_start == datetime(2026, 3, 1, tzinfo=UTC)
         assert (usage.rate, usage.burst, dict(usage.extra)) == (1.0, 5, {})
 
-    def test_usage_without_a_quota_differs_from_one_that_says_nothing(self, door: Door) -> None:
-        usage = door().usage()
+    def test_usage_without_a_quota_differs_from_one_that_says_nothing(
+        self, make_client: MakeClient
+    ) -> None:
+        usage = make_client().usage()
         assert usage.limit is None
         assert "limit" in usage.named
         silent = mocked(lambda _: httpx.Response(200, json={})).usage()
@@ -245,50 +253,50 @@ class TestLookUps:
 
 
 class TestOtherLists:
-    def test_coins_are_swept(self, almanac_sandbox: Sandbox, door: Door) -> None:
-        sweep = door().coins_pages()
-        slugs = {row["slug"] for row in rows_of(sweep)}
+    def test_coins_are_swept(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
+        paginator = make_client().coins_pages()
+        slugs = {row["slug"] for row in rows_of(paginator)}
         assert slugs == {coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)}
-        assert sweep.report.complete
-        assert sweep.report.pages == -(-len(slugs) // 200)
+        assert paginator.report.complete
+        assert paginator.report.pages == -(-len(slugs) // 200)
 
-    def test_coins_are_searched(self, door: Door) -> None:
-        rows = rows_of(door().coins_pages(q="bitcoin", tracked=True))
+    def test_coins_are_searched(self, make_client: MakeClient) -> None:
+        rows = rows_of(make_client().coins_pages(q="bitcoin", tracked=True))
         assert rows
         assert all(row["tracked"] for row in rows)
 
-    def test_cancellations_since_an_instant_are_swept(self, door: Door) -> None:
+    def test_cancellations_since_an_instant_are_swept(self, make_client: MakeClient) -> None:
         since = STANDS_AT - timedelta(days=10)
-        sweep = door().cancellations_pages(since, limit=10)
-        rows = rows_of(sweep)
-        assert sweep.report.complete
-        assert sweep.report.pages > 1
+        paginator = make_client().cancellations_pages(since, limit=10)
+        rows = rows_of(paginator)
+        assert paginator.report.complete
+        assert paginator.report.pages > 1
         assert min(datetime.fromisoformat(row["cancelledAt"]) for row in rows) >= since
 
-    def test_categories_are_swept(self, almanac_sandbox: Sandbox, door: Door) -> None:
-        rows = rows_of(door().categories())
+    def test_categories_are_swept(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
+        rows = rows_of(make_client().categories())
         assert {row["id"] for row in rows} == {
             category.id for category in almanac_sandbox.truth().categories
         }
 
     def test_categories_may_be_a_bare_array_with_numeric_ids(self) -> None:
-        sweep = mocked(lambda _: httpx.Response(200, json=[{"id": 1}, {"id": 2}])).categories()
-        (page,) = sweep
+        paginator = mocked(lambda _: httpx.Response(200, json=[{"id": 1}, {"id": 2}])).categories()
+        (page,) = paginator
         assert (page.shape, page.ids, page.total) == ("array", ("1", "2"), None)
-        assert sweep.report.complete
+        assert paginator.report.complete
 
 
 class TestRefusals:
-    def test_a_bad_key_is_asked_once(self, door: Door) -> None:
+    def test_a_bad_key_is_asked_once(self, make_client: MakeClient) -> None:
         sent: list[SentRequest] = []
         with pytest.raises(KeyRejected, match="Check the API key"):
-            door("no-such-key", observer=sent.append).usage()
+            make_client("no-such-key", observer=sent.append).usage()
         assert len(sent) == 1
 
     def test_a_plan_that_lacks_the_export_or_a_filter_says_so(
-        self, almanac_sandbox: Sandbox, door: Door, tmp_path: Path
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, tmp_path: Path
     ) -> None:
-        client = door(almanac_sandbox.new_key("free"))
+        client = make_client(almanac_sandbox.new_key("free"))
         with pytest.raises(PlanLacksAccess, match="needs the plan Elite"):
             client.export(tmp_path / "export.csv")
         with pytest.raises(PlanLacksAccess):
@@ -319,9 +327,9 @@ class TestRefusals:
         assert type(raised.value) is error
         assert [request.status for request in sent] == [status]
 
-    def test_a_rejected_parameter_says_what_the_service_said(self, door: Door) -> None:
+    def test_a_rejected_parameter_says_what_the_service_said(self, make_client: MakeClient) -> None:
         with pytest.raises(RequestRejected, match="limit must be an integer from 1 to 100"):
-            list(door().events_pages(limit=1000))
+            list(make_client().events_pages(limit=1000))
 
 
 class TestMaking:
@@ -348,10 +356,10 @@ class TestMaking:
 
     @pytest.mark.parametrize("key", ["", "  ", "two words", "line\nbreak", "schlüssel"])
     def test_a_key_that_can_not_stand_in_a_header_is_refused_unseen(
-        self, door: Door, key: str
+        self, make_client: MakeClient, key: str
     ) -> None:
         with pytest.raises(ValueError, match="the API key") as raised:
-            door(key)
+            make_client(key)
         assert key.strip() == "" or key not in str(raised.value)
 
     def test_a_version_on_its_way_out_is_shown(self) -> None:
@@ -362,9 +370,9 @@ class TestMaking:
         assert client.deprecation == headers["Deprecation"]
         assert client.sunset == headers["Sunset"]
 
-    def test_extra_headers_are_read_at_each_request(self, door: Door) -> None:
+    def test_extra_headers_are_read_at_each_request(self, make_client: MakeClient) -> None:
         headers: dict[str, str] = {}
-        client = door(extra_headers=headers)
+        client = make_client(extra_headers=headers)
         assert client.usage().date == STANDS_AT
         headers["Sandbox-Now"] = "2025-05-05T05:05:05Z"
         assert client.usage().date == datetime(2025, 5, 5, 5, 5, 5, tzinfo=UTC)
@@ -374,9 +382,11 @@ class TestMaking:
         assert not page.date_known
         assert page.date == page.received_at
 
-    def test_the_observer_hears_of_every_attempt_and_its_bytes(self, door: Door) -> None:
+    def test_the_observer_hears_of_every_attempt_and_its_bytes(
+        self, make_client: MakeClient
+    ) -> None:
         sent: list[SentRequest] = []
-        pages = list(door(observer=sent.append).events_pages(*MARCH, limit=50))
+        pages = list(make_client(observer=sent.append).events_pages(*MARCH, limit=50))
         assert [request.bytes for request in sent] == [page.wire_bytes for page in pages]
         assert {(request.method, request.path, request.status) for request in sent} == {
             ("GET", "/v2/events", 200)

@@ -14,7 +14,7 @@ from catalog.sandbox.pytest_plugin import STANDS_AT
 from resources.errors import NotData, RequestRejected, TooLarge, TooSlow, TruncatedBody
 from resources.http.calls import Bounds
 from resources.http.export_download import ExportPull
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import answering, mocked
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
@@ -32,8 +32,10 @@ def pull_of(text: bytes | str, file: Path, expected: int | None = None) -> Expor
 
 
 class TestTheSandbox:
-    def test_an_export_is_pulled_whole_and_says_what_it_is(self, door: Door, file: Path) -> None:
-        client = door()
+    def test_an_export_is_pulled_whole_and_says_what_it_is(
+        self, make_client: MakeClient, file: Path
+    ) -> None:
+        client = make_client()
         pull = client.export(file, *MARCH, rows_expected=client.events_total(*MARCH))
         body = file.read_bytes()
         rows = list(csv.DictReader(io.StringIO(body.decode(), newline="")))
@@ -48,8 +50,10 @@ class TestTheSandbox:
         assert pull.etag
         assert not pull.not_modified
 
-    def test_an_unchanged_export_is_not_sent_again(self, door: Door, file: Path) -> None:
-        client = door()
+    def test_an_unchanged_export_is_not_sent_again(
+        self, make_client: MakeClient, file: Path
+    ) -> None:
+        client = make_client()
         first = client.export(file, *MARCH)
         file.write_text("kept")
         again = client.export(file, *MARCH, etag=first.etag)
@@ -60,9 +64,9 @@ class TestTheSandbox:
         assert not client.export(file, *MARCH, etag='W/"other"').not_modified
 
     def test_a_cut_export_is_an_error_or_at_least_looks_truncated(
-        self, door: Door, file: Path
+        self, make_client: MakeClient, file: Path
     ) -> None:
-        client = door(extra_headers=(extra := {}))
+        client = make_client(extra_headers=(extra := {}))
         whole = client.export(file, *MARCH)
         for share in range(5, 100, 9):
             extra["Sandbox-Faults"] = f"truncate={share / 100}"
@@ -75,40 +79,46 @@ class TestTheSandbox:
             assert pull.looks_truncated, share
             assert pull.rows <= whole.rows
 
-    def test_a_dropped_export_is_begun_anew(self, door: Door, file: Path) -> None:
+    def test_a_dropped_export_is_begun_anew(self, make_client: MakeClient, file: Path) -> None:
         extra = {"Sandbox-Faults": "drop=0.4"}
-        client = door(extra_headers=extra)
+        client = make_client(extra_headers=extra)
         with pytest.raises(TruncatedBody, match=r"connection broke.*6 attempts"):
             client.export(file, *MARCH)
 
     @pytest.mark.parametrize(("fault", "kind"), [("html", "html"), ("empty", "empty")])
-    def test_no_csv_is_named_and_kept(self, door: Door, file: Path, fault: str, kind: str) -> None:
+    def test_no_csv_is_named_and_kept(
+        self, make_client: MakeClient, file: Path, fault: str, kind: str
+    ) -> None:
         with pytest.raises(NotData) as raised:
-            door(extra_headers={"Sandbox-Faults": fault}).export(file)
+            make_client(extra_headers={"Sandbox-Faults": fault}).export(file)
         assert raised.value.kind == kind
         assert raised.value.evidence is not None
         assert raised.value.evidence.file == file
         assert file.exists()
 
-    def test_an_export_that_is_too_slow_asks_for_less(self, door: Door, file: Path) -> None:
+    def test_an_export_that_is_too_slow_asks_for_less(
+        self, make_client: MakeClient, file: Path
+    ) -> None:
         with pytest.raises(TooSlow, match="half the range"):
-            door(extra_headers={"Sandbox-Faults": "error=0.001"}).export(file)
+            make_client(extra_headers={"Sandbox-Faults": "error=0.001"}).export(file)
 
-    def test_the_path_is_a_setting(self, door: Door, file: Path) -> None:
+    def test_the_path_is_a_setting(self, make_client: MakeClient, file: Path) -> None:
         with pytest.raises(RequestRejected, match="export path"):
-            door(export_path="v2/download").export(file)
+            make_client(export_path="v2/download").export(file)
 
     @pytest.mark.parametrize("fault", ["drift", "drift=rename", "drift=missing"])
     def test_other_columns_are_reported_as_they_are(
-        self, door: Door, file: Path, fault: str
+        self, make_client: MakeClient, file: Path, fault: str
     ) -> None:
-        pull = door(extra_headers={"Sandbox-Faults": fault}).export(file, *MARCH)
+        pull = make_client(extra_headers={"Sandbox-Faults": fault}).export(file, *MARCH)
         assert pull.columns != EVENT_FIELDS
         assert pull.suspicions == ()
 
-    def test_an_export_over_the_bound_is_left_off(self, door: Door, file: Path) -> None:
+    def test_an_export_over_the_bound_is_left_off(
+        self, make_client: MakeClient, file: Path
+    ) -> None:
         with pytest.raises(TooLarge):
-            door(bounds=Bounds(export_bytes=10_000)).export(file, *MARCH)
+            make_client(bounds=Bounds(export_bytes=10_000)).export(file, *MARCH)
 
 
 class TestForms:
@@ -155,6 +165,8 @@ class TestForms:
     def test_a_bare_header_is_fine_where_no_rows_are_expected(self, file: Path) -> None:
         assert pull_of("id,t\r\n", file, 0).rows == 0
 
-    def test_more_coins_than_a_request_takes_are_refused(self, door: Door, file: Path) -> None:
+    def test_more_coins_than_a_request_takes_are_refused(
+        self, make_client: MakeClient, file: Path
+    ) -> None:
         with pytest.raises(ValueError, match="request them in batches"):
-            door().export(file, coins=[f"coin-{n}" for n in range(101)])
+            make_client().export(file, coins=[f"coin-{n}" for n in range(101)])

@@ -18,7 +18,7 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.errors import CursorLoop, Defer, NotData, RunawayPaging, TooSlow, TruncatedBody
 from resources.http.list_query import DateRange, ListPart, bound_text, event_filters
 from resources.http.paginator import ListProgress, Paginator
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime, FaultScript, mocked
 from tests.resources.pulls import AT, puller_of
 
@@ -31,7 +31,7 @@ def page(ids: list[str], cursor: Any = None, **meta: Any) -> httpx.Response:
     return httpx.Response(200, json={"data": rows, "meta": {"cursor": cursor, **meta}})
 
 
-def sweep_of(handler: Callable[[httpx.Request], httpx.Response], **options: Any) -> Paginator:
+def paginator_of(handler: Callable[[httpx.Request], httpx.Response], **options: Any) -> Paginator:
     return mocked(handler).events_pages(*MARCH, **options)
 
 
@@ -59,18 +59,20 @@ class Catalog:
 
 class TestLoops:
     @pytest.mark.parametrize("fault", ["repeat_cursor", "cycle_cursor"])
-    def test_a_cursor_that_comes_back_ends_the_sweep(self, door: Door, fault: str) -> None:
-        client = door(extra_headers={"Sandbox-Faults": fault})
-        sweep = client.events_pages(*MARCH, limit=50)
+    def test_a_cursor_that_comes_back_ends_the_sweep(
+        self, make_client: MakeClient, fault: str
+    ) -> None:
+        client = make_client(extra_headers={"Sandbox-Faults": fault})
+        paginator = client.events_pages(*MARCH, limit=50)
         pages = []
         with pytest.raises(CursorLoop, match="already used") as raised:
-            for page in sweep:
+            for page in paginator:
                 pages.append(page)
         assert 2 <= len(pages) <= 4
         assert f"{len(pages)} pages" in str(raised.value)
-        assert not sweep.report.complete
-        assert sweep.report.why_incomplete.startswith("CursorLoop")
-        assert sweep.report.requests == len(pages)
+        assert not paginator.report.complete
+        assert paginator.report.why_incomplete.startswith("CursorLoop")
+        assert paginator.report.requests == len(pages)
 
     def test_a_longer_loop_is_found_too(self) -> None:
         following = {"": "a", "a": "b", "b": "c", "c": "a"}
@@ -80,11 +82,11 @@ class TestLoops:
             return page([f"event-{cursor}"], following[cursor], total=100)
 
         with pytest.raises(CursorLoop):
-            list(sweep_of(handle))
+            list(paginator_of(handle))
 
     def test_the_cursor_it_began_at_counts(self) -> None:
         with pytest.raises(CursorLoop):
-            list(sweep_of(lambda _: page(["x"], "a"), cursor="a"))
+            list(paginator_of(lambda _: page(["x"], "a"), cursor="a"))
 
 
 class TestRunaways:
@@ -95,37 +97,37 @@ class TestRunaways:
             n = next(count)
             return page([f"{n}-{row}" for row in range(10)], f"c{n}", total=20, limit=10)
 
-        sweep = sweep_of(handle, limit=10)
+        paginator = paginator_of(handle, limit=10)
         with pytest.raises(RunawayPaging, match=r"meta\.total promised 20"):
-            list(sweep)
-        assert sweep.report.pages <= 2 + 4
+            list(paginator)
+        assert paginator.report.pages <= 2 + 4
 
     @pytest.mark.parametrize("ids", [[], ["same"]])
     def test_pages_that_bring_nothing_new_end_the_sweep(self, ids: list[str]) -> None:
         count = iter(range(10_000))
-        sweep = sweep_of(lambda _: page(ids, f"c{next(count)}"))
+        paginator = paginator_of(lambda _: page(ids, f"c{next(count)}"))
         with pytest.raises(RunawayPaging, match="without a new row"):
-            list(sweep)
-        assert sweep.report.pages <= 4
+            list(paginator)
+        assert paginator.report.pages <= 4
 
 
 class TestReconciling:
-    def test_duplicated_rows_are_counted_and_named(self, door: Door) -> None:
-        client = door(extra_headers={"Sandbox-Faults": "duplicate_rows"})
-        sweep = client.events_pages(*MARCH, limit=50)
-        pages = list(sweep)
-        report = sweep.report
+    def test_duplicated_rows_are_counted_and_named(self, make_client: MakeClient) -> None:
+        client = make_client(extra_headers={"Sandbox-Faults": "duplicate_rows"})
+        paginator = client.events_pages(*MARCH, limit=50)
+        pages = list(paginator)
+        report = paginator.report
         assert report.duplicates == len(pages) - 1 == len(report.duplicate_ids)
         assert report.rows_arrived == report.rows_unique + report.duplicates
         assert report.complete
 
-    def test_rows_that_shifted_away_make_it_incomplete(self, door: Door) -> None:
-        client = door(extra_headers={"Sandbox-Faults": "shift_rows"})
-        sweep = client.events_pages(*MARCH, limit=50)
-        pages = list(sweep)
-        assert sweep.report.missing == len(pages) - 1
-        assert not sweep.report.complete
-        assert "meta.total promised" in sweep.report.why_incomplete
+    def test_rows_that_shifted_away_make_it_incomplete(self, make_client: MakeClient) -> None:
+        client = make_client(extra_headers={"Sandbox-Faults": "shift_rows"})
+        paginator = client.events_pages(*MARCH, limit=50)
+        pages = list(paginator)
+        assert paginator.report.missing == len(pages) - 1
+        assert not paginator.report.complete
+        assert "meta.total promised" in paginator.report.why_incomplete
 
     @pytest.mark.parametrize(
         ("totals", "complete"), [((4, 5), True), ((5, 4), True), ((5, 5), False)]
@@ -134,24 +136,24 @@ class TestReconciling:
         self, totals: tuple[int, int], complete: bool
     ) -> None:
         pages = [page(["a", "b"], "x", total=totals[0]), page(["c", "d"], total=totals[1])]
-        sweep = sweep_of(lambda _: pages.pop(0))
-        list(sweep)
-        assert sweep.report.complete is complete
-        assert (sweep.report.total_first, sweep.report.total_last) == totals
+        paginator = paginator_of(lambda _: pages.pop(0))
+        list(paginator)
+        assert paginator.report.complete is complete
+        assert (paginator.report.total_first, paginator.report.total_last) == totals
 
     @pytest.mark.parametrize("fault", ["drift", "drift=rename", "drift=missing", "drift=retype"])
-    def test_another_schema_is_no_matter_here(self, door: Door, fault: str) -> None:
-        sweep = door(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
-        pages = list(sweep)
-        assert sweep.report.complete
+    def test_another_schema_is_no_matter_here(self, make_client: MakeClient, fault: str) -> None:
+        paginator = make_client(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
+        pages = list(paginator)
+        assert paginator.report.complete
         if fault == "drift":
             assert b'"sentiment"' in pages[0].body
 
     def test_rows_without_an_id_are_told_apart_by_their_content(self) -> None:
         rows = [{"x": 1}, {"x": 2}, {"x": 1}, 5, None]
-        sweep = sweep_of(lambda _: httpx.Response(200, json={"data": rows}))
-        list(sweep)
-        assert (sweep.report.rows_unique, sweep.report.duplicates) == (4, 1)
+        paginator = paginator_of(lambda _: httpx.Response(200, json={"data": rows}))
+        list(paginator)
+        assert (paginator.report.rows_unique, paginator.report.duplicates) == (4, 1)
 
 
 class TestLiberality:
@@ -161,16 +163,18 @@ class TestLiberality:
          {"total": True, "limit": 1.5, "cursor": False}],
     )  # fmt: skip
     def test_a_poor_meta_is_a_last_page_without_a_total(self, meta: object) -> None:
-        sweep = sweep_of(lambda _: httpx.Response(200, json={"data": [{"id": "a"}], "meta": meta}))
-        (item,) = sweep
+        paginator = paginator_of(
+            lambda _: httpx.Response(200, json={"data": [{"id": "a"}], "meta": meta})
+        )
+        (item,) = paginator
         assert (item.cursor_out, item.total, item.limit) == (None, None, None)
-        assert sweep.report.complete
+        assert paginator.report.complete
 
     def test_a_smaller_page_than_asked_is_paged_on_from(self) -> None:
         catalog = Catalog(lambda limit, days: False, limit_max=7)
-        sweep = sweep_of(catalog)
-        assert [page.rows for page in sweep] == [7, 7, 7, 7, 3]
-        assert sweep.report.complete
+        paginator = paginator_of(catalog)
+        assert [page.rows for page in paginator] == [7, 7, 7, 7, 3]
+        assert paginator.report.complete
 
     def test_a_cursor_may_be_a_number(self) -> None:
         pages = [page(["a"], 50), page(["b"])]
@@ -180,7 +184,7 @@ class TestLiberality:
             asked.append(request.url.params.get("cursor"))
             return pages.pop(0)
 
-        list(sweep_of(handle))
+        list(paginator_of(handle))
         assert asked == [None, "50"]
 
     @pytest.mark.parametrize(
@@ -189,7 +193,7 @@ class TestLiberality:
          b'{"data":[{"id":"a","title":"\\ud800"}]}'],
     )  # fmt: skip
     def test_json_that_is_not_quite_is_read(self, body: bytes) -> None:
-        (delivery,) = sweep_of(lambda _: httpx.Response(200, content=body))
+        (delivery,) = paginator_of(lambda _: httpx.Response(200, content=body))
         assert (delivery.ids, delivery.body) == (("a",), body)
 
 
@@ -211,75 +215,79 @@ class TestNoData:
         self, answer: httpx.Response, kind: str
     ) -> None:
         with pytest.raises(NotData) as raised:
-            list(sweep_of(lambda _: answer))
+            list(paginator_of(lambda _: answer))
         assert raised.value.kind == kind
         assert raised.value.evidence is not None
         assert raised.value.evidence.body == answer.content
 
     @pytest.mark.parametrize("fault", ["html", "empty"])
-    def test_the_sandbox_s_own(self, door: Door, fault: str) -> None:
+    def test_the_sandbox_s_own(self, make_client: MakeClient, fault: str) -> None:
         with pytest.raises(NotData) as raised:
-            list(door(extra_headers={"Sandbox-Faults": fault}).coins_pages())
+            list(make_client(extra_headers={"Sandbox-Faults": fault}).coins_pages())
         assert raised.value.kind == fault
 
     @pytest.mark.parametrize("fault", ["truncate=0.5", "drop=0.5", "truncate=0.99"])
-    def test_a_broken_page_is_fetched_again(self, door: Door, fault: str) -> None:
-        sweep = door(transport=FaultScript(fault)).events_pages(*MARCH)
-        list(sweep)
-        assert sweep.report.complete
-        assert sweep.report.requests == sweep.report.pages + 1
+    def test_a_broken_page_is_fetched_again(self, make_client: MakeClient, fault: str) -> None:
+        paginator = make_client(transport=FaultScript(fault)).events_pages(*MARCH)
+        list(paginator)
+        assert paginator.report.complete
+        assert paginator.report.requests == paginator.report.pages + 1
 
     @pytest.mark.parametrize("fault", ["truncate", "drop"])
-    def test_a_page_that_stays_broken_is_an_error(self, door: Door, fault: str) -> None:
-        sweep = door(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
+    def test_a_page_that_stays_broken_is_an_error(
+        self, make_client: MakeClient, fault: str
+    ) -> None:
+        paginator = make_client(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
         with pytest.raises(TruncatedBody, match="6 attempts"):
-            list(sweep)
-        assert (sweep.report.requests, sweep.report.pages) == (6, 0)
+            list(paginator)
+        assert (paginator.report.requests, paginator.report.pages) == (6, 0)
 
     def test_a_body_of_another_length_than_it_says_is_broken(self) -> None:
         body = b'{"data":[]}'
         answer = httpx.Response(200, content=body, headers={"Content-Length": "12"})
         with pytest.raises(TruncatedBody, match="11 bytes of 12"):
-            list(sweep_of(lambda _: answer))
+            list(paginator_of(lambda _: answer))
 
 
 class TestSlowness:
     def test_the_limit_is_halved_at_the_same_cursor(self) -> None:
         catalog = Catalog(lambda limit, days: limit > 12)
-        sweep = sweep_of(catalog, limit=50)
-        rows = [event_id for got in sweep for event_id in got.ids]
+        paginator = paginator_of(catalog, limit=50)
+        rows = [event_id for got in paginator for event_id in got.ids]
         assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
         limits = [int(request["limit"]) for request in catalog.asked]
         assert limits == [50, 25, 12, 12, 12]
-        assert sweep.report.requests == 5
-        assert sweep.report.complete
+        assert paginator.report.requests == 5
+        assert paginator.report.complete
 
-    def test_slowness_in_the_middle_keeps_the_cursor(self, door: Door, fake_time: FakeTime) -> None:
-        client = door(transport=FaultScript("", "error=0.001", "error=0.001"))
-        sweep = client.events_pages(*MARCH)
-        pages = list(sweep)
+    def test_slowness_in_the_middle_keeps_the_cursor(
+        self, make_client: MakeClient, fake_time: FakeTime
+    ) -> None:
+        client = make_client(transport=FaultScript("", "error=0.001", "error=0.001"))
+        paginator = client.events_pages(*MARCH)
+        pages = list(paginator)
         assert [page.params["limit"] for page in pages[:2]] == ["100", "25"]
-        assert sweep.report.complete
-        assert sweep.report.duplicates == 0
+        assert paginator.report.complete
+        assert paginator.report.duplicates == 0
         assert fake_time.slept == []
 
     def test_then_the_dates_are_halved(self) -> None:
         catalog = Catalog(lambda limit, days: days > 8)
-        sweep = sweep_of(catalog, limit=10)
-        rows = sorted(event_id for got in sweep for event_id in got.ids)
+        paginator = paginator_of(catalog, limit=10)
+        rows = sorted(event_id for got in paginator for event_id in got.ids)
         assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
-        report = sweep.report
+        report = paginator.report
         assert report.complete
         assert report.total_last == report.rows_unique == 31
 
     def test_one_day_is_cut_by_the_clock_until_it_can_not_be(self) -> None:
         catalog = Catalog(lambda limit, days: True)
-        sweep = mocked(catalog).events_pages(MARCH[0], MARCH[0], limit=5)
+        paginator = mocked(catalog).events_pages(MARCH[0], MARCH[0], limit=5)
         with pytest.raises(TooSlow):
-            list(sweep)
+            list(paginator)
         last = catalog.asked[-1]
         assert last["from"] == last["to"] == "2026-03-01T00:00:00Z"
-        assert sweep.report.requests == len(catalog.asked) < 25
+        assert paginator.report.requests == len(catalog.asked) < 25
 
     def test_without_dates_it_gives_up_at_the_least_limit(self) -> None:
         with pytest.raises(TooSlow, match="half the range"):
@@ -291,12 +299,12 @@ class TestProgress:
 
     @pytest.mark.parametrize("longest", [31, 20, 8, 1])
     def test_it_follows_from_the_pages_alone_after_each_of_them(self, longest: int) -> None:
-        sweep = sweep_of(Catalog(lambda limit, days: days > longest), limit=7)
-        followed = ListProgress(sweep.remaining())
-        for got in sweep:
+        paginator = paginator_of(Catalog(lambda limit, days: days > longest), limit=7)
+        followed = ListProgress(paginator.remaining())
+        for got in paginator:
             followed.follow(got)
-            report = sweep.report
-            assert followed.remaining == sweep.remaining()
+            report = paginator.report
+            assert followed.remaining == paginator.remaining()
             assert (followed.rows, followed.pages) == (report.rows_arrived, report.pages)
             assert followed.total_last == report.total_last
             assert followed.missing == report.missing
@@ -304,7 +312,7 @@ class TestProgress:
         assert followed.ended
 
     def test_a_page_that_the_parts_cannot_have_brought_loses_it(self) -> None:
-        first, second, *_ = sweep_of(Catalog(lambda limit, days: False), limit=7)
+        first, second, *_ = paginator_of(Catalog(lambda limit, days: False), limit=7)
         followed = ListProgress((ListPart(span=DateRange(*MARCH)),))
         followed.follow(second)
         assert followed.lost
@@ -315,16 +323,20 @@ class TestProgress:
 
 
 class TestGoingOn:
-    def test_after_a_defer_the_same_sweep_goes_on_where_it_stood(self, door: Door) -> None:
-        sweep = door(transport=FaultScript("", "", "quota")).events_pages(*MARCH, limit=50)
+    def test_after_a_defer_the_same_sweep_goes_on_where_it_stood(
+        self, make_client: MakeClient
+    ) -> None:
+        paginator = make_client(transport=FaultScript("", "", "quota")).events_pages(
+            *MARCH, limit=50
+        )
         pages = []
         with pytest.raises(Defer, match=r"2 pages \(100 rows\)") as raised:
-            for page in sweep:
+            for page in paginator:
                 pages.append(page)
         assert raised.value.cursor == pages[-1].cursor_out
-        pages += sweep
-        assert sweep.report.complete
-        assert sweep.report.requests == len(pages) + 1
+        pages += paginator
+        assert paginator.report.complete
+        assert paginator.report.requests == len(pages) + 1
         assert len({page.cursor_in for page in pages}) == len(pages)
 
 
@@ -376,10 +388,10 @@ BAR = 1.02
 
 
 def test_a_sweep_of_the_whole_catalog_costs_no_more_than_two_percent_over_its_pages(
-    almanac_sandbox: Sandbox, door: Door, tmp_path: Path
+    almanac_sandbox: Sandbox, make_client: MakeClient, tmp_path: Path
 ) -> None:
     key = almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
-    client, window = door(key), plan_window(ELITE, AT)
+    client, window = make_client(key), plan_window(ELITE, AT)
     puller = puller_of(client, tmp_path, plan=ELITE)
     before = client.usage().used
     landed = puller.events(window.lower, window.upper)

@@ -21,7 +21,7 @@ from resources.http.retries import RetryPolicy
 from resources.http.transport import SentRequest
 from resources.limits.limiter import Limiter
 from resources.service_clock import RETRY_AFTER_CEILING_S, read_http_date, retry_after_s
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import STARTS_AT, FakeTime, FaultScript, answering, mocked
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -109,7 +109,7 @@ class TestRetrying:
     def test_while_hurried_nothing_is_tried_again(self) -> None:
         fake = FakeTime()
         client = mocked(answering(refusal(503), FINE), ambient=fake.ambient())
-        with client.hurried(), pytest.raises(ServiceFailing):
+        with client.stop_retrying(), pytest.raises(ServiceFailing):
             client.usage()
         assert fake.slept == []
         assert client.usage().used == 1
@@ -143,7 +143,7 @@ class TestRetrying:
         class Listening(Limiter):
             heard: list[float | None] = []  # noqa: RUF012
 
-            def acquire(self, *, asks_usage: bool = False) -> None:
+            def acquire(self, *, for_usage: bool = False) -> None:
                 return None
 
             def on_rate_limited(self, retry_after_s: float | None) -> None:
@@ -153,23 +153,27 @@ class TestRetrying:
         mocked(answering(refusal(429, "4"), FINE), limiter=listening).usage()
         assert listening.heard == [4.0]
 
-    def test_a_storm_of_the_sandbox_is_weathered(self, door: Door, fake_time: FakeTime) -> None:
-        client = door(transport=FaultScript("storm=5", "storm=none", "unavailable=502"))
+    def test_a_storm_of_the_sandbox_is_weathered(
+        self, make_client: MakeClient, fake_time: FakeTime
+    ) -> None:
+        client = make_client(transport=FaultScript("storm=5", "storm=none", "unavailable=502"))
         assert client.usage().plan == "enterprise"
         assert fake_time.slept == [5.0, 1.0, 0.0]
 
-    def test_a_storm_without_end_is_an_error_that_says_what_to_do(self, door: Door) -> None:
-        client = door(extra_headers={"Sandbox-Faults": "storm=1"})
+    def test_a_storm_without_end_is_an_error_that_says_what_to_do(
+        self, make_client: MakeClient
+    ) -> None:
+        client = make_client(extra_headers={"Sandbox-Faults": "storm=1"})
         with pytest.raises(RateHeld, match=r"Too Many Requests.*6 attempts.*lower the rate"):
             client.usage()
 
 
 class TestDefer:
     def test_a_quota_that_is_gone_defers_to_the_reset_without_a_retry(
-        self, door: Door, fake_time: FakeTime
+        self, make_client: MakeClient, fake_time: FakeTime
     ) -> None:
         with pytest.raises(Defer, match="quota is used up") as raised:
-            door(extra_headers={"Sandbox-Faults": "quota"}).usage()
+            make_client(extra_headers={"Sandbox-Faults": "quota"}).usage()
         assert raised.value.reason == "quota"
         reset = datetime(2026, 4, 1, tzinfo=UTC)
         assert abs(raised.value.resume_at - reset) <= timedelta(seconds=1)
@@ -211,8 +215,8 @@ class TestDefer:
             mocked(answering(refusal(429, "1e9", **fields))).usage()
         assert raised.value.resume_at == NOW + timedelta(days=days)
 
-    def test_a_quota_really_used_up(self, almanac_sandbox, door: Door) -> None:  # type: ignore[no-untyped-def]
-        client = door(almanac_sandbox.new_key("enterprise", monthly_quota=2))
+    def test_a_quota_really_used_up(self, almanac_sandbox, make_client: MakeClient) -> None:  # type: ignore[no-untyped-def]
+        client = make_client(almanac_sandbox.new_key("enterprise", monthly_quota=2))
         client.usage()
         assert client.usage().remaining == 0
         with pytest.raises(Defer) as raised:
@@ -238,7 +242,7 @@ class TestSlowness:
         fake = FakeTime()
 
         class Slow(Limiter):
-            def acquire(self, *, asks_usage: bool = False) -> None:
+            def acquire(self, *, for_usage: bool = False) -> None:
                 fake.seconds += 25.0
 
             def on_rate_limited(self, retry_after_s: float | None) -> None:

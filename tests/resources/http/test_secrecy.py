@@ -106,11 +106,12 @@ def test_nor_do_errors_and_logs_of_a_real_connection(
 
 def test_the_client_and_its_parts_do_not_show_it() -> None:
     client = client_of(answering(httpx.Response(200, json={"data": []})))
-    sweep = client.events_pages()
-    (page,) = sweep
+    paginator = client.events_pages()
+    (page,) = paginator
     http = client._http
-    for thing in (client, vars(client), sweep, vars(sweep), page, sweep.report, http.headers,
-                  vars(http), vars(http._transport), vars(client._caller)):  # fmt: skip
+    for thing in (client, vars(client), paginator, vars(paginator), page, paginator.report,
+                  http.headers, vars(http), vars(http._transport),
+                  vars(client._caller)):  # fmt: skip
         assert KEY not in repr(thing)
 
 

@@ -33,7 +33,7 @@ from resources.limits.limiter import Unlimited
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.pulls import AT, SOURCE, puller_of
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Scope
@@ -51,7 +51,7 @@ class Counted(Unlimited):
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
 
-    def acquire(self, *, asks_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False) -> None:
         if self.allowed <= 0:
             refused = Defer("the month is used up", resume_at=AT + 30 * DAY, reason="quota")
             refused.attempts = 0
@@ -65,14 +65,14 @@ class Broken(Unlimited):
 
     def __init__(self, allowed: int, sandbox: Sandbox) -> None:
         self.allowed = allowed
-        self.hurried = False
+        self.no_wait_set = False
         self._sandbox = sandbox
         self._lock = threading.Lock()
 
-    def hurry(self, on: bool) -> None:
-        self.hurried |= on
+    def no_wait(self, on: bool) -> None:
+        self.no_wait_set |= on
 
-    def acquire(self, *, asks_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False) -> None:
         with self._lock:
             self.allowed -= 1
             is_last = self.allowed == 0
@@ -84,18 +84,18 @@ class Broken(Unlimited):
 
 
 @pytest.fixture
-def months(tmp_path: Path, door: Door) -> "Months":
-    return Months(tmp_path, door)
+def months(tmp_path: Path, make_client: MakeClient) -> "Months":
+    return Months(tmp_path, make_client)
 
 
 class Months:
     """A home's landing and notes, and backfills of it."""
 
-    def __init__(self, root: Path, door: Door) -> None:
+    def __init__(self, root: Path, make_client: MakeClient) -> None:
         self.landing = Landing(root / "landing")
-        self.sweeps = BackfillStates(Storage(root / "state"), self.landing)
+        self.states = BackfillStates(Storage(root / "state"), self.landing)
         self._root = root
-        self._door = door
+        self._make_client = make_client
 
     def backfill(
         self,
@@ -107,7 +107,7 @@ class Months:
         **options: Any,
     ) -> Backfill:
         options.setdefault("service_clock", ServiceClock(lambda: AT))
-        client: CatalogClient = self._door(**options)
+        client: CatalogClient = self._make_client(**options)
         service = CatalogSession(
             client=client,
             plan=plan,
@@ -118,7 +118,7 @@ class Months:
             pace=Pace(plan.rate_per_s, plan.burst),
             coins=coins,
         )
-        return Backfill(service, self.sweeps, *span, partly=partly)
+        return Backfill(service, self.states, *span, partly=partly)
 
     def ids(self) -> set[str]:
         """Return the ids of all events landed."""
@@ -130,7 +130,7 @@ class Months:
         return found
 
 
-def pages_asked(sandbox: Sandbox) -> int:
+def pages_requested(sandbox: Sandbox) -> int:
     return sum(
         request.path == "/v2/events" and "limit=1&" not in f"{request.query}&"
         for request in sandbox.requests
@@ -138,7 +138,7 @@ def pages_asked(sandbox: Sandbox) -> int:
 
 
 def all_of(backfill: Backfill) -> list[datetime]:
-    return [month for months in backfill.go("list") for month in months]
+    return [month for months in backfill.run("list") for month in months]
 
 
 @pytest.fixture(scope="module")
@@ -161,17 +161,19 @@ def test_a_range_comes_whole_for_hardly_more_than_its_pages_however_long_the_way
     assert len(done) == len(set(done))
     assert months.ids() == truth
     pages = ceil(len(truth) / 100)
-    assert pages <= pages_asked(almanac_sandbox) == backfill.requests <= ceil(pages * 1.02)
-    assert months.sweeps.open(AT) == []
+    assert pages <= pages_requested(almanac_sandbox) == backfill.requests <= ceil(pages * 1.02)
+    assert months.states.open(AT) == []
     assert all(manifest.complete for manifest in backfill.manifests)
 
 
 def test_its_batch_is_that_of_a_pull_of_the_same_pages(
-    months: Months, tmp_path: Path, door: Door
+    months: Months, tmp_path: Path, make_client: MakeClient
 ) -> None:
     span = (date(2026, 3, 1), date(2026, 3, 14))
     all_of(months.backfill(span))
-    pulled = puller_of(door(), tmp_path / "pulled", plan=ELITE, clock=lambda: AT).events(*span)
+    pulled = puller_of(make_client(), tmp_path / "pulled", plan=ELITE, clock=lambda: AT).events(
+        *span
+    )
     (batch_id,) = months.landing.batch_ids()
     batch, alike = months.landing.manifest(batch_id), pulled.manifest
     assert batch.sha256 == alike.sha256
@@ -183,64 +185,64 @@ def test_its_batch_is_that_of_a_pull_of_the_same_pages(
 
 
 def test_months_are_recorded_before_the_sweep_is_at_its_end(months: Months) -> None:
-    going = months.backfill().go("list")
-    assert len(next(going)) == 1
+    running = months.backfill().run("list")
+    assert len(next(running)) == 1
     assert 0 < len(months.landing.batch_ids()) < 10
-    assert len(months.sweeps.open(AT)) == 1
-    going.close()
+    assert len(months.states.open(AT)) == 1
+    running.close()
 
 
 def test_one_that_was_cut_short_asks_only_for_what_is_not_landed(
     months: Months, almanac_sandbox: Sandbox, truth: set[str]
 ) -> None:
     almanac_sandbox.forget_requests()
-    going = months.backfill().go("list")
-    first = [month for _ in range(10) for month in next(going)]
-    going.close()
-    again = months.backfill()
-    assert again.resumed
-    reported_first, *later = again.go("list")
+    running = months.backfill().run("list")
+    first = [month for _ in range(10) for month in next(running)]
+    running.close()
+    second = months.backfill()
+    assert second.resumed
+    reported_first, *later = second.run("list")
     assert set(reported_first) >= set(first), "what was landed before is told first"
     assert len({*reported_first, *(month for months in later for month in months)}) == 36
     assert months.ids() == truth
-    assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
-    assert months.sweeps.open(AT) == []
+    assert pages_requested(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
+    assert months.states.open(AT) == []
 
 
 def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
-    going = months.backfill().go("list")
+    running = months.backfill().run("list")
     for _ in range(6):
-        next(going)
-    going.close()
-    (note,) = months.sweeps.open(AT)
+        next(running)
+    running.close()
+    (state,) = months.states.open(AT)
     part = months.backfill((date(2024, 1, 1), date(2024, 3, 31)))
     assert part.resumed
     assert len(all_of(part)) == 3
     assert part.requests == 0
-    assert months.sweeps.open(AT) == [note], "the rest is still to come"
+    assert months.states.open(AT) == [state], "the rest is still to come"
 
 
 @pytest.mark.parametrize("days", [3, 70])
 def test_one_without_an_end_is_gone_on_with_to_the_end_it_had(months: Months, days: int) -> None:
     """The next day, and where a cap spreads it over months."""
-    going = months.backfill((date(2026, 1, 1), None)).go("list")
-    next(going)
-    going.close()
-    (note,) = months.sweeps.open(AT)
-    assert note.scope.upper is not None
-    days_less = msgspec.structs.replace(note.scope, upper=note.scope.upper - days * DAY)
+    running = months.backfill((date(2026, 1, 1), None)).run("list")
+    next(running)
+    running.close()
+    (state,) = months.states.open(AT)
+    assert state.scope.upper is not None
+    days_less = msgspec.structs.replace(state.scope, upper=state.scope.upper - days * DAY)
     begun = AT - days * DAY
-    months.sweeps.end(note)
-    months.sweeps.put(
-        msgspec.structs.replace(note, scope=days_less, started_at=begun, gone_on_at=AT)
+    months.states.end(state)
+    months.states.put(
+        msgspec.structs.replace(state, scope=days_less, started_at=begun, gone_on_at=AT)
     )
     assert months.backfill((date(2026, 1, 1), None)).resumed
 
 
 def test_an_end_that_was_named_is_not_taken_for_an_open_one(months: Months) -> None:
-    going = months.backfill((date(2026, 1, 1), date(2026, 12, 31))).go("list")
-    next(going)
-    going.close()
+    running = months.backfill((date(2026, 1, 1), date(2026, 12, 31))).run("list")
+    next(running)
+    running.close()
     assert not months.backfill((date(2026, 1, 1), None)).resumed
 
 
@@ -248,15 +250,15 @@ def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
     all_of(months.backfill(limiter=Counted(20)))
-    (note,) = months.sweeps.open(AT)
-    assert note.resume_at is not None
+    (state,) = months.states.open(AT)
+    assert state.resume_at is not None
     almanac_sandbox.faults.set("unavailable~events")
     try:
         with pytest.raises(ServiceFailing):
             all_of(months.backfill())
     finally:
         almanac_sandbox.faults.clear()
-    assert months.sweeps.open(AT) == [note]
+    assert months.states.open(AT) == [state]
 
 
 def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
@@ -274,10 +276,10 @@ def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
     finally:
         signal.signal(signal.SIGINT, before)
         almanac_sandbox.faults.clear()
-    assert limiter.hurried
-    again = months.backfill()
-    assert again.resumed
-    assert len(set(all_of(again))) == 36
+    assert limiter.no_wait_set
+    second = months.backfill()
+    assert second.resumed
+    assert len(set(all_of(second))) == 36
     answered = sum(request.status == 200 for request in almanac_sandbox.requests)
     assert answered <= ceil(len(truth) / 100) * 1.02 + 4, "what came before it is landed"
 
@@ -286,12 +288,12 @@ def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
     first, second = months.backfill(), months.backfill()
-    going = first.go("list")
-    next(going)
+    running = first.run("list")
+    next(running)
     almanac_sandbox.forget_requests()
     with pytest.raises(BackfillInProgress, match="another process runs a backfill"):
-        next(second.go("list"))
-    going.close()
+        next(second.run("list"))
+    running.close()
     assert len(set(all_of(second))) == 36
 
 
@@ -302,18 +304,18 @@ def test_rows_that_shift_between_pages_are_told_and_nothing_counts_as_landed(
     backfill = months.backfill(**shifting)
     with pytest.raises(ContractBroken, match=r"\d+ rows that meta.total promised did not arrive"):
         all_of(backfill)
-    (note,) = months.sweeps.open(AT)
-    assert note.started_at > AT
-    assert months.sweeps.landed(note) == []
+    (state,) = months.states.open(AT)
+    assert state.started_at > AT
+    assert months.states.landed(state) == []
 
 
 def test_a_new_one_asks_for_everything_again(months: Months) -> None:
     year = (date(2025, 1, 1), date(2025, 12, 31))
     all_of(months.backfill(year))
-    again = months.backfill(year)
-    assert not again.resumed
-    all_of(again)
-    assert again.requests > 10
+    second = months.backfill(year)
+    assert not second.resumed
+    all_of(second)
+    assert second.requests > 10
 
 
 def test_a_quota_that_ends_defers_with_all_that_came_landed(
@@ -325,55 +327,55 @@ def test_a_quota_that_ends_defers_with_all_that_came_landed(
     assert limited.deferred is not None
     assert limited.requests == 20
     assert 0 < len(done) < 36
-    (note,) = months.sweeps.open(AT)
-    assert note.resume_at == limited.deferred.resume_at
-    assert "used up" in note.why
+    (state,) = months.states.open(AT)
+    assert state.resume_at == limited.deferred.resume_at
+    assert "used up" in state.why
     later = all_of(months.backfill())
     assert len(set(later)) == 36
     assert months.ids() == truth
     # Where it stopped inside a month it goes on from the last date that is whole.
-    assert pages_asked(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
-    assert months.sweeps.open(AT) == []
+    assert pages_requested(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
+    assert months.states.open(AT) == []
 
 
 def test_one_that_was_left_for_too_long_is_begun_anew(months: Months) -> None:
-    going = months.backfill().go("list")
-    next(going)
-    going.close()
-    (note,) = months.sweeps.open(AT)
+    running = months.backfill().run("list")
+    next(running)
+    running.close()
+    (state,) = months.states.open(AT)
     long_ago = AT - ABANDONED_AFTER - DAY
-    left = msgspec.structs.replace(note, started_at=long_ago, gone_on_at=long_ago)
-    months.sweeps.put(left)
-    assert months.sweeps.open(AT) == []
+    left = msgspec.structs.replace(state, started_at=long_ago, gone_on_at=long_ago)
+    months.states.put(left)
+    assert months.states.open(AT) == []
     assert not months.backfill().resumed
     # A cap may spread one over many months: it goes on as long as it is not forgotten.
     for known in ("resume_at", "gone_on_at"):
-        months.sweeps.put(msgspec.structs.replace(left, **{known: AT}))
+        months.states.put(msgspec.structs.replace(left, **{known: AT}))
         assert months.backfill().resumed
 
 
 def test_one_begun_under_another_plan_is_superseded(months: Months) -> None:
-    going = months.backfill().go("list")
-    next(going)
-    going.close()
-    (begun,) = months.sweeps.open(AT)
-    months.sweeps.put(msgspec.structs.replace(begun, plan="enterprise"))
-    again = months.backfill((date(2024, 2, 1), date(2024, 3, 31)))
-    assert not again.resumed
-    assert len(all_of(again)) == 2
-    assert months.sweeps.open(AT) == []
+    running = months.backfill().run("list")
+    next(running)
+    running.close()
+    (begun,) = months.states.open(AT)
+    months.states.put(msgspec.structs.replace(begun, plan="enterprise"))
+    second = months.backfill((date(2024, 2, 1), date(2024, 3, 31)))
+    assert not second.resumed
+    assert len(all_of(second)) == 2
+    assert months.states.open(AT) == []
 
 
 def test_an_error_is_told_and_what_came_before_it_is_landed(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
-    going = months.backfill().go("list")
-    done = next(going)
+    running = months.backfill().run("list")
+    done = next(running)
     almanac_sandbox.faults.set("unavailable~events")
     try:
         with pytest.raises(ServiceFailing, match="those of complete dates are landed"):
-            for item in going:
-                done += item
+            for finished in running:
+                done += finished
     finally:
         almanac_sandbox.faults.set("")
     assert len(months.landing.batch_ids()) >= len(done)
@@ -397,18 +399,18 @@ def test_the_price_is_that_of_what_is_lacking_and_the_cheaper_way_comes_first(
     export, listed = backfill.prices()
     assert (export.by, export.requests) == ("export", 2)
     assert (listed.by, listed.requests, listed.rows) == ("list", ceil(len(truth) / 100), len(truth))
-    going = backfill.go("list")
+    running = backfill.run("list")
     for _ in range(12):
-        next(going)
-    going.close()
+        next(running)
+    running.close()
     (rest,) = [price for price in months.backfill().prices() if price.by == "list"]
     assert rest.requests < listed.requests - 10
 
 
 def test_the_export_makes_every_month_whole_at_once(months: Months, truth: set[str]) -> None:
     backfill = months.backfill()
-    found = list(backfill.go("export"))
-    assert [len(item) for item in found] == [36]
+    found = list(backfill.run("export"))
+    assert [len(finished) for finished in found] == [36]
     assert backfill.requests <= 2
     assert backfill.rows == pytest.approx(len(truth), rel=0.01), "it is of midnight"
 
@@ -444,7 +446,7 @@ def test_a_month_that_the_plan_shows_in_part_is_taken_in_part_and_says_so(months
 def test_the_export_is_refused_on_a_plan_without_it(months: Months) -> None:
     backfill = months.backfill((date(2026, 3, 2), None), plan=PRO)
     with pytest.raises(PlanLacksAccess, match="--source list"):
-        list(backfill.go("export"))
+        list(backfill.run("export"))
 
 
 spans = st.lists(
@@ -461,8 +463,8 @@ def test_what_a_lane_lacks_is_every_instant_that_no_span_holds(
         return AT + day * DAY
 
     step = timedelta(microseconds=1)
-    lane = RequestedList(Scope(), tuple((at(a), at(b + 1) - step) for a, b in spans))
-    lacking = lane.lacks(at(first), at(first + length + 1) - step)
+    requested = RequestedList(Scope(), tuple((at(a), at(b + 1) - step) for a, b in spans))
+    lacking = requested.missing_scopes(at(first), at(first + length + 1) - step)
     found = {
         day
         for scope in lacking

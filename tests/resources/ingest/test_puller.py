@@ -16,7 +16,7 @@ from resources.http.client import CatalogClient
 from resources.ingest.puller import Puller
 from resources.limits.limiter import Unlimited
 from resources.service_clock import ServiceClock
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import KEY, answering, mocked
 from tests.resources.pulls import AT, MACHINE_AT, SOURCE, puller_of, rows_of
 from warehouse.landing.batches import Scope
@@ -36,8 +36,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def puller(door: Door, root: Path) -> Puller:
-    return puller_of(door(), root)
+def puller(make_client: MakeClient, root: Path) -> Puller:
+    return puller_of(make_client(), root)
 
 
 def asked_of(sandbox: Sandbox) -> list[dict[str, str]]:
@@ -64,20 +64,22 @@ class TestLists:
         assert list((root / "journal").iterdir()) == []
 
     def test_a_pull_is_known_at_its_last_page_and_true_at_its_first(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
         extra = {"Sandbox-Now": AT.isoformat()}
 
         def later(feed: str, rows: int, total: int | None) -> None:
             extra["Sandbox-Now"] = (AT + rows * timedelta(seconds=1)).isoformat()
 
-        landed = puller_of(door(extra_headers=extra), root, on_page=later).events(*MARCH)
+        landed = puller_of(make_client(extra_headers=extra), root, on_page=later).events(*MARCH)
         assert landed.manifest.content_at == AT - MINUTE
         assert landed.manifest.observed_at == AT + timedelta(seconds=600)
 
-    def test_progress_names_feed_rows_and_total(self, door: Door, root: Path) -> None:
+    def test_progress_names_feed_rows_and_total(self, make_client: MakeClient, root: Path) -> None:
         heard: list[tuple[str, int, int | None]] = []
-        landed = puller_of(door(), root, on_page=lambda *page: heard.append(page)).events(*MARCH)
+        landed = puller_of(make_client(), root, on_page=lambda *page: heard.append(page)).events(
+            *MARCH
+        )
         assert [rows for _, rows, _ in heard] == [100, 200, 300, 400, 500, 600, landed.rows]
         assert {(feed, total) for feed, _, total in heard} == {("events", landed.rows)}
 
@@ -87,9 +89,14 @@ class TestLists:
          (STANDARD, datetime(2026, 5, 31, 23, 59, 59, 999_999, tzinfo=UTC)), (ELITE, None)],
     )  # fmt: skip
     def test_bounds_left_out_are_made_definite_and_asked(
-        self, almanac_sandbox: Sandbox, door: Door, root: Path, plan: Any, upper: datetime | None
+        self,
+        almanac_sandbox: Sandbox,
+        make_client: MakeClient,
+        root: Path,
+        plan: Any,
+        upper: datetime | None,
     ) -> None:
-        client = door(almanac_sandbox.new_key(plan.name))
+        client = make_client(almanac_sandbox.new_key(plan.name))
         almanac_sandbox.forget_requests()
         landed = puller_of(client, root, plan=plan).events(None, None, coins=["bitcoin"])
         assert landed.manifest.scope == Scope(
@@ -100,8 +107,10 @@ class TestLists:
         bounds = {(asked["from"], asked.get("to")) for asked in asked_of(almanac_sandbox)}
         assert bounds == {("2026-03-02", to)}
 
-    def test_today_is_the_services_day_once_it_was_heard(self, door: Door, root: Path) -> None:
-        client = door(service_clock=ServiceClock(lambda: AT - timedelta(days=1)))
+    def test_today_is_the_services_day_once_it_was_heard(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
+        client = make_client(service_clock=ServiceClock(lambda: AT - timedelta(days=1)))
         puller = puller_of(client, root, clock=lambda: AT - timedelta(days=1))
         item = {"coins": ["bitcoin"]}
         assert puller.events(None, None, **item).manifest.scope.lower == datetime(
@@ -175,10 +184,10 @@ class TestLists:
         assert Landing(root).journal.open_pulls() == []
 
     def test_after_a_change_of_plan_a_batch_names_the_new_one(
-        self, almanac_sandbox: Sandbox, door: Door, root: Path
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, root: Path
     ) -> None:
         for plan in (FREE, ELITE):
-            client = door(almanac_sandbox.new_key(plan.name))
+            client = make_client(almanac_sandbox.new_key(plan.name))
             manifest = puller_of(client, root, plan=plan).events(None, None).manifest
             assert manifest.plan == plan.name
             assert manifest.content_at == AT - timedelta(seconds=plan.freshness_s)
@@ -198,9 +207,9 @@ class TestLists:
         assert any("no Date" in warning for warning in landed.warnings)
 
     def test_rows_that_were_promised_and_did_not_come_make_it_incomplete(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        client = door(extra_headers={"Sandbox-Faults": "shift_rows"})
+        client = make_client(extra_headers={"Sandbox-Faults": "shift_rows"})
         landed = puller_of(client, root).events(*MARCH)
         assert not landed.manifest.complete
         assert landed.manifest.why_incomplete == "6 rows that meta.total promised did not arrive"
@@ -244,17 +253,23 @@ class TestLookUps:
         assert not landed.manifest.complete
         assert "HTML page" in landed.warnings[0]
 
-    def test_html_in_place_of_an_event_lands_and_is_said(self, door: Door, root: Path) -> None:
-        landed = puller_of(door(extra_headers={"Sandbox-Faults": "html"}), root).event("some-id")
+    def test_html_in_place_of_an_event_lands_and_is_said(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
+        landed = puller_of(make_client(extra_headers={"Sandbox-Faults": "html"}), root).event(
+            "some-id"
+        )
         assert not landed.manifest.complete
         assert "HTML page" in landed.warnings[0]
         assert b"<html>" in b"".join(Landing(root).body(landed.manifest))
 
 
 class TestSecrecy:
-    def test_the_key_is_in_no_file_of_the_landing(self, door: Door, root: Path) -> None:
+    def test_the_key_is_in_no_file_of_the_landing(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
         extra: dict[str, str] = {}
-        client = door(extra_headers=extra)
+        client = make_client(extra_headers=extra)
         secret = client._http._transport._key.get_secret_value()  # type: ignore[attr-defined]
         puller = puller_of(client, root)
         puller.coins()

@@ -17,7 +17,7 @@ import pytest
 from catalog.contract.plans import ELITE
 from catalog.sandbox.sandbox import Sandbox
 from resources.ingest.context import Landed
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FaultScript, answering, mocked
 from tests.resources.ingest.killed_pulls import Killing, pull_of
 from tests.resources.ingest.test_puller import MARCH_SCOPE
@@ -71,8 +71,8 @@ def kill(
 
 
 @pytest.fixture
-def some_coins(door: Door, tmp_path: Path) -> list[str]:
-    landed = puller_of(door(), tmp_path / "coins").coins()
+def some_coins(make_client: MakeClient, tmp_path: Path) -> list[str]:
+    landed = puller_of(make_client(), tmp_path / "coins").coins()
     rows = rows_of(Landing(tmp_path / "coins"), landed.manifest)
     return [row["slug"] for row in rows][:230]
 
@@ -107,13 +107,13 @@ POINTS = [
 class TestKilled:
     @pytest.mark.parametrize(("feed", "point", "page"), POINTS)
     def test_it_goes_on_where_it_stood_and_lands_the_batch_it_would_have_been(
-        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path,
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path,
         feed: str, point: str, page: int,
     ) -> None:  # fmt: skip
         almanac_sandbox.forget_requests()
         what = kill(feed, point, page=page)
         before = sum(bought(almanac_sandbox).values())
-        (landed,) = puller_of(door(), root).resume_open()
+        (landed,) = puller_of(make_client(), root).resume_open()
         pages = bought(almanac_sandbox)
         assert set(pages.values()) == {1}
         assert len(pages) == landed.requests == len(landed.manifest.pages)
@@ -121,9 +121,9 @@ class TestKilled:
         assert landed.manifest.complete
         assert all_manifests(root) == [landed.manifest]
         assert Landing(root).journal.open_pulls() == []
-        assert puller_of(door(), root).resume_open() == []
+        assert puller_of(make_client(), root).resume_open() == []
         aside = root.with_name("aside")
-        whole = pull_of(puller_of(door(), aside), what)()
+        whole = pull_of(puller_of(make_client(), aside), what)()
         assert landed.manifest.batch_id == whole.manifest.batch_id
         assert landed.manifest.rows_claimed == whole.manifest.rows_claimed == landed.rows
 
@@ -131,15 +131,15 @@ class TestKilled:
         ("point", "page"), [("page", 1), ("page", 2), ("page", 3), ("after", 0)]
     )
     def test_so_does_a_sweep_of_several_lists(
-        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path,
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path,
         some_coins: list[str], point: str, page: int,
     ) -> None:  # fmt: skip
         almanac_sandbox.forget_requests()
         what = kill("events", point, page=page, coins=some_coins)
-        (landed,) = puller_of(door(), root).resume_open()
+        (landed,) = puller_of(make_client(), root).resume_open()
         assert set(bought(almanac_sandbox).values()) == {1}
         assert landed.manifest.complete
-        whole = pull_of(puller_of(door(), root.with_name("aside")), what)()
+        whole = pull_of(puller_of(make_client(), root.with_name("aside")), what)()
         assert landed.manifest.batch_id == whole.manifest.batch_id
         assert all_manifests(root) == [landed.manifest]
 
@@ -147,7 +147,13 @@ class TestKilled:
         ("point", "page"), [("page", 1), ("page", 3), ("page", 6), ("page", 8), ("after", 0)]
     )
     def test_so_does_one_whose_dates_were_cut_because_the_service_was_slow(
-        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path, point: str, page: int
+        self,
+        almanac_sandbox: Sandbox,
+        make_client: MakeClient,
+        kill: Kill,
+        root: Path,
+        point: str,
+        page: int,
     ) -> None:
         almanac_sandbox.forget_requests()
         what = kill(
@@ -155,19 +161,19 @@ class TestKilled:
             # Too slow down to the least limit, and after a page still: the dates are cut, twice.
             faults=[*["error=0.001"] * 5, "", "error=0.001", "", "error=0.001"],
         )  # fmt: skip
-        (landed,) = puller_of(door(), root).resume_open()
+        (landed,) = puller_of(make_client(), root).resume_open()
         pages = bought(almanac_sandbox)
         assert set(pages.values()) == {1}
         ranges = {httpx.QueryParams(query)["to"] for _, query in pages}
         assert len(ranges) >= (1 if page == 1 else 3)
-        whole = pull_of(puller_of(door(), root.with_name("aside")), what)()
+        whole = pull_of(puller_of(make_client(), root.with_name("aside")), what)()
         assert whole.manifest.complete
         assert ids_of(root, landed) == ids_of(root.with_name("aside"), whole)
         assert landed.manifest.complete
         assert all_manifests(root) == [landed.manifest]
 
     def test_killed_again_and_again_it_is_one_batch_in_the_end(
-        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         """Each resumption is stopped by the next kill: here by an error that is not the tree's."""
         almanac_sandbox.forget_requests()
@@ -181,22 +187,26 @@ class TestKilled:
 
         for _ in range(4):
             with pytest.raises(Killed):
-                puller_of(door(), root, on_page=stop).resume_open()
-        (landed,) = puller_of(door(), root).resume_open()
+                puller_of(make_client(), root, on_page=stop).resume_open()
+        (landed,) = puller_of(make_client(), root).resume_open()
         assert (landed.resumed_pages, len(landed.manifest.pages)) == (5, 7)
         assert set(bought(almanac_sandbox).values()) == {1}
 
-    def test_before_the_first_page_nothing_is_left_of_it(self, door: Door, root: Path) -> None:
+    def test_before_the_first_page_nothing_is_left_of_it(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
         scope, landing = Scope(), Landing(root)
         landing.journal.begin(intent("coins", scope))
-        assert puller_of(door(), root).resume_open() == []
+        assert puller_of(make_client(), root).resume_open() == []
         assert landing.journal.open_pulls() == []
         assert all_manifests(root) == []
 
 
 class TestUnderWay:
-    def test_a_pull_of_another_that_lives_is_left_as_it_is(self, door: Door, root: Path) -> None:
-        other, seen = puller_of(door(), root), []
+    def test_a_pull_of_another_that_lives_is_left_as_it_is(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
+        other, seen = puller_of(make_client(), root), []
 
         def look(feed: str, rows: int, total: int | None) -> None:
             (journal,) = Landing(root).journal.open_pulls()
@@ -208,23 +218,23 @@ class TestUnderWay:
             newest.write_bytes(whole)
             seen.append(before == len(list(journal.pages())))
 
-        landed = puller_of(door(), root, on_page=look).coins()
+        landed = puller_of(make_client(), root, on_page=look).coins()
         assert landed.manifest.complete
         assert len(seen) > 1
         assert all(seen)
 
     def test_a_page_that_is_gone_under_way_lands_nothing_that_claims_to_have_it(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
         def lose(feed: str, rows: int, total: int | None) -> None:
             if len(pages := sorted((root / "journal").rglob("*.page"))) == 2:
                 pages[0].unlink()
 
         with pytest.raises(LandingError, match="are there"):
-            puller_of(door(), root, on_page=lose).coins()
+            puller_of(make_client(), root, on_page=lose).coins()
         assert all_manifests(root) == []
-        assert puller_of(door(), root).resume_open() == []
-        assert puller_of(door(), root).coins().manifest.complete
+        assert puller_of(make_client(), root).resume_open() == []
+        assert puller_of(make_client(), root).coins().manifest.complete
 
 
 def intent(feed: Any, scope: Scope) -> Intent:
@@ -232,19 +242,19 @@ def intent(feed: Any, scope: Scope) -> Intent:
 
 
 class TestNotGoneOnWith:
-    def late(self, door: Door, root: Path, **options: Any) -> Landed:
+    def late(self, make_client: MakeClient, root: Path, **options: Any) -> Landed:
         options.setdefault("clock", lambda: MACHINE_AT + timedelta(minutes=15, seconds=1))
-        (landed,) = puller_of(door(), root, **options).resume_open()
+        (landed,) = puller_of(make_client(), root, **options).resume_open()
         assert not landed.manifest.complete
         assert Landing(root).journal.open_pulls() == []
         return landed
 
     def test_after_fifteen_minutes_it_is_closed_and_the_rest_is_left_over(
-        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill("events", "page", page=3)
         almanac_sandbox.forget_requests()
-        landed = self.late(door, root)
+        landed = self.late(make_client, root)
         assert almanac_sandbox.requests == []
         assert landed.manifest.why_incomplete == (
             "resumed after more than 15 minutes; the rest is a new batch"
@@ -255,22 +265,22 @@ class TestNotGoneOnWith:
         assert (landed.rows, landed.resumed_pages, landed.requests) == (300, 3, 3)
 
     def test_exactly_fifteen_minutes_are_not_too_late(
-        self, door: Door, kill: Kill, root: Path
+        self, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill("events", "page", page=3)
         clock = lambda: MACHINE_AT + timedelta(minutes=15)  # noqa: E731
-        (landed,) = puller_of(door(), root, clock=clock).resume_open()
+        (landed,) = puller_of(make_client(), root, clock=clock).resume_open()
         assert landed.manifest.complete
 
     @pytest.mark.parametrize("point", ["before", "after"])
     def test_one_that_had_come_to_its_end_is_complete_however_late(
-        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path, point: str
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path, point: str
     ) -> None:
         kill("cancellations", point)
         almanac_sandbox.forget_requests()
         days = timedelta(days=3)
         puller = puller_of(
-            door(), root, clock=lambda: MACHINE_AT + days, plan=ELITE, source="elsewhere"
+            make_client(), root, clock=lambda: MACHINE_AT + days, plan=ELITE, source="elsewhere"
         )
         (landed,) = puller.resume_open()
         assert almanac_sandbox.requests == []
@@ -283,25 +293,25 @@ class TestNotGoneOnWith:
         [({"plan": ELITE}, "now elite"), ({"source": "other"}, "no longer the source")],
     )
     def test_of_another_plan_or_source_it_is_closed(
-        self, almanac_sandbox: Sandbox, door: Door, kill: Kill, root: Path,
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path,
         options: dict[str, Any], word: str,
     ) -> None:  # fmt: skip
         kill("events", "page", page=2)
         almanac_sandbox.forget_requests()
-        landed = self.late(door, root, clock=lambda: MACHINE_AT, **options)
+        landed = self.late(make_client, root, clock=lambda: MACHINE_AT, **options)
         assert almanac_sandbox.requests == []
         assert word in (landed.manifest.why_incomplete or "")
         assert (landed.manifest.plan, landed.manifest.source) == ("enterprise", SOURCE)
         assert landed.left_over is not None
 
     def test_a_cut_sweep_leaves_over_what_its_parts_say(
-        self, door: Door, kill: Kill, root: Path
+        self, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill(
             "events", "page", page=2, lower="2026-03-20", upper="2026-03-22",
             faults=["error=0.001"] * 6,
         )  # fmt: skip
-        landed = self.late(door, root)
+        landed = self.late(make_client, root)
         assert landed.left_over is not None
         rest, scope = landed.left_over, landed.manifest.scope
         assert rest.lower is not None
@@ -309,7 +319,7 @@ class TestNotGoneOnWith:
         assert (scope.upper == rest.lower - STEP) or scope.upper == rest.upper
 
     def test_pages_that_do_not_follow_each_other_are_never_called_complete(
-        self, almanac_sandbox: Sandbox, door: Door, root: Path
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, root: Path
     ) -> None:
         scope = MARCH_SCOPE
         pull = Landing(root).journal.begin(intent("events", scope))
@@ -319,12 +329,14 @@ class TestNotGoneOnWith:
         )  # fmt: skip
         pull.add(note, b'{"data":[{"id":"a","date":"2026-03-05T00:00:00Z"}],"meta":{"total":1}}')
         almanac_sandbox.forget_requests()
-        landed = self.late(door, root, clock=lambda: MACHINE_AT)
+        landed = self.late(make_client, root, clock=lambda: MACHINE_AT)
         assert almanac_sandbox.requests == []
         assert landed.left_over == landed.manifest.scope == scope
         assert landed.manifest.rows_claimed is None
 
-    def test_a_page_that_is_no_list_is_landed_apart_once(self, door: Door, root: Path) -> None:
+    def test_a_page_that_is_no_list_is_landed_apart_once(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
         class Killed(BaseException):
             pass
 
@@ -333,10 +345,10 @@ class TestNotGoneOnWith:
                 raise Killed
 
         landing = KilledLanding(root)
-        puller = puller_of(door(transport=FaultScript("", "html")), root, landing=landing)
+        puller = puller_of(make_client(transport=FaultScript("", "html")), root, landing=landing)
         with pytest.raises(Killed):
             puller.events(date(2026, 3, 1), date(2026, 3, 31))
-        landed = self.late(door, root, clock=lambda: MACHINE_AT)
+        landed = self.late(make_client, root, clock=lambda: MACHINE_AT)
         assert (landed.rows, landed.requests) == (100, 2)
         assert len(all_manifests(root)) == 2
         bad = next(manifest for manifest in all_manifests(root) if manifest != landed.manifest)
@@ -344,7 +356,7 @@ class TestNotGoneOnWith:
         assert b"<html>" in b"".join(Landing(root).body(bad))
 
     def test_what_stops_the_service_again_is_said_and_no_error(
-        self, door: Door, kill: Kill, root: Path
+        self, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill("events", "page", page=2)
         kill("coins", "page", page=2)
@@ -356,22 +368,24 @@ class TestNotGoneOnWith:
         assert [pull.requests for pull in landed] == [3, 3]
 
     def test_quota_gone_on_the_way_is_returned_with_it(
-        self, door: Door, kill: Kill, root: Path
+        self, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill("events", "page", page=2)
-        puller = puller_of(door(transport=FaultScript("", "quota")), root)
+        puller = puller_of(make_client(transport=FaultScript("", "quota")), root)
         (landed,) = puller.resume_open()
         assert landed.deferred is not None
         assert (landed.rows, landed.resumed_pages) == (300, 2)
 
-    def test_a_pull_whose_process_lives_is_left_alone(self, door: Door, root: Path) -> None:
+    def test_a_pull_whose_process_lives_is_left_alone(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
         seen: list[list[Landed]] = []
-        other = puller_of(door(), root)
+        other = puller_of(make_client(), root)
 
         def meanwhile(feed: str, rows: int, total: int | None) -> None:
             seen.append(other.resume_open())
 
-        landed = puller_of(door(), root, on_page=meanwhile).events(
+        landed = puller_of(make_client(), root, on_page=meanwhile).events(
             date(2026, 3, 1), date(2026, 3, 31)
         )
         assert seen == [[]] * 7

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from resources.errors import CursorLoop, Defer, ServiceFailing, TruncatedBody
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FaultScript, answering, mocked
 from tests.resources.ingest.test_puller import MARCH, MARCH_SCOPE
 from tests.resources.pulls import AT, all_manifests, puller_of, rows_of
@@ -30,9 +30,11 @@ def no_journal(root: Path) -> bool:
 
 class TestStops:
     def test_quota_gone_in_the_middle_lands_what_came_and_says_when_to_go_on(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        landed = puller_of(door(transport=FaultScript("", "", "", "quota")), root).events(*MARCH)
+        landed = puller_of(make_client(transport=FaultScript("", "", "", "quota")), root).events(
+            *MARCH
+        )
         assert landed.deferred is not None
         assert landed.deferred.resume_at > AT
         assert not landed.manifest.complete
@@ -43,9 +45,9 @@ class TestStops:
         assert no_journal(root)
 
     def test_what_was_paged_fully_and_what_is_left_over_are_the_whole(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        puller = puller_of(door(transport=FaultScript("", "", "", "quota")), root)
+        puller = puller_of(make_client(transport=FaultScript("", "", "", "quota")), root)
         first = puller.events(*MARCH)
         rest, scope = first.left_over, first.manifest.scope
         assert rest is not None
@@ -66,29 +68,34 @@ class TestStops:
         }
 
     def test_quota_gone_before_the_first_page_is_an_error_and_nothing_lands(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
         with pytest.raises(Defer):
-            puller_of(door(transport=FaultScript("quota")), root).events(*MARCH)
+            puller_of(make_client(transport=FaultScript("quota")), root).events(*MARCH)
         assert all_manifests(root) == []
         assert no_journal(root)
 
-    def test_cancellations_are_left_over_from_the_last_row_on(self, door: Door, root: Path) -> None:
-        landed = puller_of(door(transport=FaultScript("", "quota")), root).cancellations()
+    def test_cancellations_are_left_over_from_the_last_row_on(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
+        landed = puller_of(make_client(transport=FaultScript("", "quota")), root).cancellations()
         last = rows_of(Landing(root), landed.manifest)[-1]["cancelledAt"]
         assert landed.left_over == Scope(since=datetime.fromisoformat(last))
         assert landed.manifest.scope == Scope(since=AT - timedelta(days=90))
 
-    def test_coins_are_left_over_whole(self, door: Door, root: Path) -> None:
-        landed = puller_of(door(transport=FaultScript("", "quota")), root).coins()
+    def test_coins_are_left_over_whole(self, make_client: MakeClient, root: Path) -> None:
+        landed = puller_of(make_client(transport=FaultScript("", "quota")), root).coins()
         assert landed.left_over == landed.manifest.scope == Scope()
 
-    def test_several_lists_leave_over_what_their_filters_say(self, door: Door, root: Path) -> None:
+    def test_several_lists_leave_over_what_their_filters_say(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
         coins = [
-            row["slug"] for row in rows_of(Landing(root), puller_of(door(), root).coins().manifest)
+            row["slug"]
+            for row in rows_of(Landing(root), puller_of(make_client(), root).coins().manifest)
         ]
         some = sorted(coins[:150])
-        landed = puller_of(door(transport=FaultScript("", "quota")), root).events(
+        landed = puller_of(make_client(transport=FaultScript("", "quota")), root).events(
             date(2026, 3, 20), date(2026, 3, 31), coins=some
         )
         assert landed.deferred is not None
@@ -102,9 +109,9 @@ class TestStops:
         assert not landed.manifest.complete
 
     def test_a_failing_service_lands_what_came_and_is_an_error_that_names_the_batch(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        client = door(transport=FaultScript("", "", *["unavailable"] * 6))
+        client = make_client(transport=FaultScript("", "", *["unavailable"] * 6))
         with pytest.raises(ServiceFailing) as raised:
             puller_of(client, root).events(*MARCH)
         (manifest,) = all_manifests(root)
@@ -116,10 +123,10 @@ class TestStops:
 
     @pytest.mark.parametrize("fault", ["repeat_cursor", "cycle_cursor"])
     def test_a_cursor_that_comes_back_lands_a_partial_batch_and_is_an_error(
-        self, door: Door, root: Path, fault: str
+        self, make_client: MakeClient, root: Path, fault: str
     ) -> None:
         with pytest.raises(CursorLoop):
-            puller_of(door(extra_headers={"Sandbox-Faults": fault}), root).events(*MARCH)
+            puller_of(make_client(extra_headers={"Sandbox-Faults": fault}), root).events(*MARCH)
         (manifest,) = all_manifests(root)
         assert not manifest.complete
         assert "already used" in (manifest.why_incomplete or "")
@@ -142,9 +149,9 @@ class TestNoLists:
         assert no_journal(root)
 
     def test_in_the_middle_it_is_a_batch_of_its_own_and_spoils_no_rows(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        landed = puller_of(door(transport=FaultScript("", "", "html")), root).events(*MARCH)
+        landed = puller_of(make_client(transport=FaultScript("", "", "html")), root).events(*MARCH)
         good, bad = (
             landed.manifest,
             next(manifest for manifest in all_manifests(root) if manifest != landed.manifest),
@@ -158,17 +165,19 @@ class TestNoLists:
         assert good.requests + bad.requests == landed.requests == 3
 
     def test_a_page_that_stays_cut_off_is_landed_as_far_as_it_came(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        client = door(transport=FaultScript(*["truncate"] * 6))
+        client = make_client(transport=FaultScript(*["truncate"] * 6))
         landed = puller_of(client, root).events(*MARCH)
         assert not landed.manifest.complete
         assert landed.manifest.requests == 6
         assert b"".join(Landing(root).body(landed.manifest)).startswith(b'{"data":[')
 
-    def test_without_a_body_there_is_nothing_to_land(self, door: Door, root: Path) -> None:
+    def test_without_a_body_there_is_nothing_to_land(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
         with pytest.raises(TruncatedBody):
-            puller_of(door(transport=FaultScript(*["drop"] * 6)), root).events(*MARCH)
+            puller_of(make_client(transport=FaultScript(*["drop"] * 6)), root).events(*MARCH)
         assert all_manifests(root) == []
 
     def test_an_error_status_is_not_landed(self, root: Path) -> None:
@@ -179,9 +188,9 @@ class TestNoLists:
 
 class TestExports:
     def test_an_export_is_true_at_its_snapshot_and_claims_what_was_counted(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        (landed,) = puller_of(door(), root).export(*MARCH)
+        (landed,) = puller_of(make_client(), root).export(*MARCH)
         manifest = landed.manifest
         assert (manifest.feed, manifest.scope) == ("export", MARCH_SCOPE)
         assert manifest.observed_at == AT
@@ -192,23 +201,27 @@ class TestExports:
         assert abs(manifest.rows_claimed - landed.rows) < 0.02 * landed.rows
         assert b"".join(Landing(root).body(manifest)).count(b"\r\n") > landed.rows
 
-    def test_rows_that_are_expected_are_not_asked_for(self, door: Door, root: Path) -> None:
-        (landed,) = puller_of(door(), root).export(*MARCH, rows_expected=600)
+    def test_rows_that_are_expected_are_not_asked_for(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
+        (landed,) = puller_of(make_client(), root).export(*MARCH, rows_expected=600)
         assert (landed.requests, landed.manifest.rows_claimed) == (1, 600)
         assert landed.manifest.complete
 
     @pytest.mark.parametrize(("expected", "complete"), [(660, True), (1000, False)])
     def test_only_under_98_percent_of_what_was_expected_is_it_flagged(
-        self, door: Door, root: Path, expected: int, complete: bool
+        self, make_client: MakeClient, root: Path, expected: int, complete: bool
     ) -> None:
-        (landed,) = puller_of(door(), root).export(*MARCH, rows_expected=expected)
+        (landed,) = puller_of(make_client(), root).export(*MARCH, rows_expected=expected)
         assert landed.rows < expected
         assert landed.manifest.complete is complete
         said = " ".join(landed.warnings) if complete else landed.manifest.why_incomplete
         assert f"{landed.rows} rows of {expected} expected" in (said or "")
 
-    def test_without_bounds_it_covers_the_plans_window(self, door: Door, root: Path) -> None:
-        (landed,) = puller_of(door(), root).export(None, None, coins=["bitcoin"])
+    def test_without_bounds_it_covers_the_plans_window(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
+        (landed,) = puller_of(make_client(), root).export(None, None, coins=["bitcoin"])
         assert landed.manifest.scope == Scope(
             lower=datetime(2017, 1, 1, tzinfo=UTC), coins=("bitcoin",)
         )
@@ -233,15 +246,17 @@ class TestExports:
         assert (landed.rows, manifest.rows_claimed) == (0, 9)
 
     def test_an_export_cut_off_inside_a_record_is_landed_as_far_as_it_came(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        client = door(extra_headers={"Sandbox-Faults": "truncate=0.5~export"})
+        client = make_client(extra_headers={"Sandbox-Faults": "truncate=0.5~export"})
         (landed,) = puller_of(client, root).export(*MARCH)
         assert not landed.manifest.complete
         assert landed.manifest.bytes > 10_000
 
-    def test_a_connection_that_breaks_lands_what_came(self, door: Door, root: Path) -> None:
-        client = door(extra_headers={"Sandbox-Faults": "drop=0.5~export"})
+    def test_a_connection_that_breaks_lands_what_came(
+        self, make_client: MakeClient, root: Path
+    ) -> None:
+        client = make_client(extra_headers={"Sandbox-Faults": "drop=0.5~export"})
         (landed,) = puller_of(client, root).export(*MARCH)
         assert "connection broke" in (landed.manifest.why_incomplete or "")
         assert landed.manifest.bytes > 10_000
@@ -274,9 +289,9 @@ class TestExports:
         assert landed.requests == 2
 
     def test_more_coins_than_a_request_takes_are_batches_of_their_own(
-        self, door: Door, root: Path
+        self, make_client: MakeClient, root: Path
     ) -> None:
-        puller = puller_of(door(), root)
+        puller = puller_of(make_client(), root)
         coins = [row["slug"] for row in rows_of(Landing(root), puller.coins().manifest)][:150]
         landed = puller.export(*MARCH, coins=coins)
         scopes = [outcome.manifest.scope.coins for outcome in landed]

@@ -88,7 +88,7 @@ def opened(sandbox: Sandbox, key: str, root: Path, tmp_path: Path) -> Iterator[O
                 ambient=Ambient(clock=sandbox.clock.now),
                 transport=transport,
             )
-            limiter.ask = client.usage
+            limiter.request_account = client.usage
             stack.enter_context(client)
             return puller_of(client, root, clock=sandbox.clock.now)
 

@@ -8,7 +8,7 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.errors import Defer
 from resources.http.transport import SentRequest
 from resources.limits.limiter import Limiter, TokenBucketLimiter, usable_burst
-from tests.resources.conftest import Door
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime
 
 
@@ -67,21 +67,25 @@ def test_limits_that_mean_nothing_are_refused(rate: float, burst: int, jitter: f
         TokenBucketLimiter(rate_per_s=rate, burst=burst, jitter_s=jitter)
 
 
-def test_retries_pay_the_limiter_too(door: Door, fake_time: FakeTime) -> None:
+def test_retries_pay_the_limiter_too(make_client: MakeClient, fake_time: FakeTime) -> None:
     bucket = limiter(fake_time, 1, 2, jitter_s=0)
     sent: list[SentRequest] = []
-    client = door(limiter=bucket, extra_headers={"Sandbox-Faults": "error"}, observer=sent.append)
+    client = make_client(
+        limiter=bucket, extra_headers={"Sandbox-Faults": "error"}, observer=sent.append
+    )
     with pytest.raises(Exception, match="answered 500"):
         client.usage()
     assert len(sent) == 6
     assert fake_time.seconds - 1_000 == pytest.approx(4.0)
 
 
-def test_a_limiter_that_keeps_the_quota_may_defer_before_anything_is_sent(door: Door) -> None:
+def test_a_limiter_that_keeps_the_quota_may_defer_before_anything_is_sent(
+    make_client: MakeClient,
+) -> None:
     resume_at = datetime(2026, 4, 1, tzinfo=UTC)
 
     class Empty(Limiter):
-        def acquire(self, *, asks_usage: bool = False) -> None:
+        def acquire(self, *, for_usage: bool = False) -> None:
             error = Defer("The ledger is empty", resume_at=resume_at, reason="quota")
             error.attempts = 0
             raise error
@@ -90,7 +94,7 @@ def test_a_limiter_that_keeps_the_quota_may_defer_before_anything_is_sent(door: 
             return None
 
     sent: list[SentRequest] = []
-    sweep = door(limiter=Empty(), observer=sent.append).coins_pages()
+    sweep = make_client(limiter=Empty(), observer=sent.append).coins_pages()
     with pytest.raises(Defer, match="Resume at 2026-04-01 00:00:00 UTC"):
         list(sweep)
     assert sent == []
@@ -98,12 +102,12 @@ def test_a_limiter_that_keeps_the_quota_may_defer_before_anything_is_sent(door: 
 
 
 def test_with_the_plan_s_own_limits_real_requests_meet_no_429(
-    almanac_sandbox: Sandbox, door: Door
+    almanac_sandbox: Sandbox, make_client: MakeClient
 ) -> None:
     key = almanac_sandbox.new_key("enterprise", rate_per_s=200, burst=40)
     sent: list[SentRequest] = []
     real = TokenBucketLimiter(rate_per_s=200, burst=40, jitter_s=0.1)
-    client = door(key, limiter=real, observer=sent.append)
+    client = make_client(key, limiter=real, observer=sent.append)
     for _ in range(120):
         client.usage()
     assert {request.status for request in sent} == {200}

@@ -51,7 +51,7 @@ class TestMonotonicClock:
         with_usage(machine.limiter(path, PACE)).acquire()
         machine.ns -= int(back_s * 1e9)
         before_s = machine.slept_s
-        machine.limiter(path, PACE).acquire(asks_usage=True)
+        machine.limiter(path, PACE).acquire(for_usage=True)
         assert machine.slept_s - before_s <= REFILL_S + UNEVEN_S
 
     def test_after_it_ran_backwards_the_service_is_asked_what_is_left(
@@ -70,13 +70,13 @@ class TestMonotonicClock:
             machine.ns -= int(HOUR_S * 1e9)
 
         machine.on_sleep = restored_from_a_snapshot
-        machine.limiter(path, PACE).acquire(asks_usage=True)
+        machine.limiter(path, PACE).acquire(for_usage=True)
         assert machine.slept_s <= REFILL_S + UNEVEN_S
 
     def test_a_hold_of_another_time_is_not_waited_for(self, path: Path, machine: Machine) -> None:
         with_usage(machine.limiter(path, PACE)).on_rate_limited(1e9)
         machine.ns -= int(HOUR_S * 1e9)
-        machine.limiter(path, PACE).acquire(asks_usage=True)
+        machine.limiter(path, PACE).acquire(for_usage=True)
         assert machine.slept_s <= REFILL_S + UNEVEN_S
 
     def test_where_nothing_names_the_boot_a_machine_that_started_anew_is_not_stuck(
@@ -85,7 +85,7 @@ class TestMonotonicClock:
         machine.boot = bytes(16)
         with_usage(machine.limiter(path, PACE)).acquire()
         machine.ns, before_s = 20 * 10**9, machine.slept_s
-        machine.limiter(path, PACE).acquire(asks_usage=True)
+        machine.limiter(path, PACE).acquire(for_usage=True)
         assert machine.slept_s - before_s <= REFILL_S
 
     def test_after_it_ran_ahead_there_is_one_burst_and_no_more(
@@ -114,7 +114,7 @@ class TestMonotonicClock:
             for passes_s, jumps_s in steps:
                 machine.ns += int((passes_s - jumps_s) * 1e9)
                 back_s += jumps_s
-                limiter.acquire(asks_usage=True)
+                limiter.acquire(for_usage=True)
                 sent_s.append(machine.ns / 1e9 + back_s)
             limiter.ledger.close()
         for place, began_s in enumerate(sent_s):
@@ -132,7 +132,7 @@ class TestAnotherBoot:
         def started_anew() -> None:
             machine.on_sleep = lambda: None
             machine.boot, machine.ns = b"another boot".ljust(16, b"\0"), 10**9
-            machine.limiter(path, PACE).acquire(asks_usage=True)
+            machine.limiter(path, PACE).acquire(for_usage=True)
 
         machine.on_sleep = started_anew
         with pytest.raises(QuotaUnknown):
@@ -147,11 +147,11 @@ class TestAnotherBoot:
         def started_anew() -> None:
             machine.on_sleep = lambda: None
             machine.boot, machine.ns = b"another boot".ljust(16, b"\0"), 10**9
-            machine.limiter(path, PACE).acquire(asks_usage=True)
+            machine.limiter(path, PACE).acquire(for_usage=True)
             grants_ns.append(machine.ns)
 
         machine.on_sleep = started_anew
-        limiter.acquire(asks_usage=True)
+        limiter.acquire(for_usage=True)
         # Both had an empty bucket before them.
         assert machine.ns - grants_ns[0] >= 1e9 / PACE.rate_per_s
         assert machine.ns <= 10e9
@@ -165,7 +165,7 @@ class TestAnotherBoot:
         limiter, before_s = machine.limiter(path, PACE), machine.slept_s
         with pytest.raises(QuotaUnknown):
             limiter.acquire()
-        limiter.acquire(asks_usage=True)
+        limiter.acquire(for_usage=True)
         with_usage(limiter, used=42)
         for _ in range(2):
             limiter.acquire()

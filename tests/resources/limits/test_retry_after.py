@@ -22,7 +22,7 @@ NEARLY_S = 0.05
 DATE = f"Date: {format_datetime(MARCH, usegmt=True)}"
 USAGE = json.dumps({"used": 1, "limit": 1_000, "resetAt": "2026-04-01T00:00:00Z"}).encode()
 FINE = head(DATE, "Content-Type: application/json", f"Content-Length: {len(USAGE)}") + USAGE
-Door = Callable[..., CatalogClient]
+MakeClient = Callable[..., CatalogClient]
 
 
 def at(seconds: float) -> str:
@@ -72,7 +72,7 @@ def limiter(machine: Machine, tmp_path: Path) -> SharedLimiter:
 
 
 @pytest.fixture
-def door(machine: Machine, limiter: SharedLimiter) -> Iterator[Door]:
+def make_client(machine: Machine, limiter: SharedLimiter) -> Iterator[MakeClient]:
     """Makes a client of a server that gives one refusal and then answers."""
     with ExitStack() as stack:
 
@@ -98,49 +98,49 @@ def waited_s(machine: Machine, client: CatalogClient) -> float:
 
 @pytest.mark.parametrize(("text", "seconds"), READ)
 def test_a_429_is_waited_for_as_long_as_it_asks(
-    door: Door, machine: Machine, text: str, seconds: float
+    make_client: MakeClient, machine: Machine, text: str, seconds: float
 ) -> None:
-    waited = waited_s(machine, door(refusal("429 Too Many", text)))
+    waited = waited_s(machine, make_client(refusal("429 Too Many", text)))
     assert seconds <= waited <= seconds + NEARLY_S
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("7", 7), (at(30), 30), ("121", 121)])
-def test_so_is_a_503(door: Door, machine: Machine, text: str, seconds: float) -> None:
-    waited = waited_s(machine, door(refusal("503 Busy", text)))
+def test_so_is_a_503(make_client: MakeClient, machine: Machine, text: str, seconds: float) -> None:
+    waited = waited_s(machine, make_client(refusal("503 Busy", text)))
     assert seconds <= waited <= seconds + NEARLY_S
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
 def test_a_429_whose_wait_cannot_be_read_is_waited_for_a_second(
-    door: Door, machine: Machine, text: str
+    make_client: MakeClient, machine: Machine, text: str
 ) -> None:
-    waited = waited_s(machine, door(refusal("429 Too Many", text)))
+    waited = waited_s(machine, make_client(refusal("429 Too Many", text)))
     assert RATE_LIMITED_WAIT_S <= waited <= RATE_LIMITED_WAIT_S + NEARLY_S
 
 
 @pytest.mark.parametrize("status", ["429 Too Many", "503 Busy"])
 @pytest.mark.parametrize("text", ENDLESS)
 def test_no_wait_holds_the_machine_back_longer_than_the_longest_hold(
-    door: Door, machine: Machine, text: str, status: str
+    make_client: MakeClient, machine: Machine, text: str, status: str
 ) -> None:
-    waited = waited_s(machine, door(refusal(status, text)))
+    waited = waited_s(machine, make_client(refusal(status, text)))
     assert LONGEST_HOLD_S <= waited <= LONGEST_HOLD_S + NEARLY_S
 
 
 @pytest.mark.parametrize("text", [None, "", "soon", "-5", "nan", "9" * 400])
 def test_a_503_whose_wait_cannot_be_read_is_tried_again_by_the_backoff_alone(
-    door: Door, machine: Machine, text: str | None
+    make_client: MakeClient, machine: Machine, text: str | None
 ) -> None:
-    assert waited_s(machine, door(refusal("503 Busy", text))) <= NEARLY_S
+    assert waited_s(machine, make_client(refusal("503 Busy", text))) <= NEARLY_S
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "soon", "-5", "0", at(-1), "7", "1e9", "9" * 300, ENDLESS[-2]]
 )
 def test_a_quota_that_is_gone_names_a_time_to_go_on_within_the_month(
-    door: Door, machine: Machine, text: str | None
+    make_client: MakeClient, machine: Machine, text: str | None
 ) -> None:
-    client = door(refusal("429 Too Many", text, b'{"message": "Limit Exceeded"}'))
+    client = make_client(refusal("429 Too Many", text, b'{"message": "Limit Exceeded"}'))
     with pytest.raises(Defer) as refused:
         client.usage()
     assert refused.value.reason == "quota"
@@ -150,9 +150,9 @@ def test_a_quota_that_is_gone_names_a_time_to_go_on_within_the_month(
 
 @pytest.mark.parametrize("text", ["5", "1e9", "soon"])
 def test_another_process_waits_as_long(
-    door: Door, machine: Machine, limiter: SharedLimiter, text: str
+    make_client: MakeClient, machine: Machine, limiter: SharedLimiter, text: str
 ) -> None:
-    client = door(refusal("429 Too Many", text))
+    client = make_client(refusal("429 Too Many", text))
     held: list[float] = []
 
     def another_process() -> None:
@@ -170,8 +170,8 @@ def test_another_process_waits_as_long(
     assert held[0] == pytest.approx(due, abs=NEARLY_S)
 
 
-def test_of_two_waits_the_longer_one_holds(door: Door, machine: Machine) -> None:
-    client = door(refusal("429 Too Many", "60"), refusal("429 Too Many", "0"))
+def test_of_two_waits_the_longer_one_holds(make_client: MakeClient, machine: Machine) -> None:
+    client = make_client(refusal("429 Too Many", "60"), refusal("429 Too Many", "0"))
     assert waited_s(machine, client) >= 60
 
 
@@ -179,13 +179,17 @@ class TestCounting:
     """What the machine counts is what the service counts: all but a 429."""
 
     @pytest.mark.parametrize("text", ["2", "3600"])
-    def test_a_429_is_not_counted(self, door: Door, limiter: SharedLimiter, text: str) -> None:
-        waited_s(Machine(), door(refusal("429 Too Many", text)))
+    def test_a_429_is_not_counted(
+        self, make_client: MakeClient, limiter: SharedLimiter, text: str
+    ) -> None:
+        waited_s(Machine(), make_client(refusal("429 Too Many", text)))
         assert limiter.charged() == 1
 
     @pytest.mark.parametrize("text", ["2", "3600"])
-    def test_a_503_is_counted(self, door: Door, limiter: SharedLimiter, text: str) -> None:
-        waited_s(Machine(), door(refusal("503 Busy", text)))
+    def test_a_503_is_counted(
+        self, make_client: MakeClient, limiter: SharedLimiter, text: str
+    ) -> None:
+        waited_s(Machine(), make_client(refusal("503 Busy", text)))
         assert limiter.charged() == 2
 
 
@@ -194,15 +198,15 @@ class TestMessages:
         "said", ["Rate limit exceeded", "API rate limit exceeded", "Burst Limit Exceeded."]
     )
     def test_a_rate_that_is_exceeded_is_not_taken_for_the_month(
-        self, door: Door, machine: Machine, said: str
+        self, make_client: MakeClient, machine: Machine, said: str
     ) -> None:
         body = json.dumps({"message": said}).encode()
-        assert waited_s(machine, door(refusal("429 Too Many", "3", body))) < 4
+        assert waited_s(machine, make_client(refusal("429 Too Many", "3", body))) < 4
 
     @pytest.mark.parametrize(
         "said", ["Limit Exceeded", "limit exceeded.", "Monthly Limit Exceeded"]
     )
-    def test_a_limit_without_a_name_is_the_month(self, door: Door, said: str) -> None:
+    def test_a_limit_without_a_name_is_the_month(self, make_client: MakeClient, said: str) -> None:
         body = json.dumps({"message": said}).encode()
         with pytest.raises(Defer, match="quota is used up"):
-            door(refusal("429 Too Many", None, body)).usage()
+            make_client(refusal("429 Too Many", None, body)).usage()

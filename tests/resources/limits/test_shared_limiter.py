@@ -67,14 +67,14 @@ def test_nothing_is_sent_before_the_account_of_the_month_is_known(path: Path, cl
     limiter = opened(path, clock)
     with pytest.raises(QuotaUnknown):
         limiter.acquire()
-    limiter.acquire(asks_usage=True)
+    limiter.acquire(for_usage=True)
     with_usage(limiter, used=1).acquire()
     assert limiter.charged() == 2
 
 
 def test_an_unknown_bucket_is_empty(path: Path, clock: Clock) -> None:
     began = clock.ns
-    opened(path, clock).acquire(asks_usage=True)
+    opened(path, clock).acquire(for_usage=True)
     assert clock.ns - began == pytest.approx(0.5e9, rel=0.01)
 
 
@@ -114,17 +114,17 @@ def test_whoever_is_in_a_hurry_is_told_and_not_kept_waiting(path: Path, clock: C
     limiter.on_rate_limited(900.0)
     began = clock.ns
 
-    def hurried(seconds: float) -> None:
+    def set_no_wait(seconds: float) -> None:
         clock.sleep(seconds)
-        limiter.hurry(on=True)
+        limiter.no_wait(on=True)
 
-    limiter = SharedLimiter(limiter.ledger, clock=lambda: clock.wall, sleep=hurried)
+    limiter = SharedLimiter(limiter.ledger, clock=lambda: clock.wall, sleep=set_no_wait)
     with pytest.raises(RateHeld, match="which is too late") as raised:
         limiter.acquire()
     assert raised.value.attempts == 0
     assert clock.ns - began < 10e9
     assert limiter.charged() == 0
-    limiter.hurry(on=False)
+    limiter.no_wait(on=False)
 
 
 @pytest.mark.parametrize("damage", ["unlink", "empty", "cut", "other_bytes", "other_layout"])
@@ -153,7 +153,7 @@ def test_another_boot_is_an_empty_bucket_and_no_quota(path: Path, clock: Clock) 
     after = opened(path, clock, boot=b"after")
     with pytest.raises(QuotaUnknown):
         after.acquire()
-    after.acquire(asks_usage=True)
+    after.acquire(for_usage=True)
     assert clock.ns <= 6 * 10**8
 
 
@@ -191,7 +191,7 @@ def test_a_service_that_says_the_quota_is_gone_stops_every_process(
 ) -> None:
     first, second = with_usage(opened(path, clock)), opened(path, clock)
     first.acquire()
-    first.on_quota_gone()
+    first.on_quota_exhausted()
     with pytest.raises(Defer, match="used up"):
         second.acquire()
 
