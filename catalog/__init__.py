@@ -1,4 +1,4 @@
-"""The event catalog: its interface, a server that conforms to it, and a sandbox that lives.
+"""The event catalog: its interface, a server that conforms to it, and a sandbox that changes.
 
-Knows nothing of the warehouse, of Dagster or of the command line.
+It imports nothing of the warehouse, of Dagster or of the command line.
 """

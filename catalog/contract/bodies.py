@@ -1,8 +1,8 @@
 """The forms of a JSON answer that a client accepts (decisions, what the client also accepts).
 
-The one reader of the `data` wrapper: of lists and of single records, for pages as they arrive and
-for pages in landing. Belongs here: where the rows and the meta of a decoded body are. Does not:
-how bytes become values, how many rows may be there, what a row has.
+The only reader of the `data` wrapper, for lists and single records, for pages as they arrive and
+for pages in landing. Belongs here: where a decoded body has its rows and its meta. Does not: how
+bytes become values, how many rows there may be, what a row has.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ ListShape = Literal["data", "array"]
 
 @dataclass(frozen=True, slots=True)
 class ListBody:
-    """A decoded list. `meta` is None where the body has none, and empty where it is no object."""
+    """A decoded list. `meta` is None if the body has none, and empty if it is not an object."""
 
     rows: list[Any]
     shape: ListShape
@@ -22,7 +22,7 @@ class ListBody:
 
 
 def list_body(value: Any) -> ListBody | None:
-    """Return the list that a body is, a bare array or one in `data`; None for anything else."""
+    """Return the list of a body, a bare array or one in `data`; None for anything else."""
     if isinstance(value, list):
         return ListBody(value, "array")
     rows = value.get("data") if isinstance(value, dict) else None
@@ -34,14 +34,14 @@ def list_body(value: Any) -> ListBody | None:
 
 
 def is_wrapped(value: Any) -> bool:
-    """Whether a body is an object that has another one in `data`."""
+    """Whether a body is an object that has another object in `data`."""
     return isinstance(value, dict) and isinstance(value.get("data"), dict)
 
 
 def single_body(value: Any, *, key: str = "") -> Any:
-    """Return the record that a body is, bare or in `data`.
+    """Return the record of a body, bare or in `data`.
 
-    A body that has `key` is the record itself, and its `data` a field of it.
+    A body that has `key` is the record itself, and its `data` is a field.
     """
     if is_wrapped(value) and (not key or key not in value):
         return value["data"]

@@ -47,7 +47,7 @@ def _row(event: Event) -> tuple[object, ...]:
 
 
 def encode_rows(events: Iterable[Event]) -> bytes:
-    """Return the rows of some events, without the header; None is an empty field."""
+    """Return the rows of the events, without the header; None is an empty field."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerows(map(_row, events))
     return text.getvalue().encode()

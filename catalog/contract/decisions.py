@@ -1,8 +1,8 @@
 """Every choice the interface leaves open, in one place.
 
-A user who meets a service that chose otherwise changes a line here. Values only: the
-code that follows them lives beside this module and in the server. Durations are seconds
-unless the name says otherwise.
+If a service chose otherwise, change the line here. Values only: the code that uses them
+is in the other modules of this folder and in the server. Durations are seconds unless the
+name says otherwise.
 """
 
 from typing import Final
@@ -75,4 +75,4 @@ WEBHOOK_RETRY_AFTER_S: Final = (
     72_000.0,
     86_400.0,
 )
-"""The wait after each failed attempt; after the last one a delivery is a dead letter."""
+"""The wait after each failed attempt; after the last attempt a delivery is a dead letter."""

@@ -1,4 +1,4 @@
-"""What a service answers when it does not answer with data (interface section 7).
+"""The errors that a service answers with (interface section 7).
 
     ApiError                          status  code
     ├── InvalidParameter              400     invalid_parameter
@@ -16,7 +16,7 @@
     └── InternalError                 500     internal_error
         └── RequestTimeout            500     timeout
 
-Every one has the same body. Belongs here: what travels. Does not: what a client does next.
+All have the same body. Belongs here: what is sent. Does not: what a client does next.
 """
 
 from collections.abc import Mapping

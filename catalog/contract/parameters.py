@@ -1,7 +1,7 @@
 """The list parameters with their types and bounds (interface section 4, decisions).
 
-Reads a query string strictly: a known parameter of the wrong form is an error, an unknown
-one is ignored. Belongs here: form. Does not: what a plan may ask (plans, windows).
+The query string is read strictly: a known parameter of the wrong form is an error, an unknown
+parameter is ignored. Belongs here: form. Does not: what a plan may request (plans, windows).
 """
 
 import re
@@ -28,7 +28,7 @@ _INSTANT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What every paged list takes."""
+    """The parameters of every paged list."""
 
     limit: int
     cursor: str | None
@@ -103,7 +103,7 @@ class QueryReader:
         return float(value)
 
     def names(self, name: str, *, count_max: int) -> tuple[str, ...] | None:
-        """Read comma-separated identifiers; an unknown one is no error, an empty one is."""
+        """Read comma-separated identifiers; an unknown one is allowed, an empty one is an error."""
         value = self._values.get(name)
         if value is None:
             return None
@@ -131,7 +131,7 @@ class QueryReader:
             if _INSTANT.fullmatch(value):
                 return datetime.fromisoformat(value.replace("-00:00", "+00:00")).astimezone(UTC)
         except ValueError:
-            pass  # not a day of the calendar: the same answer as any other form
+            pass  # not a day of the calendar: the same error as for any wrong form
         raise InvalidParameter(f"{name} must be YYYY-MM-DD or an RFC 3339 instant in UTC")
 
 

@@ -8,7 +8,7 @@ from catalog.contract import decisions
 
 
 class ImpactView(StrEnum):
-    """How a plan sees the impact score."""
+    """How a plan shows the impact score."""
 
     NONE = "none"
     BANDED = "banded"
@@ -28,12 +28,12 @@ class Plan:
     seats: int | None
     horizon_days: int | None
     past_days: int | None
-    """Depth of the past in days; 0 is none, None is full, since 2017."""
+    """Days of the past that the plan shows; 0 is none, None is all, since 2017."""
     coverage_top: int | None
     """Only events with a coin among the top N by rank; None is all coins."""
     freshness_s: int
     event_fields: frozenset[str]
-    """Event fields with a value on this plan, by their names on the wire."""
+    """Event fields that have a value on this plan, by their names in JSON."""
     impact: ImpactView
     score_counters: bool
     """Whether a coin has `majorCount` and `peakImpact`, or null."""

@@ -1,6 +1,6 @@
-"""The records as they travel, with types and wire names (interface section 2).
+"""The records as they are sent, with types and JSON names (interface section 2).
 
-Fields are in the order of the wire. An `Event` here is what one plan shows: hidden fields
+Fields are in the order of the JSON. An `Event` here is what one plan shows: hidden fields
 are None, and `categories` is UNSET (the key is left out) on Free.
 """
 
@@ -14,7 +14,7 @@ RecordT = TypeVar("RecordT")
 
 
 class Record(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A frozen record whose wire names are camelCase."""
+    """A frozen record whose JSON names are camelCase."""
 
 
 class EventCoin(Record, frozen=True):
@@ -90,7 +90,7 @@ class Period(Record, frozen=True):
 
 
 class Usage(Record, frozen=True):
-    """A key's account of its month. `limit` and `remaining` are None where there is no quota."""
+    """The usage of a key in its month. `limit` and `remaining` are None if there is no quota."""
 
     plan: str
     period: Period
@@ -127,4 +127,4 @@ class Delivery(Record, frozen=True):
 
 
 EVENT_FIELDS: tuple[str, ...] = tuple(field.encode_name for field in msgspec.structs.fields(Event))
-"""Names of the Event fields on the wire, in order; also the columns of the export."""
+"""Names of the Event fields in JSON, in order; also the columns of the export."""

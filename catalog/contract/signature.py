@@ -13,7 +13,7 @@ from catalog.contract.decisions import SIGNATURE_TOLERANCE_S
 
 
 class SignatureRejected(Exception):
-    """A delivery whose signature does not hold; the body must not be trusted."""
+    """A delivery whose signature is not valid; its body must not be trusted."""
 
 
 def _digest(secret: str, timestamp: str, body: bytes) -> str:
@@ -53,9 +53,9 @@ def verify(
     now: datetime,
     tolerance_s: float = SIGNATURE_TOLERANCE_S,
 ) -> None:
-    """Return quietly when any secret signed this raw body close enough to `now`.
+    """Return if any secret signed this raw body within the tolerance of `now`.
 
-    Every secret is compared with every `v1`, in constant time, whichever matches.
+    Every secret is compared with every `v1`, in constant time, also after a match.
 
     Raises:
         SignatureRejected: the header is malformed, too old, from the future, or no secret matches.

@@ -1,1 +1,1 @@
-"""A synthetic catalog that lives and changes over time, with a clock and faults to switch."""
+"""A synthetic catalog that keeps changing, with a clock and faults to switch."""

@@ -1,4 +1,4 @@
-"""A clock that runs with the wall, or stands where it was set and is advanced."""
+"""A clock that runs with the wall clock, or stands at a set instant until it is advanced."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from threading import Lock
 
 EARLIEST = datetime(2017, 1, 1, tzinfo=UTC)
 LATEST = datetime(2040, 1, 1, tzinfo=UTC)
-"""The instants for which the synthetic catalog has something to say."""
+"""The range of instants that the synthetic catalog covers."""
 
 
 def wall_now() -> datetime:
@@ -37,11 +37,11 @@ class SandboxClock:
         self._wall = wall
         self._lock = Lock()
         self._shift = timedelta(0)
-        self._stands_at = None if start is None else checked(start)
+        self._fixed_at = None if start is None else checked(start)
 
     @property
     def running(self) -> bool:
-        return self._stands_at is None
+        return self._fixed_at is None
 
     def now(self) -> datetime:
         with self._lock:
@@ -51,23 +51,23 @@ class SandboxClock:
         """Stand at an instant until advanced or run."""
         instant = checked(instant)
         with self._lock:
-            self._stands_at = instant
+            self._fixed_at = instant
 
     def advance(self, by: timedelta) -> datetime:
-        """Move on (or back) and return the new time; a running clock goes on running."""
+        """Move forward (or back) and return the new time; a running clock continues to run."""
         with self._lock:
             moved = checked(self._now() + by)
-            if self._stands_at is None:
+            if self._fixed_at is None:
                 self._shift += by
             else:
-                self._stands_at = moved
+                self._fixed_at = moved
             return moved
 
     def run(self) -> None:
-        """Run with the wall from where the clock is."""
+        """Run with the wall clock from the current instant."""
         with self._lock:
             self._shift = self._now() - self._wall()
-            self._stands_at = None
+            self._fixed_at = None
 
     def _now(self) -> datetime:
-        return self._wall() + self._shift if self._stands_at is None else self._stands_at
+        return self._wall() + self._shift if self._fixed_at is None else self._fixed_at

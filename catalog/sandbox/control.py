@@ -1,8 +1,8 @@
 """The sandbox's own layer: headers that set time and faults, the request log, the control path.
 
-Outermost. `/sandbox/…` is for programs on this machine: it answers loopback alone, under a
-loopback name, so that a web page can't reach it by a name of its own. The log is for tests that
-count requests.
+The outermost layer. `/sandbox/…` is for programs on this machine: it answers only loopback, under
+a loopback name, so that a web page can't use it under another name. The log is for tests that count
+requests.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _FAULTLESS_PREFIXES = ("/v2/openapi", "/docs", "/healthz", "/metrics")
 
 
 class ClockOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Set it, advance it, or let it run; in that order when several are given."""
+    """Sets, advances or starts the clock; in that order when several are given."""
 
     now: str | None = None
     advance_s: float | None = None
@@ -139,7 +139,7 @@ class SandboxLayer:
             )
 
     def _prepare(self, scope: Scope) -> tuple[str, ...]:
-        """Read the two headers. Raises InvalidParameter when one is not of its form."""
+        """Read the two headers. Raises InvalidParameter when one is malformed."""
         path: str = scope["path"]
         own = ""
         for name, value in scope["headers"]:
@@ -163,7 +163,7 @@ class SandboxLayer:
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             _refuse_others(scope)
-            answer = self._obey(scope["method"], scope["path"], await _body(receive))
+            answer = self._run_command(scope["method"], scope["path"], await _body(receive))
         except errors.ApiError as error:
             await error_answer(error)(scope, receive, send)
             return
@@ -172,7 +172,7 @@ class SandboxLayer:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _obey(self, method: str, path: str, body: bytes) -> dict[str, Any]:
+    def _run_command(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         match method, path.removeprefix(CONTROL_PATH):
             case ("GET", "clock"):
                 pass
@@ -213,7 +213,7 @@ class SandboxLayer:
 
 
 def instant_of_request(scope: Scope, clock: SandboxClock) -> datetime:
-    """Return the request's own time if its header said one, else the clock's."""
+    """Return the time in the request's header, else the clock's."""
     own: datetime | None = scope.get(_NOW_KEY)
     return clock.now() if own is None else own
 
@@ -243,7 +243,7 @@ def _loopback(address: str) -> bool:
 
 
 async def _body(receive: Receive) -> bytes:
-    """Read the whole body; one that does not come in time must not hold its connection."""
+    """Read the whole body; a body that is late must not hold its connection."""
     body = b""
     try:
         async with asyncio.timeout(_BODY_WITHIN_S):

@@ -56,7 +56,7 @@ _FORM = re.compile(
 
 
 class FaultError(ValueError):
-    """A fault that is not written as it should be; nothing was switched."""
+    """A fault whose text is malformed; no fault was switched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class FaultBoard:
         self.set(text)
 
     def set(self, text: str) -> None:
-        """Replace what is on; empty text switches everything off."""
+        """Replace the faults that are on; empty text switches all off."""
         faults = parse_faults(text)
         with self._lock:
             self._on = [(fault, fault.times) for fault in faults]
@@ -136,7 +136,7 @@ class FaultBoard:
         self.set("")
 
     def on(self) -> list[dict[str, object]]:
-        """Return what is on and how many times are left."""
+        """Return the faults that are on and how many times each is left."""
         with self._lock:
             return [
                 {
@@ -150,7 +150,7 @@ class FaultBoard:
             ]
 
     def draw(self, path: str) -> tuple[Fault, ...]:
-        """Return the faults that strike this request, and count them down."""
+        """Return the faults that apply to this request, and count them down."""
         if not self._on:
             return ()
         with self._lock:
@@ -167,7 +167,7 @@ class FaultBoard:
             return tuple(drawn)
 
     def draw_from(self, faults: tuple[Fault, ...], path: str) -> tuple[Fault, ...]:
-        """Return which of a request's own faults strike it."""
+        """Return those of a request's own faults that apply to it."""
         return tuple(fault for fault in faults if self._strikes(fault, path))
 
     def _strikes(self, fault: Fault, path: str) -> bool:
@@ -186,11 +186,11 @@ def attach_faults(scope: Scope, faults: tuple[Fault, ...]) -> None:
 
 
 class BrokenOff(ConnectionError):
-    """The fault `drop`: raised inside the body so that the connection closes."""
+    """The fault `drop`: raised inside the body to close the connection."""
 
 
 class FaultLayer:
-    """ASGI layer around the whole server, for paths of the interface alone."""
+    """ASGI layer around the whole server, only for paths of the interface."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -263,7 +263,7 @@ class FaultLayer:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
-        """Run the server and hold its whole answer, uncompressed."""
+        """Run the server and return its whole answer, uncompressed."""
         plain = [(k, v) for k, v in scope["headers"] if k != b"accept-encoding"]
         messages: list[Message] = []
 

@@ -7,8 +7,8 @@
         key = almanac_sandbox.new_key("elite")
         httpx.get(almanac_sandbox.base_url + "/v2/events", headers={"x-api-key": key})
 
-Ask for another time with the header `Sandbox-Now` and for faults with `Sandbox-Faults`:
-the one sandbox of the session then serves parallel tests without their disturbing each other.
+Request another time with the header `Sandbox-Now` and faults with `Sandbox-Faults`: parallel
+tests can then share the one sandbox of the session.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The sandbox as one thing to start: world, clock, faults and server together.
+"""The sandbox: world, clock, faults and server, started together.
 
 with Sandbox(now=datetime(2026, 3, 1, tzinfo=UTC)) as sandbox:
     httpx.get(sandbox.base_url + "/v2/events", headers={"x-api-key": sandbox.keys["elite"]})
@@ -39,11 +39,11 @@ DEFAULT_SEED: Final = 1
 
 
 class Sandbox:
-    """A running, conforming server over a synthetic catalog. One world a seed.
+    """A running, conforming server over a synthetic catalog. Each seed is one world.
 
-    `now` None runs with the wall; an instant stands still until advanced. `state_dir` keeps
-    keys, endpoints, deliveries and usage over restarts; None is a folder that goes at the end.
-    `world_process` is of the same seed and pace, and helps to tell a world that is not shared.
+    `now` None runs with the wall clock; an instant stands still until advanced. `state_dir` keeps
+    keys, endpoints, deliveries and usage over restarts; None is a folder that is removed at the
+    end. `world_process` is of the same seed and pace, and helps to generate a world of its own.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Sandbox:
 
     @property
     def requests(self) -> list[SeenRequest]:
-        """What the server was asked, oldest first."""
+        """The requests that the server received, oldest first."""
         return self._seen.all()
 
     def forget_requests(self) -> None:
         self._seen.clear()
 
     def truth(self) -> World:
-        """Return a world of its own that says what is true at any instant."""
+        """Return a separate world that gives what is true at any instant."""
         return World(self.seed, pace=self.pace)
 
     def set_clock(self, instant: datetime) -> None:
@@ -102,7 +102,7 @@ class Sandbox:
         self._clock_moved()
 
     def advance(self, by: timedelta) -> datetime:
-        """Move the clock on and return the new time."""
+        """Move the clock forward and return the new time."""
         moved = self.clock.advance(by)
         self._clock_moved()
         return moved
@@ -126,7 +126,7 @@ class Sandbox:
 
     @property
     def service_dir(self) -> ServiceDir:
-        """Where keys, endpoints and deliveries are kept; made at the start."""
+        """The folder of keys, endpoints and deliveries; made at the start."""
         if self._dir is None:
             raise RuntimeError("the sandbox is not started; use it as a context manager")
         return self._dir
@@ -134,7 +134,7 @@ class Sandbox:
     def start(self) -> "Sandbox":
         """Listen. Raises HostingError when the port is taken."""
         if self._port:
-            # Before the world is told, which takes seconds.
+            # Before the world is generated, which takes seconds.
             free_port(self._host, self._port)
         folder = self._state_dir
         if folder is None:
@@ -153,7 +153,7 @@ class Sandbox:
         return self
 
     def stop(self) -> None:
-        """Stop listening; what was not delivered yet is kept in `state_dir` for the next time."""
+        """Stop listening; deliveries still pending are kept in `state_dir` for the next start."""
         self._undo.close()
         self._hosted = None
 
@@ -177,7 +177,7 @@ class Sandbox:
             store=store,
             keys=KeyRing(book=folder.key_book(), fixed=_fixed_grants()),
             usage=UsageBook(folder.usage_file()),
-            # Made from the seed, so that a cursor outlives a restart of the same sandbox.
+            # Made from the seed, so that a cursor stays valid after a restart of the same sandbox.
             cursors=CursorSigner(hashlib.sha256(f"almanac-sandbox-{self.seed}".encode()).digest()),
             instant_of=lambda scope: instant_of_request(scope, self.clock),
             options=self._options,
@@ -198,7 +198,7 @@ class Sandbox:
         return World(self.seed, pace=self.pace, generated_months=self._world_process.take)
 
     def _clock_moved(self) -> None:
-        """Tell the webhook sender, so that what the new time brings goes out at once."""
+        """Wake the webhook sender, so that the changes of the new time are sent at once."""
         if self._pusher is not None:
             self._pusher.wake()
 
@@ -214,5 +214,5 @@ def _fixed_grants() -> list[Grant]:
 
 @lru_cache(maxsize=2)
 def _shared_world(seed: int, pace: float) -> World:
-    """Return one world for all servers of a process: it is pure, and takes seconds to tell."""
+    """Return one world for all servers of a process: it is pure, and takes seconds to generate."""
     return World(seed, pace=pace)

@@ -1,7 +1,7 @@
-"""The server's store over the synthetic world: a view for any instant, the recent ones kept.
+"""The server's store over the synthetic world: a view for any instant, the recent ones cached.
 
-A view of an instant near one already made is that one edited, so a clock that runs or
-advances costs what changed. Belongs here: the world's records as the server's. Does not:
+A view of an instant near a cached one is made by editing that one, so a clock that runs or
+advances costs only the changes. Belongs here: the world's records as the server's. Does not:
 plans, HTTP, clocks.
 """
 
@@ -19,13 +19,13 @@ from catalog.server.store import CatalogChange, ChangeKind, StoredCategory, Stor
 
 _VIEWS_KEPT = 12
 _EDIT_AT_MOST = timedelta(days=60)
-"""Further away than this, a view made anew is quicker than one edited."""
+"""Beyond this distance a new view is faster than an edited one."""
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A view and the span of instants, `first <= t < end`, in which it is true."""
+    """A view and the instants, `first <= t < end`, at which it is true."""
 
     first: datetime
     end: datetime
@@ -59,7 +59,7 @@ class SandboxStore:
         return kept.view
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
-        """Return what a webhook tells of: created, updated, cancelled; not mere verification."""
+        """Return the changes that webhooks report: created, updated, cancelled; not verified."""
         changes = (self._change_with_event(change) for change in self._world.changes(after, until))
         return [change for change in changes if change is not None]
 

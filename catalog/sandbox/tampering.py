@@ -14,14 +14,14 @@ _DRIFTING = {"title": "headline", "name": "label"}
 
 
 class PageMemory:
-    """Remembers what cursors were given out, so that pages can be made to repeat."""
+    """Remembers the cursors that were sent, so that pages can be made to repeat."""
 
     def __init__(self) -> None:
         self._before: dict[str, str] = {}
         self._last_row: dict[str, Any] = {}
 
     def tamper(self, name: str, value: str, scope: Scope, body: bytes) -> bytes:
-        """Return the body as the fault leaves it; what it can't apply to stays as it is."""
+        """Return the body with the fault applied; a body that it can't apply to is unchanged."""
         if name == "drift" and not body.startswith(b"{"):
             return _drift_csv(value, body)
         try:
@@ -69,7 +69,7 @@ Tampering = Callable[[PageMemory, str, dict[str, Any]], None]
 
 
 def _no_page_tampering(memory: PageMemory, cursor: str, page: dict[str, Any]) -> None:
-    """Drift is not a matter of pages; `tamper` sees to it before."""
+    """Drift does not depend on the page; `tamper` applies it before."""
 
 
 TAMPERINGS: dict[str, Tampering] = {

@@ -1,7 +1,7 @@
-"""Tells the lives of a world in a process beside this one, the oldest months first.
+"""Generates the lives of a world in a separate process, the oldest months first.
 
-Help, and no more: what is not told yet, or never comes, is told by whoever asks. Belongs here: the
-process and what goes through its pipe. Does not: how lives come about (lifecycle.py).
+It only saves time: the caller generates a month that has not arrived. Belongs here: the process
+and what goes through its pipe. Does not: how lives are made (lifecycle.py).
 """
 
 import marshal
@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 from catalog.sandbox.world.coins import Roster
 from catalog.sandbox.world.dates import month_of, seconds_of
 from catalog.sandbox.world.gc_pause import collector_paused
-from catalog.sandbox.world.lifecycle import Life, LifeEvent, lives_in
+from catalog.sandbox.world.lifecycle import Life, LifeEvent, generate_lives
 
 _ROOT: Final = Path(__file__).parents[2]
 _PROGRAM: Final = (
@@ -27,11 +27,11 @@ _PROGRAM: Final = (
     "generate(int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), sys.stdout.buffer)"
 )
 _HEAD: Final = Struct("<II")
-"""Of each month: its number, and how many bytes follow."""
+"""Before each month: its number and how many bytes follow."""
 
 
 class WorldProcess:
-    """A process that tells the months of a world up to an instant, from `start` to `stop`."""
+    """A process that generates the months of a world up to an instant, from `start` to `stop`."""
 
     def __init__(self, seed: int, *, until: datetime, pace: float = 1.0) -> None:
         self._words = (str(seed), repr(pace), str(month_of(seconds_of(until))))
@@ -54,7 +54,7 @@ class WorldProcess:
         return self
 
     def stop(self) -> None:
-        """End the process; what it has told can still be asked for."""
+        """End the process; the months it has generated can still be taken."""
         if self._process is None or self._reader is None:
             return
         self._process.kill()
@@ -71,14 +71,14 @@ class WorldProcess:
 
     @property
     def months(self) -> frozenset[int]:
-        """The months that are told and were not taken yet."""
+        """The months that are generated and not taken yet."""
         return frozenset(self._generated)
 
     def take(self, month: int) -> Iterator[Life] | None:
-        """Return the lives begun in a month, once; None when it is not told yet.
+        """Return the lives begun in a month, once; None when it is not generated yet.
 
-        To be asked for the newest first: with one that is told the older ones are, too, so the
-        process is ended.
+        Take the newest month first: once it is generated the older ones are, too, so the process
+        is ended.
         """
         histories = self._generated.pop(month, None)
         if histories is None:
@@ -102,7 +102,7 @@ def generate(seed: int, pace: float, last_month: int, pipe: BinaryIO) -> None:
     """Write the lives of the months from the first to the last."""
     roster = Roster(seed)
     for month in range(last_month + 1):
-        lives = [tuple(map(tuple, life)) for life in lives_in(month, roster, pace)]
+        lives = [tuple(map(tuple, life)) for life in generate_lives(month, roster, pace)]
         # Far quicker than pickle; both ends are this interpreter.
         body = marshal.dumps(lives)
         pipe.write(_HEAD.pack(month, len(body)))

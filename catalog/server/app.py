@@ -35,7 +35,7 @@ _GZIP_FROM_BYTES = 1_000
 
 
 class Dispatcher:
-    """Looks the path of a GET up in two dicts; the router sees to all else.
+    """Finds the handler of a GET in two dicts; the router does the rest.
 
     The router tries one pattern after the other, which costs as much as a small answer.
     """
@@ -43,7 +43,7 @@ class Dispatcher:
     def __init__(self, router: Router, routes: Sequence[Route]) -> None:
         self._router = router
         self._exact = {route.path: route.endpoint for route in routes if "{" not in route.path}
-        # `/v2/events/{id}`: by what stands before the last slash, with the parameter's name.
+        # `/v2/events/{id}`: by the part before the last slash, with the parameter's name.
         self._below = {
             route.path.rpartition("/")[0]: (route.endpoint, route.path.rpartition("{")[2][:-1])
             for route in routes
@@ -64,23 +64,23 @@ class Dispatcher:
                 response = await handler(Request(scope, receive))
                 await response(scope, receive, send)
                 return
-        # Inside an application the router raises its 404 and 405, which the gateway words.
+        # Inside an application the router raises 404 and 405, and the gateway makes the answer.
         scope.setdefault("app", self._router)
         await self._router(scope, receive, send)
 
 
-class GzipWhereAsked:
-    """Compresses for requests that say they accept it; the others pass untouched."""
+class GzipWhereAccepted:
+    """Compresses the answers to requests that accept it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._plain = app
         self._gzip = GZipMiddleware(app, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = scope["type"] == "http" and any(
+        accepted = scope["type"] == "http" and any(
             name == b"accept-encoding" and b"gzip" in value for name, value in scope["headers"]
         )
-        await (self._gzip if asked else self._plain)(scope, receive, send)
+        await (self._gzip if accepted else self._plain)(scope, receive, send)
 
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30)
@@ -122,7 +122,7 @@ class Metrics:
 
 
 class MetricsLayer:
-    """ASGI layer that counts every answer, also those of the gateway."""
+    """ASGI layer that counts every answer, also errors of the gateway."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -154,14 +154,14 @@ class MetricsLayer:
 _FLUSH_EVERY_S = 1.0
 
 InstantOf = Callable[[Scope], datetime]
-"""The service's time for a request; in a sandbox a header may say it."""
+"""Returns the service's time for a request; in a sandbox a header may set it."""
 Background = Callable[[], Coroutine[Any, Any, None]]
 Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What a user may set; `deprecation` and `sunset` are headers of a version on its way out."""
+    """What a user may set; `deprecation` and `sunset` are headers of a version that ends."""
 
     cors_origins: Sequence[str] = ()
     time_limit_s: float = decisions.REQUEST_TIMEOUT_S
@@ -173,13 +173,13 @@ class ServerOptions:
         return {name: value for name, value in named.items() if value is not None}
 
 
-def _as_it_is(app: ASGIApp) -> ASGIApp:
+def _no_layer(app: ASGIApp) -> ASGIApp:
     return app
 
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """What a server is made of; a test swaps one part and not a module."""
+    """The parts of a server; a test swaps a part and not a module."""
 
     store: CatalogStore
     keys: KeyRing
@@ -190,18 +190,18 @@ class ServerParts:
     metrics: Metrics = field(default_factory=Metrics)
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     background: Sequence[Background] = ()
-    """Run as long as the server does, such as the webhook sender."""
-    around: Callable[[ASGIApp], ASGIApp] = _as_it_is
+    """Tasks that run as long as the server, such as the webhook sender."""
+    around: Callable[[ASGIApp], ASGIApp] = _no_layer
     """A layer around everything but the time of the request; a sandbox's faults."""
 
 
 def build_app(parts: ServerParts) -> ASGIApp:
     """Return the application that serves the interface over a store."""
     catalog = CatalogRoutes(parts.store, cursors=parts.cursors, usage=parts.usage)
-    # The export stands first: its path would else be read as an event's id.
+    # The export is first: otherwise its path would be read as an event's id.
     routes = [ExportRoute(parts.store).route(), *catalog.routes(), *parts.metrics.routes()]
     router = Router(routes, redirect_slashes=False, lifespan=_lifespan(parts))
-    app: ASGIApp = GzipWhereAsked(Dispatcher(router, routes))
+    app: ASGIApp = GzipWhereAccepted(Dispatcher(router, routes))
     app = Gateway(
         app,
         keys=parts.keys,
@@ -222,7 +222,7 @@ def build_app(parts: ServerParts) -> ASGIApp:
 
 
 class EntryLayer:
-    """Fixes the time of the request, and puts Date and standing headers on every answer."""
+    """Sets the time of the request, and adds Date and fixed headers to every answer."""
 
     def __init__(self, app: ASGIApp, *, instant_of: InstantOf, headers: Mapping[str, str]) -> None:
         self._app = app
@@ -240,7 +240,7 @@ class EntryLayer:
 def _lifespan(parts: ServerParts) -> Lifespan:
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        running = [asyncio.create_task(_keep_usage(parts.usage))]
+        running = [asyncio.create_task(_write_usage(parts.usage))]
         running += [asyncio.create_task(background()) for background in parts.background]
         try:
             yield
@@ -255,7 +255,7 @@ def _lifespan(parts: ServerParts) -> Lifespan:
     return lifespan
 
 
-async def _keep_usage(usage: UsageBook) -> None:
+async def _write_usage(usage: UsageBook) -> None:
     while True:
         await asyncio.sleep(_FLUSH_EVERY_S)
         counts = usage.unwritten()

@@ -1,7 +1,7 @@
 """Opaque cursors: the key of the last row sent, bound to its filters and signed.
 
-Keyset-based, so rows added or removed between two pages never shift a page. Stateless: the
-signing key is all that must outlive a restart.
+Keyset-based, so rows added or removed between two pages never shift a page. Stateless: only
+the signing key must survive a restart.
 """
 
 import base64
@@ -39,14 +39,14 @@ class CursorSigner:
         """Return the key inside, decoded to the tuple type `form`.
 
         Raises:
-            InvalidCursor: not one of ours, altered, or made for another list or other filters.
+            InvalidCursor: not sealed here, altered, or made for another list or other filters.
         """
         try:
             sealed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
             raise InvalidCursor("The cursor is not one that this service gave out") from error
         tag, payload = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
-        # The text is compared too: base64 has spare bits, and a changed cursor must not pass.
+        # The text is compared too: base64 has unused bits, and an altered cursor must not pass.
         canonical = base64.urlsafe_b64encode(sealed).decode().rstrip("=")
         if not hmac.compare_digest(tag, self._tag(payload)) or canonical != cursor:
             raise InvalidCursor("The cursor is not one that this service gave out")

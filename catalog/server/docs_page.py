@@ -1,8 +1,8 @@
 """The reference as one HTML page, made from the OpenAPI document and the table of plans.
 
-No script, no font, no address outside the page: it reads the same without the internet, and a
+No script, no font, no address outside the page: it looks the same without the internet, and a
 strict Content-Security-Policy needs to allow no more than the inline style. Every text is escaped.
-Of Markdown it reads what the contract's texts use: paragraphs, `## ` headings, `- ` lists, code.
+It reads the Markdown that the contract's texts use: paragraphs, `## ` headings, `- ` lists, code.
 """
 
 import json
@@ -92,7 +92,7 @@ def docs_html() -> bytes:
 
 
 class _Page:
-    """One document on its way to HTML; it resolves the references."""
+    """Renders one document as HTML; it resolves the references."""
 
     def __init__(self, document: Node) -> None:
         self._document = document
@@ -145,7 +145,9 @@ class _Page:
         ]
 
     def _operations(self, tag: str) -> list[tuple[str, Node]]:
-        operations = ((path, item["get"]) for path, item in self._document["paths"].items())
+        operations = (
+            (path, path_item["get"]) for path, path_item in self._document["paths"].items()
+        )
         return [(path, operation) for path, operation in operations if tag in operation["tags"]]
 
     def _tag(self, tag: Node) -> Html:
@@ -313,7 +315,7 @@ def _plan_badge(node: Node, *, open_to_all: bool) -> Html:
 
 
 def _rules(schema: Node) -> Html:
-    """Return the bounds of a type, one line each; what a pattern admits, the description says."""
+    """Return the bounds of a type, one line each; the description explains a pattern."""
     rules = [", ".join(schema["enum"])] if "enum" in schema else []
     rules += [", ".join(each["enum"]) for each in schema.get("oneOf", []) if "enum" in each]
     rules += [
@@ -379,7 +381,7 @@ _PLAN_ROWS: tuple[tuple[str, Callable[[Plan], str]], ...] = (
 
 def _plan_table() -> Html:
     plans = list(PLANS.values())
-    rows = [(title, *(tell(plan) for plan in plans)) for title, tell in _PLAN_ROWS]
+    rows = [(title, *(cell_of(plan) for plan in plans)) for title, cell_of in _PLAN_ROWS]
     note = "On Enterprise, rate, burst and quota are set per key; shown are the defaults."
     head = ("", *(_plan_name(plan.name) for plan in plans))
     return join(table(head, rows), el("p", note, class_="soft"))

@@ -1,7 +1,7 @@
-"""One request on its way through the layers, and the form of its answer.
+"""The state of one request in all layers, and the form of its answer.
 
-Belongs here: who asks, when, and what the metrics call it; JSON with an ETag; errors in their one
-shape. Does not: what is answered (routes).
+Belongs here: the key and time of a request and its name in the metrics; JSON with an ETag; the
+form of errors. Does not: the content of an answer (routes).
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _SCOPE_KEY = "almanac.exchange"
 
 @dataclass(slots=True)
 class Exchange:
-    """Set up by the outermost layer; the gateway fills in the grant."""
+    """The state of a request. The outermost layer makes it; the gateway sets the grant."""
 
     now: datetime
     """The service's time, the same for the whole request."""
@@ -37,7 +37,7 @@ class Exchange:
     @property
     def plan(self) -> Plan:
         if self.grant is None:
-            raise LookupError("no grant: this route is open, and must not ask for a plan")
+            raise LookupError("no grant: this route is open and has no plan")
         return self.grant.plan
 
 
@@ -55,7 +55,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def http_date(scope: Scope) -> str:
-    """Return the service's time as the Date header has it."""
+    """Return the service's time in the form of the Date header."""
     return _http_date(int(exchange_of(scope).now.timestamp()))
 
 
@@ -65,7 +65,7 @@ def _http_date(seconds: int) -> str:
 
 
 def dated(scope: Scope, send: Send, more: Sequence[tuple[bytes, bytes]] = ()) -> Send:
-    """Return a send that puts the service's Date, and other headers, on the answer."""
+    """Return a send that adds the service's Date and other headers to the answer."""
     headers = [(b"date", http_date(scope).encode()), *more]
 
     async def send_dated(message: Message) -> None:
@@ -79,7 +79,7 @@ def dated(scope: Scope, send: Send, more: Sequence[tuple[bytes, bytes]] = ()) ->
 def json_answer(scope: Scope, body: Record | Raw, *, max_age_s: int | None) -> Response:
     """Return a 200 with the record, or a 304 when the client has it already.
 
-    `max_age_s` None is for answers that must not be kept.
+    `max_age_s` None is for answers that must not be cached.
     """
     data = _encode(body)
     if max_age_s is None:
@@ -99,8 +99,8 @@ def client_has(scope: Scope, etag: str) -> bool:
     """Whether If-None-Match names this tag, by weak comparison."""
     for name, _ in scope["headers"]:
         if name == b"if-none-match":
-            asked = Headers(scope=scope).getlist("if-none-match")
-            tags = {tag.strip().removeprefix("W/") for line in asked for tag in line.split(",")}
+            values = Headers(scope=scope).getlist("if-none-match")
+            tags = {tag.strip().removeprefix("W/") for line in values for tag in line.split(",")}
             return "*" in tags or etag.removeprefix("W/") in tags
     return False
 

@@ -21,11 +21,11 @@ from catalog.server.gating import ViewNames, event_query, shown_event
 from catalog.server.store import CatalogStore, EventQuery
 
 _ROWS_A_CHUNK = 250
-"""Small enough that other requests wait a few milliseconds at most."""
+"""Small enough that other requests wait for a few milliseconds at most."""
 
 
 def snapshot_at(now: datetime, plan: Plan) -> datetime:
-    """Return the instant of the newest snapshot that the plan's freshness lets out."""
+    """Return the instant of the newest snapshot that the plan's freshness allows."""
     after_midnight = timedelta(minutes=decisions.EXPORT_SNAPSHOT_MINUTE)
     visible = now - timedelta(seconds=plan.freshness_s)
     return day_start(visible - after_midnight) + after_midnight
@@ -46,8 +46,8 @@ class ExportRoute:
         if not exchange.plan.export:
             raise errors.PlanRequired(f"The export needs the plan {ELITE.name.title()} or above")
         query_string: bytes = request.scope["query_string"]
-        asked = read_export_request(query_string.decode("utf-8", "replace"))
-        query = export_query(asked, exchange.plan, exchange.now)
+        requested = read_export_request(query_string.decode("utf-8", "replace"))
+        query = export_query(requested, exchange.plan, exchange.now)
         taken_at = snapshot_at(exchange.now, exchange.plan)
         headers = {
             "ETag": _etag(self._store.identity, taken_at, query, exchange.plan),
@@ -67,20 +67,20 @@ class ExportRoute:
         return StreamingResponse(_chunks(shown), media_type="text/csv", headers=headers)
 
 
-def export_query(asked: EventsRequest, plan: Plan, now: datetime) -> EventQuery:
-    """Read the filters like the events list, but without bounds take the plan's whole window."""
+def export_query(requested: EventsRequest, plan: Plan, now: datetime) -> EventQuery:
+    """Return the query of the export: without bounds it is the plan's whole window."""
     whole = plan_window(plan, now)
-    lower = whole.lower if asked.lower is None else asked.lower
+    lower = whole.lower if requested.lower is None else requested.lower
     bounded = EventsRequest(
-        limit=asked.limit,
+        limit=requested.limit,
         cursor=None,
-        coins=asked.coins,
-        categories=asked.categories,
+        coins=requested.coins,
+        categories=requested.categories,
         lower=lower,
-        upper=asked.upper,
-        keyword=asked.keyword,
-        impact_min=asked.impact_min,
-        sort_by=asked.sort_by,
+        upper=requested.upper,
+        keyword=requested.keyword,
+        impact_min=requested.impact_min,
+        sort_by=requested.sort_by,
     )
     return event_query(bounded, plan, now)
 

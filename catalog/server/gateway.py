@@ -1,6 +1,6 @@
-"""What a request passes before the routes: sizes, retired paths, key, quota, rate, time limit.
+"""The checks of a request before the routes: sizes, retired paths, key, quota, rate, time limit.
 
-Each request that passes counts once against the quota; one that is refused here does not
+Each request that passes counts once against the quota; a request that is refused here does not
 (interface 5, 7, 8.1; decisions on keys, limits and what counts). The token bucket is exact.
 """
 
@@ -105,7 +105,7 @@ class Gateway:
         else:
             return
         if began:
-            # Half a body is out: only a broken connection tells the client so.
+            # Part of the body is sent: only a broken connection shows the client the failure.
             raise ConnectionAbortedError("the response failed after it had started")
         await error_answer(failure)(scope, receive, send)
 
@@ -149,14 +149,14 @@ class Gateway:
         return known[1]
 
     async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the routes; the limit ends with the first byte of the answer."""
+        """Run the routes; the time limit applies until the first byte of the answer."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._time_limit_s) as limit:
 
                 async def send_in_time(message: Message) -> None:
                     if message["type"] == "http.response.start":
-                        # Work that never awaits can't be cut off, and is late all the same.
+                        # Work that never awaits can't be interrupted, but it is late too.
                         if loop.time() > (limit.when() or 0):
                             raise TimeoutError
                         limit.reschedule(None)
@@ -168,7 +168,7 @@ class Gateway:
 
 
 def presented_key(scope: Scope) -> str:
-    """Return the one key of the request, from either header (interface 5.2 and 5.3).
+    """Return the key of the request, from either header (interface 5.2 and 5.3).
 
     Raises:
         Forbidden: no key, or two different ones.

@@ -1,8 +1,7 @@
 """What a plan shows of a stored record: fields, bands, counters (interface 8.3).
 
-A view never changes, so a row encoded for a plan stays right as long as its view lives, and is
-kept. What is kept is rows and not answers: paging, filters, totals and tags are computed for every
-request.
+A view never changes, so a row encoded for a plan is valid for the life of its view, and is cached.
+Only rows are cached, not answers: paging, filters, totals and tags are computed for every request.
 """
 
 from collections import deque
@@ -30,7 +29,7 @@ from catalog.server.store import (
 
 
 class Names(Protocol):
-    """Where the shown form of a coin slug or a category id is looked up."""
+    """Gives the shown form of a coin slug or a category id."""
 
     def linked_coin(self, slug: str) -> EventCoin: ...
 
@@ -38,7 +37,7 @@ class Names(Protocol):
 
 
 class ViewNames:
-    """Names out of a view, each looked up once."""
+    """Names from a view, each looked up once."""
 
     def __init__(self, view: CatalogView, categories: Sequence[StoredCategory]) -> None:
         self.view = view
@@ -49,7 +48,7 @@ class ViewNames:
         linked = self._coins.get(slug)
         if linked is None:
             coin = self.view.coin(slug)
-            # An event may outlive the listing of its coin; the slug still identifies it.
+            # An event may have a coin that is no longer listed; the slug still identifies it.
             linked = (
                 EventCoin(slug=slug, symbol="", name=slug)
                 if coin is None
@@ -63,7 +62,7 @@ class ViewNames:
 
 
 def shown_event(event: StoredEvent, plan: Plan, names: Names) -> Event:
-    """Return the event as the plan shows it: hidden fields null, on Free no `categories` key."""
+    """Return the event as the plan shows it: hidden fields are null, Free has no `categories`."""
     shows = plan.event_fields
     categories: tuple[str, ...] | UnsetType = UNSET
     if "categories" in shows:
@@ -92,7 +91,7 @@ def shown_event(event: StoredEvent, plan: Plan, names: Names) -> Event:
 
 
 def shown_change(change: CatalogChange, plan: Plan, names: Names) -> Event:
-    """Return the `data` of a delivery; a cancellation also says when."""
+    """Return the `data` of a delivery; a cancellation also has its instant."""
     event = shown_event(change.event, plan, names)
     if change.cancelled_at is None:
         return event
@@ -117,14 +116,14 @@ def shown_coin(coin: StoredCoin, plan: Plan, view: CatalogView, upcoming: Window
 
 
 def event_query(request: EventsRequest, plan: Plan, now: datetime) -> EventQuery:
-    """Return what the store is asked for.
+    """Return the query for the store.
 
     Raises:
         PlanRequired: a filter that the plan does not have.
     """
-    _require("categories", plan, asked=request.categories is not None)
-    _require("impactMin", plan, asked=request.impact_min is not None)
-    _require("sortBy=impact_desc", plan, asked=request.sort_by == "impact_desc")
+    _require("categories", plan, requested=request.categories is not None)
+    _require("impactMin", plan, requested=request.impact_min is not None)
+    _require("sortBy=impact_desc", plan, requested=request.sort_by == "impact_desc")
     return EventQuery(
         window=requested_window(plan, now, lower=request.lower, upper=request.upper),
         coins=None if request.coins is None else frozenset(request.coins),
@@ -144,7 +143,7 @@ def coin_query(q: str | None, tracked: bool | None, plan: Plan) -> CoinQuery:
 
 
 def event_visible(event: StoredEvent, plan: Plan, view: CatalogView, now: datetime) -> bool:
-    """Whether the single event lies in the plan's whole window and coverage."""
+    """Whether the single event is in the plan's whole window and coverage."""
     if not plan_window(plan, now).overlaps(event.date, event.date_end):
         return False
     if plan.coverage_top is None:
@@ -166,15 +165,15 @@ def _shown_impact(impact: float | None, plan: Plan) -> float | str | None:
     return impact_band(impact) if plan.impact is ImpactView.BANDED else impact
 
 
-def _require(filter_name: str, plan: Plan, *, asked: bool) -> None:
+def _require(filter_name: str, plan: Plan, *, requested: bool) -> None:
     least = LEAST_PLAN_FOR_FILTER[filter_name]
-    if asked and not plan.reaches(least):
+    if requested and not plan.reaches(least):
         raise PlanRequired(f"{filter_name} needs the plan {least.name.title()} or above")
 
 
-_VIEWS_KEPT = 4
-_ROWS_KEPT = 100_000
-"""Events of each plan; some 90 MB. When there are more, all are made anew."""
+_VIEWS_MAX = 4
+_ROWS_MAX = 100_000
+"""Events of each plan, about 90 MB. When there are more, all are encoded again."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -190,7 +189,7 @@ class Rows:
 
     def events(self, events: Iterable[StoredEvent], plan: Plan) -> tuple[Raw, ...]:
         known = self._events.setdefault(plan.name, {})
-        if len(known) >= _ROWS_KEPT:
+        if len(known) >= _ROWS_MAX:
             known.clear()
         return tuple(
             [known.get(event.id) or self._make_event(event, plan, known) for event in events]
@@ -214,15 +213,15 @@ class Rows:
 
 
 class RowsOfViews:
-    """The rows of the views that were last asked for; an older view is let go with its rows."""
+    """The rows of the most recently requested views; an older view is dropped with its rows."""
 
     def __init__(self) -> None:
-        self._kept: deque[Rows] = deque(maxlen=_VIEWS_KEPT)
+        self._recent: deque[Rows] = deque(maxlen=_VIEWS_MAX)
 
     def of(self, view: CatalogView) -> Rows:
-        for rows in self._kept:
+        for rows in self._recent:
             if rows.view is view:
                 return rows
         rows = Rows(view)
-        self._kept.appendleft(rows)
+        self._recent.appendleft(rows)
         return rows

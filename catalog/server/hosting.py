@@ -1,6 +1,6 @@
-"""Serving an application over loopback or beyond, in a thread of its own.
+"""Serves an application on loopback or another address, in its own thread.
 
-Granian, since it closes idle, half-header and half-body connections by itself within
+Granian, because it closes idle, half-header and half-body connections by itself within
 `HEADER_TIMEOUT_S` (measured; see the README). The calling thread stays free, so Ctrl-C and
 tests work as usual.
 """
@@ -55,10 +55,10 @@ class HostedApp:
         return f"http://{host}:{self._port}"
 
     def start(self) -> "HostedApp":
-        """Listen, and return once connections are answered.
+        """Listen, and return when connections are answered.
 
         Raises:
-            HostingError: the port is taken, or the application did not come up in time.
+            HostingError: the port is taken, or the application did not start in time.
         """
         self._port = free_port(self._host, self._port)
         self._thread = threading.Thread(target=self._run, name="almanac-server", daemon=True)
@@ -70,7 +70,7 @@ class HostedApp:
         return self
 
     def stop(self) -> None:
-        """Stop listening and wait for the application's own ending."""
+        """Stop listening and wait until the application has ended."""
         if self._loop is not None and self._server is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(self._server.stop)
         if self._thread is not None:
@@ -128,10 +128,10 @@ class HostedApp:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return a port that can be listened on; 0 takes any free one.
+    """Return a port that can be listened on; 0 means any free port.
 
     Raises:
-        HostingError: it is taken.
+        HostingError: the port is taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -1,9 +1,9 @@
-"""Who may ask a server that only people of this machine are meant to use.
+"""Refuses requests from other sites to a server that is meant for people of this machine.
 
-A web page of anybody can make a browser send requests to loopback, and a name of its own can be
-made to lead there. So a request is refused unless it has one Host that is known, and, where a
-browser says from where it comes, comes from the server's own pages. Plain ASGI: it stands before
-any application. Belongs here: rules on a request's head. Does not: keys (gateway).
+Any web page can make a browser send requests to loopback, and can give loopback a name of its own.
+So a request is refused unless it has one known Host and, if the browser states its origin, comes
+from the server's own pages. Plain ASGI: it works before any application. Belongs here: rules on a
+request's head. Does not: keys (gateway).
 """
 
 import ipaddress
@@ -22,14 +22,14 @@ _READING: Final = frozenset({"GET", "HEAD"})
 
 
 class Refusal(NamedTuple):
-    """What is answered in place of the application: a status and one line."""
+    """The answer to a refused request: a status and one line."""
 
     status: int
     message: str
 
 
 class Authority(NamedTuple):
-    """A host in small letters without brackets, and a port, empty where none was named."""
+    """A host in lower case without brackets, and a port, empty if none was given."""
 
     name: str
     port: str
@@ -38,9 +38,9 @@ class Authority(NamedTuple):
 class RequestRules:
     """Which requests are refused, by their head alone.
 
-    Known are the names of loopback and `names`, with any port; with `own_addresses` also the
-    address that the request came to, if it is named as an address. The paths of `graphql` take a
-    query in a body alone: there a GET could change something.
+    The names of loopback and `names` are known, with any port; with `own_addresses` also the
+    address at which the request arrived, if Host has it as an address. The paths of `graphql` take
+    a query only in a body: there a GET could change something.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RequestRules:
         self._graphql = frozenset(graphql)
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """Return why a request is refused, None where it may pass."""
+        """Return why a request is refused, or None if it may pass."""
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or (host := _authority(hosts[0])) is None:
             return Refusal(400, "Send one Host header, of the form name or name:port.")
@@ -63,10 +63,10 @@ class RequestRules:
             return Refusal(421, f"This server is not known as {host.name}.")
         if not all(_is_origin(origin, host) for origin in _values(scope, b"origin")):
             return Refusal(403, "Requests of other sites are refused (Origin).")
-        if not _comes_from_here(scope):
+        if not _is_from_own_site(scope):
             return Refusal(403, "Requests of other sites are refused (Sec-Fetch-Site).")
-        if scope["path"].rstrip("/") in self._graphql and _asks_in_address(scope):
-            return Refusal(405, "Nothing is asked here in an address: send it as a POST body.")
+        if scope["path"].rstrip("/") in self._graphql and _has_query_in_url(scope):
+            return Refusal(405, "Queries in the URL are refused here: send them as a POST body.")
         return None
 
     def _is_known(self, name: str, scope: Scope) -> bool:
@@ -83,7 +83,7 @@ class RequestRules:
 
 
 class RequestGuard:
-    """ASGI layer that answers what the rules refuse, and hands on the rest."""
+    """ASGI layer that answers requests that the rules refuse, and passes on the others."""
 
     def __init__(self, app: ASGIApp, rules: RequestRules) -> None:
         self._app = app
@@ -94,7 +94,7 @@ class RequestGuard:
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            # Before it was accepted, which the client hears as 403.
+            # Closed before it is accepted, which the client sees as a 403.
             await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
         else:
             body = f"{refusal.message}\n".encode()
@@ -122,7 +122,7 @@ def _authority(value: bytes) -> Authority | None:
     return Authority(name.decode().strip("[]").lower(), (port or b"").decode())
 
 
-def _asks_in_address(scope: Scope) -> bool:
+def _has_query_in_url(scope: Scope) -> bool:
     text = scope["query_string"].decode("latin-1")
     if scope["type"] == "http" and scope["method"] in _READING:
         return bool(text)
@@ -130,7 +130,7 @@ def _asks_in_address(scope: Scope) -> bool:
 
 
 def _is_origin(origin: bytes, host: Authority) -> bool:
-    """Whether an Origin is that of the Host, on the same port; `null` is nobody's."""
+    """Whether an Origin is that of the Host, on the same port; `null` never is."""
     found = _ORIGIN.fullmatch(origin)
     if found is None or (other := _authority(found[2])) is None:
         return False
@@ -138,8 +138,8 @@ def _is_origin(origin: bytes, host: Authority) -> bool:
     return other.name == host.name and (other.port or default) == (host.port or default)
 
 
-def _comes_from_here(scope: Scope) -> bool:
-    """Whether a browser says that a page of this server asks, or a person who follows a link."""
+def _is_from_own_site(scope: Scope) -> bool:
+    """Whether Sec-Fetch-Site names this server's own pages, or a person follows a link."""
     sites = _values(scope, b"sec-fetch-site")
     if all(site in _OWN_SITES for site in sites):
         return True

@@ -1,4 +1,4 @@
-"""The routes of interface section 4, but the export: read the request, ask the view, answer."""
+"""The routes of interface section 4 without the export: read request, query view, answer."""
 
 from datetime import timedelta
 from typing import TypeVar
@@ -58,7 +58,7 @@ def _page(rows: tuple[Row, ...], *, total: int, limit: int, cursor: str | None) 
 
 
 class CatalogRoutes:
-    """Handlers over a store. Every reading answer but usage lags by the plan's freshness."""
+    """Handlers over a store. Every answer but usage lags by the plan's freshness."""
 
     def __init__(self, store: CatalogStore, *, cursors: CursorSigner, usage: UsageBook) -> None:
         self._store = store
@@ -81,25 +81,27 @@ class CatalogRoutes:
         ]
 
     async def list_coins(self, request: Request) -> Response:
-        exchange, view = self._look(request, "coins")
-        asked = read_coins_request(_query(request))
-        filters = (asked.q, asked.tracked)
+        exchange, view = self._open_view(request, "coins")
+        requested = read_coins_request(_query(request))
+        filters = (requested.q, requested.tracked)
         after: CoinKey | None = None
-        if asked.cursor is not None:
-            after = self._cursors.open(asked.cursor, "coins", filters, tuple[int, str])
+        if requested.cursor is not None:
+            after = self._cursors.open(requested.cursor, "coins", filters, tuple[int, str])
         found = view.coins(
-            coin_query(asked.q, asked.tracked, exchange.plan), after=after, limit=asked.limit
+            coin_query(requested.q, requested.tracked, exchange.plan),
+            after=after,
+            limit=requested.limit,
         )
         cursor = None
         if found.more:
             cursor = self._cursors.seal("coins", filters, coin_key(found.coins[-1]))
         made, upcoming = self._rows.of(view), upcoming_window(exchange.plan, exchange.now)
         rows = made.coins(found.coins, exchange.plan, upcoming)
-        page = _page(rows, total=found.total, limit=asked.limit, cursor=cursor)
+        page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
         return json_answer(request.scope, page, max_age_s=decisions.LIST_MAX_AGE_S)
 
     async def get_coin(self, request: Request) -> Response:
-        exchange, view = self._look(request, "coin")
+        exchange, view = self._open_view(request, "coin")
         coin = view.coin(request.path_params["slug"])
         if coin is None or not coin_covered(coin, exchange.plan):
             raise errors.NotFound("No coin has this slug")
@@ -108,33 +110,33 @@ class CatalogRoutes:
         return json_answer(request.scope, record, max_age_s=decisions.LIST_MAX_AGE_S)
 
     async def list_events(self, request: Request) -> Response:
-        exchange, view = self._look(request, "events")
-        asked = read_events_request(_query(request))
-        query = event_query(asked, exchange.plan, exchange.now)
-        by_impact = asked.sort_by == "impact_desc"
+        exchange, view = self._open_view(request, "events")
+        requested = read_events_request(_query(request))
+        query = event_query(requested, exchange.plan, exchange.now)
+        by_impact = requested.sort_by == "impact_desc"
         filters = (
-            *(asked.coins, asked.categories, asked.lower, asked.upper),
-            *(asked.keyword, asked.impact_min, asked.sort_by),
+            *(requested.coins, requested.categories, requested.lower, requested.upper),
+            *(requested.keyword, requested.impact_min, requested.sort_by),
         )
         after: DateKey | ImpactKey | None = None
-        if asked.cursor is not None:
+        if requested.cursor is not None:
             if by_impact:
                 after = self._cursors.open(
-                    asked.cursor, "events", filters, tuple[float, float, str]
+                    requested.cursor, "events", filters, tuple[float, float, str]
                 )
             else:
-                after = self._cursors.open(asked.cursor, "events", filters, tuple[float, str])
-        found = view.events(query, after=after, limit=asked.limit)
+                after = self._cursors.open(requested.cursor, "events", filters, tuple[float, str])
+        found = view.events(query, after=after, limit=requested.limit)
         cursor = None
         if found.more:
             key = (impact_key if by_impact else date_key)(found.events[-1])
             cursor = self._cursors.seal("events", filters, key)
         rows = self._rows.of(view).events(found.events, exchange.plan)
-        page = _page(rows, total=found.total, limit=asked.limit, cursor=cursor)
+        page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
         return json_answer(request.scope, page, max_age_s=decisions.LIST_MAX_AGE_S)
 
     async def get_event(self, request: Request) -> Response:
-        exchange, view = self._look(request, "event")
+        exchange, view = self._open_view(request, "event")
         event_id: str = request.path_params["id"]
         event = view.event(event_id)
         if event is None:
@@ -149,30 +151,30 @@ class CatalogRoutes:
         return json_answer(request.scope, record, max_age_s=decisions.LIST_MAX_AGE_S)
 
     async def list_cancellations(self, request: Request) -> Response:
-        exchange, view = self._look(request, "cancellations")
-        asked = read_cancellations_request(_query(request))
-        since = asked.since
+        exchange, view = self._open_view(request, "cancellations")
+        requested = read_cancellations_request(_query(request))
+        since = requested.since
         if since is None:
             since = exchange.now - timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
         after: CancellationKey | None = None
-        if asked.cursor is not None:
+        if requested.cursor is not None:
             after = self._cursors.open(
-                asked.cursor, "cancellations", asked.since, tuple[float, str]
+                requested.cursor, "cancellations", requested.since, tuple[float, str]
             )
-        found = view.cancellations(since=since, after=after, limit=asked.limit)
+        found = view.cancellations(since=since, after=after, limit=requested.limit)
         cursor = None
         if found.more:
             last = found.entries[-1]
             key = (last.cancelled_at.timestamp(), last.id)
-            cursor = self._cursors.seal("cancellations", asked.since, key)
+            cursor = self._cursors.seal("cancellations", requested.since, key)
         rows = tuple(
             Cancellation(id=entry.id, cancelled_at=entry.cancelled_at) for entry in found.entries
         )
-        page = _page(rows, total=found.total, limit=asked.limit, cursor=cursor)
+        page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
         return json_answer(request.scope, page, max_age_s=decisions.LIST_MAX_AGE_S)
 
     async def list_categories(self, request: Request) -> Response:
-        _, view = self._look(request, "categories")
+        _, view = self._open_view(request, "categories")
         rows = tuple(Category(id=found.id, name=found.name) for found in view.categories())
         page = _page(rows, total=len(rows), limit=max(1, len(rows)), cursor=None)
         return json_answer(request.scope, page, max_age_s=decisions.CATEGORIES_MAX_AGE_S)
@@ -185,7 +187,7 @@ class CatalogRoutes:
         record = self._usage.read_out(exchange.grant, exchange.now)
         return json_answer(request.scope, record, max_age_s=None)
 
-    def _look(self, request: Request, route: str) -> tuple[Exchange, CatalogView]:
+    def _open_view(self, request: Request, route: str) -> tuple[Exchange, CatalogView]:
         exchange = exchange_of(request.scope)
         exchange.route = route
         lag = timedelta(seconds=exchange.plan.freshness_s)

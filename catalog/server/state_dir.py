@@ -17,7 +17,7 @@ from catalog.server.webhooks.outbox import Outbox
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Which catalog a folder's deliveries and usage are of."""
+    """The catalog that the deliveries and usage of a folder belong to."""
 
     source: str | None = None
 
@@ -52,10 +52,10 @@ class ServiceDir:
         return JsonFile(self.path / "usage.json", UsageCounts)
 
     def belongs_to(self, source: str) -> None:
-        """Mark the folder as of one source, or check that it is.
+        """Mark the folder as belonging to a source, or check that it does.
 
         Raises:
-            ServiceDirError: it is of another source, whose deliveries and usage it keeps.
+            ServiceDirError: it belongs to another source, whose deliveries and usage it keeps.
         """
         stamp = JsonFile(self.path / "source.json", Source)
         with stamp.editing() as edit:
@@ -68,7 +68,7 @@ class ServiceDir:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Hold the folder as its one server: two would count and send everything twice.
+        """Hold the folder as its only server: two would count and send everything twice.
 
         Raises:
             ServiceDirError: another server holds it.

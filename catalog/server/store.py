@@ -1,6 +1,6 @@
-"""What the server asks of a store: a view of the catalog at an instant.
+"""The protocol of a store: a view of the catalog at an instant.
 
-The sandbox answers from its synthetic world, the mirror from a warehouse. A view never
+The sandbox implements it over its synthetic world, the mirror over a warehouse. A view never
 changes once made, so an export or a page reads one state. Belongs here: the protocol and
 the queries. Does not: plans, HTTP.
 """
@@ -17,7 +17,7 @@ ChangeKind = Literal["event.created", "event.updated", "event.cancelled"]
 DateKey = tuple[float, str]
 """Epoch seconds of the date, id: the order of the events list."""
 ImpactKey = tuple[float, float, str]
-"""Minus the impact, epoch seconds, id; an event without a score comes last."""
+"""Minus the impact, epoch seconds, id; an event without a score is last."""
 CoinKey = tuple[int, str]
 """Rank (UNRANKED when there is none), slug: the order of the coins list."""
 CancellationKey = tuple[float, str]
@@ -44,7 +44,7 @@ class StoredCategory:
 class StoredEvent:
     """All that is known of an event. Coins by slug, categories by id.
 
-    Instants are whole seconds: the wire has no place for more (interface section 1).
+    Instants are whole seconds: the interface has no finer ones (interface section 1).
     """
 
     id: str
@@ -75,7 +75,7 @@ class EventQuery:
     coins: frozenset[str] | None = None
     categories: frozenset[str] | None = None
     keyword: str | None = None
-    """Lower case. Looked for in the title, and the description if `keyword_in_description`."""
+    """Lower case. Searched in the title, and the description if `keyword_in_description`."""
     keyword_in_description: bool = True
     impact_min: float | None = None
     coverage_top: int | None = None
@@ -93,7 +93,7 @@ class CoinQuery:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """A coin's upcoming events in a window: how many, how many major, the highest impact."""
+    """A coin's upcoming events in a window: their number, the major ones, the highest impact."""
 
     upcoming: int
     major: int
@@ -172,7 +172,7 @@ class CatalogStore(Protocol):
 
     @property
     def identity(self) -> str:
-        """What tells this catalog, as it now stands, from any other: part of the export's tag."""
+        """A text that differs for any other catalog or state of it: part of the export's ETag."""
         ...
 
     def at(self, instant: datetime) -> CatalogView: ...

@@ -1,1 +1,1 @@
-"""The synthetic world, a pure function of seed and time. It imports nothing else of ours."""
+"""The synthetic world, a pure function of seed and time. It imports no other package of ours."""

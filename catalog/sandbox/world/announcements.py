@@ -59,7 +59,7 @@ class Content(TypedDict, total=False):
 
 
 def announced_in(month: int, seed: int, coins: list[ListedCoin]) -> Iterator[Content]:
-    """Give the events announced in a month, in the order of their announcement.
+    """Yield the events announced in a month, in the order of their announcement.
 
     Args:
         month: Number of the month (dates.py).
@@ -76,7 +76,7 @@ def announced_in(month: int, seed: int, coins: list[ListedCoin]) -> Iterator[Con
 
 
 def month_in_id(event_id: str) -> int:
-    """Return the month an id says it was announced in; any number for an id that is not ours.
+    """Return the month that an id encodes; any number for an id from elsewhere.
 
     Raises:
         ValueError: The id is not hexadecimal.

@@ -1,4 +1,4 @@
-"""The coins of the synthetic catalog: who is listed when, tracked until when, ranked how on a day.
+"""The coins of the synthetic catalog: when each is listed and tracked, and its rank on a day.
 
 Belongs here: the roster of a seed and its daily sync at 00:00 UTC. Does not: facts about coins that
 exist (coin_names.py), events. Well-known coins lead the ranks; the rest are invented.
@@ -15,9 +15,9 @@ COINS = 3_200
 UNRANKED_SHARE = 0.065
 NEVER_TRACKED_SHARE = 0.06
 DROPPED_SHARE = 0.16
-"""Of the coins once tracked, those that stop being so at some day."""
+"""Share of the tracked coins that stop being tracked on some day."""
 TICKER_COPIES = 0.09
-"""Of the invented coins, those that bear the ticker of another coin."""
+"""Share of the invented coins that have the ticker of another coin."""
 
 ALWAYS = day_number(2010, 1)
 NEVER = day_number(9999, 1)

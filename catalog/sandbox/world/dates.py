@@ -1,6 +1,6 @@
-"""Time as the synthetic catalog counts it, and the date of an event with the words shown for it.
+"""The time units of the synthetic catalog, and the date of an event with its displayed words.
 
-Belongs here: whole seconds since 1970 (UTC), days, numbered months, the fields that date an event.
+Belongs here: whole seconds since 1970 (UTC), days, numbered months, the date fields of an event.
 Does not: when something happens to an event (lifecycle.py). Month 0 is October 2016, the first in
 which events are announced.
 """
@@ -136,7 +136,7 @@ def _period(date_type: str, day: int) -> tuple[int, str]:
 def estimated(date_type: str, day: int, last_day: int) -> Dating:
     """Return an estimated dating whose period holds `day` and ends by `last_day`.
 
-    A period that ends too late gives way to a shorter one; the date type `date` is a deadline.
+    A shorter period replaces one that ends too late; the date type `date` is a deadline.
     """
     for period in NARROWER[date_type]:
         end, words = _period(period, day)

@@ -1,8 +1,7 @@
-"""What the editors do to one event: each edit gives the fields it would set.
+"""The edits of one event: each edit returns the fields it would set.
 
-Belongs here: new dates, scores and texts for the content as it is. Does not: which edit comes when,
-and what it is called afterwards (lifecycle.py). An edit may set a field to the value it already
-has.
+Belongs here: new dates, scores and texts for the current content. Does not: which edit happens
+when, and its kinds (lifecycle.py). An edit may set a field to the value it already has.
 """
 
 from typing import cast
@@ -56,13 +55,13 @@ class Editor:
             return self._move_period(now, at)
         if self.r() < 0.18:
             return self._change_hours_or_end(now)
-        day = self._within_reach(now, at, self._new_day(now["date"] // DAY_S, at // DAY_S))
+        day = self._clamp_day(now, at, self._new_day(now["date"] // DAY_S, at // DAY_S))
         time_s = now["date"] % DAY_S if self.r() < 0.8 else time_of_day_s(self.r)
         span = _span(now) if self.r() < 0.8 else span_days(self.r)
         return _content(exact(day * DAY_S + time_s, span))
 
     def make_exact(self, now: Content, at: int) -> Content:
-        """Settle an estimated event on a day of its period, past or to come."""
+        """Set an estimated event to a day of its period, past or future."""
         if not now["is_estimated"]:
             return self.reschedule(now, at)
         if self.r() < 0.15:
@@ -74,12 +73,12 @@ class Editor:
         return _content(exact(day * DAY_S + time_of_day_s(self.r), span_days(self.r)))
 
     def make_estimated(self, now: Content, at: int) -> Content:
-        """Take an exact date back for a deadline or a period."""
+        """Replace an exact date by a deadline or a period."""
         if now["is_estimated"] or now["date"] < at:
             return self.reschedule(now, at)
         if self.r() < 0.2:
             return _content(deadline(now["date"]))
-        day = self._within_reach(now, at, now["date"] // DAY_S + int(self.r() * 40))
+        day = self._clamp_day(now, at, now["date"] // DAY_S + int(self.r() * 40))
         return _content(estimated(self._period(), day, _last_day(now)))
 
     def rescore(self, now: Content, at: int) -> Content:
@@ -98,7 +97,7 @@ class Editor:
         return {"impact": tenths / 10}
 
     def revise(self, now: Content, at: int) -> Content:
-        """Describe anew the title, text, coins, categories, sources or the words of the date."""
+        """Change the title, text, coins, categories, sources or the words of the date."""
         coin = self.by_slug[now["coins"][0]]
         slots, part = wording.Slots(self.r, coin), self.r()
         if part < 0.15:
@@ -119,7 +118,7 @@ class Editor:
         }
 
     def verify(self, now: Content, at: int) -> Content:
-        """Look at the source again and find it as before."""
+        """Check the source again and find it unchanged."""
         return {"last_verified_at": at}
 
     def _new_day(self, day: int, today: int) -> int:
@@ -138,10 +137,10 @@ class Editor:
         step = 1 if self.r() < 0.8 else -1
         if now["date_type"] == "date":
             step *= 1 + int(self.r() * 20)
-            day = self._within_reach(now, at, now["date"] // DAY_S + step)
+            day = self._clamp_day(now, at, now["date"] // DAY_S + step)
             return _content(deadline(day * DAY_S + END_OF_DAY_S))
         length = PERIOD_DAYS[now["date_type"]] + 1
-        day = self._within_reach(now, at, now["date"] // DAY_S + step * length)
+        day = self._clamp_day(now, at, now["date"] // DAY_S + step * length)
         date_type = now["date_type"] if self.r() < 0.8 else self._period()
         return _content(estimated(date_type, day, _last_day(now)))
 
@@ -158,7 +157,7 @@ class Editor:
         corrected = max(now["date"] - days * DAY_S, FIRST_EVENT_DAY * DAY_S)
         return _content(exact(corrected, _span(now)))
 
-    def _within_reach(self, now: Content, at: int, day: int) -> int:
+    def _clamp_day(self, now: Content, at: int, day: int) -> int:
         return min(max(day, at // DAY_S + 1, FIRST_EVENT_DAY), _last_day(now) - _span(now) - 1)
 
     def _period(self) -> str:
@@ -182,7 +181,7 @@ class Editor:
 
 
 def _content(dating: Dating) -> Content:
-    """Return a dating as a change of content; TypedDicts of which one is partial do not convert."""
+    """Return a dating as a change of content; mypy converts no TypedDict to a partial one."""
     return cast(Content, dating)
 
 
@@ -196,7 +195,7 @@ def _last_day(now: Content) -> int:
 
 
 def _other_words(now: Content) -> str:
-    """Return the same deadline said otherwise: `Q3 2026` as `Sep 2026`, that as `By 30 Sep`."""
+    """Return the same deadline in other words: `Q3 2026` as `Sep 2026`, that as `By 30 Sep`."""
     day = now["date"] // DAY_S
     if now["displayed_date"].startswith("By "):
         return month_words(day)

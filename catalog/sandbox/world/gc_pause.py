@@ -1,4 +1,4 @@
-"""The garbage collector, held from what is made only to stay."""
+"""Pauses of the garbage collector while long-lived objects are made."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking, again and again, what is being made."""
+    """Pause the garbage collector, which would walk the new objects again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -19,9 +19,9 @@ def collector_paused() -> Iterator[None]:
 
 @contextmanager
 def kept_from_collector() -> Iterator[None]:
-    """Keep the garbage collector from walking what is there, be it garbage or not.
+    """Exclude all present objects from garbage collection, garbage or not.
 
-    For a program that has made what it needs; it is the whole process that is concerned.
+    For a program that has made what it needs; it affects the whole process.
     """
     gc.freeze()
     try:

@@ -1,7 +1,7 @@
 """The life of one event: announced, then edited, verified, cancelled, withdrawn and restored.
 
 Belongs here: which moments a life has, in which order, and what each is called. Does not: what an
-edit writes (edits.py), how lives are asked about (truth.py). No two moments of a life coincide.
+edit writes (edits.py), queries of lives (world.py). No two moments of a life coincide.
 """
 
 from bisect import bisect_right
@@ -16,14 +16,14 @@ from catalog.sandbox.world.dates import DAY_S, month_start_s
 from catalog.sandbox.world.edits import Editor
 
 MOMENTS_PER_LIFE = 2.1
-"""Mean number of moments drawn per life at pace 1; cancellation comes on top and cuts it short."""
+"""Mean number of moments drawn per life at pace 1; a cancellation is extra and ends the life."""
 CANCELLATIONS_PER_LIFE = 0.15
 LIFE_DAYS = 820
-"""No moment lies further from the announcement, so older lives need not be told for what is new."""
+"""No moment is further from the announcement, so recent changes need no older lives."""
 
 AFTERWARDS_SHARE = 0.09
 FOLLOW_UP_SHARE = 0.22
-"""Of the moments, those that are followed by another of the same kind within hours."""
+"""Share of the moments that another of the same kind follows within hours."""
 SECOND_EDIT_SHARE = 0.16
 RESTORED_SHARE = 0.82
 RESTORED_CHANGED_SHARE = 0.35
@@ -46,7 +46,7 @@ _SECOND = _weighted(verify=4, reschedule=2, rescore=3, revise=3)
 
 
 class LifeEvent(NamedTuple):
-    """What happened at an instant (seconds): its kinds, the status from then on, the fields set."""
+    """A change at an instant (seconds): its kinds, the status after it, the fields set."""
 
     at: int
     kinds: tuple[str, ...]
@@ -66,7 +66,7 @@ class Life(tuple[LifeEvent, ...]):
         return bisect_right(self, seconds, key=_instant) - 1
 
     def content(self, index: int) -> Content:
-        """Return the whole content as the moment of an index left it; it is not to be changed."""
+        """Return the whole content after the moment of an index; the caller must not change it."""
         content = self[0].delta
         if index:
             content = content.copy()
@@ -75,13 +75,13 @@ class Life(tuple[LifeEvent, ...]):
         return content
 
 
-def lives_in(month: int, roster: Roster, pace: float) -> Iterator[Life]:
-    """Give the lives begun in a month, by announcement; `pace` multiplies their changes."""
+def generate_lives(month: int, roster: Roster, pace: float) -> Iterator[Life]:
+    """Yield the lives begun in a month, by announcement; `pace` multiplies their changes."""
     first, end = month_start_s(month) // DAY_S, month_start_s(month + 1) // DAY_S
     coins = roster.tracked_throughout(first, end - 1)
-    desk = Editor(Random(f"{roster.seed}/{month}/lives").random, coins, roster.by_slug)
+    editor = Editor(Random(f"{roster.seed}/{month}/lives").random, coins, roster.by_slug)
     for content in announced_in(month, roster.seed, coins):
-        yield Life(_LifeBuilder(content, desk).write(pace))
+        yield Life(_LifeBuilder(content, editor).write(pace))
 
 
 def _instant(moment: LifeEvent) -> int:
@@ -89,13 +89,13 @@ def _instant(moment: LifeEvent) -> int:
 
 
 class _LifeBuilder:
-    """Writes down one life from its start to its end."""
+    """Builds one life from its start to its end."""
 
-    __slots__ = ("desk", "moments", "now", "until")
+    __slots__ = ("editor", "moments", "now", "until")
 
-    def __init__(self, first: Content, desk: Editor) -> None:
+    def __init__(self, first: Content, editor: Editor) -> None:
         start = first["created_at"]
-        self.desk = desk
+        self.editor = editor
         self.now = first.copy()
         self.moments = [LifeEvent(start, ("created",), SCHEDULED, first)]
         self.until = start + LIFE_DAYS * DAY_S
@@ -106,25 +106,25 @@ class _LifeBuilder:
             self.until = cancelled_at
         count = self._count(MOMENTS_PER_LIFE * pace)
         if count:
-            self._tell(count)
+            self._add_moments(count)
         if cancelled_at:
             self.moments.append(LifeEvent(cancelled_at, (CANCELLED,), CANCELLED, {}))
         return self.moments
 
     def _cancellation(self, pace: float) -> int | None:
-        r, start = self.desk.r, self.now["created_at"]
+        r, start = self.editor.r, self.now["created_at"]
         if r() < exp(-CANCELLATIONS_PER_LIFE * pace):
             return None
         return start + 3600 + int((self.now["date"] - start) * (0.03 + 0.97 * r()))
 
     def _count(self, mean: float) -> int:
-        r, floor = self.desk.r, exp(-mean)
+        r, floor = self.editor.r, exp(-mean)
         count, product = 0, r()
         while product > floor:
             count, product = count + 1, product * r()
         return count
 
-    def _tell(self, count: int) -> None:
+    def _add_moments(self, count: int) -> None:
         act = ""
         for at, is_follow_up in self._instants(count):
             if not is_follow_up or act in ("", _WITHDRAW):
@@ -139,7 +139,7 @@ class _LifeBuilder:
                 return
 
     def _instants(self, count: int) -> list[tuple[int, bool]]:
-        r, start = self.desk.r, self.now["created_at"]
+        r, start = self.editor.r, self.now["created_at"]
         ahead = self.now["date"] - start
         instants: list[tuple[int, bool]] = []
         while len(instants) < count:
@@ -156,19 +156,19 @@ class _LifeBuilder:
 
     def _act(self) -> str:
         acts = _ON_ESTIMATED if self.now["is_estimated"] else _ON_EXACT
-        return acts[int(self.desk.r() * len(acts))]
+        return acts[int(self.editor.r() * len(acts))]
 
     def _edit(self, act: str, at: int) -> None:
         kinds, delta = self._edited(act, at)
         if kinds:
-            self._note(at, kinds, delta)
+            self._add(at, kinds, delta)
 
     def _edited(self, act: str, at: int) -> tuple[list[str], Content]:
-        delta: Content = getattr(self.desk, act)(self.now, at)
-        if self.desk.r() < SECOND_EDIT_SHARE:
-            other = _SECOND[int(self.desk.r() * len(_SECOND))]
+        delta: Content = getattr(self.editor, act)(self.now, at)
+        if self.editor.r() < SECOND_EDIT_SHARE:
+            other = _SECOND[int(self.editor.r() * len(_SECOND))]
             so_far: Content = {**self.now, **delta}
-            second: Content = getattr(self.desk, other)(so_far, at)
+            second: Content = getattr(self.editor, other)(so_far, at)
             delta = {**delta, **second}
         changed = differences(self.now, delta)
         kinds = kinds_of(changed)
@@ -177,8 +177,8 @@ class _LifeBuilder:
         return kinds, changed
 
     def _withdraw(self, at: int) -> bool:
-        r = self.desk.r
-        self._note(at, [WITHDRAWN], {})
+        r = self.editor.r
+        self._add(at, [WITHDRAWN], {})
         away = r()
         back_at = at + 600 + int(away * away * 20 * DAY_S)
         if r() > RESTORED_SHARE or back_at >= self.until:
@@ -187,10 +187,10 @@ class _LifeBuilder:
         delta: Content = {}
         if r() < RESTORED_CHANGED_SHARE:
             kinds, delta = self._edited(_SECOND[int(r() * len(_SECOND))], back_at)
-        self._note(back_at, ["restored", *kinds], {**delta, "updated_at": back_at})
+        self._add(back_at, ["restored", *kinds], {**delta, "updated_at": back_at})
         return True
 
-    def _note(self, at: int, kinds: list[str], delta: Content) -> None:
+    def _add(self, at: int, kinds: list[str], delta: Content) -> None:
         status = WITHDRAWN if kinds[0] == WITHDRAWN else SCHEDULED
         self.moments.append(LifeEvent(at, tuple(kinds), status, delta))
         self.now.update(delta)
@@ -203,7 +203,7 @@ def differences(now: Content, delta: Content) -> Content:
 
 
 def kinds_of(changed: Content) -> list[str]:
-    """Return what a change of these fields is called; new words for a new date are no revision."""
+    """Return the kinds of a change of these fields; new words for a new date are no revision."""
     kinds: list[str] = []
     if "date" in changed or "date_end" in changed:
         kinds.append("rescheduled")

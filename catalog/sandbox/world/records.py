@@ -1,7 +1,7 @@
 """The records of the synthetic catalog, and its closed list of editorial categories.
 
-Belongs here: what a coin, a category, an event, a change and a version are. Does not: how they come
-about, and the titles written under a category (wording). Instants are aware, UTC, whole seconds.
+Belongs here: what a coin, a category, an event, a change and a version are. Does not: how they are
+made, and the titles of a category (wording). Instants are aware, UTC, whole seconds.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class TrueEvent:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that happened to an event; several kinds when it happened at once."""
+    """A change of an event; it has several kinds when they happened at once."""
 
     at: datetime
     event_id: str
@@ -112,4 +112,4 @@ CATEGORIES = (
 )
 
 WEIGHTED = tuple(category for category in CATEGORIES for _ in range(category.weight))
-"""Each category as often as it weighs: an even pick from here is a weighted pick."""
+"""Each category as often as its weight: a uniform pick from here is a weighted pick."""

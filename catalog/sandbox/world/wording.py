@@ -1,7 +1,7 @@
-"""What the editors write: titles by category, descriptions, impact summaries, addresses.
+"""The texts of events: titles by category, descriptions, impact summaries, addresses.
 
 `{…}` slots of a title are filled from WORDS. Text is drawn with the caller's source of randomness.
-Does not belong here: displayed dates (dates). Every address lies in a domain reserved for
+Does not belong here: displayed dates (dates). Every address is in a domain reserved for
 examples.
 """
 
@@ -188,7 +188,7 @@ TITLES: dict[str, tuple[str, ...]] = {
 
 
 Draw = Callable[[], float]
-"""Gives an even number in [0, 1)."""
+"""Returns a uniform number in [0, 1)."""
 
 _WORD_LISTS = {
     "exchange": (
@@ -231,7 +231,7 @@ _WORD_LISTS = {
     "block": ",".join(str(240_000 + 7_919 * step) for step in range(60)),
 }
 WORDS = {slot: tuple(words.split(",")) for slot, words in _WORD_LISTS.items()}
-"""What may stand in each slot of a text."""
+"""The choices for each slot of a text."""
 
 _LEADS = (
     "{coin} ({symbol}) announces: {title}.",
@@ -282,7 +282,7 @@ _NOT_URL_SAFE = re.compile(r"[^a-z0-9]+")
 
 
 class Slots(dict[str, str]):
-    """Fills the slots of one event's text: the coin, its symbol, words drawn when asked."""
+    """Fills the slots of one event's text: the coin, its symbol, words drawn when needed."""
 
     def __init__(self, r: Draw, coin: ListedCoin) -> None:
         self["coin"] = coin.name

@@ -1,8 +1,8 @@
-"""What is true in the synthetic catalog at any instant: the door to the sandbox's world.
+"""What is true in the synthetic catalog at any instant.
 
-Belongs here: the questions, and what was told so far, kept. Does not: how coins, events and their
-lives come about (coins.py, announcements.py, lifecycle.py); plans, paging, HTTP. A world is a pure
-function of seed and pace: an answer never depends on what was asked before. Instants are UTC.
+Belongs here: the queries, and the cache of what was generated. Does not: how coins, events and
+their lives are made (coins.py, announcements.py, lifecycle.py); plans, paging, HTTP. A world is a
+pure function of seed and pace: a result never depends on earlier calls. Instants are UTC.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from catalog.sandbox.world.announcements import month_in_id
 from catalog.sandbox.world.coins import Roster
 from catalog.sandbox.world.dates import DAY_S, instant_of, month_of, month_start_s, seconds_of
 from catalog.sandbox.world.gc_pause import collector_paused
-from catalog.sandbox.world.lifecycle import CANCELLED, LIFE_DAYS, SCHEDULED, Life, lives_in
+from catalog.sandbox.world.lifecycle import CANCELLED, LIFE_DAYS, SCHEDULED, Life, generate_lives
 from catalog.sandbox.world.records import (
     CATEGORIES,
     Change,
@@ -28,30 +28,30 @@ __all__ = ["Change", "TrueCategory", "TrueCoin", "TrueEvent", "Version", "World"
 
 
 GeneratedMonths = Callable[[int], Iterable[Life] | None]
-"""Gives the lives begun in a month if they are told already."""
+"""Returns the lives begun in a month, or None when they are not generated yet."""
 
 
 class _EventHistory:
-    """A life, with the content that was asked for last."""
+    """A life, with the content that was requested last."""
 
-    __slots__ = ("_asked", "last", "last_at", "life")
+    __slots__ = ("_cached", "last", "last_at", "life")
 
     def __init__(self, life: Life) -> None:
         self.life = life
         self.last = len(life) - 1
         self.last_at = life[-1].at
-        self._asked: tuple[int, TrueEvent] | None = None
+        self._cached: tuple[int, TrueEvent] | None = None
 
     def content(self, index: int) -> TrueEvent:
-        """Return the content as the moment of an index left it."""
-        asked = self._asked
-        if asked is None or asked[0] != index:
-            asked = self._asked = (index, _event(self.life, index))
-        return asked[1]
+        """Return the content after the moment of an index."""
+        cached = self._cached
+        if cached is None or cached[0] != index:
+            cached = self._cached = (index, _event(self.life, index))
+        return cached[1]
 
 
 class World:
-    """The synthetic catalog of a seed. `pace` multiplies the changes in lives, not the events.
+    """The synthetic catalog of a seed. `pace` multiplies the changes of events, not the events.
 
     `generated_months` gives lives of the same seed and pace that were generated ahead, as by a
     `WorldProcess`.
@@ -142,7 +142,7 @@ class World:
 
     @collector_paused()
     def cancellations_at(self, instant: datetime) -> list[tuple[datetime, str]]:
-        """Return when which event was cancelled, by instant and id."""
+        """Return the instant and id of each cancelled event, in that order."""
         seconds = seconds_of(instant)
         found = sorted(
             (history.last_at, event_id)
@@ -200,7 +200,7 @@ class World:
     def _generate(self, month: int) -> dict[str, _EventHistory]:
         lives = None if self._generated_months is None else self._generated_months(month)
         if lives is None:
-            lives = lives_in(month, self._roster(), self.pace)
+            lives = generate_lives(month, self._roster(), self.pace)
         return {life[0].delta["id"]: _EventHistory(life) for life in lives}
 
     def _sort_in(self, first_month: int, last_month: int) -> None:
@@ -215,7 +215,7 @@ class World:
                 self._sorted_in.add(month)
 
     def _changes_on(self, day: int) -> list[Change]:
-        """Return the changes of a day; the months they may stem from have been sorted in."""
+        """Return the changes of a day; the months that can hold them were sorted in before."""
         changes = self._changes.get(day)
         if changes is None:
             changes = [

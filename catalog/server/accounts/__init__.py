@@ -1,1 +1,1 @@
-"""Who may ask: keys, grants, monthly usage, and the JSON files they are kept in."""
+"""Accounts: keys, grants, monthly usage, and their JSON files."""

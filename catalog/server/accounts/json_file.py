@@ -1,7 +1,7 @@
 """A small typed JSON file that several processes read and write.
 
-Written whole: temporary file, fsync, rename, fsync of the folder; one OS lock beside it
-while it is edited. Readable by its owner alone.
+It is written as a whole: temporary file, fsync, rename, fsync of the folder; an OS lock beside it
+while it is edited. Only its owner may read it.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class JsonFileError(Exception):
-    """A file that is not what it should be; it was left as it is."""
+    """A file of another form than expected; it was not changed."""
 
 
 class Edit(Generic[T]):
@@ -28,14 +28,14 @@ class Edit(Generic[T]):
 
 
 class JsonFile(Generic[T]):
-    """One file that holds one value of a msgspec type, whose default is an absent file."""
+    """A file that holds a value of a msgspec type; an absent file is the type's default."""
 
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
         self._kind = kind
 
     def version(self) -> tuple[int, int, int] | None:
-        """Return what changes whenever the file does; None when there is none."""
+        """Return a value that changes with every change of the file; None when there is no file."""
         try:
             stat = self.path.stat()
         except FileNotFoundError:
@@ -43,7 +43,7 @@ class JsonFile(Generic[T]):
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def read(self) -> T:
-        """Raises JsonFileError when the file is not of the expected form."""
+        """Return the value. Raises JsonFileError when the file is not of the expected form."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=self._kind)
         except FileNotFoundError:
@@ -56,7 +56,7 @@ class JsonFile(Generic[T]):
 
     @contextmanager
     def editing(self) -> Iterator[Edit[T]]:
-        """Lock, read, let the caller change the value, and write it if no error came."""
+        """Lock, read, let the caller change the value, and write it if there was no error."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_suffix(".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

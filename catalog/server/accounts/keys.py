@@ -1,4 +1,4 @@
-"""Accounts and their keys: create, list, revoke, rotate; and the ring that a server reads.
+"""Accounts and their keys: create, list, revoke, rotate; and the key ring of a server.
 
 A key is random and shown once; the file holds its SHA-256. An account has a plan and at most
 that plan's number of usable keys; team seats change nothing (interface 5; decisions on keys).
@@ -19,7 +19,7 @@ from catalog.server.accounts.json_file import JsonFile, JsonFileError
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as the file holds it: never the key itself. Limits of its own are Enterprise's."""
+    """A key as the file holds it: never the key itself. Only Enterprise keys have own limits."""
 
     id: str
     sha256: str
@@ -27,7 +27,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     """The end of a rotation's overlap, or the moment of revocation."""
     metered_as: str | None = None
-    """The key whose bucket and quota this one goes on drawing on, since it succeeds it."""
+    """The key that this one replaces, whose bucket and quota it continues to use."""
     rate_per_s: float | None = None
     burst: int | None = None
     monthly_quota: int | None = None
@@ -59,7 +59,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """What a presented key may do."""
 
     meter_id: str
-    """Whose bucket and quota it draws on: its own id, or that of the key it succeeds."""
+    """The key whose bucket and quota it uses: its own id, or that of the key it replaces."""
     account: str
     plan: Plan
     rate_per_s: float
@@ -102,7 +102,7 @@ def random_key() -> str:
 
 
 class KeyRing:
-    """Looks a presented key up: the fixed ones and those of a file, read again when it changes."""
+    """Finds a presented key among fixed keys and those of a file, read again when it changes."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class KeyRing:
             try:
                 accounts = self._book.read().accounts
             except JsonFileError:
-                # A running server goes on with the keys it knew; the next change is read again.
+                # A running server continues with the keys it knew, and reads the next change.
                 log.exception("the key file can't be read; the previous keys stay valid")
                 return self._filed.get(digest)
             grants = [grant_of(account, key) for account in accounts for key in account.keys]
@@ -170,10 +170,10 @@ class KeyBook:
         burst: int | None = None,
         monthly_quota: int | None = None,
     ) -> tuple[str, StoredKey]:
-        """Add a key to an account, which is made when new. Returns the key, shown only here.
+        """Add a key to an account, which is made if new. Returns the key, shown only here.
 
         Raises:
-            KeyBookError: the account has another plan, or its plan's number of keys already.
+            KeyBookError: the account has another plan, or already as many keys as its plan allows.
         """
         if not account_name.strip():
             raise KeyBookError("an account needs a name; nothing was created")
@@ -207,9 +207,9 @@ class KeyBook:
         self._replace(key_id, lambda key: (self._ended(key, self._wall()),))
 
     def rotate(self, key_id: str, *, overlap: timedelta) -> tuple[str, StoredKey]:
-        """Return a new key beside an old one, which goes on working for `overlap`.
+        """Return a new key for an old one, which stays valid for `overlap`.
 
-        The two count as one key of the plan, and draw on one bucket and one quota.
+        The two count as one key of the plan, and share one bucket and one quota.
 
         Raises:
             KeyBookError: there is no such key, it is no longer in use, or it was rotated already.
@@ -262,7 +262,7 @@ class KeyBook:
             )
 
     def _check_room(self, account: Account, plan: Plan) -> None:
-        # A key on its way out has its successor in the account, which is the one that counts.
+        # A key that expires has a successor in the account, and only the successor counts.
         counted = sum(key.expires_at is None for key in account.keys)
         if plan.keys_max is not None and counted >= plan.keys_max:
             raise KeyBookError(

@@ -1,7 +1,7 @@
 """How many requests each key has used in its quota month (interface 8.1, decisions).
 
-Counted in memory and kept in a file, so that a restart does not hand out a new month. The
-month is the catalog clock's.
+Counted in memory and written to a file, so that a restart does not start a new month. The
+month is that of the catalog's clock.
 """
 
 import logging
@@ -51,7 +51,7 @@ class UsageBook:
         month = _month(now)
         months[month] = months.get(month, 0) + count
         if len(months) > _MONTHS_KEPT:
-            # Never the month that is being charged: a sandbox may count in a month long past.
+            # Never the month that is being charged: a sandbox may count in a past month.
             del months[min(known for known in months if known != month)]
         self._dirty = True
 
@@ -70,7 +70,7 @@ class UsageBook:
         )
 
     def unwritten(self) -> UsageCounts | None:
-        """Return a copy of the counts if they changed since they were last taken."""
+        """Return a copy of the counts if they changed since the last call."""
         if self._file is None or not self._dirty:
             return None
         self._dirty = False
@@ -84,7 +84,7 @@ class UsageBook:
             with self._file.editing() as edit:
                 edit.value = counts
         except (OSError, JsonFileError):
-            # The server goes on counting in memory, and tries to write at the next flush.
+            # The server continues to count in memory, and tries to write at the next flush.
             log.exception("the usage counts can't be written; they are kept in memory")
             self._dirty = True
 

@@ -9,11 +9,11 @@ from itertools import accumulate
 from catalog.server.store import CoinKey, CoinQuery, CoinSlice, StoredCoin, coin_key
 
 _BETWEEN = "\n"
-"""Keeps a search from matching across the end of a name, or of a coin."""
+"""Prevents a search from matching across the end of a name or of a coin."""
 
 
 class CoinBook:
-    """Never changed once made: ranks move only at a sync, which makes a new book."""
+    """Coins that never change: ranks change only at a sync, which makes a new book."""
 
     def __init__(self, coins: Iterable[StoredCoin]) -> None:
         self.coins = sorted(coins, key=coin_key)
@@ -23,7 +23,7 @@ class CoinBook:
 
     @cached_property
     def _text(self) -> tuple[str, list[int], Sequence[int]]:
-        """Name and symbol of all coins in one text, where each begins, and whose a letter is."""
+        """All names and symbols as one text, the start of each coin, the coin of each letter."""
         texts = [f"{coin.name}{_BETWEEN}{coin.symbol}{_BETWEEN}".casefold() for coin in self.coins]
         owners = array("I")
         for place, text in enumerate(texts):
@@ -61,7 +61,7 @@ class CoinBook:
         return [place for place in found if coins[place].tracked is tracked]
 
     def _mentioning(self, q: str, last: int) -> list[int]:
-        """Go from hit to hit, and from a hit to the next coin: most coins are never looked at."""
+        """Go from hit to hit, and from a hit to the next coin: most coins are skipped."""
         if _BETWEEN in q:
             return []
         text, starts, owners = self._text

@@ -1,8 +1,8 @@
 """The live events of one state, in the orders in which they are read.
 
-An event on `[date, dateEnd]` matches a window that it overlaps, so one that began before the window
-may match too. Those are few: they are kept apart and scanned, and the rest is found by bisection.
-An index never changes; `edited` returns a new one.
+An event on `[date, dateEnd]` matches a window that it overlaps, so an event that began before the
+window may match too. Those are few: they have their own list, which is scanned; the others are
+found by bisection. An index never changes; `edited` returns a new one.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -45,7 +45,7 @@ class KeyRun:
         return chain(self._head, islice(self._keys, self._first, self._last))
 
     def after(self, key: DateKey | None, limit: int) -> list[DateKey]:
-        """Return at most `limit` keys that come strictly after `key`."""
+        """Return at most `limit` keys strictly after `key`."""
         if key is None:
             head, first = self._head, self._first
         else:
@@ -55,7 +55,7 @@ class KeyRun:
         return taken + self._keys[first : max(first, min(self._last, first + limit - len(taken)))]
 
 
-EMPTY_SPAN = KeyRun([])
+EMPTY_RUN = KeyRun([])
 
 
 class TimelineBuilder:
@@ -77,7 +77,7 @@ class TimelineBuilder:
 
 
 class Timeline:
-    """Keys of events sorted by date and id; those of several days also by themselves."""
+    """Keys of events sorted by date and id; events of several days also in a list of their own."""
 
     __slots__ = ("_keys", "_long", "_longest_s")
 
@@ -95,14 +95,14 @@ class Timeline:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def edited(self, *, gone: Iterable[StoredEvent], come: Iterable[StoredEvent]) -> "Timeline":
+    def edited(self, *, removed: Iterable[StoredEvent], added: Iterable[StoredEvent]) -> "Timeline":
         """Return a timeline without some events and with some others."""
         keys, long, longest_s = self._keys.copy(), self._long.copy(), self._longest_s
-        for event in gone:
+        for event in removed:
             del keys[bisect_left(keys, date_key(event))]
             if event.date_end is not None:
                 del long[bisect_left(long, long_key(event))]
-        for event in come:
+        for event in added:
             insort(keys, date_key(event))
             if event.date_end is not None:
                 start, _, end = long_key(event)
@@ -113,7 +113,7 @@ class Timeline:
     def span(self, window: Window) -> KeyRun:
         """Return the events that overlap the window, in order."""
         if window.empty:
-            return EMPTY_SPAN
+            return EMPTY_RUN
         lower = window.lower.timestamp()
         first = bisect_left(self._keys, (lower, ""))
         last = None
@@ -138,7 +138,7 @@ def long_key(event: StoredEvent) -> LongKey:
 
 @dataclass(frozen=True, slots=True)
 class EventIndex:
-    """Never changed once made; `edited` shares what stays the same."""
+    """An index that never changes; `edited` shares the parts that stay the same."""
 
     events: dict[str, StoredEvent]
     texts: dict[str, tuple[str, str]]
@@ -173,22 +173,22 @@ class EventIndex:
 
     def edited(self, changes: Mapping[str, StoredEvent | None]) -> "EventIndex":
         """Return the index after some events changed; None means no longer live."""
-        gone = [self.events[event_id] for event_id in changes if event_id in self.events]
-        come = [event for event in changes.values() if event is not None]
+        removed = [self.events[event_id] for event_id in changes if event_id in self.events]
+        added = [event for event in changes.values() if event is not None]
         events, texts, by_impact = self.events.copy(), self.texts.copy(), self.by_impact.copy()
-        for event in gone:
+        for event in removed:
             del events[event.id], texts[event.id]
             del by_impact[bisect_left(by_impact, impact_key(event))]
-        for event in come:
+        for event in added:
             events[event.id], texts[event.id] = event, _text(event)
             insort(by_impact, impact_key(event))
         return EventIndex(
             events=events,
             texts=texts,
-            by_date=self.by_date.edited(gone=gone, come=come),
-            by_coin=_edited_postings(self.by_coin, gone, come, lambda event: event.coins),
+            by_date=self.by_date.edited(removed=removed, added=added),
+            by_coin=_edited_postings(self.by_coin, removed, added, lambda event: event.coins),
             by_category=_edited_postings(
-                self.by_category, gone, come, lambda event: event.categories
+                self.by_category, removed, added, lambda event: event.categories
             ),
             by_impact=by_impact,
         )
@@ -200,20 +200,22 @@ def _text(event: StoredEvent) -> tuple[str, str]:
 
 def _edited_postings(
     postings: dict[str, Timeline],
-    gone: list[StoredEvent],
-    come: list[StoredEvent],
+    removed: list[StoredEvent],
+    added: list[StoredEvent],
     names: Callable[[StoredEvent], tuple[str, ...]],
 ) -> dict[str, Timeline]:
-    gone_of: dict[str, list[StoredEvent]] = {}
-    come_of: dict[str, list[StoredEvent]] = {}
-    for event in gone:
+    removed_by_name: dict[str, list[StoredEvent]] = {}
+    added_by_name: dict[str, list[StoredEvent]] = {}
+    for event in removed:
         for name in names(event):
-            gone_of.setdefault(name, []).append(event)
-    for event in come:
+            removed_by_name.setdefault(name, []).append(event)
+    for event in added:
         for name in names(event):
-            come_of.setdefault(name, []).append(event)
+            added_by_name.setdefault(name, []).append(event)
     edited = postings.copy()
-    for name in gone_of.keys() | come_of.keys():
+    for name in removed_by_name.keys() | added_by_name.keys():
         timeline = edited.get(name) or Timeline([], [])
-        edited[name] = timeline.edited(gone=gone_of.get(name, ()), come=come_of.get(name, ()))
+        edited[name] = timeline.edited(
+            removed=removed_by_name.get(name, ()), added=added_by_name.get(name, ())
+        )
     return edited

@@ -1,7 +1,7 @@
 """A catalog view held in memory: plain indexes, no query engine.
 
-Immutable: `edited` gives the next view and shares what did not change, so a page or an
-export that has begun goes on over its own state.
+Immutable: `edited` returns the next view and shares what did not change, so a page or an
+export in progress continues over its own state.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,7 +12,7 @@ from operator import itemgetter
 from catalog.contract.decisions import IMPACT_MAJOR
 from catalog.contract.windows import Window
 from catalog.server.memory.coin_index import CoinBook
-from catalog.server.memory.event_index import EMPTY_SPAN, EventIndex, KeyRun, merged_run
+from catalog.server.memory.event_index import EMPTY_RUN, EventIndex, KeyRun, merged_run
 from catalog.server.store import (
     CancellationKey,
     CancellationSlice,
@@ -146,11 +146,11 @@ class MemoryView:
             return index.by_date.span(query.window)
         spans = [postings[name].span(query.window) for name in names if name in postings]
         if len(spans) <= 1:
-            return spans[0] if spans else EMPTY_SPAN
+            return spans[0] if spans else EMPTY_RUN
         return merged_run(spans)
 
     def _keep(self, query: EventQuery) -> Keep | None:
-        """Return the test for what the span does not settle, or None."""
+        """Return the test for the filters that the run does not apply, or None."""
         tests: list[Keep] = []
         if query.coins is not None and query.categories is not None:
             tagged = query.categories
@@ -188,7 +188,7 @@ class MemoryView:
     ) -> EventSlice:
         events = self._index.events
         if keep is None and query.coins is None and query.categories is None:
-            # The whole window, and its size is known: stop as soon as the page is full.
+            # The whole window, whose size is known: stop as soon as the page is full.
             first = 0 if after is None else bisect_right(self._index.by_impact, after)
             found: list[StoredEvent] = []
             for place in range(first, len(self._index.by_impact)):

@@ -1,6 +1,6 @@
 """One attempt to deliver a webhook: check the target, POST, judge the answer.
 
-Belongs here: a single request. Does not: what is due, what follows from the outcome (sender).
+Belongs here: a single request. Does not: what is due, what an outcome leads to (sender).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _ERROR_LENGTH_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class AttemptOutcome:
-    """What came of an attempt: the status, or why there is none."""
+    """The result of an attempt: the status, or why there is none."""
 
     status: int | None
     error: str | None = None
@@ -38,7 +38,7 @@ class AttemptOutcome:
 
     @property
     def gone(self) -> bool:
-        """Whether the receiver wants nothing more at this endpoint."""
+        """Whether the receiver wants no more deliveries at this endpoint."""
         return self.status == 410
 
 
@@ -59,7 +59,7 @@ class Poster:
     async def post(
         self, url: str, *, allow_private: bool, body: bytes, headers: Mapping[str, str]
     ) -> AttemptOutcome:
-        """Return the outcome; a failure of the network or of the target is one, not an error."""
+        """Return the outcome; a failure of the network or of the target is an outcome too."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 target = await check_target(url, allow_private=allow_private, resolve=self._resolve)
@@ -84,7 +84,7 @@ class Poster:
     async def _post_to(
         self, target: Target, url: httpx.URL, body: bytes, headers: Mapping[str, str]
     ) -> AttemptOutcome:
-        # A client of its own: a pool would know connections by address alone, and lend one
+        # A separate client: a pool knows connections by address alone, and could reuse one
         # whose certificate was checked for another name.
         async with (
             httpx.AsyncClient(
@@ -117,7 +117,7 @@ class Poster:
 
 
 async def _drain(response: httpx.Response) -> None:
-    """Read a short answer to its end, so that its sender is not cut off; leave a long one."""
+    """Read a short answer to its end, so that its sender sees no broken connection."""
     read = 0
     with suppress(TimeoutError, httpx.HTTPError):
         async with asyncio.timeout(_DRAIN_S):

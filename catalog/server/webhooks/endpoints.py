@@ -18,7 +18,7 @@ from catalog.server.webhooks.url_guard import check_url
 
 FILE_NAME = "endpoints.json"
 OVERLAP_HOURS = 24.0
-"""How long the old secret signs beside the new one, unless said otherwise."""
+"""How long the old secret signs beside the new one, by default."""
 _OVERLAP_HOURS_MAX = 24 * 365
 
 
@@ -26,11 +26,11 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class EndpointError(Exception):
-    """An operation on the book that was refused; the book is as it was."""
+    """An operation on the book that was refused; the book is unchanged."""
 
 
 class UnknownEndpoint(EndpointError):
-    """No endpoint of that id is in the book."""
+    """The book has no endpoint with that id."""
 
 
 class PlanWithoutWebhooks(EndpointError, ValueError):
@@ -38,7 +38,7 @@ class PlanWithoutWebhooks(EndpointError, ValueError):
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """A signing secret; `expires_at` None is for good. Its value is shown nowhere."""
+    """A signing secret; one without `expires_at` does not expire. Its value is in no repr."""
 
     value: str
     created_at: Instant
@@ -68,7 +68,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     disabled_reason: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be sent to, also when the file was written by hand."""
+        """Refuse an endpoint that can't be sent to, also when the file was written by hand."""
         _check_plan(self.plan)
         if all(secret.expires_at is not None for secret in self.secrets):
             raise ValueError(f"endpoint {self.id} needs a secret that does not expire")
@@ -90,9 +90,9 @@ class Endpoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EndpointBook:
-    """The endpoints of one file. A file that is not there is an empty book.
+    """The endpoints of one file. An absent file is an empty book.
 
-    `token` is given a number of bytes and returns that much randomness as text.
+    `token` takes a number of bytes and returns that much randomness as text.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class EndpointBook:
         self._read: tuple[object, tuple[Endpoint, ...]] = (None, ())
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return all endpoints in the order they were added, reading the file if it changed.
+        """Return all endpoints in the order they were added; read the file if it changed.
 
         Raises:
             JsonFileError: the file is not a book of endpoints.
@@ -129,7 +129,7 @@ class EndpointBook:
 
         Raises:
             PlanWithoutWebhooks: the plan does not include webhooks (interface section 6).
-            TargetRefused: the URL is not one that webhooks are sent to.
+            TargetRefused: webhooks are not sent to this URL.
         """
         check_url(url, allow_private=allow_private)
         now = self._wall()
@@ -148,11 +148,11 @@ class EndpointBook:
         return endpoint, secret.value
 
     def remove(self, endpoint_id: str) -> None:
-        """Forget an endpoint; what is still to be sent to it is not."""
+        """Remove an endpoint; its pending deliveries are not sent."""
         self._change(endpoint_id, lambda _: ())
 
     def rotate(self, endpoint_id: str, *, overlap_hours: float = OVERLAP_HOURS) -> str:
-        """Give an endpoint a new secret and return it; older ones sign on for the overlap."""
+        """Give an endpoint a new secret and return it; older secrets also sign for the overlap."""
         if not 0 <= overlap_hours <= _OVERLAP_HOURS_MAX:
             raise EndpointError(
                 f"the overlap must be 0 to {_OVERLAP_HOURS_MAX} hours, got {overlap_hours:g}"
@@ -173,7 +173,7 @@ class EndpointBook:
         return new.value
 
     def enable(self, endpoint_id: str) -> None:
-        """Send to it again, from now on: what happened while it was disabled is not sent."""
+        """Send to it from now on; changes of the time when it was disabled are not sent."""
         self._change(
             endpoint_id,
             lambda endpoint: (
@@ -182,7 +182,7 @@ class EndpointBook:
         )
 
     def disable(self, endpoint_id: str, *, reason: str) -> None:
-        """Send nothing more to it. One that is disabled keeps its first reason."""
+        """Send nothing more to it. An endpoint that is disabled already keeps its first reason."""
         now = self._wall()
 
         def disabled(endpoint: Endpoint) -> tuple[Endpoint]:
@@ -196,7 +196,7 @@ class EndpointBook:
         return Secret(value=f"whsec_{self._token(32)}", created_at=now)
 
     def _change(self, endpoint_id: str, change: Callable[[Endpoint], tuple[Endpoint, ...]]) -> None:
-        """Put what `change` returns in the place of one endpoint."""
+        """Replace one endpoint by what `change` returns."""
         with self._file.editing() as edit:
             found = _find(edit.value.endpoints, endpoint_id)
             edit.value = Endpoints(

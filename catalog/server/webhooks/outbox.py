@@ -1,8 +1,8 @@
-"""The deliveries still to be made, in SQLite: they outlive a restart, a crash, a power cut.
+"""The deliveries still to be made, in SQLite: they survive a restart, a crash, a power cut.
 
-Every delivery's id is derived from what it tells of, so none is enqueued twice, and the
+Every delivery's id is derived from its change, so none is enqueued twice, and the
 watermark moves in the transaction that enqueues. Belongs here: the file. Does not: HTTP, or
-which change goes to whom (sender). The statements are in `outbox_sql/`, one to a file.
+which change goes to whom (change_feed). The statements are in `outbox.sql`.
 """
 
 import hashlib
@@ -40,17 +40,17 @@ State = Literal["pending", "delivered", "dead"]
 
 
 class OutboxUnreadable(Exception):
-    """The file is not an outbox, or not of this version; it is left as it is."""
+    """The file is not an outbox, or not of this version; it was not changed."""
 
 
 class NotDead(Exception):
-    """A delivery that cannot be requeued, for it is no dead letter."""
+    """A delivery that can't be requeued because it is not a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxDelivery:
     """One delivery. `created_at` is when the change happened, on the catalog's clock;
-    `next_attempt_at` is wall time, and None once it is no longer pending."""
+    `next_attempt_at` is wall time, and None unless the delivery is pending."""
 
     id: str
     endpoint_id: str
@@ -65,25 +65,25 @@ class OutboxDelivery:
 
 
 def delivery_id(endpoint_id: str, event_id: str, *, kind: str, at: datetime) -> str:
-    """Return the id of the one delivery that tells an endpoint of a change."""
+    """Return the id of the only delivery that reports a change to an endpoint."""
     instant = at.astimezone(UTC).isoformat(timespec="microseconds")
     text = "\n".join((endpoint_id, event_id, instant, kind))
     return f"dlv_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 class Outbox:
-    """One outbox file, made when it is not there. Safe to call from several threads.
+    """One outbox file, made if it is absent. Safe to call from several threads.
 
     Raises:
-        OutboxUnreadable: the file is something else, or was written by another version.
+        OutboxUnreadable: the file is not an outbox, or was written by another version.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = RLock()
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Made first for its mode. Never opened if it is there: closing it again would drop
-        # the locks that SQLite holds on it elsewhere in this process.
+        # Made first to set its mode. Never opened if it exists: closing it would drop the locks
+        # that SQLite holds on it elsewhere in this process.
         with suppress(FileExistsError):
             path.touch(mode=0o600, exist_ok=False)
         self._connection = sqlite3.connect(
@@ -108,7 +108,7 @@ class Outbox:
             self._connection.close()
 
     def watermark(self) -> datetime | None:
-        """Return the catalog's instant up to which changes are enqueued, None at the start."""
+        """Return the catalog's instant up to which changes are enqueued; None at the start."""
         rows = self._run("get_watermark")
         return _instant(rows[0][0]) if rows else None
 
@@ -118,35 +118,35 @@ class Outbox:
 
     def enqueue(
         self,
-        letters: Iterable[OutboxDelivery],
+        deliveries: Iterable[OutboxDelivery],
         *,
         due_at: datetime,
         watermark: datetime,
         subscriptions: Mapping[str, datetime],
     ) -> None:
-        """Add the letters that are new, due at a wall time; move the watermark; set some
-        subscriptions. All of it, or nothing."""
+        """Add the deliveries that are new, due at a wall time; move the watermark; set the given
+        subscriptions. All in one transaction."""
         with self._transaction():
             for endpoint_id, since in subscriptions.items():
                 self._run("set_subscription", endpoint_id=endpoint_id, since=_micros(since))
-            for letter in letters:
+            for delivery in deliveries:
                 self._run(
                     "enqueue",
-                    id=letter.id,
-                    endpoint_id=letter.endpoint_id,
-                    kind=letter.kind,
-                    body=letter.body,
-                    created_at=_micros(letter.created_at),
+                    id=delivery.id,
+                    endpoint_id=delivery.endpoint_id,
+                    kind=delivery.kind,
+                    body=delivery.body,
+                    created_at=_micros(delivery.created_at),
                     next_attempt_at=_micros(due_at),
                 )
             self._run("set_watermark", instant=_micros(watermark))
 
     def waiting_endpoints(self) -> tuple[str, ...]:
-        """Return the endpoints that have something pending, due or not."""
+        """Return the endpoints that have pending deliveries, due or not."""
         return tuple(endpoint for (endpoint,) in self._run("list_waiting_endpoints"))
 
     def due(self, endpoint_id: str, *, now: datetime, limit: int) -> tuple[OutboxDelivery, ...]:
-        """Return what is to be sent to an endpoint at this wall time, the longest due first."""
+        """Return the deliveries due to an endpoint at this wall time, the longest due first."""
         rows = self._run("list_due", endpoint_id=endpoint_id, now=_micros(now), limit=limit)
         return tuple(map(_delivery, rows))
 
@@ -156,33 +156,33 @@ class Outbox:
     def dead(self, *, limit: int = LIST_LIMIT) -> tuple[OutboxDelivery, ...]:
         return tuple(map(_delivery, self._run("list_dead", limit=limit)))
 
-    def mark_delivered(self, letter_id: str, *, status: int) -> None:
-        self._run("mark_delivered", id=letter_id, status=status)
+    def mark_delivered(self, delivery_id: str, *, status: int) -> None:
+        self._run("mark_delivered", id=delivery_id, status=status)
 
     def mark_failed(
-        self, letter_id: str, *, status: int | None, error: str | None, retry_at: datetime | None
+        self, delivery_id: str, *, status: int | None, error: str | None, retry_at: datetime | None
     ) -> None:
         """Count a failed attempt; `retry_at` None makes it a dead letter."""
         self._run(
             "mark_failed",
-            id=letter_id,
+            id=delivery_id,
             status=status,
             error=error,
             next_attempt_at=None if retry_at is None else _micros(retry_at),
         )
 
     def mark_dead(self, endpoint_id: str, *, error: str) -> None:
-        """Make dead letters of all that is pending for an endpoint."""
+        """Make all pending deliveries of an endpoint dead letters."""
         self._run("mark_dead", endpoint_id=endpoint_id, error=error)
 
-    def requeue(self, letter_id: str, *, now: datetime) -> None:
-        """Make a dead letter due at once, with the whole schedule before it.
+    def requeue(self, delivery_id: str, *, now: datetime) -> None:
+        """Make a dead letter due at once, with the whole retry schedule ahead.
 
         Raises:
             NotDead: it is pending, delivered or unknown.
         """
-        if not self._run("requeue", id=letter_id, now=_micros(now)):
-            raise NotDead(f"{letter_id!r} is not a dead delivery; `deliveries --dead` lists them")
+        if not self._run("requeue", id=delivery_id, now=_micros(now)):
+            raise NotDead(f"{delivery_id!r} is not a dead delivery; `deliveries --dead` lists them")
 
     def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         with self._lock:

@@ -3,12 +3,12 @@
 --
 --     create_… , set_application_id, set_version      a new file
 --     get_watermark → enqueue → set_watermark         in one transaction
---     list_due → mark_delivered | mark_failed | bury  → requeue (by a person)
+--     list_due → mark_delivered | mark_failed | mark_dead → requeue (by a person)
 
 -- name: create_deliveries
--- One row per delivery, for good: its id is what keeps a change from being sent twice.
--- The body goes when it is delivered. Instants are microseconds since 1970, UTC; created_at
--- is on the catalog's clock, next_attempt_at on the wall's.
+-- One row per delivery, kept forever: its id prevents that a change is sent twice.
+-- The body is deleted on delivery. Instants are microseconds since 1970, UTC; created_at
+-- is on the catalog's clock, next_attempt_at on the wall clock.
 -- Run once, in the transaction that makes the file.
 CREATE TABLE deliveries (
     id TEXT PRIMARY KEY,
@@ -26,13 +26,13 @@ CREATE TABLE deliveries (
 ) STRICT
 
 -- name: create_deliveries_pending
--- Finds what is due to one endpoint without reading what is done.
+-- Finds what is due to one endpoint without reading delivered rows.
 -- Run once, in the transaction that makes the file.
 CREATE INDEX deliveries_pending ON deliveries (endpoint_id, next_attempt_at)
 WHERE state = 'pending'
 
 -- name: create_deliveries_dead
--- Lists dead letters without reading what is done.
+-- Lists dead letters without reading delivered rows.
 -- Run once, in the transaction that makes the file.
 CREATE INDEX deliveries_dead ON deliveries (created_at) WHERE state = 'dead'
 
@@ -53,11 +53,11 @@ CREATE TABLE subscriptions (
 ) STRICT
 
 -- name: set_application_id
--- Says whose file it is; the number is APPLICATION_ID of outbox.py. Twice: no change.
+-- Marks the file as an outbox; the number is APPLICATION_ID of outbox.py. Twice: no change.
 PRAGMA application_id = 1097617250
 
 -- name: set_version
--- Says which form the tables have; the number is VERSION of outbox.py. Twice: no change.
+-- Marks the form of the tables; the number is VERSION of outbox.py. Twice: no change.
 PRAGMA user_version = 1
 
 -- name: get_watermark
@@ -66,7 +66,7 @@ SELECT instant FROM watermark
 
 -- name: enqueue
 -- Adds one delivery ($id, $endpoint_id, $kind, $body, $created_at), due at $next_attempt_at.
--- Twice: the first stays as it is.
+-- Twice: the first row stays.
 INSERT INTO deliveries
     (id, endpoint_id, kind, body, created_at, state, attempts, next_attempt_at)
 VALUES
@@ -92,7 +92,7 @@ LIMIT $limit
 SELECT DISTINCT endpoint_id FROM deliveries WHERE state = 'pending'
 
 -- name: mark_delivered
--- Records that $id was answered with the 2xx $status, whatever became of it meanwhile.
+-- Records that $id was answered with the 2xx $status, also if it is dead by now.
 -- Twice: no change.
 UPDATE deliveries
 SET
@@ -111,13 +111,13 @@ SET
 WHERE id = $id AND state = 'pending'
 
 -- name: mark_dead
--- Makes dead letters of all that is pending for $endpoint_id, with $error. Twice: no change.
+-- Makes all pending deliveries of $endpoint_id dead letters, with $error. Twice: no change.
 UPDATE deliveries
 SET state = 'dead', next_attempt_at = NULL, last_error = $error
 WHERE endpoint_id = $endpoint_id AND state = 'pending'
 
 -- name: requeue
--- Makes the dead letter $id due at $now, as if never tried; no row when it is not one.
+-- Makes the dead letter $id due at $now, with no attempts; no row when it is not dead.
 -- Twice: no change.
 UPDATE deliveries
 SET state = 'pending', attempts = 0, next_attempt_at = $now
@@ -143,10 +143,10 @@ ORDER BY created_at, rowid
 LIMIT $limit
 
 -- name: list_subscriptions
--- One row per endpoint that was ever seen.
+-- One row per endpoint that was ever enqueued for.
 SELECT endpoint_id, since FROM subscriptions
 
 -- name: set_subscription
--- Sets the instant after which $endpoint_id is sent to, to $since. Twice: no change.
+-- Sets to $since the instant after which changes are sent to $endpoint_id. Twice: no change.
 INSERT INTO subscriptions (endpoint_id, since) VALUES ($endpoint_id, $since)
 ON CONFLICT (endpoint_id) DO UPDATE SET since = excluded.since

@@ -1,9 +1,8 @@
 """Delivers webhooks from the outbox, which it fills, beside the server (interface section 6).
 
-At least once, and at once: no freshness delay. Two clocks: the catalog's says what changed and
-signs; the wall clock says when to try again. A sender that fails is started again. Belongs here:
-what follows from an outcome. Does not: one attempt (delivery), the file (outbox), who gets what
-(change_feed).
+At least once, and without the freshness delay. Two clocks: changes and signatures use the
+catalog's, retries use the wall clock. A sender that fails is restarted. Belongs here: what an
+outcome leads to. Does not: one attempt (delivery), the file (outbox), who gets what (change_feed).
 """
 
 import asyncio
@@ -32,7 +31,7 @@ ATTEMPTS_IN_ALL = 64
 
 
 class WebhookSender:
-    """The one sender of an outbox: two on the same file would both send.
+    """The only sender of an outbox: two on the same file would both send.
 
     The store and `render` are called on the event loop's thread, the files on others.
     """
@@ -69,7 +68,7 @@ class WebhookSender:
         self._book_error = ""
 
     async def run(self) -> None:
-        """Send until cancelled; an attempt that is cut then is made again later.
+        """Send until cancelled; an attempt that is interrupted then is repeated later.
 
         Raises:
             ExceptionGroup: the store, the outbox or the book failed. Nothing is lost; run again.
@@ -80,12 +79,12 @@ class WebhookSender:
                 await self._pause()
 
     async def run_once(self) -> None:
-        """Enqueue what changed, and return when all that is due was tried."""
+        """Enqueue what changed, and return when all due deliveries were tried."""
         async with asyncio.TaskGroup() as tasks:
             await self._round(tasks)
 
     def wake(self) -> None:
-        """Look now rather than at the next poll. Call it on the event loop's thread."""
+        """Start a round now rather than at the next poll. Call it on the event loop's thread."""
         self._woken.set()
 
     async def _pause(self) -> None:
@@ -107,12 +106,12 @@ class WebhookSender:
                 tasks.create_task(self._serve(endpoint_id))
 
     async def _serve(self, endpoint_id: str) -> None:
-        """Send one endpoint what is due to it, a few at a time, until nothing is."""
+        """Send an endpoint its due deliveries, a few at a time, until none is left."""
         try:
-            while letters := await self._due(endpoint_id):
+            while deliveries := await self._due(endpoint_id):
                 async with asyncio.TaskGroup() as attempts:
-                    for letter in letters:
-                        attempts.create_task(self._attempt(letter))
+                    for delivery in deliveries:
+                        attempts.create_task(self._attempt(delivery))
         finally:
             self._served.discard(endpoint_id)
 
@@ -124,48 +123,48 @@ class WebhookSender:
             self._outbox.due, endpoint_id, now=self._wall(), limit=self._per_endpoint
         )
 
-    async def _attempt(self, letter: OutboxDelivery) -> None:
+    async def _attempt(self, delivery: OutboxDelivery) -> None:
         async with self._slots:
-            endpoint = self._enabled(letter.endpoint_id)
+            endpoint = self._enabled(delivery.endpoint_id)
             if endpoint is None:
-                return  # the next look at what is due buries it
-            outcome = await self._post(letter, endpoint)
+                return  # `_due` marks it dead in the next round
+            outcome = await self._post(delivery, endpoint)
         if outcome.delivered:
             await asyncio.to_thread(
-                self._outbox.mark_delivered, letter.id, status=outcome.status or 200
+                self._outbox.mark_delivered, delivery.id, status=outcome.status or 200
             )
-            log.debug("webhook delivered: delivery=%s status=%s", letter.id, outcome.status)
+            log.debug("webhook delivered: delivery=%s status=%s", delivery.id, outcome.status)
         elif outcome.gone:
-            await self._fail(letter, outcome, retry_at=None)
-            await self._disable(letter.endpoint_id)
+            await self._fail(delivery, outcome, retry_at=None)
+            await self._disable(delivery.endpoint_id)
         else:
-            await self._fail(letter, outcome, retry_at=self._next_attempt(letter))
+            await self._fail(delivery, outcome, retry_at=self._next_attempt(delivery))
 
-    async def _post(self, letter: OutboxDelivery, endpoint: Endpoint) -> AttemptOutcome:
-        """Sign anew and send: another time, and perhaps other secrets, than the attempt before."""
+    async def _post(self, delivery: OutboxDelivery, endpoint: Endpoint) -> AttemptOutcome:
+        """Sign and send: each attempt has its own time and may have other secrets."""
         secrets = endpoint.signing_secrets(self._wall())
         return await self._poster.post(
             endpoint.url,
             allow_private=endpoint.allow_private,
-            body=letter.body,
+            body=delivery.body,
             headers={
                 "Content-Type": "application/json",
                 "User-Agent": USER_AGENT,
-                SIGNATURE_HEADER: sign(letter.body, secrets=secrets, at=self._clock.now()),
+                SIGNATURE_HEADER: sign(delivery.body, secrets=secrets, at=self._clock.now()),
             },
         )
 
-    def _next_attempt(self, letter: OutboxDelivery) -> datetime | None:
-        if letter.attempts >= len(WEBHOOK_RETRY_AFTER_S):
+    def _next_attempt(self, delivery: OutboxDelivery) -> datetime | None:
+        if delivery.attempts >= len(WEBHOOK_RETRY_AFTER_S):
             return None
-        return self._wall() + timedelta(seconds=WEBHOOK_RETRY_AFTER_S[letter.attempts])
+        return self._wall() + timedelta(seconds=WEBHOOK_RETRY_AFTER_S[delivery.attempts])
 
     async def _fail(
-        self, letter: OutboxDelivery, outcome: AttemptOutcome, *, retry_at: datetime | None
+        self, delivery: OutboxDelivery, outcome: AttemptOutcome, *, retry_at: datetime | None
     ) -> None:
         await asyncio.to_thread(
             self._outbox.mark_failed,
-            letter.id,
+            delivery.id,
             status=outcome.status,
             error=outcome.error,
             retry_at=retry_at,
@@ -173,16 +172,16 @@ class WebhookSender:
         log.log(
             logging.WARNING if retry_at is None else logging.INFO,
             "webhook failed: delivery=%s endpoint=%s attempt=%d status=%s error=%s next=%s",
-            letter.id,
-            letter.endpoint_id,
-            letter.attempts + 1,
+            delivery.id,
+            delivery.endpoint_id,
+            delivery.attempts + 1,
             outcome.status,
             outcome.error,
             "never" if retry_at is None else retry_at.isoformat(),
         )
 
     async def _disable(self, endpoint_id: str) -> None:
-        """Do as the receiver asked with 410: send nothing more there."""
+        """Disable an endpoint that answered 410: nothing more is sent to it."""
         reason = "the receiver answered 410 Gone"
         try:
             await asyncio.to_thread(self._book.disable, endpoint_id, reason=reason)
@@ -195,7 +194,7 @@ class WebhookSender:
         log.warning("webhook deliveries marked dead: endpoint=%s reason=%s", endpoint_id, reason)
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
-        """Return the book; the one last read while its file is broken."""
+        """Return the endpoints; while the file can't be read, those read last."""
         try:
             self._last_read = self._book.endpoints()
         except JsonFileError as error:
@@ -213,7 +212,7 @@ class WebhookSender:
         return None
 
 
-_START_AGAIN_S = 5.0
+_RESTART_AFTER_S = 5.0
 
 
 class Pusher:
@@ -240,12 +239,12 @@ class Pusher:
             try:
                 await self._sender.run()
             except Exception:
-                # Nothing is lost: what was not sent is in the outbox, and is sent then.
+                # Nothing is lost: what was not sent is in the outbox and is sent after the restart.
                 log.exception("the webhook sender failed; it restarts in a few seconds")
-            await asyncio.sleep(_START_AGAIN_S)
+            await asyncio.sleep(_RESTART_AFTER_S)
 
     def wake(self) -> None:
-        """Send at once what changed. From any thread."""
+        """Send at once what changed. May be called from any thread."""
         if self._loop is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(self._sender.wake)
 

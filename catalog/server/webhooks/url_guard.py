@@ -1,8 +1,8 @@
-"""Where a webhook may go: a guard against requests into our own network.
+"""The URLs that webhooks may be sent to: a guard against requests into our own network.
 
 The name is looked up once, every address must be public, and the connection is made to a
-checked address, so a name that changes its answer afterwards gains nothing. Belongs here:
-which addresses are allowed. Does not: HTTP (attempts).
+checked address, so a name that resolves differently afterwards has no effect. Belongs here:
+which addresses are allowed. Does not: HTTP (delivery).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# Python releases differ on these: said here, so that the answer does not.
+# Python releases differ on these: declared here, so that the result does not.
 _SPECIAL_V4 = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))
 _SPECIAL_V6 = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
 
@@ -36,24 +36,24 @@ _LOCAL_V4 = tuple(
     for text in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
 _LOCAL_V6 = (IPv6Network("::1/128"), IPv6Network("fc00::/7"))
-# The metadata services of clouds give credentials to whoever asks, and some stand in a private
-# range: Alibaba and Azure, then AWS, Google and Scaleway.
+# The metadata services of clouds give credentials to any client, and some are in a private range:
+# Alibaba and Azure, then AWS, Google and Scaleway.
 _METADATA_V4 = (IPv4Network("100.100.100.200/32"), IPv4Network("168.63.129.16/32"))
 _METADATA_V6 = tuple(
     IPv6Network(text) for text in ("fd00:ec2::/32", "fd20:ce::/32", "fd00:42::42/128")
 )
 
-# Its own pool: slow name servers must not take the threads that others wait for.
+# A separate pool: slow name servers must not take the threads that others wait for.
 _LOOKUPS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="webhook-lookup")
 
 
 class TargetRefused(Exception):
-    """A URL that no webhook is sent to; the message says why and what would do."""
+    """A URL that no webhook is sent to; the message says why and what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A checked URL with the addresses its name had, in the resolver's order."""
+    """A checked URL with the addresses of its name, in the resolver's order."""
 
     url: httpx.URL
     addresses: tuple[Address, ...]
@@ -64,16 +64,16 @@ class Target:
 
     @property
     def tls_name(self) -> str:
-        """The name that the certificate must be for."""
+        """The name that the certificate must have."""
         return self.url.host
 
     def url_at(self, address: Address) -> httpx.URL:
-        """Return the URL with the address in the place of the name: nothing is left to resolve."""
+        """Return the URL with the address in place of the name, so nothing is resolved again."""
         return self.url.copy_with(host=str(address), fragment=None)
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """Ask the system's resolver."""
+    """Return the addresses that the system's resolver gives."""
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(
         _LOOKUPS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -109,7 +109,7 @@ def parse_url(text: str) -> httpx.URL:
 def check_url(text: str, *, allow_private: bool) -> httpx.URL:
     """Return the URL if its form, and its address where the host is one, are acceptable.
 
-    What can be known without a look-up, for use when an endpoint is added.
+    It needs no look-up of the name; used when an endpoint is added.
 
     Raises:
         TargetRefused: as `parse_url`, or the host is an address that is not allowed.
@@ -126,7 +126,7 @@ def check_url(text: str, *, allow_private: bool) -> httpx.URL:
 
 
 async def check_target(text: str, *, allow_private: bool, resolve: Resolver) -> Target:
-    """Return the target with its checked addresses, looking the name up exactly once.
+    """Return the target with its checked addresses; the name is looked up exactly once.
 
     Raises:
         TargetRefused: the URL, or any one of the addresses, is not allowed.
@@ -147,7 +147,7 @@ async def check_target(text: str, *, allow_private: bool, resolve: Resolver) -> 
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is on the public internet, and so is any IPv4 address it carries."""
+    """Whether an address, and any IPv4 address it carries, is on the public internet."""
     if isinstance(address, IPv4Address):
         return (
             address.is_global
@@ -182,7 +182,7 @@ def is_local(address: Address) -> bool:
 
 
 def _carried(address: IPv6Address) -> tuple[IPv4Address, ...]:
-    """Return the IPv4 addresses that packets to this address would be handed on to."""
+    """Return the IPv4 addresses that packets to this address would be forwarded to."""
     if address.ipv4_mapped is not None:
         return (address.ipv4_mapped,)
     if address in _NAT64:
