@@ -21,8 +21,8 @@ from sqlalchemy.exc import DatabaseError
 from pipeline.runs.store import BESIDE, STORES, Damage, check, damages
 from pipeline.runs.store_faults import busy, fault_of, out_of_reach
 from warehouse.errors import RunRecordsUnusable
+from warehouse.files.locks import hold_lock
 from warehouse.files.storage import Storage, make_folders, sync
-from warehouse.files.turns import turn
 from warehouse.home import Home
 
 FILE: Final = "dagster.yaml"
@@ -97,11 +97,11 @@ def make_stores(home: Home) -> None:
 
     Raises:
         OSError: its folder can't be written.
-        TurnTaken: another process is at it for too long.
+        LockHeld: another process is at it for too long.
     """
     if _all_made(home) and not _left_by_the_killed(home):
         return
-    with turn(home.dagster / "stores.lock", "to make Dagster's databases", wait_s=_MAKING_S):
+    with hold_lock(home.dagster / "stores.lock", "to make Dagster's databases", wait_s=_MAKING_S):
         for left in _left_by_the_killed(home):
             shutil.rmtree(left)
         if _all_made(home):

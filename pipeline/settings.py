@@ -42,7 +42,7 @@ from resources.http.client import checked_base_url
 from resources.http.transport import checked_key
 from resources.service_clock import MAX_SKEW
 from warehouse.files.file_modes import others_may_write
-from warehouse.files.turns import WAIT_S
+from warehouse.files.locks import WAIT_S
 
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")

@@ -17,7 +17,7 @@ from warehouse.sql import Statements
 
 _SQL = Statements(__package__)
 
-WATCHED_FOR: Final = timedelta(days=28)
+CHANGES_COUNTED_FOR: Final = timedelta(days=28)
 """How far back changes are counted: long enough to be many, short enough to be of now."""
 _PAST: Final = timedelta(days=31)
 _LISTED: Final = timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
@@ -63,10 +63,10 @@ def activity_of(warehouse: Path, now: datetime) -> Activity:
 def _read(warehouse: Path, now: datetime) -> Activity:
     with connected(warehouse) as connection:
         counts = connection.execute(_SQL["count_feeds"], {"since": now - _LISTED})
-        ((coins, cancellations, first_look),) = counts.fetchall()
-        if first_look is None:
+        ((coins, cancellations, first_observed),) = counts.fetchall()
+        if first_observed is None:
             return Activity(coins=coins, cancellations=cancellations)
-        since = max(first_look, now - WATCHED_FOR)
+        since = max(first_observed, now - CHANGES_COUNTED_FOR)
         spans = connection.execute(_SQL["count_spans"], {"since": (now - _PAST).date()})
         found = spans.fetchall()
         changes = connection.execute(_SQL["count_changes"], {"since": since}).fetchall()

@@ -23,7 +23,7 @@ import duckdb
 from warehouse.schema import ddl
 
 _LINKS: Final = ".reading-"
-_LEFT_AFTER_S: Final = 60.0
+_ABANDONED_AFTER_S: Final = 60.0
 """A link is held for milliseconds; an older one was left by a process that was killed."""
 _log = logging.getLogger(__name__)
 
@@ -64,21 +64,21 @@ def set_aside_foreign_wal(warehouse: Path) -> Path | None:
     return None
 
 
-def sweep_links(folder: Path) -> None:
+def remove_abandoned_links(folder: Path) -> None:
     """Remove the links that killed readers left."""
-    for left in left_links(folder):
+    for abandoned in abandoned_links(folder):
         with suppress(FileNotFoundError):
-            shutil.rmtree(left)
+            shutil.rmtree(abandoned)
 
 
-def left_links(folder: Path) -> list[Path]:
+def abandoned_links(folder: Path) -> list[Path]:
     """Return the links that killed readers left."""
-    left: list[Path] = []
+    abandoned: list[Path] = []
     for path in folder.glob(f"{_LINKS}*"):
         with suppress(FileNotFoundError):
-            if time() - path.stat().st_mtime >= _LEFT_AFTER_S:
-                left.append(path)
-    return left
+            if time() - path.stat().st_mtime >= _ABANDONED_AFTER_S:
+                abandoned.append(path)
+    return abandoned
 
 
 @contextmanager

@@ -13,8 +13,8 @@ WarehouseError
 ├── RunRecordsUnusable  a database of Dagster's can't be used; nothing of the warehouse is in it
 │   ├── RunRecordsDamaged     it is not what was written: `almanac doctor --fix`
 │   ├── RunRecordsBusy        another program has it: the same again, later
-│   └── RunRecordsOutOfReach  the disk is full, or this user may not use it
-├── TurnTaken         another process is at work on the home, and has been for long
+│   └── RunRecordsInaccessible  the disk is full, or this user may not use it
+├── LockHeld          another process holds a lock of the home for longer than the wait
 └── LakeDamaged       a file of the lake can't be read; `almanac replay` makes it again
 """
 
@@ -81,11 +81,11 @@ class RunRecordsBusy(RunRecordsUnusable):
     """Another program has it, for longer than is waited for; the same again may work."""
 
 
-class RunRecordsOutOfReach(RunRecordsUnusable):
+class RunRecordsInaccessible(RunRecordsUnusable):
     """The machine does not let it be used: the disk, or permissions."""
 
 
-class TurnTaken(WarehouseError):
+class LockHeld(WarehouseError):
     """Another process has the turn that was waited for; nothing was done."""
 
 

@@ -17,8 +17,8 @@ import msgspec
 from warehouse.connections import open_spilling
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
 from warehouse.files.hashes import BrokenSeal, formatted, is_sealed, sealed
+from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
-from warehouse.files.turns import WAIT_S, turn
 from warehouse.landing.landing import Landing
 
 FORMAT = 1
@@ -106,7 +106,7 @@ class Home:
         Raises:
             HomeRefused: its home.json is gone.
         """
-        if self.stamp() is None and self.holds_anything():
+        if self.stamp() is None and self.has_batches_or_pulls():
             raise HomeRefused(
                 f"{self.root} has batches but no home.json. Nothing was changed. `almanac doctor "
                 "--fix` rebuilds it from landing."
@@ -128,12 +128,12 @@ class Home:
             HomeRefused: it holds another source: histories of two must not be mixed.
         """
         found = self.stamp()
-        if not self.holds_anything():
+        if not self.has_batches_or_pulls():
             return
         sources = {found.source} if found is not None else self._landed_sources()
-        for other in sorted(sources - {source}):
+        for landed_source in sorted(sources - {source}):
             raise HomeRefused(
-                f"the home {self.root} holds data of {other}, not of {source}. Nothing was "
+                f"the home {self.root} holds data of {landed_source}, not of {source}. Nothing was "
                 "changed; set ALMANAC_HOME to another folder, or use the other address."
             )
 
@@ -146,14 +146,14 @@ class Home:
         self.check(source)
         found = self.stamp()
         if found is None or found.source != source:
-            self._put_stamp(Stamp(source=source))
+            self._write_stamp(Stamp(source=source))
 
     def is_stamped_with(self, stamp: Stamp) -> bool:
         """Whether the stamp's file has the bytes that are written for it, by any version."""
         data = (self.root / _STAMP).read_bytes()
         return data in (formatted(stamp), sealed(formatted(stamp)))
 
-    def mend_stamp(self) -> str | None:
+    def rebuild_stamp(self) -> str | None:
         """Make a damaged stamp again from the batches; return the source, None where all is well.
 
         Raises:
@@ -161,7 +161,7 @@ class Home:
         """
         try:
             found = self.stamp()
-            is_lost = found is None and self.holds_anything()
+            is_lost = found is None and self.has_batches_or_pulls()
             if not is_lost and (found is None or self.is_stamped_with(found)):
                 return None
         except DamagedStamp:
@@ -176,7 +176,7 @@ class Home:
                 "seed."
             )
         (source,) = sources
-        self._put_stamp(Stamp(source=source))
+        self._write_stamp(Stamp(source=source))
         return source
 
     def _landed_sources(self) -> set[str]:
@@ -187,10 +187,10 @@ class Home:
                 sources.add(self.landing.manifest(batch_id).source)
         return sources
 
-    def _put_stamp(self, stamp: Stamp) -> None:
+    def _write_stamp(self, stamp: Stamp) -> None:
         Storage(self.root).put(_STAMP, sealed(formatted(stamp)))
 
-    def holds_anything(self) -> bool:
+    def has_batches_or_pulls(self) -> bool:
         """Whether a batch is landed, or being pulled: the source of those is the home's."""
         storage = self.landing.storage
         return bool(storage.folders("batches") or storage.folders("journal"))
@@ -199,28 +199,30 @@ class Home:
         """Hold the one lock of merge and publish; yields whether it had to be waited for.
 
         Raises:
-            TurnTaken: another process holds it, and still does after the home's `wait_s`.
+            LockHeld: another process holds it, and still does after the home's `wait_s`.
         """
-        return self._turn("merge.lock", "to merge")
+        return self._hold_lock("merge.lock", "to merge")
 
     def run_lock(self) -> AbstractContextManager[bool]:
         """Hold the lock of `almanac run`: two at once would land the same days twice.
 
         Raises:
-            TurnTaken: as `merge_lock`.
+            LockHeld: as `merge_lock`.
         """
-        return self._turn("run.lock", "to run")
+        return self._hold_lock("run.lock", "to run")
 
     def ui_lock(self) -> AbstractContextManager[bool]:
         """Hold the lock of `almanac ui`, of which a home has one. Not waited for.
 
         Raises:
-            TurnTaken: another process holds it.
+            LockHeld: another process holds it.
         """
-        return turn(self.state / "ui.lock", "to serve Dagster", wait_s=_UI_WAIT_S)
+        return hold_lock(self.state / "ui.lock", "to serve Dagster", wait_s=_UI_WAIT_S)
 
-    def _turn(self, name: str, what: str) -> AbstractContextManager[bool]:
-        return turn(self.state / name, what, wait_s=self.wait_s, wait_setting=self.wait_setting)
+    def _hold_lock(self, name: str, what: str) -> AbstractContextManager[bool]:
+        return hold_lock(
+            self.state / name, what, wait_s=self.wait_s, wait_setting=self.wait_setting
+        )
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a database in memory that spills into the home, on UTC."""

@@ -86,9 +86,13 @@ def changes_what_is_locked(sql: str) -> bool:
         if called in _PAST_A_LOCK:
             return True
         if called == "query":
-            asked = _TEXT.fullmatch(text)
+            argument = _TEXT.fullmatch(text)
             # A text that is put together could hold anything.
-            if end != ")" or asked is None or changes_what_is_locked(asked[1].replace("''", "'")):
+            if (
+                end != ")"
+                or argument is None
+                or changes_what_is_locked(argument[1].replace("''", "'"))
+            ):
                 return True
     return False
 
@@ -129,14 +133,14 @@ _TEXT_OR_BARE: Final = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)', re
 
 def without_bare_numbers(path: Path) -> None:
     """Write a file again in which no number is bare text. DuckDB gives each row a line."""
-    mended = path.with_name(path.name + ".strict")
+    rewritten = path.with_name(path.name + ".strict")
     try:
-        with path.open("rb") as given, mended.open("wb") as strict:
+        with path.open("rb") as given, rewritten.open("wb") as strict:
             for line in given:
                 strict.write(_strict(line) if _SUSPECT.search(line) else line)
-        mended.replace(path)
+        rewritten.replace(path)
     finally:
-        mended.unlink(missing_ok=True)
+        rewritten.unlink(missing_ok=True)
 
 
 def _strict(line: bytes) -> bytes:
@@ -339,13 +343,13 @@ def _write(
     connection = _open(warehouse, [target], limits)
     try:
         with _explained(QueryWatch(connection, limits, program, answer=target)):
-            asked = _relation(connection, sql)
+            relation = _relation(connection, sql)
             harmless = form == "csv" and not formulas
-            connection.register("asked", without_formulas(asked) if harmless else asked)
+            connection.register("answer", without_formulas(relation) if harmless else relation)
             values = {"file": str(target)}
             rows = connection.execute(_SQL[f"copy_{form}"], values).fetchall()
-            connection.unregister("asked")
-            types = [str(column_type) for column_type in asked.types]
+            connection.unregister("answer")
+            types = [str(column_type) for column_type in relation.types]
     finally:
         close_within(connection, limits.grace_s)
     if form == "json" and any(map(_may_be_no_number, types)):
@@ -391,8 +395,8 @@ def _explained(watch: QueryWatch) -> Iterator[None]:
         with watch:
             yield
     except (duckdb.OutOfMemoryException, MemoryError) as error:
-        said = watch.stopped or "it needs more memory than ALMANAC_SQL_MEMORY allows"
-        raise QueryRefused(f"the query was stopped: {said}") from error
+        reason = watch.stopped or "it needs more memory than ALMANAC_SQL_MEMORY allows"
+        raise QueryRefused(f"the query was stopped: {reason}") from error
     except duckdb.Error as error:
         if watch.stopped is not None:
             raise QueryRefused(f"the query was stopped: {watch.stopped}") from error

@@ -1,19 +1,19 @@
 -- The rows of a query as a file, in the forms that `almanac sql --output` writes.
 
 -- name: copy_csv
--- Grain: as the relation `asked`, as CSV with a header.
+-- Grain: as the relation `answer`, as CSV with a header.
 -- Parameters: $file. Run twice: the same file.
 -- No other file may be written, also not one beside it.
-COPY (FROM asked) TO $file (FORMAT csv, HEADER, USE_TMP_FILE false)
+COPY (FROM answer) TO $file (FORMAT csv, HEADER, USE_TMP_FILE false)
 
 -- name: copy_json
--- Grain: as the relation `asked`, as an array of JSON objects.
+-- Grain: as the relation `answer`, as an array of JSON objects.
 -- Parameters: $file. Run twice: the same file.
 -- No other file may be written, also not one beside it.
-COPY (FROM asked) TO $file (FORMAT json, ARRAY true, USE_TMP_FILE false)
+COPY (FROM answer) TO $file (FORMAT json, ARRAY true, USE_TMP_FILE false)
 
 -- name: copy_parquet
--- Grain: as the relation `asked`, as Parquet.
+-- Grain: as the relation `answer`, as Parquet.
 -- Parameters: $file. Run twice: the same file.
 -- No other file may be written, also not one beside it.
-COPY (FROM asked) TO $file (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)
+COPY (FROM answer) TO $file (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)

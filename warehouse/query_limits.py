@@ -44,7 +44,7 @@ class QueryLimits:
     grace_s: float = 5.0
 
 
-def _hold_none() -> AbstractContextManager[Callable[[], bool]]:
+def _no_signals() -> AbstractContextManager[Callable[[], bool]]:
     return nullcontext(lambda: False)
 
 
@@ -57,7 +57,7 @@ class QueryHooks:
     when a query that was stopped does not end; it hears why, None where a signal came.
     """
 
-    hold_signals: Callable[[], AbstractContextManager[Callable[[], bool]]] = _hold_none
+    hold_signals: Callable[[], AbstractContextManager[Callable[[], bool]]] = _no_signals
     on_stuck: Callable[[str | None], None] | None = None
 
 
@@ -158,13 +158,13 @@ class QueryWatch:
 
     def _stop(self, why: str | None) -> None:
         self.stopped = why or "it was interrupted"
-        give_up_at = monotonic() + self._limits.grace_s
+        stuck_at = monotonic() + self._limits.grace_s
         # More than once: an interrupt between two statements is lost.
         while True:
             self._interrupt()
             if self._done.wait(_TICK_S):
                 return
-            if self._program.on_stuck is not None and monotonic() >= give_up_at:
+            if self._program.on_stuck is not None and monotonic() >= stuck_at:
                 if self._answer is not None:
                     self._answer.unlink(missing_ok=True)
                 self._program.on_stuck(None if self._has_signal() else why)

@@ -27,7 +27,7 @@ from pipeline.session import home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.service_clock import NOTABLE, ServiceClock
-from warehouse.attaching import left_links, set_aside_foreign_wal
+from warehouse.attaching import abandoned_links, set_aside_foreign_wal
 from warehouse.errors import WarehouseError
 from warehouse.files.temporary import leftovers, own_folder
 from warehouse.history.merge import ABANDONED_S
@@ -125,7 +125,7 @@ def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
 def _stamp(home: Home) -> Iterator[Checked]:
     """Make a stamp again that is damaged; say so where it was."""
     try:
-        source = home.mend_stamp()
+        source = home.rebuild_stamp()
     except WarehouseError as error:
         yield Checked("home.json", False, str(error))
         return
@@ -270,7 +270,7 @@ def _unfinished(home: Home) -> list[Path]:
     """
     left = [
         *home.root.glob(".unfinished-*"),
-        *left_links(home.root),
+        *abandoned_links(home.root),
         *home.lake.unfinished(),
         *home.landing.storage.unfinished(older_than_s=ABANDONED_S),
         *home.landing.never_landed(older_than_s=ABANDONED_S),

@@ -14,7 +14,7 @@ from pipeline.health.records import Warned
 from pipeline.runs.dead_runs import dead_runs, fail_dead_runs, names_of
 from pipeline.runs.store import Damage, damages, set_aside
 from resources.http.retries import utc_now
-from warehouse.errors import TurnTaken, WarehouseError
+from warehouse.errors import LockHeld, WarehouseError
 from warehouse.home import Home
 
 _FIX: Final = "`almanac doctor --fix` marks it failed; so does the next `almanac run`"
@@ -77,7 +77,7 @@ def _mend(home: Home) -> list[str]:
     """Set aside what is damaged and make it anew, and fail dead runs; returns what was done.
 
     Raises:
-        TurnTaken: a command is at work on the home.
+        LockHeld: a command is at work on the home.
         OSError: the folder can't be written to.
     """
     done: list[str] = []
@@ -103,8 +103,8 @@ def _alone(home: Home) -> Iterator[None]:
         try:
             held.enter_context(home.ui_lock())
             held.enter_context(Home(home.root, wait_s=_WAIT_S).run_lock())
-        except TurnTaken as error:
-            raise TurnTaken(f"{error} Stop it first.") from error
+        except LockHeld as error:
+            raise LockHeld(f"{error} Stop it first.") from error
         yield
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 from uuid import uuid4
 
-from warehouse.files.turns import try_lock
+from warehouse.files.locks import try_lock
 from warehouse.home import Home
 
 FOLDER: Final = "running"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from warehouse.errors import RunRecordsBusy, RunRecordsOutOfReach
-from warehouse.files.turns import holder, is_held
+from warehouse.errors import RunRecordsBusy, RunRecordsInaccessible
+from warehouse.files.locks import holder, is_held
 from warehouse.home import Home
 
 Kind = Literal["damaged", "busy", "machine", "unknown"]
@@ -60,9 +60,9 @@ def busy(home: Home, path: Path) -> RunRecordsBusy:
     )
 
 
-def out_of_reach(path: Path, what: str) -> RunRecordsOutOfReach:
+def out_of_reach(path: Path, what: str) -> RunRecordsInaccessible:
     """Return the error of a database, or a folder of them, that the machine keeps from us."""
-    return RunRecordsOutOfReach(
+    return RunRecordsInaccessible(
         f"{path}: a database can't be read or written: {what}. It may not be damaged, and "
         "finished work is kept. Check that the disk has free space and that this user may read "
         "and write there, then run the command again."

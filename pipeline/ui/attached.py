@@ -19,8 +19,8 @@ from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
-from warehouse.errors import TurnTaken
-from warehouse.files.turns import turn
+from warehouse.errors import LockHeld
+from warehouse.files.locks import hold_lock
 
 ATTACHED: Final = "pipeline.ui.attached"
 WEBSERVER: Final = "dagster-webserver"
@@ -32,8 +32,8 @@ def main() -> None:
     _, lock, name, *words = sys.argv
     with ExitStack() as held:
         try:
-            held.enter_context(turn(Path(lock), f"to be {name}", wait_s=_LOCK_WITHIN_S))
-        except TurnTaken as error:
+            held.enter_context(hold_lock(Path(lock), f"to be {name}", wait_s=_LOCK_WITHIN_S))
+        except LockHeld as error:
             sys.exit(str(error))
         threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()
         sys.argv = [name, *words]

@@ -18,8 +18,8 @@ import httpx
 
 from pipeline.console import fail, warnings
 from pipeline.ui.attached import ATTACHED, WEBSERVER
-from warehouse.errors import TurnTaken
-from warehouse.files.turns import holder, holder_text, is_held
+from warehouse.errors import LockHeld
+from warehouse.files.locks import holder, holder_text, is_held
 from warehouse.home import Home
 
 DAEMON: Final = "dagster-daemon"
@@ -89,7 +89,7 @@ def end_orphans(home: Home) -> None:
     To be called by who holds the lock of `almanac ui`: then what lives is an orphan.
 
     Raises:
-        TurnTaken: one lives that is not surely an orphan of this machine, or can't be killed.
+        LockHeld: one lives that is not surely an orphan of this machine, or can't be killed.
     """
     for name in (WEBSERVER, DAEMON):
         lock = lock_of(home, name)
@@ -104,7 +104,7 @@ def end_orphans(home: Home) -> None:
                 os.kill(left.pid, signal.SIGKILL)
             if _free_within(_ORPHANS_S, lock):
                 continue
-        raise TurnTaken(
+        raise LockHeld(
             f"{name} of another `almanac ui` still runs on this home: {holder_text(lock)} holds "
             f"{lock}. It can't be stopped from here: it runs on another host, in another "
             "container, or as another user. Nothing was started. Stop it there, then start this "

@@ -169,7 +169,7 @@ class Puller:
             return f"started with {intent.source}, which is no longer the source"
         if intent.plan != self._plan.name:
             return f"started under the plan {intent.plan}, which is now {self._plan.name}"
-        if not found.may_go_on(self.context.clock()):
+        if not found.may_continue(self.context.clock()):
             return f"{_TOO_LATE}; the rest is a new batch"
         return "" if pull.can_resume else "its pages do not show what is left of it"
 

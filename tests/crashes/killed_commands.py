@@ -23,7 +23,7 @@ from pipeline.ui.programs import DAEMON, lock_of
 from tests.crashes.tables import Digests, published
 from tests.pipeline.automation.daemon import Pages, programs_on, wait_for
 from tests.test_cli import ALMANAC, environment
-from warehouse.files.turns import holder
+from warehouse.files.locks import holder
 from warehouse.home import Home
 
 COINS: Final = "ethereum"

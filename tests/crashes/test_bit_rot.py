@@ -228,7 +228,7 @@ def hold(
         merge(home)
     if not mends:
         return
-    home.mend_stamp()
+    home.rebuild_stamp()
     damaged = replay(home).damaged
     wrong, notes = complaints(home, with_replay=at_length)
     if damaged or notes:
@@ -238,7 +238,7 @@ def hold(
         )
         assert {why for why in wrong if why not in damaged.values()} == set(), case
         done.undo()
-        home.mend_stamp()
+        home.rebuild_stamp()
         assert replay(home).damaged == {}, case
         wrong, notes = complaints(home, with_replay=at_length)
     assert (wrong, notes) == ([], []), case

@@ -36,8 +36,8 @@ EACH = {"merge": 4, "publish": 7}
 """Random kills of each kind; with those at the named points there are 20 and more in a phase."""
 FOLDING = [
     ("merge:loaded", 1),
-    ("merge:look_folded", 1),
-    ("merge:look_folded", 3),
+    ("merge:observation_folded", 1),
+    ("merge:observation_folded", 3),
     ("merge:coins_written", 1),
     ("merge:checkpoint_written", 1),
     ("merge:day_written", 1),

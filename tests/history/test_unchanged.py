@@ -178,7 +178,7 @@ def test_a_record_came_before_until_something_else_of_its_event_is_accepted(
 def counted() -> Iterator[list[tuple[str, int]]]:
     """Tell how many records came before, of each export with any, and how that was seen."""
     counts: list[tuple[str, int]] = []
-    find, body_again = UnchangedRecords.find, UnchangedRecords.body_again
+    find, same_body_as_before = UnchangedRecords.find, UnchangedRecords.same_body_as_before
 
     def finding(self: UnchangedRecords, query: str, values: dict[str, Any]) -> int | None:
         records = find(self, query, values)
@@ -186,7 +186,7 @@ def counted() -> Iterator[list[tuple[str, int]]]:
         return records
 
     def looking(self: UnchangedRecords, manifest: Manifest) -> BatchCounts | None:
-        tally = body_again(self, manifest)
+        tally = same_body_as_before(self, manifest)
         if tally is not None:
             counts.append(("by the hash of the body", self.again))
         return tally

@@ -17,7 +17,7 @@ from warehouse.history.merge import merge, replay
 from warehouse.history.merge_report import MergeReport
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
-from warehouse.landing.landing import MARK
+from warehouse.landing.landing import MARKER
 
 DAYS = 11
 """Over a month's end, and more than the newest seven days, of which every state is kept."""
@@ -63,7 +63,7 @@ def test_failing_batches_on_several_days_let_no_day_be_folded_again_but_those_si
             if command is merge:
                 shutil.rmtree(home.lake.root)
                 for batch in landed:
-                    home.landing.storage.put(f"pending/{batch.batch_id}.json", MARK)
+                    home.landing.storage.put(f"pending/{batch.batch_id}.json", MARKER)
     assert history(home) == expected, "as without a day that was folded twice"
     assert ask(home, "SELECT count(*) FROM events") == [(DAYS - len(BAD_DAYS),)]
 

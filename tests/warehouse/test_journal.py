@@ -61,7 +61,7 @@ def test_whether_a_pull_may_go_on_is_told_by_its_last_page_alone(
     read: list[str] = []
     usual = Storage.read
     monkeypatch.setattr(Storage, "read", lambda self, name: read.append(name) or usual(self, name))
-    assert pull.may_go_on(AT + timedelta(minutes=20))
+    assert pull.may_continue(AT + timedelta(minutes=20))
     assert [name.rpartition("/")[2] for name in read] == ["000005.page"]
 
 
@@ -81,9 +81,9 @@ def test_a_pull_goes_on_within_fifteen_minutes_of_its_last_page(
     tmp_path: Path, minutes: float, goes_on: bool
 ) -> None:
     pull = Landing(tmp_path).journal.begin(INTENT)
-    assert pull.may_go_on(AT + timedelta(minutes=minutes)) == goes_on
+    assert pull.may_continue(AT + timedelta(minutes=minutes)) == goes_on
     pull.add(note(1, at=AT + timedelta(hours=1)), b"")
-    assert pull.may_go_on(AT + timedelta(hours=1, minutes=minutes)) == goes_on
+    assert pull.may_continue(AT + timedelta(hours=1, minutes=minutes)) == goes_on
 
 
 def test_a_discarded_pull_is_gone_and_others_stay(tmp_path: Path) -> None:

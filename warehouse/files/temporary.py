@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from warehouse.files.turns import try_lock
+from warehouse.files.locks import try_lock
 
 _PREFIX: Final = "almanac-process-"
 _ENDED: Final = "-ended"
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _LockedFolder:
     folder: Path
     descriptor: int
 
 
-_held: Final[dict[tuple[int, str], _Held]] = {}
+_locked: Final[dict[tuple[int, str], _LockedFolder]] = {}
 """By process, since a fork inherits what its parent holds, and by temporary folder."""
 _making: Final = threading.Lock()
 
@@ -47,26 +47,26 @@ def own_folder() -> Path:
     parent = tempfile.gettempdir()
     key = (os.getpid(), parent)
     with _making:
-        held = _held.get(key)
-        if held is None or not held.folder.exists():
-            for left in leftovers():
-                shutil.rmtree(left, ignore_errors=True)
-            held = _held[key] = _made(parent)
+        locked = _locked.get(key)
+        if locked is None or not locked.folder.exists():
+            for leftover in leftovers():
+                shutil.rmtree(leftover, ignore_errors=True)
+            locked = _locked[key] = _make_locked(parent)
             atexit.register(remove_own_folders)
-        return held.folder
+        return locked.folder
 
 
 def remove_own_folders() -> None:
     """Remove what this process has among the temporary files, even while it is written to."""
-    for key, held in list(_held.items()):
+    for key, locked in list(_locked.items()):
         if key[0] == os.getpid():
-            ended = held.folder.with_name(held.folder.name + _ENDED)
+            ended = locked.folder.with_name(locked.folder.name + _ENDED)
             with suppress(OSError):
                 # Under another name nothing new can be made in it meanwhile.
-                held.folder.rename(ended)
+                locked.folder.rename(ended)
             shutil.rmtree(ended, ignore_errors=True)
-            os.close(held.descriptor)
-            del _held[key]
+            os.close(locked.descriptor)
+            del _locked[key]
 
 
 def leftovers() -> Iterator[Path]:
@@ -83,7 +83,7 @@ def leftovers() -> Iterator[Path]:
             os.close(descriptor)
 
 
-def _made(parent: str) -> _Held:
+def _make_locked(parent: str) -> _LockedFolder:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent)).resolve()
         try:
@@ -95,7 +95,7 @@ def _made(parent: str) -> _Held:
         except OSError:
             is_ours = True  # This disk locks no folders: nobody can take it for one that was left.
         if is_ours:
-            return _Held(folder, descriptor)
+            return _LockedFolder(folder, descriptor)
         os.close(descriptor)
 
 

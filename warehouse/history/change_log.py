@@ -73,7 +73,7 @@ class _Account(Head, frozen=True, kw_only=True):
     batches: tuple[_Record, ...]
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True):
+class IndexedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A day's file as it was when it was last read, so that an unchanged one is not read again."""
 
     size: int
@@ -86,13 +86,15 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 class DayFile:
     """One day of the change log."""
 
-    def __init__(self, day: date, path: Path, noted: Noted, text: str | None = None) -> None:
+    def __init__(
+        self, day: date, path: Path, indexed: IndexedFile, text: str | None = None
+    ) -> None:
         """`text` is what the file says of itself, if it was read just now."""
         self.day = day
         self.path = path
-        self.sha256 = noted.sha256
-        self.head = noted.head
-        self.noted = noted
+        self.sha256 = indexed.sha256
+        self.head = indexed.head
+        self.indexed = indexed
         self._text = text
 
     @property
@@ -142,10 +144,10 @@ class ChangeLog:
             path = self._lake.path(lake_paths.changes_in(folder))
             try:
                 if path.exists() and (day := lake_paths.day_of(folder)) is not None:
-                    found.append(DayFile(day, path, *_noted(path, known.get(folder))))
+                    found.append(DayFile(day, path, *_indexed(path, known.get(folder))))
             except LakeDamaged as error:
                 damaged.append(error)
-        fresh = {lake_paths.folder_of_day(day_file.day): day_file.noted for day_file in found}
+        fresh = {lake_paths.folder_of_day(day_file.day): day_file.indexed for day_file in found}
         if fresh != known:
             self._index.parent.mkdir(parents=True, exist_ok=True)
             Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
@@ -164,7 +166,7 @@ class ChangeLog:
             values = {"file": str(staged), "meta": msgspec.json.encode(meta).decode()}
             connection.execute(_SQL["write_day"], values)
         path = self._lake.path(lake_paths.changes_name(day))
-        return DayFile(day, path, *_noted(path, None))
+        return DayFile(day, path, *_indexed(path, None))
 
     def remove(self, day: date) -> None:
         self._lake.remove_folder(lake_paths.day_folder(lake_paths.EVENT_CHANGES, day))
@@ -175,9 +177,9 @@ class ChangeLog:
             if lake_paths.day_of(folder) not in days:
                 self._lake.remove_folder(f"{lake_paths.EVENT_CHANGES}/{folder}")
 
-    def _read_index(self) -> dict[str, Noted]:
+    def _read_index(self) -> dict[str, IndexedFile]:
         try:
-            return msgspec.json.decode(self._index.read_bytes(), type=dict[str, Noted])
+            return msgspec.json.decode(self._index.read_bytes(), type=dict[str, IndexedFile])
         except (OSError, ValueError):
             return {}
 
@@ -198,16 +200,16 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
 
 def first_break(days: list[DayFile]) -> date | None:
     """Return the first day to be folded again: of another version's fold, or where days part."""
-    first = next(iter(folded_by_others(days)), None)
-    return min((day for day in (parting(days), first) if day is not None), default=None)
+    first = next(iter(folded_by_other_rules(days)), None)
+    return min((day for day in (first_mismatch(days), first) if day is not None), default=None)
 
 
-def folded_by_others(days: Iterable[DayFile]) -> list[date]:
+def folded_by_other_rules(days: Iterable[DayFile]) -> list[date]:
     """Return the days that were folded by other rules than those of this version, oldest first."""
     return [day_file.day for day_file in days if day_file.head.normaliser != NORMALISER]
 
 
-def parting(days: list[DayFile]) -> date | None:
+def first_mismatch(days: list[DayFile]) -> date | None:
     """Return the first day that is not what the day after it says, None where all are.
 
     Where a day names another hash than the day before it has, it is the day before that changed.
@@ -225,7 +227,7 @@ def day_before(days: list[DayFile], day: date) -> DayFile | None:
     return next((day_file for day_file in reversed(days) if day_file.day < day), None)
 
 
-def _noted(path: Path, known: Noted | None) -> tuple[Noted, str | None]:
+def _indexed(path: Path, known: IndexedFile | None) -> tuple[IndexedFile, str | None]:
     """Return a file as it is, and what it says of itself if it had to be read."""
     try:
         stat = path.stat()
@@ -247,14 +249,14 @@ def _noted(path: Path, known: Noted | None) -> tuple[Noted, str | None]:
         raise _damaged(path, error.strerror) from error
     if lake_paths.DAY + head.day != path.parent.name:
         raise _damaged(path, f"it is the file of {head.day}")
-    noted = Noted(
+    indexed = IndexedFile(
         size=stat.st_size,
         modified_ns=stat.st_mtime_ns,
         inode=stat.st_ino,
         sha256=sha256,
         head=head,
     )
-    return noted, text
+    return indexed, text
 
 
 def _read_account(path: Path) -> str:

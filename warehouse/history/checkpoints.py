@@ -83,7 +83,7 @@ class Checkpoints:
             state = State(
                 fold_id=fold_id,
                 rows=rows,
-                watch=fold.watch.spans,
+                watch=fold.watched.spans,
                 cancellations_seen=fold.cancellations_seen,
             )
             (folder / lake_paths.CHECKPOINT_STATE).write_bytes(msgspec.json.encode(state))
@@ -121,7 +121,7 @@ class Checkpoints:
                 f"the checkpoint {name} belongs to another history, or is incomplete: it holds "
                 f"{counted}, and records {state.rows}"
             )
-        fold.watch = WatchedSpans(state.watch)
+        fold.watched = WatchedSpans(state.watch)
         fold.cancellations_seen = state.cancellations_seen
         fold.write_watched()
 

@@ -78,18 +78,18 @@ class DayWriter:
         files = self._begin(so_far)
         last: FoldKey | None = None
         by_id: dict[str, Outcome] = {}
-        for look in in_fold_order(manifests):
-            batch_id = look.manifest.batch_id
+        for observation in in_fold_order(manifests):
+            batch_id = observation.manifest.batch_id
             try:
-                outcome = self._fold.fold(look, self._landing, released=batch_id in released)
+                outcome = self._fold.fold(observation, self._landing, released=batch_id in released)
             except DamagedBatch as error:
                 # Nothing of it is in the state: its rows are read before any is folded.
                 self._set_aside(batch_id, error)
                 continue
             files |= self._write_rejects(day, outcome)
             by_id[batch_id] = _joined(by_id.get(batch_id), outcome)
-            last = look.until
-            self._step("merge:look_folded")
+            last = observation.until
+            self._step("merge:observation_folded")
         merged.outcomes = list(by_id.values())
         records = [] if so_far is None else list(so_far.meta["batches"])
         records += [outcome.record() for outcome in merged.outcomes]
@@ -134,12 +134,12 @@ class DayWriter:
             for record in so_far.meta["batches"]
             if record["rejected"]
         ]
-        noted = so_far.head.files
-        if noted is None:  # An older Almanac wrote the day: what is there is what it wrote.
-            noted = {
+        recorded = so_far.head.files
+        if recorded is None:  # An older Almanac wrote the day: what is there is what it wrote.
+            recorded = {
                 name: sha256_of(self._lake.path(name)) for name in kept if self._lake.exists(name)
             }
-        return {name: noted[name] for name in kept if name in noted}
+        return {name: recorded[name] for name in kept if name in recorded}
 
     def _write_rejects(self, day: date, outcome: Outcome) -> dict[str, str]:
         name = rejects_name(day, outcome.manifest.batch_id)

@@ -17,7 +17,7 @@ from warehouse.history.observations import (
     proves_withdrawal,
     visible_scope,
 )
-from warehouse.history.outcomes import Outcome, judged, outcome_of, unread
+from warehouse.history.outcomes import Outcome, failures_sorted, outcome_of, unread
 from warehouse.history.watched import (
     END_OF_TIME,
     CancellationsSeen,
@@ -41,7 +41,7 @@ class Fold:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
-        self.watch = WatchedSpans()
+        self.watched = WatchedSpans()
         self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
         self.failed: dict[str, str] = {}
         """Batches that can't be folded, and why: they are set aside unread."""
@@ -49,13 +49,15 @@ class Fold:
 
     def reset(self) -> None:
         """Go back to knowing nothing."""
-        self.watch = WatchedSpans()
+        self.watched = WatchedSpans()
         self.cancellations_seen = ()
-        self._recall = UnchangedRecords(self.connection)
+        self._unchanged = UnchangedRecords(self.connection)
         for name in ("create_state", "define_macros", "find_claims"):
             self.connection.execute(_SQL[name])
 
-    def fold(self, look: Observation, landing: Landing, *, released: bool = False) -> Outcome:
+    def fold(
+        self, observation: Observation, landing: Landing, *, released: bool = False
+    ) -> Outcome:
         """Fold one look in; return what became of it. `released`: a person trusts it.
 
         Raises:
@@ -63,22 +65,22 @@ class Fold:
                 (`failed`).
             OwnFault: it failed, and not by what is in it; the state is half changed.
         """
-        manifest = look.manifest
+        manifest = observation.manifest
         if (why := self.failed.get(manifest.batch_id)) is not None:
             return unread(manifest, why, released=released)
         try:
-            with judged(manifest):
-                read = normalise(self.connection, landing, manifest, self._recall)
+            with failures_sorted(manifest):
+                read = normalise(self.connection, landing, manifest, self._unchanged)
         except BatchFailed as failure:
-            if look.key != first_key(manifest):
+            if observation.key != first_key(manifest):
                 raise  # Deliveries before these are in the state.
             self.failed[manifest.batch_id] = failure.why
             return unread(manifest, failure.why, released=released)
-        with judged(manifest):
-            return self._fold(look, read, released=released)
+        with failures_sorted(manifest):
+            return self._fold(observation, read, released=released)
 
-    def _fold(self, look: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
-        manifest = look.manifest
+    def _fold(self, observation: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
+        manifest = observation.manifest
         outcome = outcome_of(manifest, read)
         outcome.released = released
         if read.quarantine is not None and not released:
@@ -89,30 +91,30 @@ class Fold:
             self._run("merge_categories", observed_at=manifest.observed_at)
             self.write_watched()
         elif manifest.feed == "deliveries":
-            self._fold_deliveries(look, outcome)
+            self._fold_deliveries(observation, outcome)
         else:
             if read.duplicates:
                 self._run("pick_newest_rows")
             self._run("take_picked_rows" if read.duplicates else "take_all_rows")
-            self._fold_look(manifest, outcome, released=released)
+            self._fold_rows(manifest, outcome, released=released)
         # The state has it now; the rows of a large look would fill the memory that is left.
         empty_events(self.connection)
         return outcome
 
-    def _fold_deliveries(self, look: Observation, outcome: Outcome) -> None:
+    def _fold_deliveries(self, observation: Observation, outcome: Outcome) -> None:
         place = 1
         while True:
-            self._run("pick_deliveries", place=place, positions=list(look.positions or ()))
+            self._run("pick_deliveries", place=place, positions=list(observation.positions or ()))
             self._run("take_picked_rows")
             if not self._count("incoming"):
                 return
-            self._fold_incoming(look.manifest, outcome)
+            self._fold_incoming(observation.manifest, outcome)
             place += 1
 
-    def _fold_look(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
-        reach = visible_scope(manifest) if manifest.feed in ("events", "export") else None
-        if reach is not None and manifest.feed == "export" and not released:
-            outcome.flagged = self._too_few(manifest, reach)
+    def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
+        visible = visible_scope(manifest) if manifest.feed in ("events", "export") else None
+        if visible is not None and manifest.feed == "export" and not released:
+            outcome.flagged = self._too_few(manifest, visible)
         self._fold_incoming(manifest, outcome)
         if not manifest.complete:
             return  # A partial look proves nothing absent.
@@ -120,10 +122,10 @@ class Fold:
             self._fold_not_found(manifest, outcome)
         elif manifest.feed == "cancellations":
             self._note_cancellations(manifest)
-        elif reach is not None and outcome.flagged is None:
+        elif visible is not None and outcome.flagged is None:
             if released or not self._flag_anyones(outcome, "id"):
-                self._fold_absent(manifest, reach, outcome)
-            self._note_watched(manifest, reach)
+                self._fold_absent(manifest, visible, outcome)
+            self._note_watched(manifest, visible)
 
     def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> None:
         """Fold rows of different events: judge each, then write versions, then the state."""
@@ -157,8 +159,8 @@ class Fold:
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
             self._run("merge_labels")
 
-    def _fold_absent(self, manifest: Manifest, reach: VisibleScope, outcome: Outcome) -> None:
-        filters = self._filters(reach)
+    def _fold_absent(self, manifest: Manifest, visible: VisibleScope, outcome: Outcome) -> None:
+        filters = self._filters(visible)
         if filters is None:
             return
         self._run(
@@ -166,27 +168,27 @@ class Fold:
             **filters,
             content_at=manifest.content_at,
             observed_at=manifest.observed_at,
-            is_export=manifest.feed == "export" and proves_withdrawal(reach.plan),
+            is_export=manifest.feed == "export" and proves_withdrawal(visible.plan),
             cancellations_seen=[
                 {"since": batch.since, "observed_at": batch.observed_at}
                 for batch in self.cancellations_seen
             ],
         )
-        self._fold_gone(manifest, outcome)
+        self._mark_absent(manifest, outcome)
 
     def _fold_not_found(self, manifest: Manifest, outcome: Outcome) -> None:
-        reach = visible_scope(manifest)
-        asked = {
-            "is_proof": proves_withdrawal(reach.plan),
+        visible = visible_scope(manifest)
+        parameters = {
+            "is_proof": proves_withdrawal(visible.plan),
             "content_at": manifest.content_at,
-            "lower": reach.lower,
-            "upper": reach.upper,
+            "lower": visible.lower,
+            "upper": visible.upper,
         }
-        self._run("touch_still_withdrawn", **asked)
-        self._run("find_not_found", **asked, covered=self._covered(reach))
-        self._fold_gone(manifest, outcome)
+        self._run("touch_still_withdrawn", **parameters)
+        self._run("find_not_found", **parameters, covered=self._covered(visible))
+        self._mark_absent(manifest, outcome)
 
-    def _fold_gone(self, manifest: Manifest, outcome: Outcome) -> None:
+    def _mark_absent(self, manifest: Manifest, outcome: Outcome) -> None:
         """Make the absent missing, and those that are absent for good withdrawn."""
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
         missing = self._count("absent")
@@ -226,37 +228,37 @@ class Fold:
             outcome.flagged = f"{rows} not say whose, and it makes nothing missing"
         return bool(count)
 
-    def _too_few(self, manifest: Manifest, reach: VisibleScope) -> str | None:
+    def _too_few(self, manifest: Manifest, visible: VisibleScope) -> str | None:
         """Return why an export can't be all there is, judged by what was known and claimed."""
-        filters = self._filters(reach)
+        filters = self._filters(visible)
         known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
         expected = max(known, manifest.rows_claimed or 0)
-        came = self._count("incoming") + self._recall.again
-        if came >= ENOUGH_ROWS_SHARE * expected:
+        received = self._count("incoming") + self._unchanged.count
+        if received >= ENOUGH_ROWS_SHARE * expected:
             return None
-        return f"{came} events came, and {expected} were expected: it makes nothing missing"
+        return f"{received} events came, and {expected} were expected: it makes nothing missing"
 
-    def _filters(self, reach: VisibleScope) -> dict[str, Any] | None:
+    def _filters(self, visible: VisibleScope) -> dict[str, Any] | None:
         """Return the reach as parameters; None when it can't be told what it covers."""
         categories: list[str] | None = None
-        if reach.categories is not None:
+        if visible.categories is not None:
             names = dict(self._rows("list_category_names"))
-            if not all(wanted in names for wanted in reach.categories):
+            if not all(name in names for name in visible.categories):
                 return None
-            categories = [names[wanted] for wanted in reach.categories]
+            categories = [names[name] for name in visible.categories]
         return {
-            "lower": reach.lower,
-            "upper": reach.upper,
-            "coins": None if reach.coins is None else list(reach.coins),
+            "lower": visible.lower,
+            "upper": visible.upper,
+            "coins": None if visible.coins is None else list(visible.coins),
             "categories": categories,
-            "covered": self._covered(reach),
+            "covered": self._covered(visible),
         }
 
-    def _covered(self, reach: VisibleScope) -> list[str] | None:
+    def _covered(self, visible: VisibleScope) -> list[str] | None:
         """Return the coins that the plan covers, as last ranked; None is all."""
-        if reach.plan.coverage_top is None:
+        if visible.plan.coverage_top is None:
             return None
-        return [slug for (slug,) in self._rows("list_top_coins", top=reach.plan.coverage_top)]
+        return [slug for (slug,) in self._rows("list_top_coins", top=visible.plan.coverage_top)]
 
     def _note_cancellations(self, manifest: Manifest) -> None:
         since = manifest.scope.since
@@ -267,25 +269,25 @@ class Fold:
         )
         self.cancellations_seen = with_cancellations(self.cancellations_seen, new)
 
-    def _note_watched(self, manifest: Manifest, reach: VisibleScope) -> None:
+    def _note_watched(self, manifest: Manifest, visible: VisibleScope) -> None:
         """Remember a look that showed all there was; with a coverage it did not."""
-        if not reach.covers_all_coins:
+        if not visible.covers_all_coins:
             return
         span = WatchedSpan(
-            lower=reach.lower,
-            upper=reach.upper or END_OF_TIME,
+            lower=visible.lower,
+            upper=visible.upper or END_OF_TIME,
             since=manifest.content_at,
-            coins=reach.coins,
-            categories=reach.categories,
+            coins=visible.coins,
+            categories=visible.categories,
         )
-        if span.lower <= span.upper and self.watch.add(span):
+        if span.lower <= span.upper and self.watched.add(span):
             self.write_watched()
 
     def write_watched(self) -> None:
         """Put the watched spans where the statements read them, categories by name."""
         self.connection.execute("DELETE FROM watched_spans")
         names = dict(self._rows("list_category_names"))
-        for span in self.watch.spans:
+        for span in self.watched.spans:
             categories = span.categories
             self._run(
                 "watch_span",

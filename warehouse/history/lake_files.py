@@ -152,7 +152,7 @@ def released_before(home: Home) -> list[str]:
     return [str(record["batch_id"]) for record in records_of(days) if record["released"]]
 
 
-def clear_the_way(home: Home) -> None:
+def remove_obstacles(home: Home) -> None:
     """Remove what stands where a replay will put a folder or a file."""
     root = home.lake.root
     for path in (root, *(root / name for name in lake_paths.FOLDERS)):

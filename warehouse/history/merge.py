@@ -18,17 +18,17 @@ from warehouse.history.checkpoints import Checkpoints, worth_keeping
 from warehouse.history.day import DayWriter, Step, follow
 from warehouse.history.fold import Fold
 from warehouse.history.lake_files import (
-    clear_the_way,
     doubtful_from,
     is_whole,
     released_before,
+    remove_obstacles,
     remove_surplus,
     write_head,
 )
 from warehouse.history.merge_report import Comparison, MergeReport
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
-from warehouse.landing.repair import gone, mend_landing, take_back
+from warehouse.landing.repair import lost_batch, repair_landing, restore_whole
 from warehouse.publish.publish import publish
 
 ABANDONED_S = 3600.0
@@ -62,7 +62,7 @@ def replay(
     *,
     step: Step = lambda _: None,
     clock: Callable[[], float] = monotonic,
-    mending_landing: bool = True,
+    with_repair: bool = True,
 ) -> MergeReport:
     """Make lake and warehouse again from landing alone, with no request.
 
@@ -71,7 +71,7 @@ def replay(
     landing are set aside, and told in the report. `mending_landing` also writes again what of
     landing can be: markers, and bodies whose content is whole.
     """
-    return _locked(home, step, clock, True, date.min, mending_landing)
+    return _locked(home, step, clock, True, date.min, with_repair)
 
 
 def _locked(
@@ -80,7 +80,7 @@ def _locked(
     clock: Callable[[], float],
     publishing: bool,
     refold_from: date | None,
-    mending_landing: bool = False,
+    with_repair: bool = False,
 ) -> MergeReport:
     began = clock()
     with home.merge_lock() as waited:
@@ -89,10 +89,10 @@ def _locked(
         for shared in (Storage(home.root), home.landing.storage):
             shared.remove_unfinished(older_than_s=ABANDONED_S)
         if refold_from == date.min:
-            clear_the_way(home)
-        if mending_landing:
-            mend_landing(home.landing, released_before(home))
-            take_back(home.landing)
+            remove_obstacles(home)
+        if with_repair:
+            repair_landing(home.landing, released_before(home))
+            restore_whole(home.landing)
         report = _Merge(home, step, refold_from).run()
         if publishing:
             days = ChangeLog.of(home).days()
@@ -118,7 +118,7 @@ class _Merge:
         self._home = home
         self._step = step
         self._refold_from = refold_from
-        self._everything = refold_from == date.min
+        self._is_replay = refold_from == date.min
         self._landing = home.landing
         self._log = ChangeLog.of(home)
         self._checkpoints = Checkpoints(home.lake)
@@ -138,15 +138,15 @@ class _Merge:
     def run(self) -> MergeReport:
         """Merge; where a batch fails, go on without it from the last state that is whole."""
         days = self._before = self._days()
-        if self._everything:
-            self._look_for_lost()
+        if self._is_replay:
+            self._set_aside_lost()
         pending = self._landing.pending()
         fresh = self._fresh(pending, {day_file.day: day_file for day_file in days})
         start = self._start(fresh, days)
         if start is not None:
             self._compared.begin(days, fresh)
             write_head(self._home.lake, days[-1] if days else None, unfinished_from=start)
-            while not self._folds(start, days, fresh):
+            while not self._fold_all(start, days, fresh):
                 pass
             report = self._report
             report.lost = self._compared.lost(report.quarantined)
@@ -154,7 +154,7 @@ class _Merge:
         self._clear(pending)
         return self._report
 
-    def _folds(self, start: date, days: list[DayFile], fresh: list[Manifest]) -> bool:
+    def _fold_all(self, start: date, days: list[DayFile], fresh: list[Manifest]) -> bool:
         """Fold; return whether all was: else a batch failed, and is to be set aside."""
         connection = self._home.connect()
         try:
@@ -174,7 +174,7 @@ class _Merge:
 
     def _days(self) -> list[DayFile]:
         """Return the days there are; a replay needs none of them, and goes on with the whole."""
-        return self._log.readable()[0] if self._everything else self._log.days()
+        return self._log.readable()[0] if self._is_replay else self._log.days()
 
     @cached_property
     def _records(self) -> list[dict[str, Any]]:
@@ -186,17 +186,17 @@ class _Merge:
         """The ids of all batches that took effect before this merge."""
         return {str(record["batch_id"]) for record in self._records}
 
-    def _look_for_lost(self) -> None:
+    def _set_aside_lost(self) -> None:
         """Set aside what took effect and is gone."""
         there = {*self._landing.batch_ids(), *self._landing.damaged()}
         for batch_id in sorted(self._folded - there):
-            self._landing.set_aside(batch_id, str(gone(batch_id)))
+            self._landing.set_aside(batch_id, str(lost_batch(batch_id)))
         self._compared.note(self._records)
         self._report.damaged.update(self._landing.damaged())
 
     def _set_aside(self, batch_id: str, error: DamagedBatch) -> None:
         """Leave a batch out. One that took effect is left out by a replay alone."""
-        if batch_id in self._folded and not self._everything:
+        if batch_id in self._folded and not self._is_replay:
             raise error
         self._landing.set_aside(batch_id, str(error))
         self._report.damaged[batch_id] = str(error)
@@ -228,7 +228,7 @@ class _Merge:
         starts = {manifest.observed_at.date() for manifest in fresh}
         if self._refold_from is not None:
             starts.update(self._landing.days(since=self._refold_from)[:1])
-        if self._everything:
+        if self._is_replay:
             starts.update(day_file.day for day_file in days[:1])
         if (broken := first_break(days)) is not None:
             starts.add(broken)
@@ -297,13 +297,13 @@ class _Merge:
         landed = [day for day in found if day > first or (appending and day == first)]
         self._written = {day: day_file for day, day_file in self._written.items() if day <= first}
         self._removes_after = min(first, self._removes_after)
-        stand = {*self._written, *(() if self._everything else old)}
-        kept = {day for day in stand if day < first or (base and day == base.day)}
+        existing = {*self._written, *(() if self._is_replay else old)}
+        kept = {day for day in existing if day < first or (base and day == base.day)}
         keep = worth_keeping(sorted({*kept, *landed}))
         before = day_before(days, start) if appending else base
         for day in landed:
             so_far = old.get(day) if appending and day == start else None
-            if not self._everything and so_far is None and day in old:
+            if not self._is_replay and so_far is None and day in old:
                 self._refuse_lost(old[day])
             if so_far is not None:
                 manifests = [batch for batch in fresh if batch.observed_at.date() == day]
@@ -322,7 +322,7 @@ class _Merge:
         for day in old.keys() - self._written.keys():
             if day > self._removes_after:
                 self._log.remove(day)
-        if self._everything:
+        if self._is_replay:
             self._log.keep(set(self._written))
         write_head(self._home.lake, before, unfinished_from=None)
         self._prune(keep)
@@ -332,7 +332,7 @@ class _Merge:
         self._compared.note(day.batches().values())
         there = {*self._landing.batch_ids(day=day.day), *self._landing.damaged()}
         for batch_id in sorted(day.batches().keys() - there):
-            raise gone(batch_id)
+            raise lost_batch(batch_id)
 
     def _manifests(self, day: date) -> list[Manifest]:
         found = (self._manifest(manifest) for manifest in self._landing.batch_ids(day=day))

@@ -12,7 +12,7 @@ import duckdb
 
 from warehouse.attaching import attach_published
 from warehouse.batch_problems import BatchProblem, problems_of_damaged, problems_of_record
-from warehouse.history.change_log import DayFile, folded_by_others
+from warehouse.history.change_log import DayFile, folded_by_other_rules
 from warehouse.history.day import DayMerged
 from warehouse.history.outcomes import Outcome
 from warehouse.home import Home
@@ -88,7 +88,7 @@ class Comparison:
 
     def begin(self, days: Sequence[DayFile], fresh: Iterable[Manifest]) -> None:
         """Look at the days there are, before any is folded again, and batches before they are."""
-        self._older = set(folded_by_others(days))
+        self._older = set(folded_by_other_rules(days))
         self._with_fresh = {manifest.observed_at.date() for manifest in fresh}
         self._before = self._counts(days) if self._older else None
 
@@ -117,13 +117,13 @@ class Comparison:
 
         `refolded` has the versions of each day that are new or other, and those that are no more.
         """
-        again = self._older & refolded.keys()
-        if not again:
+        refolded_days = self._older & refolded.keys()
+        if not refolded_days:
             return None
-        compared = again - self._with_fresh
+        compared = refolded_days - self._with_fresh
         return Upgrade(
-            days=len(again),
-            uncompared=len(again) - len(compared),
+            days=len(refolded_days),
+            uncompared=len(refolded_days) - len(compared),
             added=sum(refolded[day][0] for day in compared),
             removed=sum(refolded[day][1] for day in compared),
             before=self._before,

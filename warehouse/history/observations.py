@@ -61,16 +61,16 @@ def in_fold_order(manifests: Iterable[Manifest]) -> list[Observation]:
         else:
             keyed.append((manifest.fold_key(), -1, manifest))
     keyed.sort(key=lambda entry: (entry[0], entry[1]))
-    looks: list[Observation] = []
+    observations: list[Observation] = []
     for key, position, manifest in keyed:
-        last = looks[-1] if looks else None
+        last = observations[-1] if observations else None
         if position < 0:
-            looks.append(Observation(manifest, key, key))
+            observations.append(Observation(manifest, key, key))
         elif last is not None and last.manifest is manifest and last.positions is not None:
-            looks[-1] = Observation(manifest, last.key, key, (*last.positions, position))
+            observations[-1] = Observation(manifest, last.key, key, (*last.positions, position))
         else:
-            looks.append(Observation(manifest, key, key, (position,)))
-    return looks
+            observations.append(Observation(manifest, key, key, (position,)))
+    return observations
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ _WHY_CHARS: Final = 200
 
 
 @contextmanager
-def judged(manifest: Manifest) -> Iterator[None]:
+def failures_sorted(manifest: Manifest) -> Iterator[None]:
     """Turn whatever goes wrong in folding a batch into an error that says whose fault it is.
 
     Raises:

@@ -15,13 +15,13 @@ from warehouse.attaching import attach_published
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files import lake_paths
 from warehouse.history import verify_files
-from warehouse.history.change_log import ChangeLog, DayFile, folded_by_others, parting
+from warehouse.history.change_log import ChangeLog, DayFile, first_mismatch, folded_by_other_rules
 from warehouse.history.checkpoints import Checkpoints
 from warehouse.history.fold import Fold
 from warehouse.history.merge import replay
 from warehouse.history.verify_files import Finding
 from warehouse.home import Home
-from warehouse.landing.landing import MARK
+from warehouse.landing.landing import MARKER
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
@@ -73,23 +73,23 @@ def _batches(home: Home, days: list[DayFile]) -> Finding:
             folded[batch_id] = folded.get(batch_id, 0) + 1
     lost = sorted(landed - folded.keys() - waiting - home.landing.damaged().keys())
     unknown = sorted(folded.keys() - landed)
-    twice = sorted(batch_id for batch_id, times in folded.items() if times > 1)
+    repeated = sorted(batch_id for batch_id, times in folded.items() if times > 1)
     wrong = (
         *_listed("landed, but neither merged nor waiting", lost),
         *_listed("merged, but not in landing", unknown),
-        *_listed("merged more than once", twice),
+        *_listed("merged more than once", repeated),
     )
     return Finding("every landed batch is in the lake once, or waiting", len(landed), wrong)
 
 
 def _chain(days: list[DayFile]) -> Finding:
-    broken = parting(days)
+    broken = first_mismatch(days)
     wrong = (
         ()
         if broken is None
         else (f"the chain breaks at {broken}; `almanac merge` refolds from there",)
     )
-    others = folded_by_others(days)
+    others = folded_by_other_rules(days)
     notes = (_upgrade(others),) if others else ()
     return Finding("the days of the change log form a chain", len(days), wrong, notes)
 
@@ -173,9 +173,11 @@ def _history(connection: duckdb.DuckDBPyConnection, days: list[DayFile]) -> Find
     rows = connection.execute(_SQL["list_published_days"]).fetchall()
     there = [(day_file.day, day_file.sha256) for day_file in days]
     check = "the days of the change log match the published days"
-    other = sorted({day for day, _ in {*rows} ^ {*there}})
+    differing = sorted({day for day, _ in {*rows} ^ {*there}})
     wrong = (
-        (f"they differ from {other[0]} on; `almanac replay` rebuilds all of it",) if other else ()
+        (f"they differ from {differing[0]} on; `almanac replay` rebuilds all of it",)
+        if differing
+        else ()
     )
     return Finding(check, len(rows), wrong)
 
@@ -194,32 +196,32 @@ def _compared(
 
 def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
     """Replay what of landing took effect beside the home, and compare table by table."""
-    if folded_by_others(days):
-        # A replay goes by other rules than they did: what differs says nothing of damage.
+    if folded_by_other_rules(days):
+        # A replay uses other rules than those days did, so a difference would not show damage.
         note = "it is compared with a replay after its days are refolded"
         yield Finding("the warehouse matches a replay", 0, notes=(note,))
         return
     folded = {batch_id: record for day in days for batch_id, record in day.batches().items()}
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
-        other = Home(Path(folder))
+        replayed = Home(Path(folder))
         # Not the markers of what is pending: the replay would take them away.
         for part in ("bodies", "batches"):
-            link = other.root / "landing" / part
+            link = replayed.root / "landing" / part
             link.parent.mkdir(exist_ok=True)
             link.symlink_to((home.root / "landing" / part).resolve())
         for batch_id, record in folded.items():
             if record["released"]:
-                other.landing.storage.put(f"released/{batch_id}.json", MARK)
+                replayed.landing.storage.put(f"released/{batch_id}.json", MARKER)
         for batch_id in {*home.landing.damaged(), *home.landing.pending()} - folded.keys():
-            other.landing.set_aside(batch_id, "it did not take effect yet")
+            replayed.landing.set_aside(batch_id, "it did not take effect yet")
         try:
-            replay(other, mending_landing=False)
+            replay(replayed, with_repair=False)
         except WarehouseError as error:
             yield Finding("landing can be replayed", 1, (str(error),))
             return
         connection = home.connect()
         try:
-            for alias, path in (("published", home.warehouse), ("replayed", other.warehouse)):
+            for alias, path in (("published", home.warehouse), ("replayed", replayed.warehouse)):
                 attach_published(connection, path, alias)
             for table in TABLES:
                 if table.name not in LOCAL:

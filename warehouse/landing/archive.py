@@ -12,7 +12,7 @@ from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Landing, Pull
 from warehouse.schema.columns import plan_named
 
-_UNTOLD = "imported without --covers-from and --covers-to: it makes nothing missing"
+_NO_COVERAGE = "imported without --covers-from and --covers-to: it makes nothing missing"
 
 
 def import_export(
@@ -62,7 +62,7 @@ def import_export(
         content_at=content_at,
         landed_at=now,
         requests=0,
-        why_incomplete=None if covers is not None else _UNTOLD,
+        why_incomplete=None if covers is not None else _NO_COVERAGE,
         attested=True,
     )
     return landing.land_file(pull, path)

@@ -18,7 +18,7 @@ def compress(
     bodies: Iterator[tuple[Iterator[bytes], datetime | None]],
     target: Path,
     status: int,
-    marks: "Marks",
+    redactions: "RedactionCounter",
 ) -> tuple[str, list[LandedPage]]:
     """Write a zstd frame for each body; return the sha256 of all bytes, and the pages."""
     whole, pages, offset = hashlib.sha256(), list[LandedPage](), 0
@@ -31,7 +31,7 @@ def compress(
                 for chunk in chunks:
                     frame.write(chunk)
                     whole.update(chunk)
-                    marks.feed(chunk)
+                    redactions.feed(chunk)
                     if not is_first:
                         digest.update(chunk)
                     length += len(chunk)
@@ -49,7 +49,7 @@ def compress(
     return whole.hexdigest(), pages
 
 
-class Marks:
+class RedactionCounter:
     """Counts the places of a body from which the API key was taken out."""
 
     def __init__(self) -> None:

@@ -122,7 +122,7 @@ class OpenPull:
         """Return the note of the last page, which alone is read; None where there is no page."""
         return next((note for note, _ in self._read(self._page_names()[-1:])), None)
 
-    def may_go_on(self, now: datetime) -> bool:
+    def may_continue(self, now: datetime) -> bool:
         """Whether the pull may go on as one look: its last page is not older than 15 minutes."""
         last = self.last_note()
         since = self.intent.started_at if last is None else last.received_at

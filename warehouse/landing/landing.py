@@ -32,7 +32,7 @@ from warehouse.errors import (
 from warehouse.files.hashes import BrokenSeal, formatted, is_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import SEALED_SINCE, Feed, LandedPage, Manifest, Scope, batch_id_of
-from warehouse.landing.body_files import CHUNK_BYTES, Marks, compress, decompressed
+from warehouse.landing.body_files import CHUNK_BYTES, RedactionCounter, compress, decompressed
 from warehouse.landing.journal import Journal
 
 FOLDER = "damaged"
@@ -69,7 +69,7 @@ class SetAside:
             return "the file with the reason can't be read"
 
 
-MARK = b"{}"
+MARKER = b"{}"
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
 
@@ -178,8 +178,8 @@ class Landing:
 
         Those that are set aside are not among them.
         """
-        under = "batches" if day is None else f"batches/{day.isoformat()}"
-        names = (name for name in self.storage.names(under) if name.endswith(".json"))
+        folder = "batches" if day is None else f"batches/{day.isoformat()}"
+        names = (name for name in self.storage.names(folder) if name.endswith(".json"))
         ids = {name.rpartition("/")[2].removesuffix(".json") for name in names}
         return sorted(
             batch_id for batch_id in ids - self.damaged().keys() if _BATCH_ID.fullmatch(batch_id)
@@ -196,7 +196,7 @@ class Landing:
         """Return the ids of batches that are set aside, with why."""
         return self._set_aside.all()
 
-    def keep_no_more_aside(self, batch_id: str) -> None:
+    def clear_set_aside(self, batch_id: str) -> None:
         """Let a batch that was set aside take part again."""
         self._set_aside.remove(batch_id)
 
@@ -215,8 +215,8 @@ class Landing:
             UnknownBatch: there is none of that id.
         """
         self.manifest(batch_id)
-        self.storage.put(f"released/{batch_id}.json", MARK)
-        self.storage.put(f"pending/{batch_id}.json", MARK)
+        self.storage.put(f"released/{batch_id}.json", MARKER)
+        self.storage.put(f"pending/{batch_id}.json", MARKER)
 
     def body(self, manifest: Manifest) -> Iterator[bytes]:
         """Yield the bytes of a batch in chunks, checked against its sha256 at the end.
@@ -284,7 +284,7 @@ class Landing:
         )
         return [path for path in found if path.exists() and path.stat().st_mtime < oldest]
 
-    def _holds(self, name: str, staged: Path) -> bool:
+    def _has_body(self, name: str, staged: Path) -> bool:
         """Whether a body is there already, whole; one that is damaged is replaced."""
         path = self.storage.path(name)
         if not path.is_file():
@@ -312,16 +312,16 @@ class Landing:
         self, pull: Pull, bodies: Iterator[tuple[Iterator[bytes], datetime | None]], status: int
     ) -> Manifest:
         with self.storage.staging() as staged:
-            marks = Marks()
-            sha256, pages = compress(bodies, staged, status, marks)
-            if not self._holds(_body_name(sha256), staged):
+            redactions = RedactionCounter()
+            sha256, pages = compress(bodies, staged, status, redactions)
+            if not self._has_body(_body_name(sha256), staged):
                 self.storage.adopt(staged, _body_name(sha256))
         size = sum(page.length for page in pages)
         stored = sha256_of(self.storage.path(_body_name(sha256)))
-        manifest = _manifest(pull, sha256, size, tuple(pages), stored, marks.count)
+        manifest = _manifest(pull, sha256, size, tuple(pages), stored, redactions.count)
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a batch whose marker is missing would wait for a full look.
-            self.storage.put(f"pending/{manifest.batch_id}.json", MARK)
+            self.storage.put(f"pending/{manifest.batch_id}.json", MARKER)
             self.storage.put(_manifest_name(manifest.batch_id), sealed(formatted(manifest)))
         return self.manifest(manifest.batch_id)
 

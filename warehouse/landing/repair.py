@@ -10,40 +10,40 @@ from contextlib import suppress
 from warehouse.errors import DamagedBatch, DamagedManifest, UnknownBatch
 from warehouse.files.hashes import sha256_of
 from warehouse.landing.batches import Manifest
-from warehouse.landing.body_files import Marks, compress
-from warehouse.landing.landing import MARK, Landing
+from warehouse.landing.body_files import RedactionCounter, compress
+from warehouse.landing.landing import MARKER, Landing
 
 _MARKERS = ("pending", "released")
 
 
-def mend_landing(landing: Landing, released: Iterable[str]) -> None:
+def repair_landing(landing: Landing, released: Iterable[str]) -> None:
     """Write again what can be; `released` are the batches that are known to be trusted."""
     for folder in _MARKERS:
         for batch_id in landing.marked(folder):
-            _mark(landing, f"{folder}/{batch_id}.json")
+            _rewrite_marker(landing, f"{folder}/{batch_id}.json")
     for batch_id in released:
-        _mark(landing, f"released/{batch_id}.json")
+        _rewrite_marker(landing, f"released/{batch_id}.json")
     seen: set[str] = set()
     for batch_id in landing.batch_ids():
         with suppress(DamagedBatch, OSError):
             manifest = landing.manifest(batch_id)
             if manifest.sha256 not in seen:
                 seen.add(manifest.sha256)
-                _mend_body(landing, manifest)
+                _repair_body(landing, manifest)
 
 
-def take_back(landing: Landing) -> list[str]:
+def restore_whole(landing: Landing) -> list[str]:
     """Take back what is set aside and is whole again, as from a copy; return the ids."""
     whole: list[str] = []
     for batch_id in landing.damaged():
         with suppress(DamagedBatch, UnknownBatch):
             landing.check(landing.manifest(batch_id))
-            landing.keep_no_more_aside(batch_id)
+            landing.clear_set_aside(batch_id)
             whole.append(batch_id)
     return whole
 
 
-def gone(batch_id: str) -> DamagedManifest:
+def lost_batch(batch_id: str) -> DamagedManifest:
     """Return what is told of a batch that took effect, and of which landing has nothing more."""
     return DamagedManifest(
         f"batch {batch_id}: its manifest is missing from landing. Restore {batch_id}.json from a "
@@ -51,19 +51,19 @@ def gone(batch_id: str) -> DamagedManifest:
     )
 
 
-def _mark(landing: Landing, name: str) -> None:
+def _rewrite_marker(landing: Landing, name: str) -> None:
     path = landing.storage.path(name)
-    if not path.is_file() or path.read_bytes() != MARK:
-        landing.storage.put(name, MARK)
+    if not path.is_file() or path.read_bytes() != MARKER:
+        landing.storage.put(name, MARKER)
 
 
-def _mend_body(landing: Landing, manifest: Manifest) -> None:
+def _repair_body(landing: Landing, manifest: Manifest) -> None:
     """Write a body's file as it was landed, where what changed is none of its content."""
     path = landing.body_path(manifest)
     if manifest.stored_sha256 is None or sha256_of(path) == manifest.stored_sha256:
         return
     with landing.storage.staging() as staged:
         bodies = [(iter((page,)), about.received_at) for about, page in landing.pages(manifest)]
-        compress(iter(bodies), staged, 200, Marks())
+        compress(iter(bodies), staged, 200, RedactionCounter())
         if sha256_of(staged) == manifest.stored_sha256:
             landing.storage.adopt(staged, path.relative_to(landing.storage.root).as_posix())

@@ -172,21 +172,21 @@ def columns_from(names: list[str]) -> Columns:
 def separators_in(columns: Columns, rows: Iterable[list[str]]) -> ListSeparators:
     """Tell from some rows how lists are joined, holding one of them at a time."""
     places = {name: columns.places[name] for name in _JOINED if name in columns.places}
-    met: dict[str, set[str]] = {name: set() for name in places}
+    separators: dict[str, set[str]] = {name: set() for name in places}
     # The reader of all rows meets a row that can't be read again, and rejects it.
     with suppress(csv.Error):
         for row in rows:
             for name, place in places.items():
                 if len(row) > place:
-                    met[name] |= _separators_seen(row[place])
-    return ListSeparators(**{name: chosen(found) for name, found in met.items()})
+                    separators[name] |= _separators_of(row[place])
+    return ListSeparators(**{name: chosen(found) for name, found in separators.items()})
 
 
-def _separators_seen(cell: str) -> set[str]:
-    met = {join for join in JOINS[1:] if join in cell}
-    return met | {JSON_JOIN} if cell.lstrip().startswith(JSON_JOIN) else met
+def _separators_of(cell: str) -> set[str]:
+    separators = {join for join in JOINS[1:] if join in cell}
+    return separators | {JSON_JOIN} if cell.lstrip().startswith(JSON_JOIN) else separators
 
 
-def chosen(met: set[str]) -> str:
+def chosen(separators: set[str]) -> str:
     """Return which of the separators that occur in a column is the one that joins."""
-    return next((join for join in JOINS if join in met), LIST_SEPARATOR)
+    return next((join for join in JOINS if join in separators), LIST_SEPARATOR)

@@ -28,7 +28,7 @@ from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
 
-_TEXTS_BESIDE: Final = ("observed_text", "content_text", "cancelled_text")
+_OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Reading:
     visible: int
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """What two readings share only if they make the same of the same record."""
         key = (self.columns.names, self.joins, self.visible)
         return hashlib.sha256(repr(key).encode()).hexdigest()
@@ -62,18 +62,18 @@ def _rows(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
         "path": literal(source.path),
         "compression": source.compression,
         "columns": {f"c{place}": "VARCHAR" for place in places},
-        "reading": reading.mark,
+        "reading": reading.fingerprint,
     }
     text = _SQL["csv_rows"].replace("{file}", _SQL["csv_file"])
     return text.replace("{cells}", ", ".join(f"chr(0), c{place}" for place in places)), values
 
 
-def _recall_query(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
+def _unchanged_query(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
     """Return the statement that finds the records of a file that came before."""
     rows, values = _rows(source, reading)
     columns = reading.columns
     cells = (f"if(is_unchanged, NULL, c{n}) AS c{n}" for n in range(len(columns.names)))
-    text = _SQL["recall_rows"].replace("{rows}", rows)
+    text = _SQL["find_unchanged_rows"].replace("{rows}", rows)
     text = text.replace("{id}", f"c{columns.places['event_id']}")
     return text.replace("{cells}", ",\n    ".join(cells)), values
 
@@ -85,7 +85,7 @@ def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict
         "shown": sum(BIT[name] for name in columns.places if name in BIT and shows(visible, name)),
     }
     lines = [f"{position} AS place", "row_md5", f"{_clean(columns, 'event_id')} AS event_id"]
-    lines += [f"NULL::VARCHAR AS {name}" for name in _TEXTS_BESIDE]
+    lines += [f"NULL::VARCHAR AS {name}" for name in _OTHER_TEXTS]
     for name in NAMES:
         place = columns.places.get(name) if shows(visible, name) else None
         if name in ("categories", "coins"):
@@ -109,32 +109,32 @@ def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict
 
 
 def read_quickly(
-    tables: EventTables, source: CsvSource, reading: Reading, recall: UnchangedRecords
+    tables: EventTables, source: CsvSource, reading: Reading, unchanged: UnchangedRecords
 ) -> int | str:
     """Read a file with DuckDB; return how many rows it took, or why it would not."""
     try:
         found = None
-        if "event_id" in reading.columns.places and recall.may_find():
-            found = recall.find(*_recall_query(source, reading))
+        if "event_id" in reading.columns.places and unchanged.may_find():
+            found = unchanged.find(*_unchanged_query(source, reading))
         if found is None:
             rows, values = _rows(source, reading)
             query, more = _insert_query(reading, rows, "NULL::BIGINT")
         else:
             query, more = _insert_query(reading, _SQL["new_rows"], "rowid")
             values = {}
-        taken: int = tables.connection.execute(
+        inserted: int = tables.connection.execute(
             query, {**tables.values(), **values, **more}
         ).fetchall()[0][0]
         if found is not None:
-            _place_unread(tables.connection, source, reading)
+            _find_unread_places(tables.connection, source, reading)
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error as error:
         return str(error).strip().splitlines()[0][:120]
-    return taken if found is None else found
+    return inserted if found is None else found
 
 
-def _place_unread(
+def _find_unread_places(
     connection: duckdb.DuckDBPyConnection, source: CsvSource, reading: Reading
 ) -> None:
     """Say where the rows stand that can't be read; if there are any, by a second look."""
@@ -150,29 +150,29 @@ def read_tolerantly(
     rows: EventRows,
     joins: ListSeparators,
     sink: Sink,
-    tally: BatchCounts,
+    counts: BatchCounts,
 ) -> int:
     """Read a file row by row; return how many records its bytes hold, the header left out."""
     counter = RecordCounter()
-    taker = _RowBuilder(columns, rows, joins, sink, tally)
-    held: list[str] | None = None
+    builder = _RowBuilder(columns, rows, joins, sink, counts)
+    previous: list[str] | None = None
     with csv_rows(source.chunks(), counter.feed) as records:
         try:
             next(records, None)
             for cells in records:
-                if held is not None:
-                    taker.take(held)
-                held = cells
+                if previous is not None:
+                    builder.add(previous)
+                previous = cells
         except csv.Error as error:
-            if held is not None:
-                taker.take(held)
-            taker.refuse(f"the rest of the file: {error}", [])
+            if previous is not None:
+                builder.add(previous)
+            builder.refuse(f"the rest of the file: {error}", [])
             return count_records(source)
     counter.finish()
-    if held is not None and counter.in_quotes:
-        taker.refuse("a quote that is never closed, with the rest of the file in it", held)
-    elif held is not None:
-        taker.take(held)
+    if previous is not None and counter.in_quotes:
+        builder.refuse("a quote that is never closed, with the rest of the file in it", previous)
+    elif previous is not None:
+        builder.add(previous)
     return max(0, counter.records - 1)
 
 
@@ -194,7 +194,7 @@ class _RowBuilder:
         rows: EventRows,
         joins: ListSeparators,
         sink: Sink,
-        tally: BatchCounts,
+        counts: BatchCounts,
     ) -> None:
         self._names = columns.names
         self._joins = [
@@ -204,9 +204,9 @@ class _RowBuilder:
         ]
         self._rows = rows
         self._sink = sink
-        self._tally = tally
+        self._counts = counts
 
-    def take(self, cells: list[str]) -> None:
+    def add(self, cells: list[str]) -> None:
         while len(cells) > len(self._names) and not cells[-1]:
             cells = cells[:-1]  # as DuckDB's reader does
         if len(cells) != len(self._names):
@@ -218,17 +218,17 @@ class _RowBuilder:
         for name, join in self._joins:
             event[name] = _parted(event[name] or "", join)
         try:
-            row = self._rows.row(event, self._tally.arrived)
+            row = self._rows.row(event, self._counts.arrived)
             row["coin_names"] = None
             self._sink.add(row)
         except BadRow as error:
             self.refuse(str(error), cells)
         else:
-            self._tally.arrived += 1
+            self._counts.arrived += 1
 
     def refuse(self, reason: str, cells: list[str]) -> None:
-        self._sink.reject(self._tally.arrived, reason, cells)
-        self._tally.arrived += 1
+        self._sink.reject(self._counts.arrived, reason, cells)
+        self._counts.arrived += 1
 
 
 def _parted(cell: str, join: str) -> list[Any]:

@@ -49,36 +49,36 @@ def read_export(
     manifest: Manifest,
     tables: EventTables,
     rows: EventRows,
-    recall: UnchangedRecords,
+    unchanged: UnchangedRecords,
 ) -> BatchCounts:
     """Read an export into the tables; return its account."""
-    if (before := recall.body_again(manifest)) is not None:
+    if (before := unchanged.same_body_as_before(manifest)) is not None:
         return before
-    tally = BatchCounts()
+    counts = BatchCounts()
     try:
         with _source(landing, manifest) as source:
             head = _head(source.chunks())
             if source.compression == "none":
-                tally.note("gzip")
+                counts.note("gzip")
             if head.startswith(codecs.BOM_UTF8):
-                tally.note("BOM")
+                counts.note("BOM")
             match kind_of(head):
                 case "empty":
                     raise Unreadable("an empty body")
                 case "html":
                     raise HtmlBody
                 case "json":
-                    tally.note("JSON in place of CSV")
+                    counts.note("JSON in place of CSV")
                     sink = tables.sink()
-                    read_lists(pages(landing, manifest), rows.row, sink, tally)
+                    read_lists(pages(landing, manifest), rows.row, sink, counts)
                     sink.close()
-                    tally.rejected = sink.rejected
+                    counts.rejected = sink.rejected
                 case _:
-                    _CsvExport(source, tables, rows, recall, tally).read()
+                    _CsvExport(source, tables, rows, unchanged, counts).read()
     except Unreadable as error:
-        tally.faults.append(f"the export is {error}")
-    recall.note(manifest, tally)
-    return tally
+        counts.faults.append(f"the export is {error}")
+    unchanged.note(manifest, counts)
+    return counts
 
 
 @contextmanager
@@ -102,19 +102,19 @@ class _CsvExport:
     source: CsvSource
     tables: EventTables
     rows: EventRows
-    recall: UnchangedRecords
-    tally: BatchCounts
+    unchanged: UnchangedRecords
+    counts: BatchCounts
 
     def read(self) -> None:
-        tally = self.tally
+        counts = self.counts
         columns, joins = read_header(self.source.chunks())
         if not columns.too_many:
             for words in columns.notes():
-                tally.note(words)
+                counts.note(words)
         if (fault := columns.fault()) is not None:
-            tally.faults.append(f"the export has {fault}")
+            counts.faults.append(f"the export has {fault}")
         if columns.too_many or columns.duplicates:
-            tally.arrived = count_records(self.source)
+            counts.arrived = count_records(self.source)
             return
         for _ in JOINS:
             why, joined = self._read(columns, joins)
@@ -122,27 +122,27 @@ class _CsvExport:
                 break
             joins = joined
         if why is not None:
-            tally.note(f"read by the tolerant reader: {why}")
+            counts.note(f"read by the tolerant reader: {why}")
         for words in joins.notes():
-            tally.note(words)
-        if not tally.arrived:
-            tally.faults.append("the export is a header without rows")
+            counts.note(words)
+        if not counts.arrived:
+            counts.faults.append("the export is a header without rows")
 
     def _read(self, columns: Columns, joins: ListSeparators) -> tuple[str | None, ListSeparators]:
         """Read the file; say why the quick reader did not do, and how lists are joined indeed."""
         why = self._read_once(columns, joins)
         joined = self.tables.joins(joins)
-        if joined != joins and self.recall.is_on:
+        if joined != joins and self.unchanged.is_on:
             # All rows judge how lists are joined, not the few that are new.
-            self.recall.forget()
+            self.unchanged.forget()
             why = self._read_once(columns, joins)
             joined = self.tables.joins(joins)
         return why, joined
 
     def _read_once(self, columns: Columns, joins: ListSeparators) -> str | None:
         """Read the file; return why the quick reader did not do, or None."""
-        tally = self.tally
-        tally.rejected = 0
+        counts = self.counts
+        counts.rejected = 0
         self.tables.empty()
         why: str | None = "lists as JSON arrays"
         if JSON_JOIN not in (joins.categories, joins.coins):
@@ -150,29 +150,29 @@ class _CsvExport:
             if why is None:
                 return None
             self.tables.empty()
-        self.recall.forget()
-        tally.arrived = 0
+        self.unchanged.forget()
+        counts.arrived = 0
         sink = self.tables.sink()
-        arrived = read_tolerantly(self.source, columns, self.rows, joins, sink, tally)
+        arrived = read_tolerantly(self.source, columns, self.rows, joins, sink, counts)
         sink.close()
-        tally.arrived, tally.rejected = arrived, sink.rejected
+        counts.arrived, counts.rejected = arrived, sink.rejected
         return why
 
     def _read_quickly(self, reading: Reading) -> str | None:
         """Let DuckDB read while the records are counted beside it; return why that failed."""
-        tally = self.tally
+        counts = self.counts
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(_counted, self.source)
-            read = read_quickly(self.tables, self.source, reading, self.recall)
+            read = read_quickly(self.tables, self.source, reading, self.unchanged)
             counter = counting.result()
         if isinstance(read, str):
             return read
         if counter.has_nul:
             return "it contains NUL"
-        tally.arrived = max(0, counter.records - 1)
-        if read != tally.arrived:
-            tally.arrived = count_records(self.source)
-        return None if read == tally.arrived else f"{read} rows read of {tally.arrived}"
+        counts.arrived = max(0, counter.records - 1)
+        if read != counts.arrived:
+            counts.arrived = count_records(self.source)
+        return None if read == counts.arrived else f"{read} rows read of {counts.arrived}"
 
 
 def _counted(source: CsvSource) -> QuickCounter:

@@ -21,7 +21,7 @@ MakeRow = Callable[[Any, int], dict[str, Any]]
 _CANCELLED_KIND: Final = "event.cancelled"
 
 
-def read_lists(pages: Pages, make: MakeRow, sink: Sink, tally: BatchCounts) -> None:
+def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts) -> None:
     """Read pages that each hold a list."""
     empty = True
     for number, (page, body) in enumerate(pages, 1):
@@ -32,22 +32,22 @@ def read_lists(pages: Pages, make: MakeRow, sink: Sink, tally: BatchCounts) -> N
             value, strict = decoded(body)
             found = list_in(value)
         except Unreadable as error:
-            tally.faults.append(f"page {number} is {error}")
+            counts.faults.append(f"page {number} is {error}")
             continue
-        _note_form(found, body, strict, tally)
+        _note_form(found, body, strict, counts)
         for row in found.rows:
-            _add(row if strict else _tamed(row), make, sink, tally)
+            _add(row if strict else _storable_or_none(row), make_row, sink, counts)
     if empty:
-        tally.faults.append("there is no page at all")
+        counts.faults.append("there is no page at all")
 
 
-def read_cancellations(pages: Pages, sink: Sink, tally: BatchCounts) -> None:
+def read_cancellations(pages: Pages, sink: Sink, counts: BatchCounts) -> None:
     """Read lists of `{"id", "cancelledAt"}`; whatever else a row has is left."""
-    read_lists(pages, _cancellation, sink, tally)
+    read_lists(pages, _cancellation, sink, counts)
 
 
 def read_look_ups(
-    pages: Pages, manifest: Manifest, rows: EventRows, sink: Sink, tally: BatchCounts
+    pages: Pages, manifest: Manifest, rows: EventRows, sink: Sink, counts: BatchCounts
 ) -> None:
     """Read answers about single events: 200, 410 (cancelled) and 404 (not there)."""
     empty = True
@@ -58,55 +58,55 @@ def read_look_ups(
             value, strict = decoded(body)
         except Unreadable as error:
             if page.status == 200 or isinstance(error, HtmlBody):
-                tally.faults.append(f"page {number} (status {page.status}) is {error}")
-                _refuse(body, str(error), sink, tally)
+                counts.faults.append(f"page {number} (status {page.status}) is {error}")
+                _refuse(body, str(error), sink, counts)
                 continue
         if page.status == 200:
             event = single_body(value, key="id")
             if (words := error_words(event)) is not None and "id" not in event:
-                tally.faults.append(f"page {number} is a JSON error: {words}")
-            _add(event if strict else _tamed(event), rows.row, sink, tally)
+                counts.faults.append(f"page {number} is a JSON error: {words}")
+            _add(event if strict else _storable_or_none(event), rows.row, sink, counts)
         elif page.status in (404, 410):
             answer = value if isinstance(value, dict) else {}
-            _add((page.status, answer), _gone_maker(manifest), sink, tally)
+            _add((page.status, answer), _not_found_maker(manifest), sink, counts)
         else:
-            tally.faults.append(f"page {number} was answered with status {page.status}")
-            _refuse(body, f"status {page.status}", sink, tally)
+            counts.faults.append(f"page {number} was answered with status {page.status}")
+            _refuse(body, f"status {page.status}", sink, counts)
     if empty:
-        tally.faults.append("there is no page at all")
+        counts.faults.append("there is no page at all")
 
 
-def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, tally: BatchCounts) -> None:
+def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCounts) -> None:
     """Read webhook bodies, one a page."""
     for page, body in pages:
         try:
             value, strict = decoded(body)
         except Unreadable as error:
-            _refuse(body, str(error), sink, tally)
+            _refuse(body, str(error), sink, counts)
             continue
-        value = value if strict else _tamed(value)
+        value = value if strict else _storable_or_none(value)
         kind = value.get("type") if isinstance(value, dict) else None
         if isinstance(kind, str) and kind not in WEBHOOK_KINDS:
-            tally.arrived += 1
-            tally.ignored += 1
-            tally.note(f"deliveries of an unknown type: {kind[:80]!a}")
+            counts.arrived += 1
+            counts.ignored += 1
+            counts.note(f"deliveries of an unknown type: {kind[:80]!a}")
             continue
-        _add((value, page.received_at), _delivery_maker(rows), sink, tally)
+        _add((value, page.received_at), _delivery_maker(rows), sink, counts)
 
 
-def _add(given: Any, make: MakeRow, sink: Sink, tally: BatchCounts) -> None:
-    position = tally.arrived
-    tally.arrived += 1
+def _add(record: Any, make_row: MakeRow, sink: Sink, counts: BatchCounts) -> None:
+    position = counts.arrived
+    counts.arrived += 1
     try:
-        sink.add(make(given, position))
+        sink.add(make_row(record, position))
     except BadRow as error:
-        sink.reject(position, str(error), given)
+        sink.reject(position, str(error), record)
 
 
-def _refuse(body: bytes, reason: str, sink: Sink, tally: BatchCounts) -> None:
+def _refuse(body: bytes, reason: str, sink: Sink, counts: BatchCounts) -> None:
     head = body[: RAW_MAX + 1]
-    sink.reject(tally.arrived, reason, head.decode("utf-8", "backslashreplace"))
-    tally.arrived += 1
+    sink.reject(counts.arrived, reason, head.decode("utf-8", "backslashreplace"))
+    counts.arrived += 1
 
 
 def _cancellation(row: Any, position: int) -> dict[str, Any]:
@@ -123,9 +123,9 @@ def _cancellation(row: Any, position: int) -> dict[str, Any]:
     }
 
 
-def _gone_maker(manifest: Manifest) -> MakeRow:
-    def make(given: Any, position: int) -> dict[str, Any]:
-        status, answer = given
+def _not_found_maker(manifest: Manifest) -> MakeRow:
+    def make_row(record: Any, position: int) -> dict[str, Any]:
+        status, answer = record
         row = {
             "place": position,
             "status": "not_found",
@@ -137,12 +137,12 @@ def _gone_maker(manifest: Manifest) -> MakeRow:
             row |= {"status": "cancelled", "cancelled_text": at or instant(manifest.content_at)}
         return row
 
-    return make
+    return make_row
 
 
 def _delivery_maker(rows: EventRows) -> MakeRow:
-    def make(given: Any, position: int) -> dict[str, Any]:
-        value, received_at = given
+    def make_row(record: Any, position: int) -> dict[str, Any]:
+        value, received_at = record
         if not isinstance(value, dict):
             raise BadRow(f"expected an object, met {shown_raw(value)}")
         if not isinstance(value.get("type"), str):
@@ -160,25 +160,25 @@ def _delivery_maker(rows: EventRows) -> MakeRow:
             row |= {"status": "cancelled", "cancelled_text": at or created}
         return row
 
-    return make
+    return make_row
 
 
 def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat()
 
 
-def _tamed(row: Any) -> Any:
+def _storable_or_none(row: Any) -> Any:
     try:
         return storable(row)
     except RecursionError:
         return None
 
 
-def _note_form(found: ListBody, body: bytes, strict: bool, tally: BatchCounts) -> None:
+def _note_form(found: ListBody, body: bytes, strict: bool, counts: BatchCounts) -> None:
     if found.shape == "array":
-        tally.note("a bare array")
+        counts.note("a bare array")
     elif found.meta is None:
-        tally.note("a list without meta")
+        counts.note("a list without meta")
     if not strict:
         bom = body.startswith(b"\xef\xbb\xbf")
-        tally.note("BOM" if bom else "read by the tolerant reader: JSON that is not strict")
+        counts.note("BOM" if bom else "read by the tolerant reader: JSON that is not strict")

@@ -181,18 +181,18 @@ def _depth(text: str) -> int:
     """Return how many brackets of a JSON text are open at once; those inside texts don't count."""
     depth = deepest = 0
     for found in _STRUCTURE.finditer(text):
-        mark = found[0]
-        if mark in "[{":
+        token = found[0]
+        if token in "[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif mark in "]}":
+        elif token in "]}":
             depth -= 1
     return deepest
 
 
 def _capital(escape: re.Match[str]) -> str:
-    letter = escape[0]
-    return letter[:2] + letter[2:].upper() if letter[1] == "u" else letter
+    sequence = escape[0]
+    return sequence[:2] + sequence[2:].upper() if sequence[1] == "u" else sequence
 
 
 _COIN_KEYS: Final = frozenset(

@@ -70,7 +70,7 @@ def normalise(
     connection: duckdb.DuckDBPyConnection,
     landing: Landing,
     manifest: Manifest,
-    recall: UnchangedRecords | None = None,
+    unchanged: UnchangedRecords | None = None,
 ) -> NormalisedBatch:
     """Fill the tables of the batch's feed, as well as its rows allow, and say how it went.
 
@@ -86,7 +86,7 @@ def normalise(
         if manifest.feed in ("coins", "categories"):
             read = _lists(connection, landing, manifest)
         else:
-            read = _events(connection, landing, manifest, recall)
+            read = _events(connection, landing, manifest, unchanged)
     except Exception:
         # What no reader can take may be what the disk made of it.
         landing.check(manifest)
@@ -100,38 +100,38 @@ def _events(
     connection: duckdb.DuckDBPyConnection,
     landing: Landing,
     manifest: Manifest,
-    recall: UnchangedRecords | None,
+    unchanged: UnchangedRecords | None,
 ) -> NormalisedBatch:
     tables = EventTables(connection, manifest)
-    if recall is None:
-        recall = UnchangedRecords(connection)
-        recall.forget()
+    if unchanged is None:
+        unchanged = UnchangedRecords(connection)
+        unchanged.forget()
     else:
-        recall.begin()
+        unchanged.begin()
     rows = EventRows(shown_by(_plan(manifest)))
     if manifest.feed == "export":
-        tally = read_export(landing, manifest, tables, rows, recall)
+        counts = read_export(landing, manifest, tables, rows, unchanged)
     else:
-        tally = BatchCounts()
+        counts = BatchCounts()
         sink = tables.sink()
         bodies = pages(landing, manifest)
-        with _noting(tally):
+        with _noting(counts):
             match manifest.feed:
                 case "events":
-                    read_lists(bodies, rows.row, sink, tally)
+                    read_lists(bodies, rows.row, sink, counts)
                 case "event":
-                    read_look_ups(bodies, manifest, rows, sink, tally)
+                    read_look_ups(bodies, manifest, rows, sink, counts)
                 case "cancellations":
-                    read_cancellations(bodies, sink, tally)
+                    read_cancellations(bodies, sink, counts)
                 case _:
-                    read_deliveries(bodies, rows, sink, tally)
+                    read_deliveries(bodies, rows, sink, counts)
         sink.close()
-        tally.rejected = sink.rejected
+        counts.rejected = sink.rejected
     read, unread, ids = tables.counts()
     if unread:
         tables.reject()
-    good = read - unread + recall.again
-    return _account(tally, good, tally.rejected + unread, read - unread - ids)
+    good = read - unread + unchanged.count
+    return _account(counts, good, counts.rejected + unread, read - unread - ids)
 
 
 def _lists(
@@ -140,41 +140,41 @@ def _lists(
     for name in ("rejected", manifest.feed):
         connection.execute(_SQL[f"create_{name}"])
     sink = Sink(connection, manifest.batch_id, _SQL[f"insert_{manifest.feed}"], {})
-    tally = BatchCounts()
+    counts = BatchCounts()
     make = CoinRows(_plan(manifest)).row if manifest.feed == "coins" else category_row
-    with _noting(tally):
-        read_lists(pages(landing, manifest), make, sink, tally)
+    with _noting(counts):
+        read_lists(pages(landing, manifest), make, sink, counts)
     sink.close()
     count = _SQL[f"count_{manifest.feed}"]
     good, ids = connection.execute(count).fetchall()[0]
-    tally.rejected = sink.rejected
-    return _account(tally, good, tally.rejected, good - ids)
+    counts.rejected = sink.rejected
+    return _account(counts, good, counts.rejected, good - ids)
 
 
 @contextmanager
-def _noting(tally: BatchCounts) -> Iterator[None]:
+def _noting(counts: BatchCounts) -> Iterator[None]:
     """Take a body that can't be read to its end for a fault of the batch."""
     try:
         yield
     except Unreadable as error:
-        tally.faults.append(f"the batch has {error}")
+        counts.faults.append(f"the batch has {error}")
 
 
-def _account(tally: BatchCounts, good: int, rejected: int, duplicates: int) -> NormalisedBatch:
-    accounted = good + rejected + tally.ignored
-    if accounted != tally.arrived:
-        tally.faults.append(f"{tally.arrived} rows arrived, and {accounted} were read")
-    too_many = tally.rejected > bounds.REJECTS or rejected > REJECTED_SHARE * tally.arrived
+def _account(counts: BatchCounts, good: int, rejected: int, duplicates: int) -> NormalisedBatch:
+    accounted = good + rejected + counts.ignored
+    if accounted != counts.arrived:
+        counts.faults.append(f"{counts.arrived} rows arrived, and {accounted} were read")
+    too_many = counts.rejected > bounds.REJECTS or rejected > REJECTED_SHARE * counts.arrived
     if rejected >= REJECTED_LEAST and too_many:
-        tally.faults.append(f"{rejected} of {tally.arrived} rows can't be read")
+        counts.faults.append(f"{rejected} of {counts.arrived} rows can't be read")
     return NormalisedBatch(
-        arrived=tally.arrived,
+        arrived=counts.arrived,
         good=good,
         rejected=rejected,
         duplicates=duplicates,
-        ignored=tally.ignored,
-        quarantine=_shortened("; ".join(tally.faults[:5])) or None,
-        notes=tuple(_shortened(words) for words in islice(tally.notes, _NOTES_MAX)),
+        ignored=counts.ignored,
+        quarantine=_shortened("; ".join(counts.faults[:5])) or None,
+        notes=tuple(_shortened(words) for words in islice(counts.notes, _NOTES_MAX)),
     )
 
 

@@ -65,17 +65,17 @@ def pages(landing: Landing, manifest: Manifest) -> Iterator[tuple[LandedPage, by
         Unreadable: a page is too large to be read whole.
     """
     chunks = landing.body(manifest)
-    held, start = bytearray(), 0
+    buffer, start = bytearray(), 0
     for page in manifest.pages:
         if page.length > bounds.PAGE_BYTES:
             raise Oversized(
                 f"a page of {page.length} bytes; expected at most {bounds.PAGE_BYTES} in one piece"
             )
-        while start + len(held) < page.offset + page.length and (chunk := next(chunks, b"")):
-            held += chunk
-        del held[: page.offset - start]
+        while start + len(buffer) < page.offset + page.length and (chunk := next(chunks, b"")):
+            buffer += chunk
+        del buffer[: page.offset - start]
         start = page.offset
-        yield page, bytes(held[: page.length])
+        yield page, bytes(buffer[: page.length])
     for _ in chunks:
         pass  # to the end, where the bytes are checked against their sha256
 
@@ -139,7 +139,7 @@ def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
         for chunk in chunks:
             for piece in decoder.pieces(chunk):
                 unpacked += len(piece)
-                _hold_bounds(decoder.packed_bytes, unpacked, max_bytes)
+                _check_bounds(decoder.packed_bytes, unpacked, max_bytes)
                 yield piece
     except DamagedGzip as error:
         raise Unreadable(f"a gzip body that is damaged: {error}") from error
@@ -147,7 +147,7 @@ def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
         raise Unreadable("a gzip body that is cut off")
 
 
-def _hold_bounds(packed: int, unpacked: int, max_bytes: int) -> None:
+def _check_bounds(packed: int, unpacked: int, max_bytes: int) -> None:
     if unpacked > max_bytes:
         raise Oversized(f"a gzip body that unpacks to over {max_bytes} bytes")
     if unpacked > max(bounds.RATIO_FROM_BYTES, bounds.RATIO * packed):
@@ -165,7 +165,7 @@ def plain(body: bytes) -> bytes:
     return b"".join(gunzip((body,), max_bytes=bounds.PAGE_BYTES))
 
 
-def decoded(given: bytes) -> tuple[Any, bool]:
+def decoded(data: bytes) -> tuple[Any, bool]:
     """Return the value of a JSON body, and whether the strict reader took it.
 
     Of a key that occurs twice the last value holds. The tolerant reader also takes NaN, a byte
@@ -174,8 +174,8 @@ def decoded(given: bytes) -> tuple[Any, bool]:
     Raises:
         Unreadable: it is no JSON, or would not fit into memory.
     """
-    body = plain(given)
-    _hold_elements(body)
+    body = plain(data)
+    _check_elements(body)
     try:
         return msgspec.json.decode(body), True
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -192,7 +192,7 @@ def decoded(given: bytes) -> tuple[Any, bool]:
         raise Unreadable(f"no JSON: {str(error)[:_WORDS_MAX]}") from error
 
 
-def _hold_elements(body: bytes) -> None:
+def _check_elements(body: bytes) -> None:
     """Refuse a body of millions of values before they are made: three bytes can take 70."""
     if len(body) > bounds.ELEMENTS:
         elements = sum(map(body.count, (b",", b"[", b"{")))

@@ -79,11 +79,11 @@ class Sink:
 
     def _flush_good(self) -> None:
         if self._good.rows:
-            self._connection.execute(self._insert, {**self._values, "rows": self._good.taken()})
+            self._connection.execute(self._insert, {**self._values, "rows": self._good.drain()})
 
     def _flush_bad(self) -> None:
         if self._bad.rows:
-            values = {"batch_id": self._batch_id, "rows": self._bad.taken()}
+            values = {"batch_id": self._batch_id, "rows": self._bad.drain()}
             self._connection.execute(_SQL["reject_rows"], values)
 
 
@@ -99,7 +99,7 @@ class _Chunk:
         self.rows.append(row)
         self._bytes += len(row)
 
-    def taken(self) -> str:
+    def drain(self) -> str:
         text = b"[" + b",".join(self.rows) + b"]"
         self.rows, self._bytes = [], 0
         return text.decode()

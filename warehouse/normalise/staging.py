@@ -77,17 +77,17 @@ class EventTables:
 
     def joins(self, used: ListSeparators) -> ListSeparators:
         """Return how the lists that were read are joined indeed, judged by all rows."""
-        met = self.connection.execute(_SQL["separators_met"]).fetchall()[0]
-        half = len(met) // 2
+        seen = self.connection.execute(_SQL["find_separators"]).fetchall()[0]
+        half = len(seen) // 2
         return ListSeparators(
-            categories=_chosen(met[:half], used.categories), coins=_chosen(met[half:], used.coins)
+            categories=_chosen(seen[:half], used.categories), coins=_chosen(seen[half:], used.coins)
         )
 
 
-def _chosen(met: tuple[bool, ...], used: str) -> str:
+def _chosen(seen: tuple[bool, ...], used: str) -> str:
     """Judge one column: whether `used` parted it, then whether an element holds a separator."""
-    parted, *others = met
-    found = {join for join, is_met in zip((*JOINS[1:], JOINS[0]), others, strict=True) if is_met}
+    parted, *others = seen
+    found = {join for join, is_seen in zip((*JOINS[1:], JOINS[0]), others, strict=True) if is_seen}
     if used == JSON_JOIN or not found:
         return used
     return chosen(found | {used} if parted else found)

@@ -24,7 +24,7 @@ class _Body(NamedTuple):
 
     sha256: str
     plan: str
-    tally: BatchCounts
+    counts: BatchCounts
 
 
 class UnchangedRecords:
@@ -35,7 +35,7 @@ class UnchangedRecords:
         self._body: _Body | None = None
         self._is_allowed = False
         self._is_on = False
-        self.again = 0
+        self.count = 0
         """Records of the batch at hand that came before."""
 
     @property
@@ -45,7 +45,7 @@ class UnchangedRecords:
 
     def begin(self) -> None:
         """Begin a batch: nothing of it is known to have come before."""
-        self._is_allowed, self._is_on, self.again = True, False, 0
+        self._is_allowed, self._is_on, self.count = True, False, 0
         self._connection.execute(_SQL["nothing_unchanged"])
 
     def forget(self) -> None:
@@ -57,7 +57,7 @@ class UnchangedRecords:
         """Whether any record can come again; without, looking for them is in vain."""
         if not self._is_allowed:
             return False
-        return bool(self._connection.execute(_SQL["has_recalled"]).fetchall()[0][0])
+        return bool(self._connection.execute(_SQL["has_accepted_records"]).fetchall()[0][0])
 
     def find(self, query: str, values: dict[str, Any]) -> int | None:
         """Run the query that fills `arrived` from a file; return its records.
@@ -69,33 +69,33 @@ class UnchangedRecords:
         """
         self._body = None
         self._connection.execute(query, values)
-        records, ids, different, again = self._counts()
+        records, ids, different, unchanged = self._counts()
         if ids != different:
             return None
-        self._use(again)
+        self._use(unchanged)
         return records
 
-    def note(self, manifest: Manifest, tally: BatchCounts) -> None:
+    def note(self, manifest: Manifest, counts: BatchCounts) -> None:
         """Remember that `arrived` has all of a body, which was read without a fault."""
-        if self._is_on and not tally.faults:
-            self._body = _Body(manifest.sha256, manifest.plan, copy.deepcopy(tally))
+        if self._is_on and not counts.faults:
+            self._body = _Body(manifest.sha256, manifest.plan, copy.deepcopy(counts))
 
-    def body_again(self, manifest: Manifest) -> BatchCounts | None:
+    def same_body_as_before(self, manifest: Manifest) -> BatchCounts | None:
         """Return the account of a body that came as the export before, if all of it holds still."""
         body = self._body
         if body is None or (body.sha256, body.plan) != (manifest.sha256, manifest.plan):
             return None
-        self._connection.execute(_SQL["recall_body"])
-        records, _, _, again = self._counts()
-        if again != records:
+        self._connection.execute(_SQL["find_unchanged_of_body"])
+        records, _, _, unchanged = self._counts()
+        if unchanged != records:
             self._body = None
             return None
-        self._use(again)
-        return copy.deepcopy(body.tally)
+        self._use(unchanged)
+        return copy.deepcopy(body.counts)
 
-    def _use(self, again: int) -> None:
+    def _use(self, unchanged: int) -> None:
         self._connection.execute(_SQL["view_unchanged"])
-        self.again, self._is_on = again, True
+        self.count, self._is_on = unchanged, True
 
     def _counts(self) -> tuple[int, int, int, int]:
         counts: tuple[int, int, int, int] = self._connection.execute(

@@ -61,7 +61,7 @@ def names_of(value: Any, name: str) -> list[str]:
     Raises:
         BadRow: no list of these.
     """
-    return set_of([_name_of(item, name) for item in _listed(value, name)])
+    return set_of([_name_of(element, name) for element in _listed(value, name)])
 
 
 def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | None]] | None]:
@@ -92,9 +92,9 @@ def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | Non
 def storable(value: Any) -> Any:
     """Return a value that JSON can hold: numbers without end or beyond 64 bits become texts."""
     if isinstance(value, dict):
-        return {key: storable(item) for key, item in value.items()}
+        return {key: storable(element) for key, element in value.items()}
     if isinstance(value, list):
-        return [storable(item) for item in value]
+        return [storable(element) for element in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if type(value) is int and value.bit_length() > _INTEGER_BITS:
@@ -111,7 +111,7 @@ def storable_text(text: str) -> str:
 
 def holds_nul(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(holds_nul(key) or holds_nul(item) for key, item in value.items())
+        return any(holds_nul(key) or holds_nul(element) for key, element in value.items())
     if isinstance(value, list):
         return any(map(holds_nul, value))
     return isinstance(value, str) and "\0" in value
@@ -148,13 +148,13 @@ def _listed(value: Any, name: str) -> list[Any]:
     raise BadRow(f"{name}: expected a list, met {shown_raw(value)}")
 
 
-def _name_of(item: Any, name: str) -> str | None:
-    if isinstance(item, dict):
-        return text_of(item.get("name", item.get("id", item.get("slug"))), name)
-    return text_of(item, name)
+def _name_of(element: Any, name: str) -> str | None:
+    if isinstance(element, dict):
+        return text_of(element.get("name", element.get("id", element.get("slug"))), name)
+    return text_of(element, name)
 
 
-_FILES: Final = ("clean", "instant", "list", "met")
+_FILES: Final = ("clean", "instant", "list", "expected")
 
 
 def define_macros(connection: duckdb.DuckDBPyConnection) -> None:

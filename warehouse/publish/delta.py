@@ -112,8 +112,8 @@ def _apply(staged: Staged, table: Table, values: Values) -> str:
     staged.run(ddl.gone(table))
     staged.run(ddl.new(table, query), values)
     ((gone,),) = staged.run(ddl.count(table, "gone_"))
-    ((standing,),) = staged.run(ddl.count(table))
-    if gone <= max(ROWS_ALWAYS, SHARE_MAX * standing):
+    ((total,),) = staged.run(ddl.count(table))
+    if gone <= max(ROWS_ALWAYS, SHARE_MAX * total):
         if gone:
             staged.run(ddl.delete_gone(table))
         staged.run(ddl.insert_new(table))
@@ -121,7 +121,7 @@ def _apply(staged: Staged, table: Table, values: Values) -> str:
         staged.run(ddl.empty(table))
         staged.run(ddl.insert(table, query), {**values, "everything": True})
     else:
-        raise DoesNotFit(f"{gone} of {standing} rows of {table.name} were removed")
+        raise DoesNotFit(f"{gone} of {total} rows of {table.name} were removed")
     return query
 
 

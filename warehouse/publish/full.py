@@ -32,7 +32,7 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
         prepare_unknown_fields(staged, inputs)
     for table in FILLED:
         if table is EVENT_VERSIONS:
-            staged.let_go()
+            staged.commit_so_far()
             if inputs.days:
                 _fill_versions(staged, values)
         else:
@@ -73,7 +73,7 @@ def query_of(table: Table, values: Values) -> str:
             "statement takes, and those that are given to agree"
         )
     has_none = any(values[name] is None or values[name] == [] for name in names)
-    return ddl.nothing_of(table) if has_none else query
+    return ddl.no_rows(table) if has_none else query
 
 
 def prepare_unknown_fields(staged: Staged, inputs: Inputs) -> None:
@@ -94,4 +94,4 @@ def _fill_versions(staged: Staged, values: Values) -> None:
     for current in (False, True):
         bound = {**values, "current": current}
         staged.run(ddl.insert(EVENT_VERSIONS, query_of(EVENT_VERSIONS, bound)), bound)
-        staged.let_go()
+        staged.commit_so_far()

@@ -72,21 +72,22 @@ def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]
         days=tuple(days),
         state=_state(lake, chain[-1]) if chain else {},
         changes=[
-            _whole(lake, day_file.name, {day_file.name: day_file.sha256}) for day_file in days
+            _checked_file(lake, day_file.name, {day_file.name: day_file.sha256})
+            for day_file in days
         ],
-        snapshots=_those(lake, days, lake_paths.COIN_SNAPSHOTS),
-        rejects=_those(lake, days, lake_paths.REJECTS),
+        snapshots=_files_of_kind(lake, days, lake_paths.COIN_SNAPSHOTS),
+        rejects=_files_of_kind(lake, days, lake_paths.REJECTS),
     )
 
 
-def _those(lake: Storage, days: Sequence[LakeDay], kind: str) -> list[str]:
+def _files_of_kind(lake: Storage, days: Sequence[LakeDay], kind: str) -> list[str]:
     """Return the files of one kind that days have beside their changes."""
     found: list[str] = []
     for day_file in days:
         recorded = day_file.meta.get("files")
         folder = lake_paths.day_folder(kind, day_file.day)
         names = lake.names(folder) if recorded is None else recorded
-        found += [_whole(lake, name, recorded) for name in names if name.startswith(folder)]
+        found += [_checked_file(lake, name, recorded) for name in names if name.startswith(folder)]
     return found
 
 
@@ -99,11 +100,12 @@ def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
         )
     files = newest.meta.get("files")
     return {
-        name: _whole(lake, lake_paths.checkpoint_table(checkpoint, name), files) for name in STATE
+        name: _checked_file(lake, lake_paths.checkpoint_table(checkpoint, name), files)
+        for name in STATE
     }
 
 
-def _whole(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:
+def _checked_file(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:
     """Return a file as readers are to be given it, once its hash is what is recorded."""
     path = lake.path(name)
     if not path.exists():
@@ -124,7 +126,7 @@ class LocalState:
     """The files by the parameter they are bound to, and a mark that changes when they do."""
 
     files: dict[str, list[str]]
-    mark: str
+    fingerprint: str
 
 
 def find_local_state(folder: Path | None) -> LocalState:
@@ -137,5 +139,7 @@ def find_local_state(folder: Path | None) -> LocalState:
     stats = [(path, path.stat()) for paths in found.values() for path in paths]
     return LocalState(
         files={name: [literal(path) for path in paths] for name, paths in found.items()},
-        mark=" ".join(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in stats),
+        fingerprint=" ".join(
+            f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in stats
+        ),
     )

@@ -52,10 +52,10 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
     except LakeDamaged:
         known, months = {}, None  # Which of them stand as written is not known.
     filled = {month for (month,) in staged.run(_SQL["list_months"])}
-    touched = months if months is not None else filled | _standing(lake)
+    touched = months if months is not None else filled | _existing_months(lake)
     if known is None:
         # An older Almanac wrote them: what is there is what it wrote.
-        paths = {month: lake.path(lake_paths.month_name(month)) for month in _standing(lake)}
+        paths = {month: lake.path(lake_paths.month_name(month)) for month in _existing_months(lake)}
         known = {month: sha256_of(path) for month, path in paths.items() if path.is_file()}
     lake.put(lake_paths.EVENTS_MARKER, msgspec.json.encode(sorted(touched)))
     for month in touched - filled:
@@ -97,7 +97,7 @@ def unsettled_months(lake: Storage) -> set[str]:
     try:
         return set(msgspec.json.decode(lake.read(lake_paths.EVENTS_MARKER), type=list[str]))
     except (OSError, ValueError):
-        return _standing(lake)  # Which of them it named is not known.
+        return _existing_months(lake)  # Which of them it named is not known.
 
 
 def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str, str]:
@@ -117,10 +117,10 @@ def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str,
 
 def names(lake: Storage) -> list[str]:
     """Return the names of the files that are there, of all months."""
-    found = (lake_paths.month_name(month) for month in sorted(_standing(lake)))
+    found = (lake_paths.month_name(month) for month in sorted(_existing_months(lake)))
     return [name for name in found if lake.exists(name)]
 
 
-def _standing(lake: Storage) -> set[str]:
+def _existing_months(lake: Storage) -> set[str]:
     months = map(lake_paths.month_of, lake.folders(lake_paths.EVENTS))
     return {month for month in months if month is not None}

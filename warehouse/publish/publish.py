@@ -125,7 +125,7 @@ def publish(
         except (DoesNotFit, WarehouseError, duckdb.Error, LookupError) as reason:
             why_full = str(reason)
     if why_full is not None:
-        report = publication.make_anew(why_full)
+        report = publication.build_full(why_full)
     report.bytes = warehouse_path.stat().st_size
     report.seconds = monotonic() - began
     return report
@@ -159,7 +159,7 @@ class _Publication:
             finally:
                 staged.abandon()
 
-    def make_anew(self, why: str) -> PublishReport:
+    def build_full(self, why: str) -> PublishReport:
         """Build everything from the lake."""
         with staging(self.warehouse) as path:
             staged = Staged(path)
@@ -167,7 +167,7 @@ class _Publication:
                 inputs = find_inputs(self.lake, self.chain, self.chain)
                 publish_full.build(staged, inputs, self.local)
                 _note(staged, "signature", _signature())
-                _note(staged, "local", self.local.mark)
+                _note(staged, "local", self.local.fingerprint)
                 check(staged, inputs, everything=True)
                 report = PublishReport("full", why_full=why)
                 return self._put(staged, report, None)
@@ -183,7 +183,7 @@ class _Publication:
         facts = _facts(staged)
         self._refuse_misfit(facts)
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
-        same = first_day is None and facts["local"] == self.local.mark
+        same = first_day is None and facts["local"] == self.local.fingerprint
         if same and not lake_events.unsettled_months(self.lake):
             return PublishReport("none", rows=_rows(staged))
         months: set[str] = set()
@@ -193,9 +193,9 @@ class _Publication:
             delta.apply(staged, inputs, first_day)
             check(staged, inputs, everything=False)
             months = lake_events.changed_months(staged)
-        if facts["local"] != self.local.mark:
+        if facts["local"] != self.local.fingerprint:
             delta.apply_local(staged, self.local)
-            _note(staged, "local", self.local.mark)
+            _note(staged, "local", self.local.fingerprint)
         return self._put(staged, PublishReport("delta"), months)
 
     def _refuse_misfit(self, facts: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from warehouse.attaching import set_aside_foreign_wal, sweep_links
+from warehouse.attaching import remove_abandoned_links, set_aside_foreign_wal
 from warehouse.connections import open_spilling
 from warehouse.files.file_modes import close_for_writing
 from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
@@ -87,7 +87,7 @@ class Staged:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute(sql, _named(sql, values))
 
-    def let_go(self) -> None:
+    def commit_so_far(self) -> None:
         """Commit what is there so far, so that memory need not hold it, and go on.
 
         For a file that is made anew: it is nothing until its rename, in one transaction or many.
@@ -116,12 +116,12 @@ def staging(warehouse: Path) -> Iterator[Path]:
     So is what a process left that was killed: one publishes at a time, under the merge's lock.
     """
     make_folders(warehouse.parent)
-    _sweep(warehouse.parent)
-    sweep_links(warehouse.parent)
+    _remove_unfinished(warehouse.parent)
+    remove_abandoned_links(warehouse.parent)
     try:
         yield warehouse.with_name(f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}")
     finally:
-        _sweep(warehouse.parent)
+        _remove_unfinished(warehouse.parent)
 
 
 def put_in_place(staged: Path, warehouse: Path) -> None:
@@ -146,6 +146,6 @@ def _named(sql: str, values: Values) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in parameters(sql)}
 
 
-def _sweep(folder: Path) -> None:
+def _remove_unfinished(folder: Path) -> None:
     for path in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -74,7 +74,7 @@ def empty(table: Table) -> str:
     return "DELETE FROM " + quoted(table.name)
 
 
-def nothing_of(table: Table) -> str:
+def no_rows(table: Table) -> str:
     return "SELECT * FROM " + quoted(table.name) + " LIMIT 0"
 
 
@@ -109,10 +109,10 @@ def update(table: Table, columns: tuple[str, ...], query: str) -> str:
     """Set columns to what a query says of the same key, where they differ."""
     published = "SELECT " + _list((*table.key, *columns)) + " FROM (\n" + query + "\n)"
     name = quoted(table.name)
-    changes = ", ".join(quoted(column) + " = told." + quoted(column) for column in columns)
-    same = (name + "." + quoted(key) + " = told." + quoted(key) for key in table.key)
+    changes = ", ".join(quoted(column) + " = expected." + quoted(column) for column in columns)
+    same = (name + "." + quoted(key) + " = expected." + quoted(key) for key in table.key)
     differ = (
-        name + "." + quoted(column) + " IS DISTINCT FROM told." + quoted(column)
+        name + "." + quoted(column) + " IS DISTINCT FROM expected." + quoted(column)
         for column in columns
     )
     condition = " AND ".join((*same, "(" + " OR ".join(differ) + ")"))
@@ -123,7 +123,7 @@ def update(table: Table, columns: tuple[str, ...], query: str) -> str:
         + changes
         + " FROM ("
         + published
-        + ") AS told WHERE "
+        + ") AS expected WHERE "
         + condition
     )
 

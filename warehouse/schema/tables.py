@@ -292,17 +292,17 @@ FACTS: Final = Table(
     ("name",),
     (Column("name", "VARCHAR", "What."), Column("value", "VARCHAR", "Its value.")),
 )
-FIRST_LOOK: Final = Table(
+FIRST_OBSERVED: Final = Table(
     "_almanac_first_look",
     "one row: nothing was observed before it",
     (),
     (Column("first_at", INSTANT, "When events were first observed; NULL is never.", "UTC"),),
     delta="replaced",
 )
-INTERNAL: Final = (PUBLISHED, FACTS, FIRST_LOOK)
+INTERNAL: Final = (PUBLISHED, FACTS, FIRST_OBSERVED)
 """Of no use to readers, and free to change."""
 FILLED: Final = (
     *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, COVERAGE, EVENT_COINS),
-    *(EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS, REQUESTS, USAGE, PUBLISHED, FIRST_LOOK),
+    *(EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS, REQUESTS, USAGE, PUBLISHED, FIRST_OBSERVED),
 )
 """All that have a statement, in the order in which they are filled: after those that it reads."""

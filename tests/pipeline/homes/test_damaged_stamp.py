@@ -55,7 +55,7 @@ def test_each_command_says_in_one_line_how_a_damaged_stamp_is_mended(
         assert "almanac doctor --fix" in " ".join(done.output.split()), words
     if harm == "garbage":
         almanac("doctor", "--fix", code=1, home=str(made.root))  # The sandbox is no source of it.
-    made.mend_stamp()
+    made.rebuild_stamp()
     assert made.stamp() is not None
     assert stamp.read_bytes() == held
 

@@ -36,8 +36,8 @@ from tests.pipeline.homes.run_records import (
     status_of,
 )
 from tests.test_cli import ALMANAC, environment
-from warehouse.errors import RunRecordsBusy, RunRecordsDamaged, RunRecordsOutOfReach
-from warehouse.files.turns import holder
+from warehouse.errors import RunRecordsBusy, RunRecordsDamaged, RunRecordsInaccessible
+from warehouse.files.locks import holder
 from warehouse.home import Home
 
 AT_ONCE = 4
@@ -302,7 +302,7 @@ class TestSoundDatabases:
     def test_what_the_machine_refuses_is_told_and_is_no_damage(
         self, home: Home, harm: Callable[[Path], None], said: str
     ) -> None:
-        with pytest.raises(RunRecordsOutOfReach, match=said) as caught, instance_of(home):
+        with pytest.raises(RunRecordsInaccessible, match=said) as caught, instance_of(home):
             harm(home.dagster / RUNS)
         assert "doctor" not in str(caught.value)
 

@@ -19,8 +19,8 @@ from pipeline.ui import programs
 from pipeline.ui.attached import ATTACHED
 from pipeline.ui.programs import DAEMON, address_of, end_orphans, lock_of, wait_until_answering
 from tests.pipeline.homes.run_records import forked, killed_after
-from warehouse.errors import TurnTaken
-from warehouse.files.turns import holder, turn
+from warehouse.errors import LockHeld
+from warehouse.files.locks import hold_lock, holder
 from warehouse.home import Home
 
 
@@ -36,7 +36,7 @@ def orphan(home: Home) -> Iterator[int]:
     lock = lock_of(home, DAEMON)
 
     def work() -> None:
-        with turn(lock, "to be the daemon"):
+        with hold_lock(lock, "to be the daemon"):
             signal.pause()
 
     child = forked(work)
@@ -71,7 +71,7 @@ def test_a_process_that_may_be_another_is_never_ended(
     found = holder(lock)
     assert found is not None
     lock.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, **change)))
-    with pytest.raises(TurnTaken, match=rf"dagster-daemon of another .*pid {orphan}") as taken:
+    with pytest.raises(LockHeld, match=rf"dagster-daemon of another .*pid {orphan}") as taken:
         end_orphans(home)
     assert change.get("host", "") in str(taken.value)
     assert not has_ended(orphan)
@@ -79,7 +79,7 @@ def test_a_process_that_may_be_another_is_never_ended(
 
 def test_a_lock_that_nobody_signed_is_told_and_nobody_is_ended(home: Home, orphan: int) -> None:
     lock_of(home, DAEMON).write_bytes(b"")
-    with pytest.raises(TurnTaken, match="another process holds"):
+    with pytest.raises(LockHeld, match="another process holds"):
         end_orphans(home)
     assert not has_ended(orphan)
 

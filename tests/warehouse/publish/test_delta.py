@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.publish import delta as publish_delta
 from warehouse.publish import lake_events
-from warehouse.schema.tables import FIRST_LOOK, PUBLISHED, TABLES
+from warehouse.schema.tables import FIRST_OBSERVED, PUBLISHED, TABLES
 
 ops = st.builds(
     Op,
@@ -35,7 +35,7 @@ def differences(left: Path, right: Path) -> dict[str, tuple[int, int]]:
     with duckdb.connect() as connection:
         for alias, path in (("l", left), ("r", right)):
             connection.execute(f"ATTACH '{path}' AS {alias} (READ_ONLY)")
-        for table in (*TABLES, PUBLISHED, FIRST_LOOK):
+        for table in (*TABLES, PUBLISHED, FIRST_OBSERVED):
             counts = [
                 connection.execute(
                     f"SELECT count(*) FROM (FROM {a}.{table.name} EXCEPT ALL FROM {b}.{table.name})"

@@ -265,7 +265,7 @@ FURTHER = {"first_day": FIRST_DAY, "current": True, "everything": True}
 
 def test_a_table_without_a_file_is_empty_and_one_whose_inputs_disagree_is_an_error() -> None:
     values = {**EMPTY.files(), **find_local_state(None).files, **FURTHER}
-    assert query_of(REJECTS, values) == ddl.nothing_of(REJECTS)
+    assert query_of(REJECTS, values) == ddl.no_rows(REJECTS)
     assert "$rejects" in query_of(REJECTS, {**values, "rejects": ["file"]})
     misspelt = replace(REJECTS, inputs=("rejetcs",))
     with pytest.raises(ValueError, match="rejects, rejetcs of rejects"):

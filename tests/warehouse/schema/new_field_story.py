@@ -98,7 +98,7 @@ def _land(home: Home, day: int, feed: Feed, body: bytes, plan: str = "elite") ->
         requests=1,
     )
     home.landing.land(pull, [(body, None)])
-    home.mend_stamp()
+    home.rebuild_stamp()
 
 
 def _csv(*rows: dict[str, str]) -> bytes:

@@ -10,7 +10,7 @@ WITH
             extra::VARCHAR AS extra
         FROM read_parquet($files, hive_partitioning = false)
     ),
-    told AS (
+    published AS (
         SELECT
             event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id,
             feed, plan, content_at,
@@ -21,9 +21,9 @@ WITH
         FROM published.main.event_versions
     )
 SELECT
-    (SELECT count(*) FROM told),
-    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake)),
-    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told));
+    (SELECT count(*) FROM published),
+    (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));
 
 -- name: compare_events
 WITH
@@ -37,7 +37,7 @@ WITH
             first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
         FROM read_parquet($file, hive_partitioning = false)
     ),
-    told AS (
+    published AS (
         SELECT
             event_id,
             slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
@@ -48,6 +48,6 @@ WITH
         FROM published.main.events
     )
 SELECT
-    (SELECT count(*) FROM told),
-    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake)),
-    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told));
+    (SELECT count(*) FROM published),
+    (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));

@@ -21,7 +21,7 @@ CREATE OR REPLACE TEMP TABLE normalised (
 )
 
 -- name: json_events
-SELECT one.*, NULL::VARCHAR AS row_md5
+SELECT parsed.*, NULL::VARCHAR AS row_md5
 FROM (
     SELECT from_json(element, '{
         "place": "BIGINT",
@@ -39,7 +39,7 @@ FROM (
         "coin_names": [{"slug": "VARCHAR", "symbol": "VARCHAR", "name": "VARCHAR"}],
         "status": "VARCHAR",
         "cancelled_text": "VARCHAR"
-    }') AS one
+    }') AS parsed
     FROM (SELECT unnest(from_json($rows, '["JSON"]')) AS element)
 )
 
@@ -75,7 +75,7 @@ typed AS (
         chr(0) AS nul
     FROM arrived
 ),
-told AS (
+checked AS (
     SELECT
         * EXCLUDE (impact, impact_band, shown),
         impact AS impact_text,
@@ -90,30 +90,30 @@ told AS (
         END AS shown,
         CASE
             WHEN event_id IS NULL THEN 'id: expected a text, met nothing'
-            WHEN strlen(event_id) > 200 THEN almanac_met('id', 'at most 200 bytes', event_id)
+            WHEN strlen(event_id) > 200 THEN almanac_expected('id', 'at most 200 bytes', event_id)
             WHEN status = 'cancelled' AND cancelled_at IS NULL
-                THEN almanac_met('cancelledAt', 'an instant', cancelled_text)
+                THEN almanac_expected('cancelledAt', 'an instant', cancelled_text)
             WHEN content_text IS NOT NULL AND content_of_row IS NULL
-                THEN almanac_met('createdAt of the delivery', 'an instant', content_text)
+                THEN almanac_expected('createdAt of the delivery', 'an instant', content_text)
             WHEN title IS NULL AND shown & $title_bit <> 0
                 THEN 'title: expected a text, met nothing'
             WHEN date IS NULL
                 AND (date_text IS NOT NULL OR status = 'scheduled' OR shown & $date_bit <> 0)
-                THEN almanac_met('date', 'an instant of 1900 to 2200', date_text)
+                THEN almanac_expected('date', 'an instant of 1900 to 2200', date_text)
             WHEN date_end IS NULL AND date_end_text IS NOT NULL
-                THEN almanac_met('dateEnd', 'an instant of 1900 to 2200', date_end_text)
+                THEN almanac_expected('dateEnd', 'an instant of 1900 to 2200', date_end_text)
             WHEN created_at IS NULL AND created_at_text IS NOT NULL
-                THEN almanac_met('createdAt', 'an instant of 1900 to 2200', created_at_text)
+                THEN almanac_expected('createdAt', 'an instant of 1900 to 2200', created_at_text)
             WHEN updated_at IS NULL AND updated_at_text IS NOT NULL
-                THEN almanac_met('updatedAt', 'an instant of 1900 to 2200', updated_at_text)
+                THEN almanac_expected('updatedAt', 'an instant of 1900 to 2200', updated_at_text)
             WHEN last_verified_at IS NULL AND last_verified_at_text IS NOT NULL
-                THEN almanac_met(
+                THEN almanac_expected(
                     'lastVerifiedAt', 'an instant of 1900 to 2200', last_verified_at_text
                 )
             WHEN is_estimated IS NULL AND is_estimated_text IS NOT NULL
-                THEN almanac_met('isEstimated', 'true or false', is_estimated_text)
+                THEN almanac_expected('isEstimated', 'true or false', is_estimated_text)
             WHEN score IS NULL AND band IS NULL AND coalesce(impact, impact_band) IS NOT NULL
-                THEN almanac_met(
+                THEN almanac_expected(
                     'impact', 'a number of the scale or a band', coalesce(impact, impact_band)
                 )
         END AS reason
@@ -181,4 +181,4 @@ SELECT
                 'cancelledAt': cancelled_text
             })::VARCHAR
     END AS raw
-FROM told
+FROM checked

@@ -43,11 +43,11 @@ FROM event_versions,
                         THEN 'basis is ' || coalesce('''' || basis || '''', 'NULL')
                             || '; expected ''observed'' or ''claimed'''
                     WHEN first_at IS NULL
-                        THEN 'no look at events was merged yet, so nothing was known at any time'
-                    ELSE ts || ' is before the first look at '
+                        THEN 'no pull of events was merged yet, so nothing was known at any time'
+                    ELSE ts || ' is before the first observation at '
                         || strftime(first_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
-                        || '; what was known then was not observed. With basis := ''claimed'' it '
-                        || 'goes further back, by what the service says of that time'
+                        || '; nothing was observed before it. Use basis := ''claimed'' for what '
+                        || 'the service says about earlier times'
                 END
             )
         END AS is_wrong

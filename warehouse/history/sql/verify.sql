@@ -12,7 +12,7 @@ WITH
             extra::VARCHAR AS extra
         FROM read_parquet($files, hive_partitioning = false)
     ),
-    told AS (
+    published AS (
         SELECT
             event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id,
             feed, plan, content_at,
@@ -21,9 +21,9 @@ WITH
         FROM published.main.event_versions
     )
 SELECT
-    (SELECT count(*) FROM told),
-    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake)),
-    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told));
+    (SELECT count(*) FROM published),
+    (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));
 
 -- name: compare_events
 -- How many events are published, only published, and only in the checkpoint. Grain: one row.
@@ -36,7 +36,7 @@ WITH
             first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
         FROM read_parquet($file, hive_partitioning = false)
     ),
-    told AS (
+    published AS (
         SELECT
             event_id,
             {each content: @name},
@@ -45,9 +45,9 @@ WITH
         FROM published.main.events
     )
 SELECT
-    (SELECT count(*) FROM told),
-    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake)),
-    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told));
+    (SELECT count(*) FROM published),
+    (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));
 
 -- name: compare_months
 -- How many events by month there are, only there, and only published. Grain: one row.
@@ -57,14 +57,14 @@ WITH
         SELECT * EXCLUDE (extra), extra::VARCHAR AS extra
         FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
     ),
-    told AS (
+    published AS (
         SELECT * EXCLUDE (last_seen_at, missing_since, content_at, extra), extra::VARCHAR AS extra
         FROM published.main.events
     )
 SELECT
     (SELECT count(*) FROM lake),
-    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM told)),
-    (SELECT count(*) FROM (FROM told EXCEPT ALL FROM lake));
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published)),
+    (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake));
 
 -- name: list_published_days
 -- The days of the change log as they were published. Grain: one row per day.

@@ -23,7 +23,7 @@ CREATE OR REPLACE TEMP TABLE seen_coins (
 -- Grain: one row per element of $rows, a JSON array as json_rows.py makes it.
 -- Run twice: every row is there twice.
 INSERT INTO seen_coins BY NAME
-SELECT one.*
+SELECT parsed.*
 FROM (
     SELECT from_json(element, '{
         "position": "BIGINT",
@@ -37,7 +37,7 @@ FROM (
         "major_count": "INTEGER",
         "peak_impact": "DOUBLE",
         "extra": "VARCHAR"
-    }') AS one
+    }') AS parsed
     FROM (SELECT unnest(from_json($rows, '["JSON"]')) AS element)
 )
 
@@ -59,11 +59,11 @@ CREATE OR REPLACE TEMP TABLE seen_categories (
 -- Grain: one row per element of $rows, a JSON array as json_rows.py makes it.
 -- Run twice: every row is there twice.
 INSERT INTO seen_categories BY NAME
-SELECT one.*
+SELECT parsed.*
 FROM (
     SELECT from_json(element, '{
         "position": "BIGINT", "id": "VARCHAR", "name": "VARCHAR", "extra": "VARCHAR"
-    }') AS one
+    }') AS parsed
     FROM (SELECT unnest(from_json($rows, '["JSON"]')) AS element)
 )
 

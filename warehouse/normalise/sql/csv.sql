@@ -1,6 +1,6 @@
 -- An export read by DuckDB's own reader: parts of one SELECT that csv_reader.py puts together.
 --
---     csv_file → csv_rows → new_rows (unchanged.sql says which those are) → separators_met
+--     csv_file → csv_rows → new_rows (unchanged.sql says which those are) → find_separators
 --     → find_unread_places
 
 -- name: csv_file
@@ -38,7 +38,7 @@ FROM (
 FROM arrived
 WHERE NOT is_unchanged
 
--- name: separators_met
+-- name: find_separators
 -- Grain: one row: whether the lists were parted, and which other separators their elements hold.
 -- Reads only.
 SELECT
@@ -66,14 +66,14 @@ FROM (
     FROM (
         SELECT
             rowid AS unread_row, row_md5,
-            row_number() OVER (PARTITION BY row_md5 ORDER BY rowid) AS turn
+            row_number() OVER (PARTITION BY row_md5 ORDER BY rowid) AS occurrence
         FROM normalised
         WHERE reason IS NOT NULL
     ) AS unread
     JOIN (
-        SELECT row_md5, place, row_number() OVER (PARTITION BY row_md5 ORDER BY place) AS turn
+        SELECT row_md5, place, row_number() OVER (PARTITION BY row_md5 ORDER BY place) AS occurrence
         FROM (SELECT row_md5, row_number() OVER () - 1 AS place {rows})
         WHERE row_md5 IN (SELECT n.row_md5 FROM normalised AS n WHERE n.reason IS NOT NULL)
-    ) AS numbered USING (row_md5, turn)
+    ) AS numbered USING (row_md5, occurrence)
 ) AS found
 WHERE normalised.rowid = found.unread_row

@@ -36,7 +36,7 @@ WHERE reason IS NULL
 -- name: json_events
 -- Grain: one row per element of $rows, a JSON array as json_rows.py makes it. Reads only.
 -- In two steps, elements first: to take the structure from the whole array is three times slower.
-SELECT one.*, NULL::VARCHAR AS row_md5
+SELECT parsed.*, NULL::VARCHAR AS row_md5
 FROM (
     SELECT from_json(element, '{
         "place": "BIGINT",
@@ -49,7 +49,7 @@ FROM (
         "coin_names": [{"slug": "VARCHAR", "symbol": "VARCHAR", "name": "VARCHAR"}],
         "status": "VARCHAR",
         "cancelled_text": "VARCHAR"
-    }') AS one
+    }') AS parsed
     FROM (SELECT unnest(from_json($rows, '["JSON"]')) AS element)
 )
 
@@ -86,7 +86,7 @@ typed AS (
         chr(0) AS nul
     FROM arrived
 ),
-told AS (
+checked AS (
     SELECT
         * EXCLUDE (impact, impact_band, shown),
         impact AS impact_text,
@@ -101,26 +101,26 @@ told AS (
         END AS shown,
         CASE
             WHEN event_id IS NULL THEN 'id: expected a text, met nothing'
-            WHEN strlen(event_id) > 200 THEN almanac_met('id', 'at most 200 bytes', event_id)
+            WHEN strlen(event_id) > 200 THEN almanac_expected('id', 'at most 200 bytes', event_id)
             WHEN status = 'cancelled' AND cancelled_at IS NULL
-                THEN almanac_met('cancelledAt', 'an instant', cancelled_text)
+                THEN almanac_expected('cancelledAt', 'an instant', cancelled_text)
             WHEN content_text IS NOT NULL AND content_of_row IS NULL
-                THEN almanac_met('createdAt of the delivery', 'an instant', content_text)
+                THEN almanac_expected('createdAt of the delivery', 'an instant', content_text)
             WHEN title IS NULL AND shown & $title_bit <> 0
                 THEN 'title: expected a text, met nothing'
             WHEN date IS NULL
                 AND (date_text IS NOT NULL OR status = 'scheduled' OR shown & $date_bit <> 0)
-                THEN almanac_met('date', 'an instant of 1900 to 2200', date_text)
+                THEN almanac_expected('date', 'an instant of 1900 to 2200', date_text)
             {each instants except date, last_verified_at: WHEN @name IS NULL AND @name_text IS NOT NULL
-                THEN almanac_met('@wire', 'an instant of 1900 to 2200', @name_text)}
+                THEN almanac_expected('@wire', 'an instant of 1900 to 2200', @name_text)}
             WHEN last_verified_at IS NULL AND last_verified_at_text IS NOT NULL
-                THEN almanac_met(
+                THEN almanac_expected(
                     'lastVerifiedAt', 'an instant of 1900 to 2200', last_verified_at_text
                 )
             {each booleans: WHEN @name IS NULL AND @name_text IS NOT NULL
-                THEN almanac_met('@wire', 'true or false', @name_text)}
+                THEN almanac_expected('@wire', 'true or false', @name_text)}
             WHEN score IS NULL AND band IS NULL AND coalesce(impact, impact_band) IS NOT NULL
-                THEN almanac_met(
+                THEN almanac_expected(
                     'impact', 'a number of the scale or a band', coalesce(impact, impact_band)
                 )
         END AS reason
@@ -160,7 +160,7 @@ SELECT
                 'cancelledAt': cancelled_text
             })::VARCHAR
     END AS raw
-FROM told
+FROM checked
 
 -- name: count_events
 -- Grain: one row: rows read, those that can't be, ids among the good ones. Reads only.

@@ -40,22 +40,22 @@ END
 -- trimmed, without empty elements, distinct, sorted; NULL becomes the empty list. One and two
 -- elements, the usual case, are spared the general way.
 -- Run twice: the same macro again.
-CREATE OR REPLACE TEMP MACRO almanac_list(cell, joint) AS
+CREATE OR REPLACE TEMP MACRO almanac_list(cell, separator) AS
 CASE
     WHEN almanac_clean(cell) IS NULL THEN []::VARCHAR[]
-    WHEN NOT contains(cell, joint) THEN [almanac_clean(cell)]
+    WHEN NOT contains(cell, separator) THEN [almanac_clean(cell)]
     ELSE list_sort(
         list_distinct(
             list_filter(
-                list_transform(string_split(cell, joint), lambda one: almanac_clean(one)),
-                lambda one: one IS NOT NULL
+                list_transform(string_split(cell, separator), lambda element: almanac_clean(element)),
+                lambda element: element IS NOT NULL
             )
         )
     )
 END
 
--- name: define_met
+-- name: define_expected
 -- Grain: a macro that gives the reason for refusing one text, cut to 80 characters.
 -- Run twice: the same macro again.
-CREATE OR REPLACE TEMP MACRO almanac_met(field, expected, given) AS
+CREATE OR REPLACE TEMP MACRO almanac_expected(field, expected, given) AS
     field || ': expected ' || expected || ', met ' || coalesce('''' || left(given, 80) || '''', 'nothing')

@@ -17,11 +17,11 @@ CREATE OR REPLACE TEMP TABLE rejected (
 -- Parameters: $batch_id, $rows.
 -- Run twice: every row is there twice.
 INSERT INTO rejected
-SELECT $batch_id, one.position, one.reason, one.raw
+SELECT $batch_id, parsed.position, parsed.reason, parsed.raw
 FROM (
     SELECT unnest(
         from_json($rows, '[{"position": "BIGINT", "reason": "VARCHAR", "raw": "VARCHAR"}]')
-    ) AS one
+    ) AS parsed
 )
 
 -- name: has_unread

@@ -1,18 +1,18 @@
 -- Records of an export that came before, as they are now: they are not read again.
 --
---     nothing_unchanged → has_recalled → recall_body | recall_rows → view_unchanged → count_arrived
+--     nothing_unchanged → has_accepted_records → find_unchanged_of_body | find_unchanged_rows → view_unchanged → count_arrived
 
 -- name: nothing_unchanged
 -- Grain: one row per record that came before: none, as every batch begins.
 -- Run twice: the same view again.
 CREATE OR REPLACE TEMP VIEW unchanged AS SELECT NULL::VARCHAR AS event_id WHERE false
 
--- name: has_recalled
+-- name: has_accepted_records
 -- Grain: one row: whether the state accepted any record of an export that can come again.
 -- Reads only.
 SELECT EXISTS (SELECT 1 FROM event_seen WHERE row_md5 IS NOT NULL)
 
--- name: recall_body
+-- name: find_unchanged_of_body
 -- Grain: one row per record of the export before, whose bytes are the same. `is_unchanged` where it
 -- is still as the state last accepted it.
 -- Run twice: the same.
@@ -21,7 +21,7 @@ SELECT a.event_id, a.row_md5, s.event_id IS NOT NULL AS is_unchanged
 FROM arrived AS a
 LEFT JOIN event_seen AS s ON s.event_id = a.event_id AND s.row_md5 = a.row_md5
 
--- name: recall_rows
+-- name: find_unchanged_rows
 -- Grain: one row per record of a CSV file, into `arrived`, in any order: `is_unchanged` where the state
 -- last accepted just this record, of which the md5 has the id in it; else with its cells.
 -- In place of the braces stand expressions that csv_reader.py gives.

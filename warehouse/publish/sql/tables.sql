@@ -4,7 +4,7 @@
 -- name: select_batches
 -- Grain: one row per batch, from what the files of the change log say of themselves.
 -- Parameters: $changes, the files. Run twice: the same rows.
-WITH told AS (
+WITH day_files AS (
     SELECT from_json(decode(value), '{
         "day": "DATE",
         "batches": [{
@@ -26,7 +26,7 @@ WITH told AS (
 SELECT * EXCLUDE (scope), unnest(scope)
 FROM (
     SELECT observed_date, unnest(batch)
-    FROM (SELECT day.day AS observed_date, unnest(day.batches) AS batch FROM told)
+    FROM (SELECT day.day AS observed_date, unnest(day.batches) AS batch FROM day_files)
 )
 
 -- name: select_coverage
@@ -199,7 +199,7 @@ SELECT l.day::DATE AS day, l.sha256, m.num_rows AS versions
 FROM (
     SELECT unnest($days) AS day, unnest($hashes) AS sha256, unnest($changes) AS file
 ) AS l
--- A path is bound as a pattern of itself (sql.py), and told as it is.
+-- A path is bound as a pattern of itself (sql.py), and returned as it is.
 JOIN parquet_file_metadata($changes) AS m
     ON m.file_name = regexp_replace(l.file, '\[([*?\[])\]', '\1', 'g')
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from warehouse.errors import TurnTaken
-from warehouse.files.turns import holder, is_held, turn
+from warehouse.errors import LockHeld
+from warehouse.files.locks import hold_lock, holder, is_held
 
 LOOK_S = 0.05
 
@@ -21,13 +21,13 @@ def lock(tmp_path: Path) -> Path:
 
 
 def test_a_turn_that_is_not_waited_for_is_had_while_somebody_looks(lock: Path) -> None:
-    with turn(lock, "to look"):
+    with hold_lock(lock, "to look"):
         pass
     with lock.open("rb") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
         let_go = threading.Timer(LOOK_S, fcntl.flock, (looking.fileno(), fcntl.LOCK_UN))
         let_go.start()
-        with turn(lock, "to work", wait_s=0):
+        with hold_lock(lock, "to work", wait_s=0):
             assert is_held(lock)
         let_go.join()
 
@@ -37,15 +37,15 @@ def test_a_message_names_the_setting_that_the_wait_comes_from_alone(
     lock: Path, setting: str
 ) -> None:
     with ExitStack() as held:
-        held.enter_context(turn(lock, "to work"))
-        with pytest.raises(TurnTaken) as taken:
-            held.enter_context(turn(lock, "to work", wait_s=0, wait_setting=setting))
+        held.enter_context(hold_lock(lock, "to work"))
+        with pytest.raises(LockHeld) as taken:
+            held.enter_context(hold_lock(lock, "to work", wait_s=0, wait_setting=setting))
     assert ("sets how long to wait" in str(taken.value)) == bool(setting)
     assert setting in str(taken.value)
 
 
 def test_a_holder_is_told_from_processes_of_the_same_id(lock: Path) -> None:
-    with turn(lock, "to work"):
+    with hold_lock(lock, "to work"):
         found = holder(lock)
         assert found is not None
         assert found.pid == os.getpid()

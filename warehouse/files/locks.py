@@ -21,7 +21,7 @@ from typing import IO, Final
 
 import msgspec
 
-from warehouse.errors import TurnTaken
+from warehouse.errors import LockHeld
 
 _PROC: Final = Path("/proc")
 _STARTED: Final = 19
@@ -59,7 +59,7 @@ def _text(path: Path) -> str:
 
 WAIT_S: Final = 1800.0
 _POLL_S: Final = 0.05
-_LOOKED_AT_S: Final = 0.25
+_TEST_HELD_S: Final = 0.25
 """Who looks whether a lock is held has it for a moment; so long it is waited for in any case."""
 _SILENT_S: Final = 1.0
 """Most turns are over by then: a shorter wait is not worth a line."""
@@ -90,7 +90,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def turn(
+def hold_lock(
     path: Path, what: str, *, wait_s: float = WAIT_S, wait_setting: str = ""
 ) -> Iterator[bool]:
     """Hold a lock; yields whether it had to be waited for. Any signal ends the wait.
@@ -100,7 +100,7 @@ def turn(
     that `wait_s` comes from, where there is one.
 
     Raises:
-        TurnTaken: another process still holds it after `wait_s` seconds; 0 hardly waits.
+        LockHeld: another process still holds it after `wait_s` seconds; 0 hardly waits.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():  # A hand or a repair of the disk made it, and nobody holds that.
@@ -112,18 +112,18 @@ def turn(
 
 
 def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting: str) -> bool:
-    began, said, waited = monotonic(), False, False
+    began, is_reported, waited = monotonic(), False, False
     while not try_lock(lock):
         waited, so_far = True, monotonic() - began
-        if so_far >= max(wait_s, _LOOKED_AT_S):
+        if so_far >= max(wait_s, _TEST_HELD_S):
             hint = f"; {wait_setting} sets how long to wait" if wait_setting else ""
-            raise TurnTaken(
+            raise LockHeld(
                 f"{holder_text(path)} is using this home, and still held the lock {what} after "
                 f"{wait_s:g} s. Nothing was done. Run the command again when it has ended{hint}."
             )
-        if not said and so_far >= _SILENT_S:
+        if not is_reported and so_far >= _SILENT_S:
             log.warning("Waiting for the lock %s: %s holds it.", what, holder_text(path))
-            said = True
+            is_reported = True
         sleep(_POLL_S)
     return waited
 
