@@ -86,13 +86,9 @@ def changes_what_is_locked(sql: str) -> bool:
         if called in _PAST_A_LOCK:
             return True
         if called == "query":
-            argument = _TEXT.fullmatch(text)
+            inner = _TEXT.fullmatch(text)
             # A text that is put together could hold anything.
-            if (
-                end != ")"
-                or argument is None
-                or changes_what_is_locked(argument[1].replace("''", "'"))
-            ):
+            if end != ")" or inner is None or changes_what_is_locked(inner[1].replace("''", "'")):
                 return True
     return False
 

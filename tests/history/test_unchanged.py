@@ -82,7 +82,7 @@ def exports_with_others_between(draw: st.DrawFn) -> list[Glance]:
 def test_records_that_came_before_give_the_tables_that_reading_all_of_them_gives(
     batches: list[Glance],
 ) -> None:
-    hold_recall_to_reading(batches)
+    assert_unchanged_equals_reading(batches)
 
 
 @pytest.mark.long
@@ -90,7 +90,7 @@ def test_records_that_came_before_give_the_tables_that_reading_all_of_them_gives
 @given(exports_with_others_between())
 @at_length(EXAMPLES_AT_LENGTH)
 def test_records_that_came_before_give_the_same_tables_at_length(batches: list[Glance]) -> None:
-    hold_recall_to_reading(batches)
+    assert_unchanged_equals_reading(batches)
 
 
 def export(hour: int, *, lag: int = 0) -> Glance:
@@ -101,12 +101,12 @@ def export(hour: int, *, lag: int = 0) -> Glance:
 
 
 def test_a_record_that_comes_again_of_an_older_time_is_stale() -> None:
-    hold_recall_to_reading([export(1), export(4), export(5, lag=3)])
+    assert_unchanged_equals_reading([export(1), export(4), export(5, lag=3)])
 
 
 def test_a_record_that_comes_again_restores_what_was_withdrawn() -> None:
     gone = replace(export(4), feed="event", shown=export(4).shown[:1], status=404)
-    hold_recall_to_reading([export(1), export(2), gone, export(5)])
+    assert_unchanged_equals_reading([export(1), export(2), gone, export(5)])
 
 
 def test_the_same_cells_below_another_header_are_read_anew(tmp_path: Path) -> None:
@@ -182,26 +182,26 @@ def counted() -> Iterator[list[tuple[str, int]]]:
 
     def finding(self: UnchangedRecords, query: str, values: dict[str, Any]) -> int | None:
         records = find(self, query, values)
-        counts.append(("in the file", self.again))
+        counts.append(("in the file", self.count))
         return records
 
-    def looking(self: UnchangedRecords, manifest: Manifest) -> BatchCounts | None:
+    def finding_body(self: UnchangedRecords, manifest: Manifest) -> BatchCounts | None:
         tally = same_body_as_before(self, manifest)
         if tally is not None:
-            counts.append(("by the hash of the body", self.again))
+            counts.append(("by the hash of the body", self.count))
         return tally
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UnchangedRecords, "find", finding)
-        patch.setattr(UnchangedRecords, "body_again", looking)
+        patch.setattr(UnchangedRecords, "same_body_as_before", finding_body)
         yield counts
 
 
-def hold_recall_to_reading(batches: Sequence[Glance]) -> None:
+def assert_unchanged_equals_reading(batches: Sequence[Glance]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         recalled = _merged(batches, Path(folder) / "recalled")
         patch.setattr(UnchangedRecords, "may_find", lambda self: False)
-        patch.setattr(UnchangedRecords, "body_again", lambda self, manifest: None)
+        patch.setattr(UnchangedRecords, "same_body_as_before", lambda self, manifest: None)
         read = _merged(batches, Path(folder) / "read")
         assert_same(recalled, read, "what was recalled, against what was read,")
 
