@@ -1,4 +1,4 @@
-"""One measured piece of work, in a process of its own: its seconds, and its peak memory.
+"""Measures one piece of work in a separate process: its seconds and its peak memory.
 
 The child prints one JSON object as its last line. Belongs here: running and measuring. Does not:
 what is measured.
@@ -14,14 +14,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a child said, and the most memory it ever had, in MB (10^6 bytes)."""
+    """The figures that a child printed, and its peak memory, in MB (10^6 bytes)."""
 
-    said: dict[str, Any]
+    figures: dict[str, Any]
     peak_mb: float
 
     @property
     def seconds(self) -> float:
-        return float(self.said["seconds"])
+        return float(self.figures["seconds"])
 
 
 class ChildFailed(Exception):
@@ -29,10 +29,10 @@ class ChildFailed(Exception):
 
 
 def measure(module: str, *words: str) -> Measured:
-    """Run `python -m module words…` and return what it measured.
+    """Run `python -m module words…` and return its figures.
 
     Raises:
-        ChildFailed: it ended with an error.
+        ChildFailed: the process ended with an error.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", module, *words], stdout=subprocess.PIPE, text=True
@@ -46,6 +46,6 @@ def measure(module: str, *words: str) -> Measured:
     return Measured(json.loads(output.strip().splitlines()[-1]), usage.ru_maxrss * 1024 / 1e6)
 
 
-def say(**values: Any) -> None:
-    """Say what was measured, to the parent."""
+def print_figures(**values: Any) -> None:
+    """Print figures as the line of JSON that the parent reads."""
     sys.stdout.write(json.dumps(values) + "\n")

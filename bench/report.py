@@ -1,4 +1,4 @@
-"""How benchmarks are asked for and shown: a table for people, JSON for programs."""
+"""The options and the output of benchmarks: a table for people, JSON for programs."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from rich.table import Table
 from bench.children import Measured
 
 
-def asked(what: str, **sizes: int) -> argparse.Namespace:
+def parse_arguments(what: str, **sizes: int) -> argparse.Namespace:
     """Return the arguments of a benchmark; each size is an option with its default."""
     parser = argparse.ArgumentParser(description=what)
     for name, default in sizes.items():
@@ -28,16 +28,18 @@ def asked(what: str, **sizes: int) -> argparse.Namespace:
 def show(
     title: str, measured: dict[str, Measured], ours: str, bars: dict[str, str], into: Path | None
 ) -> None:
-    """Print who took how long, as ratios to what we took beside it."""
+    """Print the seconds of each side, and the ratio of ours to it."""
     console = Console(highlight=False)
     load = os.getloadavg()[0]
     console.print(f"{title}   DuckDB {duckdb.__version__}, load average {load:.2f} at the end")
-    table = Table("", "seconds", "ours is x times that", "peak MB", "said")
+    table = Table("", "seconds", "ours is x times that", "peak MB", "figures")
     mine = measured[ours].seconds
     for name, child in measured.items():
         ratio = "" if name == ours else f"{mine / child.seconds:.2f}"
-        said = ", ".join(f"{key} {_short(v)}" for key, v in child.said.items() if key != "seconds")
-        table.add_row(name, f"{child.seconds:.2f}", ratio, f"{child.peak_mb:,.0f}", said)
+        figures = ", ".join(
+            f"{key} {_short(v)}" for key, v in child.figures.items() if key != "seconds"
+        )
+        table.add_row(name, f"{child.seconds:.2f}", ratio, f"{child.peak_mb:,.0f}", figures)
     console.print(table)
     for what, text in bars.items():
         console.print(f"{what}: {text}")
@@ -46,7 +48,9 @@ def show(
 
 
 def _record(title: str, measured: dict[str, Measured], bars: dict[str, str]) -> dict[str, Any]:
-    figures = {name: {**child.said, "peak_mb": child.peak_mb} for name, child in measured.items()}
+    figures = {
+        name: {**child.figures, "peak_mb": child.peak_mb} for name, child in measured.items()
+    }
     machine = {"python": sys.version.split()[0], "machine": platform.machine()}
     return {"title": title, "figures": figures, "bars": bars, **machine}
 

@@ -1,1 +1,1 @@
-"""How closely the limits are used, beside nginx."""
+"""Measures how much of the limits is used, with our server and with nginx."""

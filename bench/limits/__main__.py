@@ -1,9 +1,9 @@
 """`python -m bench.limits`: four processes that share one limiter, at each plan.
 
-Each request is held up behind the limiter for up to half a second of its own. Counted is what
-left in the time, beside the usable burst and the rate; and what was answered with 429, once by
-our server and once by nginx. Then eight processes run into a reserve of a fifth of the quota.
-All plans run side by side, each with its own key.
+Each request is delayed behind the limiter by up to half a second. The number of requests sent is
+compared with the usable burst and the rate, and 429 answers are counted, with our server and with
+nginx. Then eight processes run into a reserve of a fifth of the quota. All plans run side by
+side, each with its own key.
 """
 
 import json
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.limits.nginx import NoNginx, nginx
-from bench.report import asked
+from bench.report import parse_arguments
 from catalog.contract.plans import PLANS, Plan
 from catalog.sandbox.sandbox import Sandbox
 from resources.limits.allowance import Pace, ReportedLimits
@@ -39,7 +39,7 @@ QUOTA, RESERVE, MANY = 400, 80, 8
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one plan's processes did; `allowed` is usable burst + rate x time."""
+    """The figures of a plan's processes; `allowed` is usable burst + rate x time."""
 
     server: str
     plan: str
@@ -53,7 +53,7 @@ class Row:
 
 
 def main() -> None:
-    size = asked(__doc__, seconds=120)
+    size = parse_arguments(__doc__, seconds=120)
     console = Console(highlight=False)
     with TemporaryDirectory(prefix="almanac-limits-", dir=size.folder) as temporary:
         folder = Path(temporary)
@@ -98,7 +98,7 @@ def _race(
 
 
 def _row(server: str, plan: Plan, children: list[subprocess.Popen[str]], seconds: int) -> Row:
-    reports = [_said(child) for child in children]
+    reports = [_report(child) for child in children]
     return Row(
         server=server,
         plan=plan.name,
@@ -109,7 +109,7 @@ def _row(server: str, plan: Plan, children: list[subprocess.Popen[str]], seconds
 
 
 def _reserve(sandbox: Sandbox, folder: Path) -> dict[str, Any]:
-    """Let eight processes run into the reserve; the server says what it counted."""
+    """Let eight processes run into the reserve; return what the server answered."""
     plan = PLANS["elite"]
     key = sandbox.new_key("enterprise", monthly_quota=QUOTA, rate_per_s=100, burst=200)
     ledger = folder / "reserve.ledger"
@@ -126,13 +126,13 @@ def _reserve(sandbox: Sandbox, folder: Path) -> dict[str, Any]:
             stack.enter_context(_sender(plan, seed, begins, 60, threads=4, **common))
             for seed in range(MANY)
         ]
-        reports = [_said(child) for child in children]
+        reports = [_report(child) for child in children]
     asked_for = sum(sum(report["statuses"].values()) for report in reports)
     return {"quota": QUOTA, "kept": RESERVE, "answered": asked_for, "due": QUOTA - RESERVE}
 
 
 def _full(path: Path, plan: Plan, *, allowed: int | None) -> None:
-    """Make a ledger with a full bucket: an unknown one is empty, and fills in burst / rate."""
+    """Make a ledger with a full bucket: a new one is empty, and fills in burst / rate."""
     ledger = Ledger(path, Pace(1e6, 1))
     limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
     limiter.on_usage(ReportedLimits(allowed, 0, datetime.now(UTC) + timedelta(days=9)))
@@ -159,7 +159,7 @@ def _sender(
     )
 
 
-def _said(child: subprocess.Popen[str]) -> dict[str, Any]:
+def _report(child: subprocess.Popen[str]) -> dict[str, Any]:
     output, _ = child.communicate()
     if child.returncode != 0:
         raise SystemExit(f"a sender ended with {child.returncode}; there is no figure")

@@ -1,7 +1,7 @@
 """nginx (Debian's package) as a service that limits by key: `limit_req` with `nodelay`.
 
-Its leaky bucket lets `burst` requests more than one come at once, counted in thousandths of a
-request and in milliseconds. Belongs here: the server. Does not: who asks it.
+Its leaky bucket allows `burst` requests more than one at once, counted in thousandths of a
+request and in milliseconds. Belongs here: the server. Does not: its clients.
 """
 
 import shutil
@@ -52,7 +52,7 @@ def nginx(folder: Path, limits: dict[str, tuple[float, int]]) -> Iterator[dict[s
     """Serve 404 within rate and burst of each plan; gives the base address by plan.
 
     Raises:
-        NoNginx: it is not installed.
+        NoNginx: nginx is not installed.
     """
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:

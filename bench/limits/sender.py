@@ -1,9 +1,9 @@
-"""One of several processes that send all that the shared limiter lets through. Run as a child.
+"""One of several processes that send all requests that the shared limiter allows. Run as a child.
 
     python -m bench.limits.sender '{"base_url": …, "key": …, "ledger": …, "rate_per_s": …, …}'
 
-Each request is held up by the network for a while of its own, behind the limiter. Prints how
-many left, when, and what was answered.
+The network delays each request by a random time, behind the limiter. Prints how many requests
+were sent in and after the time, and the statuses of the answers.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from bench.children import say
+from bench.children import print_figures
 from resources.errors import CatalogError, Defer
 from resources.http.client import CatalogClient
 from resources.http.retries import RetryPolicy
@@ -29,7 +29,7 @@ from resources.limits.shared_limiter import SharedLimiter
 
 
 class Held(httpx.BaseTransport):
-    """A network that holds each request up for a random while."""
+    """A network that delays each request by a random time."""
 
     def __init__(self, up_to_s: float, random: Random) -> None:
         self._inner = DeadlineTransport()
@@ -51,19 +51,19 @@ class Held(httpx.BaseTransport):
 
 
 def main() -> None:
-    asked: dict[str, Any] = json.loads(sys.argv[1])
-    ledger = Ledger(Path(asked["ledger"]), Pace(asked["rate_per_s"], asked["burst"]))
-    share = Share("backfill", floor=asked["floor"])
+    settings: dict[str, Any] = json.loads(sys.argv[1])
+    ledger = Ledger(Path(settings["ledger"]), Pace(settings["rate_per_s"], settings["burst"]))
+    share = Share("backfill", floor=settings["floor"])
     limiter = SharedLimiter(ledger, share, clock=lambda: datetime.now(UTC))
-    network = Held(asked["held_up_s"], Random(asked["seed"]))
+    network = Held(settings["held_up_s"], Random(settings["seed"]))
     client = CatalogClient(
-        asked["base_url"],
-        asked["key"],
+        settings["base_url"],
+        settings["key"],
         limiter=limiter,
         transport=network,
         policy=RetryPolicy(attempts=1),
     )
-    begins, until = asked["begins"], asked["begins"] + asked["seconds"]
+    begins, until = settings["begins"], settings["begins"] + settings["seconds"]
     time.sleep(max(0.0, begins - time.monotonic()))
 
     def send() -> None:
@@ -75,12 +75,12 @@ def main() -> None:
             except CatalogError:
                 continue
 
-    threads = [Thread(target=send) for _ in range(asked["threads"])]
+    threads = [Thread(target=send) for _ in range(settings["threads"])]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    say(
+    print_figures(
         left=sum(at <= until for at in network.left_at),
         after=sum(at > until for at in network.left_at),
         statuses=dict(network.statuses),

@@ -1,8 +1,8 @@
-"""`python -m bench.limits.sweep`: a sweep of the whole catalog, each answer 300 ms away.
+"""`python -m bench.limits.sweep`: a backfill of the whole catalog, with a latency of 300 ms.
 
-Counted are the requests, beside the pages that there are, and the time, beside what the plan's
-usable burst and rate allow at best. The same range is then paged one page after the other. The
-key has the rate and burst of each plan, and sees the whole catalog.
+The requests are compared with the number of full pages, and the time with the shortest that the
+plan's usable burst and rate allow. A range is then paged one page after the other. The key has
+the rate and burst of each plan, and sees the whole catalog.
 """
 
 import json
@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
 
-from bench.report import asked
+from bench.report import parse_arguments
 from catalog.contract.plans import ENTERPRISE, PLANS, Plan
 from catalog.sandbox.sandbox import Sandbox
 from resources.backfill.backfill import Backfill
@@ -46,7 +46,7 @@ SPANS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One sweep. `pages` is how many there are, `best_s` what rate and burst allow at best."""
+    """One backfill. `pages` is the full pages, `best_s` the shortest time by rate and burst."""
 
     plan: str
     pages: int
@@ -58,13 +58,13 @@ class Row:
 
     @property
     def share_of_rate(self) -> float:
-        """What was sent, of usable burst + rate x time."""
+        """The share of usable burst + rate x time that was sent."""
         plan = PLANS[self.plan]
         return self.requests / (_usable(plan) + plan.rate_per_s * self.seconds)
 
 
 def main() -> None:
-    size = asked(__doc__)
+    size = parse_arguments(__doc__)
     rows = []
     with TemporaryDirectory(prefix="almanac-sweep-", dir=size.folder) as temporary:
         for name, span in SPANS.items():
@@ -83,8 +83,8 @@ def _measure(folder: Path, plan: Plan, span: tuple[date, date]) -> Row:
             raise SystemExit("the server does not say how many events there are")
         sandbox.faults.set(f"slow={LATENCY_S}~/v2/events")
         with _service(sandbox, plan, folder / "sweep") as service:
-            sweeps = BackfillStates(Storage(folder / "state"), service.landing)
-            work = Backfill(service, sweeps, *span)
+            states = BackfillStates(Storage(folder / "state"), service.landing)
+            work = Backfill(service, states, *span)
             sandbox.forget_requests()
             began = time.monotonic()
             for _ in work.run("list"):
@@ -121,7 +121,7 @@ def _service(sandbox: Sandbox, plan: Plan, folder: Path) -> Iterator[CatalogSess
     with CatalogClient(sandbox.base_url, key, limiter=limiter) as client:
         yield CatalogSession(
             client=client,
-            # All that there is, at the plan's pace.
+            # The whole catalog, at the plan's pace.
             plan=ENTERPRISE,
             source="bench",
             landing=Landing(folder / "landing"),

@@ -1,1 +1,1 @@
-"""How young changes are seen under a quota, beside other policies."""
+"""Compares how old changes are when polls see them, under a quota, with other policies."""

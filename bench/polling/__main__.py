@@ -1,4 +1,4 @@
-"""`python -m bench.polling`: how young changes are seen under a quota, beside other policies.
+"""`python -m bench.polling`: how old changes are when polls see them, under a quota.
 
 Simulated months of the sandbox's world: our planner (the production function, a fresh home each
 month), one fixed interval, the best two fixed windows with hindsight, and the optimum for the true
@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.polling.ages import Probe, ages, probes
-from bench.polling.month import DISTANCES, Play, Played, distance_name
+from bench.polling.month import DISTANCES, Simulation, SimulationResult, distance_name
 from bench.polling.optimum import optimum
-from bench.polling.planner import Ours
+from bench.polling.planner import PlannerPolicy
 from bench.polling.policies import Fixed, best_two_windows, one_interval
 from bench.polling.truth import TrueMonth, true_month
 from catalog.contract.plans import PLANS
@@ -39,7 +39,7 @@ _WIDTH: Final = 150
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a policy came to in a month. Ages are minutes, net of the service's own delay.
+    """The figures of a policy in a month. Ages are minutes, without the service's own delay.
 
     `mean` and `p95` are over many instants of each change, `as_it_came` over the changes alone.
     """
@@ -80,27 +80,27 @@ def main() -> None:
 
 
 def _month(month: TrueMonth, seed: int, share: float) -> list[Figure]:
-    """Play every policy through a month at one budget."""
+    """Simulate a month with every policy at one budget."""
     quota = month.plan.monthly_quota or 0
     reserve = quota // 5
-    daily = Play(month).run(Fixed(month, (), 1.0)).daily_requests
+    daily = Simulation(month).run(Fixed(month, (), 1.0)).daily_requests
     whole = quota - reserve - daily
     budget = int(whole * share)
     found = probes(month)
     cap = None if share == 1 else budget
     two = best_two_windows(month, budget, found)
-    played = {
+    result = {
         ONE: one_interval(month, budget),
-        f"{TWO}, {two.label}": two.played,
+        f"{TWO}, {two.label}": two.result,
         **optimum(month, budget),
-        OURS: Play(month).run(Ours(month, quota=quota, reserve=reserve, cap=cap)),
+        OURS: Simulation(month).run(PlannerPolicy(month, quota=quota, reserve=reserve, cap=cap)),
     }
-    # Spent beyond it, the quota would be passed; the optimum may go a little over, in its favour.
-    assert played[OURS].requests <= budget
-    assert played[OURS].requests + played[OURS].daily_requests + reserve <= quota
+    # More would exceed the quota; the optimum may go a little over, in its favour.
+    assert result[OURS].requests <= budget
+    assert result[OURS].requests + result[OURS].daily_requests + reserve <= quota
     return [
         _figure(month, seed, share, name, budget, policy_run, found)
-        for name, policy_run in played.items()
+        for name, policy_run in result.items()
     ]
 
 
@@ -110,10 +110,10 @@ def _figure(
     share: float,
     name: str,
     budget: int,
-    played: Played,
+    result: SimulationResult,
     found: Sequence[Probe],
 ) -> Figure:
-    seen = ages(month, found, played.looks)
+    seen = ages(month, found, result.pulls)
     by_distance: dict[str, list[float]] = defaultdict(list)
     for probe, age in zip(found, seen, strict=True):
         by_distance[distance_name(probe.distance)].append(age)
@@ -123,17 +123,17 @@ def _figure(
         share=share,
         policy=name,
         budget=budget,
-        requests=played.requests,
-        changes=len(played.all_ages()),
+        requests=result.requests,
+        changes=len(result.all_ages()),
         mean=_mean(seen) / 60,
         p95=sorted(seen)[int(0.95 * len(seen))] / 60,
-        as_it_came=played.mean_age() / 60,
+        as_it_came=result.mean_age() / 60,
         by_distance={name: _mean(some) / 60 for name, some in by_distance.items()},
     )
 
 
 def _show(console: Console, figures: Sequence[Figure]) -> None:
-    """Print the means over the seeds; each seed by itself is in the JSON."""
+    """Print the means over the seeds; the JSON has each seed."""
     for plan in dict.fromkeys(figure.plan for figure in figures):
         table = Table(
             *("budget", "policy", "requests", "mean", "p95", "as it came", *DISTANCES),

@@ -1,8 +1,8 @@
 """How old a change is when it is seen, with little noise: every change at many instants of its day.
 
-The month's own changes are few, and when exactly they fall within an interval is luck. So each is
-also laid at other instants up to twelve hours before and after, on the same dates, and aged until
-the first look that covers them. Nobody's looks depend on these.
+A month has few changes, and their position within an interval is chance. So each is also placed at
+other instants up to twelve hours before and after, on the same dates, and aged until the first
+pull that covers them. No pull depends on these.
 """
 
 from bisect import bisect_right
@@ -15,12 +15,12 @@ from bench.polling.truth import BACK, DATES, DAY_S, Span, TrueMonth
 
 INSTANTS: Final = 24
 AROUND_S: Final = DAY_S / 2
-MadeLook = tuple[float, Span | None]
+TimedPull = tuple[float, Span | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A change at an instant: on which dates, None for a cancellation, and how far ahead."""
+    """A change at an instant: its dates, None for a cancellation, and the days ahead."""
 
     at: float
     span: Span | None
@@ -28,7 +28,7 @@ class Probe:
 
 
 def probes(month: TrueMonth) -> list[Probe]:
-    """Return what is aged: the visible changes of a month, each at many instants."""
+    """Return the visible changes of a month, each at many instants."""
     draw = Random(month.starts.isoformat()).random
     found = []
     for step in month.steps:
@@ -38,8 +38,8 @@ def probes(month: TrueMonth) -> list[Probe]:
         first, last = month.shown(int(step.at // DAY_S))
         if span[1] < first or span[0] > last:
             continue
-        for turn in range(INSTANTS):
-            at = step.at + ((turn + draw()) / INSTANTS * 2 - 1) * AROUND_S
+        for number in range(INSTANTS):
+            at = step.at + ((number + draw()) / INSTANTS * 2 - 1) * AROUND_S
             first, last = month.shown(int(at // DAY_S))
             if 0 <= at < month.ends_s and first <= span[1] and span[0] <= last:
                 distance = span[0] - int(at // DAY_S)
@@ -47,11 +47,11 @@ def probes(month: TrueMonth) -> list[Probe]:
     return found
 
 
-def ages(month: TrueMonth, found: Iterable[Probe], looks: Sequence[MadeLook]) -> list[float]:
-    """Return the age of each probe at the first look that shows it, in seconds."""
+def ages(month: TrueMonth, found: Iterable[Probe], pulls: Sequence[TimedPull]) -> list[float]:
+    """Return the age of each probe at the first pull that shows it, in seconds."""
     by_date: list[list[float]] = [[] for _ in range(DATES)]
     cancellations: list[float] = []
-    for at, span in looks:
+    for at, span in pulls:
         if span is None:
             cancellations.append(at)
             continue
@@ -67,12 +67,12 @@ def _age(
     if probe.span is None:
         return cancellations[bisect_right(cancellations, probe.at)] - probe.at
     first, last = probe.span
-    # What leaves the plan's past unseen ages until then.
+    # A change that leaves the plan's past unseen ages until then.
     left_at = (last + 1 - month.shown(0)[0]) * DAY_S
     seen = float(left_at)
     for day in range(first, min(last, DATES - BACK - 1) + 1):
-        looked = by_date[day + BACK]
-        at = bisect_right(looked, probe.at)
-        if at < len(looked):
-            seen = min(seen, looked[at])
+        pulled_at = by_date[day + BACK]
+        at = bisect_right(pulled_at, probe.at)
+        if at < len(pulled_at):
+            seen = min(seen, pulled_at[at])
     return seen - probe.at

@@ -1,6 +1,6 @@
-"""Ways to cut the calendar for the optimum: the true counts, every edge tried, nothing spared.
+"""Ways to divide the calendar into windows for the optimum: true counts, every edge tried.
 
-Written apart from the planner's own, so that neither checks itself.
+Separate from the planner's code, so that neither checks itself.
 """
 
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from bench.polling.truth import BACK, Span
 from pipeline.polling.rates import ChangeRates
 
 _FURTHEST = 800
-"""Days from today beyond which no event lies."""
+"""Days from today after which there is no event."""
 _ROOM = 6
-"""Rows that a window may gain until the next morning. Without room the optimum is far worse."""
+"""Rows that a window may gain until the next morning. Without them the optimum is far worse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A window, or the cancellations (None), with its price a visit and its changes a day."""
 
-    look: Span | None
+    pull: Span | None
     price: int
     changes: float
 
 
 def by_page(dates: Dates, rates: ChangeRates, shown: Span, today: int) -> list[Unit]:
-    """Return windows that each fill one page, from the first date on, as far as dates allow."""
+    """Return windows that each fill one page, from the first date, as far as dates allow."""
     first, last, units = shown[0], min(shown[1], today + _FURTHEST), []
     while first <= last:
         end = first
@@ -40,7 +40,7 @@ def by_page(dates: Dates, rates: ChangeRates, shown: Span, today: int) -> list[U
 
 
 def best_cut(dates: Dates, rates: ChangeRates, shown: Span, today: int) -> list[Unit]:
-    """Return the windows with the least sum of sqrt(price x changes) of all there are."""
+    """Return the windows with the least sum of sqrt(price x changes) of all divisions."""
     first, last = shown[0], min(shown[1], today + _FURTHEST)
     count = last - first + 1
     begins = dates.begins[first + BACK : last + BACK + 1]

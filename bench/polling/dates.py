@@ -1,4 +1,4 @@
-"""How many events lie on each date, as events come, move and go. Dates are days from the month."""
+"""The number of events on each date, as events change. Dates are days from the month's start."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -7,7 +7,7 @@ from bench.polling.truth import BACK, DATES, DAY_S, Span, Step, TrueMonth
 
 
 class Dates:
-    """How many events lie on each date, kept as events come, move and go."""
+    """The number of events on each date, updated as events are added, moved and removed."""
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
         self.begins = [0] * DATES
@@ -40,7 +40,7 @@ class Dates:
 
 @lru_cache(maxsize=2)
 def mornings(month: TrueMonth) -> tuple[Dates, ...]:
-    """Return what really lay on which date at each midnight of a month."""
+    """Return the true number of events on each date, at each midnight of a month."""
     found, now, step = [], Dates(month.spans.values()), 0
     for today in range(int(month.ends_s // DAY_S)):
         while step < len(month.steps) and month.steps[step].at <= today * DAY_S:

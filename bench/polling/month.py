@@ -1,8 +1,8 @@
-"""A month of looks played against the truth: what they cost, and how old changes are when seen.
+"""A simulated month of pulls against the truth: their price, and how old changes are when seen.
 
-A policy says when it looks at what. A look at dates costs a request for each page begun; a look at
-the cancellations, or at one event, costs one. The day's job looks at everything at 00:20 and is
-paid apart. Ages are net of the service's own delay, in seconds.
+A policy decides when to pull what. A pull of dates costs a request for each page, even a partly
+filled one; a pull of the cancellations, or of one event, costs one. The daily job pulls everything
+at 00:20 and is paid separately. Ages are without the service's own delay, in seconds.
 """
 
 from collections import defaultdict
@@ -21,13 +21,13 @@ OTHER_DAILY: Final = 19
 DISTANCES: Final = ("past", "0-7", "8-30", "31-90", "90+")
 CANCELLATIONS: Final = None
 
-Look = Span | str | None
-"""A span of dates, both inclusive; the id of an event; or the cancellations."""
+Pull = Span | str | None
+"""A range of dates, both inclusive; the id of an event; or the cancellations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a look told of an event: where it lies now, or that it is gone or not where it was."""
+    """What a pull shows of an event: its dates, or that it is cancelled or missing."""
 
     event_id: str
     kind: Literal["changed", "revealed", "missing", "cancelled"]
@@ -35,29 +35,29 @@ class Shown:
 
 
 class Policy(Protocol):
-    """When to look at what."""
+    """Decides when to pull what."""
 
     def next_s(self) -> float:
-        """Return when it looks next."""
+        """Return the time of the next pull."""
 
-    def due(self, at: float) -> Sequence[Look]:
-        """Return what it looks at now."""
+    def due(self, at: float) -> Sequence[Pull]:
+        """Return the pulls that are due now."""
 
-    def paid(self, at: float, look: Look, requests: int, shown: Sequence[Shown]) -> None:
-        """Hear what a look cost and told."""
+    def paid(self, at: float, pull: Pull, requests: int, shown: Sequence[Shown]) -> None:
+        """Called with the price and the result of a pull."""
 
     def daily(self, at: float, requests: int, shown: Sequence[Shown]) -> None:
-        """Hear what the day's job cost and told."""
+        """Called with the price and the result of the daily job."""
 
 
 @dataclass
-class Played:
-    """What a policy came to: requests of its polls, and the age of each change by distance."""
+class SimulationResult:
+    """The result of a policy: requests of its polls, and the age of each change by distance."""
 
     requests: int = 0
     daily_requests: int = 0
-    looks: list[tuple[float, Span | None]] = field(default_factory=list)
-    """Every look at dates or cancellations, the day's among them."""
+    pulls: list[tuple[float, Span | None]] = field(default_factory=list)
+    """Every pull of dates or cancellations, with the daily ones."""
     ages: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def all_ages(self) -> list[float]:
@@ -70,10 +70,10 @@ class Played:
 
 @dataclass
 class _Waiting:
-    """The changes of one event that nobody has seen.
+    """The changes of one event that no pull has shown.
 
-    `known` is where it is thought to lie, `span` where it lies or lay last; `since` says when each
-    change came, and the date it is told by.
+    `known` is the known dates, `span` the current or last dates; `since` has the time of each
+    change, and the date that it counts for.
     """
 
     known: Span | None
@@ -83,21 +83,21 @@ class _Waiting:
     since: list[tuple[float, int]] = field(default_factory=list)
 
 
-class Play:
-    """A month under way: the truth as it is now, and what was not seen yet."""
+class Simulation:
+    """A month in progress: the current truth, and the changes that were not seen yet."""
 
     def __init__(self, month: TrueMonth) -> None:
         self.month = month
         self.spans = dict(month.spans)
         self.dates = Dates(self.spans.values())
-        self.played = Played()
+        self.result = SimulationResult()
         self._waiting: dict[str, _Waiting] = {}
         self._step = 0
         self._today = 0
         self._revealed = -DATES
 
-    def run(self, policy: Policy) -> Played:
-        """Play the month to its end and to the look of the day after; return what came of it."""
+    def run(self, policy: Policy) -> SimulationResult:
+        """Simulate the month and the daily pull after it; return the result."""
         end, daily_at = self.month.ends_s, 0.0
         while daily_at <= end + DAILY_AT_S:
             at = policy.next_s()
@@ -107,37 +107,37 @@ class Play:
                 daily_at = daily_at + DAY_S if daily_at else DAILY_AT_S
                 continue
             self._move_to(at)
-            for look in policy.due(at):
-                requests = self.price(look)
-                self.played.requests += requests
-                policy.paid(at, look, requests, self._look(at, look))
-        return self.played
+            for pull in policy.due(at):
+                requests = self.price(pull)
+                self.result.requests += requests
+                policy.paid(at, pull, requests, self._pull(at, pull))
+        return self.result
 
-    def price(self, look: Look) -> int:
-        """Return what a look costs; a span ends where the plan's list ends."""
-        if not isinstance(look, tuple):
+    def price(self, pull: Pull) -> int:
+        """Return the requests of a pull; a range ends where the plan's list ends."""
+        if not isinstance(pull, tuple):
             return 1
         first, last = self.month.shown(self._today)
-        return max(1, ceil(self.dates.rows(max(look[0], first), min(look[1], last)) / PAGE))
+        return max(1, ceil(self.dates.rows(max(pull[0], first), min(pull[1], last)) / PAGE))
 
     def _daily(self, policy: Policy, at: float) -> None:
         everything = self.month.shown(self._today)
         requests = self.price(everything) + OTHER_DAILY
-        shown = [*self._look(at, everything), *self._look(at, CANCELLATIONS)]
+        shown = [*self._pull(at, everything), *self._pull(at, CANCELLATIONS)]
         if 0 < at < self.month.ends_s:
-            self.played.daily_requests += requests
+            self.result.daily_requests += requests
         policy.daily(at, requests, shown)
 
     def _move_to(self, at: float) -> None:
         steps = self.month.steps
         while self._step < len(steps) and steps[self._step].at <= at:
-            self._turn_days(steps[self._step].at)
+            self._pass_days(steps[self._step].at)
             self._apply(steps[self._step])
             self._step += 1
-        self._turn_days(at)
+        self._pass_days(at)
 
-    def _turn_days(self, at: float) -> None:
-        """At midnight, what the plan shows no longer was never seen; it ages until then."""
+    def _pass_days(self, at: float) -> None:
+        """Count changes that left the plan's window unseen; they age until midnight."""
         while self._today < int(at // DAY_S):
             self._today += 1
             first, _ = self.month.shown(self._today)
@@ -161,35 +161,35 @@ class Play:
         waiting.span = last or waiting.span
         waiting.scheduled, waiting.cancelled = step.after is not None, step.cancelled
         if not _overlap(waiting.span, shown):
-            # Beyond what the plan shows; its changes age until it went there.
+            # Outside the plan's window; its changes age until it left.
             self._count(step.at, waiting)
             waiting.since = []
         elif step.visible:
             waiting.since.append((step.at, waiting.span[0]))
 
-    def _look(self, at: float, look: Look) -> list[Shown]:
-        """Return what a look tells; the changes it shows have been seen."""
-        if not isinstance(look, str):
-            self.played.looks.append((at, look))
-        shown = self._newly_shown(look) if isinstance(look, tuple) else []
+    def _pull(self, at: float, pull: Pull) -> list[Shown]:
+        """Return what a pull shows; those changes are seen from now on."""
+        if not isinstance(pull, str):
+            self.result.pulls.append((at, pull))
+        shown = self._newly_visible(pull) if isinstance(pull, tuple) else []
         for event_id, waiting in list(self._waiting.items()):
-            if _shows(look, event_id, waiting):
+            if _shows(pull, event_id, waiting):
                 self._count(at, self._waiting.pop(event_id))
                 kind: Literal["changed", "missing", "cancelled"] = "changed"
                 if not waiting.scheduled:
                     kind = "cancelled" if waiting.cancelled else "missing"
                 shown.append(Shown(event_id, kind, waiting.span if waiting.scheduled else None))
-            elif isinstance(look, tuple) and waiting.known and _overlap(waiting.known, look):
+            elif isinstance(pull, tuple) and waiting.known and _overlap(waiting.known, pull):
                 waiting.known = None
                 shown.append(Shown(event_id, "missing", None))
         return shown
 
-    def _newly_shown(self, look: Span) -> list[Shown]:
-        """Return the events on dates that came within the plan's horizon since the last look."""
-        last = min(look[1], self.month.shown(self._today)[1])
+    def _newly_visible(self, pull: Span) -> list[Shown]:
+        """Return the events on dates that entered the plan's horizon since the last pull."""
+        last = min(pull[1], self.month.shown(self._today)[1])
         if last <= self._revealed:
             return []
-        new = (max(self._revealed + 1, look[0]), last)
+        new = (max(self._revealed + 1, pull[0]), last)
         self._revealed = last
         return [
             Shown(event_id, "revealed", span)
@@ -200,15 +200,15 @@ class Play:
     def _count(self, at: float, waiting: _Waiting) -> None:
         for since, date_ in waiting.since:
             if since < self.month.ends_s:
-                self.played.ages[distance_name(date_ - int(since // DAY_S))].append(at - since)
+                self.result.ages[distance_name(date_ - int(since // DAY_S))].append(at - since)
 
 
-def _shows(look: Look, event_id: str, waiting: _Waiting) -> bool:
-    if look is CANCELLATIONS:
+def _shows(pull: Pull, event_id: str, waiting: _Waiting) -> bool:
+    if pull is CANCELLATIONS:
         return waiting.cancelled
-    if isinstance(look, str):
-        return look == event_id
-    return not waiting.cancelled and _overlap(waiting.span, look)
+    if isinstance(pull, str):
+        return pull == event_id
+    return not waiting.cancelled and _overlap(waiting.span, pull)
 
 
 def _overlap(span: Span, other: Span) -> bool:

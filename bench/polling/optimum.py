@@ -1,11 +1,11 @@
 """The optimum for the true rates of change: two policies from the literature, with hindsight.
 
 Cho and Garcia-Molina, "Effective page refresh policies for web crawlers" (TODS 2003), for age:
-each unit at even intervals, as often as sqrt(changes / price) says. Azar et al., "Tractable
-near-optimal policies for crawling" (PNAS 2018): visits are unit by unit worth
+each unit at even intervals, in proportion to sqrt(changes / price). Azar et al., "Tractable
+near-optimal policies for crawling" (PNAS 2018): the visits of a unit are worth
 visits / (visits + changes); the best rates of a random policy, then evened out in time.
 A unit is a window that fills one page, or one of the best cut. At every morning these see the true
-catalog and the true rates of the month; the day's job is counted as their first visit of the day.
+catalog and the true rates of the month; the daily job counts as their first visit of the day.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from math import inf, sqrt
 
 from bench.polling.cuts import Unit, best_cut, by_page
 from bench.polling.dates import Dates, mornings
-from bench.polling.month import CANCELLATIONS, DAILY_AT_S, Look, Play, Played, Shown
+from bench.polling.month import CANCELLATIONS, DAILY_AT_S, Pull, Shown, Simulation, SimulationResult
 from bench.polling.truth import BACK, DAY_S, Span, TrueMonth
 from pipeline.polling.rates import BANDS, ChangeRates, band_of
 
@@ -32,12 +32,12 @@ def for_age(unit: Unit, worth: float) -> float:
 
 
 def for_freshness(unit: Unit, worth: float) -> float:
-    """Return the visits by Azar et al., every page of the list asked for alike."""
+    """Return the visits by Azar et al., with every page of the list requested alike."""
     return max(0.0, sqrt(unit.price * unit.changes / (worth * unit.price)) - unit.changes)
 
 
 def true_rates(month: TrueMonth) -> ChangeRates:
-    """Return the rates of a month as they really were, by band of distance."""
+    """Return the true rates of a month, by band of distance."""
     announced, edited = [0.0] * len(BANDS), [0.0] * len(BANDS)
     dates, events = [0.0] * len(BANDS), [0.0] * len(BANDS)
     cancelled = 0
@@ -63,18 +63,18 @@ def true_rates(month: TrueMonth) -> ChangeRates:
     )
 
 
-def optimum(month: TrueMonth, budget: int) -> dict[str, Played]:
-    """Play both policies on both kinds of unit; return each by name."""
+def optimum(month: TrueMonth, budget: int) -> dict[str, SimulationResult]:
+    """Simulate both policies on both kinds of unit; return each by name."""
     rates = true_rates(month)
     return {
-        f"{author}, {name}": Play(month).run(Visited(month, budget, rates, visits, cut))
+        f"{author}, {name}": Simulation(month).run(Visited(month, budget, rates, visits, cut))
         for name, cut in (("by page", by_page), ("best cut", best_cut))
         for author, visits in (("Cho, Garcia-Molina", for_age), ("Azar et al.", for_freshness))
     }
 
 
 class Visited:
-    """Looks at even times between two of the day's jobs; fractions of a visit wait for a day."""
+    """Pulls at even times between two daily jobs; fractions of a visit wait for a day."""
 
     def __init__(
         self, month: TrueMonth, budget: int, rates: ChangeRates, visits: Visits, cut: Cut
@@ -82,17 +82,17 @@ class Visited:
         self.month, self.budget, self.rates = month, budget, rates
         self.mornings = mornings(month)
         self.visits, self.cut = visits, cut
-        self.times: list[tuple[float, Look]] = []
+        self.times: list[tuple[float, Pull]] = []
         self.over: dict[int, float] = {}
         self.polled = 0
 
     def next_s(self) -> float:
         return self.times[-1][0] if self.times else inf
 
-    def due(self, at: float) -> Sequence[Look]:
+    def due(self, at: float) -> Sequence[Pull]:
         return [self.times.pop()[1]]
 
-    def paid(self, at: float, look: Look, requests: int, shown: Sequence[Shown]) -> None:
+    def paid(self, at: float, pull: Pull, requests: int, shown: Sequence[Shown]) -> None:
         self.polled += requests
 
     def daily(self, at: float, requests: int, shown: Sequence[Shown]) -> None:
@@ -107,22 +107,22 @@ class Visited:
             count = int(exact)
             self.over[number] = exact - count
             gap = DAY_S / (count + 1)
-            self.times += [(at + turn * gap, unit.look) for turn in range(1, count + 1)]
+            self.times += [(at + visit * gap, unit.pull) for visit in range(1, count + 1)]
         self.times.sort(key=lambda entry: -entry[0])
 
     def _units(self, today: int) -> list[Unit]:
         dates, shown = self.mornings[today], self.month.shown(today)
         units = self.cut(dates, self.rates, shown, today)
         end = shown[1]
-        # The last one is asked without an end.
+        # The last window is requested without an end.
         last = units[-1]
-        if last.look is not None:
-            units[-1] = replace(last, look=(last.look[0], end))
+        if last.pull is not None:
+            units[-1] = replace(last, pull=(last.pull[0], end))
         return [*units, Unit(CANCELLATIONS, 1, self.rates.cancelled)]
 
 
 def _visits_at(units: Sequence[Unit], visits: Visits, polls: float) -> list[float]:
-    """Return the visits a day of each unit, at least the day's job, that so many requests pay."""
+    """Return the visits a day of each unit that `polls` requests pay, at least the daily job."""
     low, high = 1e-9, 1e6
     found = [1.0] * len(units)
     for _ in range(_STEPS):

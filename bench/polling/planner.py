@@ -1,7 +1,7 @@
-"""Our planner as a policy: the production function, fed with what its own looks showed alone.
+"""Our planner as a policy: the production function, which knows only what its own pulls showed.
 
-A fresh home: the rates begin with the prior. The account of the month, the calendar of known
-events, the last look at each date and the vanished events are kept as a home keeps them.
+A new home: the rates start with the prior. The account of the month, the calendar of known
+events, the last pull of each date and the vanished events are kept as in a home.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from bench.polling.dates import Dates
-from bench.polling.month import CANCELLATIONS, Look, Shown
+from bench.polling.month import CANCELLATIONS, Pull, Shown
 from bench.polling.truth import BACK, DAY_S, Span, TrueMonth
 from pipeline.polling.plan import CancellationsPull, EventsPull, Month, PlannerInputs, PollPlan
 from pipeline.polling.planner import plan_polls
@@ -18,12 +18,12 @@ from pipeline.polling.windows import Calendar
 
 LEARN_EVERY_S = 6 * 3600
 COUNT_EVERY_S = 1_800
-"""How often a home counts its events anew: merges are coalesced."""
+"""How often a home counts its events again: merges are coalesced."""
 
 
 @dataclass
 class _Counts:
-    """What was seen by band of distance, and for how long."""
+    """The changes seen by band of distance, and the time watched."""
 
     announced: list[float] = field(default_factory=lambda: [0.0] * len(BANDS))
     edited: list[float] = field(default_factory=lambda: [0.0] * len(BANDS))
@@ -43,7 +43,7 @@ class _Counts:
         )
 
 
-class Ours:
+class PlannerPolicy:
     """The planner with its home. `budget` is what its polls may spend in the month."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Ours:
         self.last_pulls: dict[date, datetime] = {}
         self.cancellations_at: datetime | None = None
         self.vanished: list[str] = []
-        self.looked_up = [0, 0]
+        self.look_ups = [0, 0]
         self.counts = _Counts()
         self.learned_at = 0.0
         self._calendar: Calendar | None = None
@@ -69,28 +69,28 @@ class Ours:
     def next_s(self) -> float:
         return self._next_s
 
-    def due(self, at: float) -> Sequence[Look]:
+    def due(self, at: float) -> Sequence[Pull]:
         plan = self._plan(at)
         self._next_s = (plan.next_at - self.month.starts).total_seconds()
-        looks: list[Look] = []
+        pulls: list[Pull] = []
         for pull in plan.due:
             if isinstance(pull, EventsPull):
                 last = pull.window.last
                 end = self.month.shown(int(at // DAY_S))[1] if last is None else self._day(last)
-                looks.append((self._day(pull.window.first), end))
+                pulls.append((self._day(pull.window.first), end))
             elif isinstance(pull, CancellationsPull):
-                looks.append(CANCELLATIONS)
+                pulls.append(CANCELLATIONS)
             else:
-                looks += pull.event_ids
-        return looks
+                pulls += pull.event_ids
+        return pulls
 
-    def paid(self, at: float, look: Look, requests: int, shown: Sequence[Shown]) -> None:
+    def paid(self, at: float, pull: Pull, requests: int, shown: Sequence[Shown]) -> None:
         self.used += requests
         self.polled += requests
-        if isinstance(look, str):
-            self.vanished = [event_id for event_id in self.vanished if event_id != look]
-            self.looked_up = [int(at // DAY_S), self._looked_up_on(at) + 1]
-        self._hear(at, look, shown)
+        if isinstance(pull, str):
+            self.vanished = [event_id for event_id in self.vanished if event_id != pull]
+            self.look_ups = [int(at // DAY_S), self._look_ups_on(at) + 1]
+        self._record(at, pull, shown)
         if self.used > self.quota - self.reserve:
             raise AssertionError(f"{self.used} of {self.quota} used, {self.reserve} to be kept")
 
@@ -98,7 +98,7 @@ class Ours:
         if at:
             self.used += requests
         self.daily_requests = requests
-        self._hear(at, self.month.shown(int(at // DAY_S)), shown)
+        self._record(at, self.month.shown(int(at // DAY_S)), shown)
         self.cancellations_at = self.month.instant(at)
         self._learn(at)
         self._calendar = None
@@ -129,18 +129,18 @@ class Ours:
                 cancellations_pulled_at=self.cancellations_at,
                 rates=self._rates,
                 vanished=tuple(self.vanished),
-                looked_up_today=self._looked_up_on(at),
+                looked_up_today=self._look_ups_on(at),
                 least_interval=timedelta(0),
                 freshness=timedelta(0),
             )
         )
 
-    def _hear(self, at: float, look: Look, shown: Sequence[Shown]) -> None:
+    def _record(self, at: float, pull: Pull, shown: Sequence[Shown]) -> None:
         now = self.month.instant(at)
-        if look is CANCELLATIONS:
+        if pull is CANCELLATIONS:
             self.cancellations_at = now
-        elif isinstance(look, tuple):
-            for day in range(look[0], look[1] + 1):
+        elif isinstance(pull, tuple):
+            for day in range(pull[0], pull[1] + 1):
                 self.last_pulls[self.month.date_of(day)] = now
         today = int(at // DAY_S)
         for change in shown:
@@ -151,9 +151,9 @@ class Ours:
                 self.spans[change.event_id] = change.span
                 self.dates.add(change.span, 1)
             self._stale = self._stale or known != change.span
-            self._note(change, known, today)
+            self._count_change(change, known, today)
 
-    def _note(self, change: Shown, known: Span | None, today: int) -> None:
+    def _count_change(self, change: Shown, known: Span | None, today: int) -> None:
         confirms = self.month.plan.horizon_days is None
         if change.kind != "missing" and change.event_id in self.vanished:
             self.vanished.remove(change.event_id)
@@ -166,7 +166,7 @@ class Ours:
             counted[band_of(change.span[0] - today)] += 1
 
     def _learn(self, at: float) -> None:
-        """Add what was watched since, and estimate anew."""
+        """Add the time watched since the last call, and estimate the rates again."""
         days, today = (at - self.learned_at) / DAY_S, int(at // DAY_S)
         self.learned_at = at
         first, last = self.month.shown(today)
@@ -188,6 +188,6 @@ class Ours:
     def _day(self, day: date) -> int:
         return self.month.day_of(day)
 
-    def _looked_up_on(self, at: float) -> int:
-        day, count = self.looked_up
+    def _look_ups_on(self, at: float) -> int:
+        day, count = self.look_ups
         return count if day == int(at // DAY_S) else 0

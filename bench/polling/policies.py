@@ -1,8 +1,8 @@
 """Policies of fixed windows and intervals, at the budget that the planner has.
 
 One interval for everything, or two windows with an interval each: the best of a grid of edges and
-ratios, found on the very month it is measured on. Edges are days from today; windows that fall due
-together are one list where they touch.
+ratios, found on the measured month itself. Edges are days from today; adjacent windows that are due
+together are one list.
 """
 
 from collections import defaultdict
@@ -13,27 +13,35 @@ from math import ceil, inf
 
 from bench.polling.ages import Probe, ages
 from bench.polling.dates import mornings
-from bench.polling.month import CANCELLATIONS, DAILY_AT_S, PAGE, Look, Play, Played, Shown
+from bench.polling.month import (
+    CANCELLATIONS,
+    DAILY_AT_S,
+    PAGE,
+    Pull,
+    Shown,
+    Simulation,
+    SimulationResult,
+)
 from bench.polling.truth import DAY_S, Span, TrueMonth
 
 RATIOS = (1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0)
 EDGES = (1, 2, 3, 5, 7, 9, 11, 14, 17, 20, 25, 28, 31, 36, 45, 60, 75, 91, 120, 180, 365)
-PLAYED = 24
-"""How many of the grid, the best by what is expected of them, are played."""
+SIMULATED = 24
+"""How many of the grid, the best by expected age, are simulated."""
 ENOUGH = 0.995
 _TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A span of distances, or the cancellations, with how often it is looked at beside others."""
+    """A range of distances, or the cancellations, with its pull rate relative to the others."""
 
     span: Span | None
     pace: float
 
 
 class Fixed:
-    """Each part at its own interval, all from the first day's job on."""
+    """Each part at its own interval, from the first daily job."""
 
     def __init__(self, month: TrueMonth, parts: Sequence[Part], interval_s: float) -> None:
         self.month, self.parts, self.interval_s = month, parts, interval_s
@@ -42,21 +50,21 @@ class Fixed:
     def next_s(self) -> float:
         return min((self._at(number) for number in range(len(self.parts))), default=inf)
 
-    def due(self, at: float) -> Sequence[Look]:
+    def due(self, at: float) -> Sequence[Pull]:
         spans: list[Span] = []
-        looks: list[Look] = []
+        pulls: list[Pull] = []
         today = int(at // DAY_S)
         for number, part in enumerate(self.parts):
             if self._at(number) > at + 0.001:
                 continue
             self.counts[number] += 1
             if part.span is None:
-                looks.append(CANCELLATIONS)
+                pulls.append(CANCELLATIONS)
             else:
                 spans.append((part.span[0] + today, part.span[1] + today))
-        return [*looks, *_touching(spans)]
+        return [*pulls, *_touching(spans)]
 
-    def paid(self, at: float, look: Look, requests: int, shown: Sequence[Shown]) -> None:
+    def paid(self, at: float, pull: Pull, requests: int, shown: Sequence[Shown]) -> None:
         pass
 
     def daily(self, at: float, requests: int, shown: Sequence[Shown]) -> None:
@@ -76,26 +84,26 @@ def _touching(spans: Sequence[Span]) -> list[Span]:
     return found
 
 
-def one_interval(month: TrueMonth, budget: int) -> Played:
-    """Play one interval for everything."""
+def one_interval(month: TrueMonth, budget: int) -> SimulationResult:
+    """Simulate one interval for everything."""
     parts = (Part(month.shown(0), 1.0), Part(None, 1.0))
     return _at_budget(month, parts, budget)
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best of the grid, in words, and how it played."""
+    """The best of the grid: its label and its result."""
 
     label: str
-    played: Played
+    result: SimulationResult
 
 
 def best_two_windows(month: TrueMonth, budget: int, found: Sequence[Probe]) -> Best:
-    """Play the most promising of the grid; return the one whose changes were seen youngest."""
+    """Simulate the most promising of the grid; return the one with the youngest changes."""
     guess = _Guess(month, budget)
-    ranked = sorted(_grid(month), key=lambda candidate: guess.age(candidate[1]))[:PLAYED]
-    played = [Best(label, _at_budget(month, parts, budget)) for label, parts in ranked]
-    return min(played, key=lambda best: sum(ages(month, found, best.played.looks)))
+    ranked = sorted(_grid(month), key=lambda candidate: guess.age(candidate[1]))[:SIMULATED]
+    result = [Best(label, _at_budget(month, parts, budget)) for label, parts in ranked]
+    return min(result, key=lambda best: sum(ages(month, found, best.result.pulls)))
 
 
 def _grid(month: TrueMonth) -> list[tuple[str, tuple[Part, ...]]]:
@@ -114,24 +122,24 @@ def _grid(month: TrueMonth) -> list[tuple[str, tuple[Part, ...]]]:
     return list(dict.fromkeys(grid))
 
 
-def _at_budget(month: TrueMonth, parts: Sequence[Part], budget: int) -> Played:
-    """Play with the shortest interval, to half a percent, that the budget pays."""
+def _at_budget(month: TrueMonth, parts: Sequence[Part], budget: int) -> SimulationResult:
+    """Simulate the shortest interval, to half a percent, that the budget pays."""
     interval_s = 2_000.0
-    best: Played | None = None
+    best: SimulationResult | None = None
     for _ in range(_TRIES):
-        played = Play(month).run(Fixed(month, parts, interval_s))
-        if played.requests <= budget and (best is None or played.requests > best.requests):
-            best = played
-            if played.requests >= budget * ENOUGH:
+        result = Simulation(month).run(Fixed(month, parts, interval_s))
+        if result.requests <= budget and (best is None or result.requests > best.requests):
+            best = result
+            if result.requests >= budget * ENOUGH:
                 break
-        interval_s *= played.requests / (budget * (1 - (1 - ENOUGH) / 4))
+        interval_s *= result.requests / (budget * (1 - (1 - ENOUGH) / 4))
     if best is None:
         raise AssertionError(f"no interval found that {budget} requests pay")
     return best
 
 
 class _Guess:
-    """What is expected of a policy without playing it: mean pages of days, and half intervals."""
+    """The expected age of a policy without a simulation: mean pages of days, half intervals."""
 
     def __init__(self, month: TrueMonth, budget: int) -> None:
         self.month = month
@@ -143,9 +151,9 @@ class _Guess:
     def age(self, parts: Sequence[Part]) -> float:
         prices, rates = zip(*(self._priced(part) for part in parts), strict=True)
         cost = sum(price * part.pace for price, part in zip(prices, parts, strict=True))
-        turns = self.per_day / cost
+        rounds = self.per_day / cost
         weighed = zip(rates, parts, strict=True)
-        return float(sum(rate / (turns * part.pace + 1) for rate, part in weighed))
+        return float(sum(rate / (rounds * part.pace + 1) for rate, part in weighed))
 
     def _priced(self, part: Part) -> tuple[float, float]:
         if part.span is None:

@@ -1,7 +1,7 @@
-"""What really happens in a month to the events that a plan shows: the sandbox's world, flattened.
+"""The true changes in a month of the events that a plan shows: the sandbox's world, flattened.
 
-Belongs here: the steps of a month, and how many events lie on which date after each. Does not: who
-looks when (month.py). Times are seconds from the month's start; dates are days from it.
+Belongs here: the steps of a month. Does not: pulls (month.py). Times are seconds from the month's
+start; dates are days from it.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from catalog.sandbox.world.world import World
 
 DAY_S = 86_400
 BACK = 100
-"""Dates begin so many days before the month."""
+"""Dates start this many days before the month."""
 DATES = BACK + 900
 Span = tuple[int, int]
 """First and last date of an event."""
@@ -22,10 +22,10 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One event changes. `before` and `after` are where it lies while scheduled, else None.
+    """A change of one event. `before` and `after` are its dates while scheduled, else None.
 
-    `visible` is whether the plan shows the difference; `fresh` an event that was never scheduled
-    before, `cancelled` one whose end is told by the cancellations.
+    `visible` is whether the plan shows the difference; `fresh` marks an event that was never
+    scheduled before, `cancelled` one that the cancellations list.
     """
 
     at: float
@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class TrueMonth:
-    """A plan's month: what lies where at its start, and all steps until its end."""
+    """A plan's month: the dates of events at its start, and all steps until its end."""
 
     plan: Plan
     starts: datetime
@@ -64,7 +64,7 @@ class TrueMonth:
 
 
 def true_month(world: World, plan: Plan, starts: datetime) -> TrueMonth:
-    """Return a calendar month of a world as a plan could see it."""
+    """Return a calendar month of a world as a plan can show it."""
     ends = (starts + timedelta(days=32)).replace(day=1)
     spans = {
         event_id: _span(event, starts)
@@ -112,7 +112,7 @@ def _span(event: TrueEvent, starts: datetime) -> Span:
 
 
 def _shown(event: TrueEvent, plan: Plan) -> tuple[object, ...]:
-    """Return what makes a version, as the plan shows it."""
+    """Return the fields that make a version, as the plan shows them."""
     dated = (event.displayed_date, event.date, event.date_end, event.date_type, event.is_estimated)
     fields: tuple[object, ...] = (event.slug, event.title, *dated, frozenset(event.coins))
     if plan.shows("categories"):

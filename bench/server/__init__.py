@@ -1,1 +1,1 @@
-"""The server beside its peers, in one run on one machine."""
+"""Compares the server with its peers, in one run on one machine."""

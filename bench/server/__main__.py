@@ -1,4 +1,4 @@
-"""`python -m bench.server`: our server beside its peers, on this machine, in one run."""
+"""`python -m bench.server`: our server and its peers, on this machine, in one run."""
 
 import argparse
 import asyncio
@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 import msgspec
 from rich.console import Console
 
-from bench.server.asked import pages_of, workloads
 from bench.server.export import exports
 from bench.server.peers.bare_peer import BarePeer
 from bench.server.peers.datasette_peer import DatasettePeer, make_datasette_folder
@@ -27,6 +26,7 @@ from bench.server.report import show
 from bench.server.results import Results
 from bench.server.slow import felt, seconds_until_closed
 from bench.server.store_choice import compare_stores
+from bench.server.workloads import pages_of, workloads
 
 _FILE_WIDTH = 100
 _CEILING_BYTES = (1_000, 36_000)
@@ -34,7 +34,7 @@ _CEILING_BYTES = (1_000, 36_000)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything one run does."""
+    """The sizes of one run."""
 
     requests: int
     pace: Pace
@@ -94,36 +94,36 @@ def _arguments() -> argparse.Namespace:
 def _measure(size: Size, cores: Cores, folder: Path, console: Console) -> Results:
     load_average = os.getloadavg()[0]
     with console.status("") as status:
-        tell = status.update
-        tell("the rows of the world")
+        report_progress = status.update
+        report_progress("the rows of the world")
         state = State.of_run()
-        asked = workloads(state.rows, size.requests)
+        loads = workloads(state.rows, size.requests)
         peers = _peers(state, folder, cores)
-        asking = compare_stores(state.view, state.rows, asked, folder, count=size.questions)
+        asking = compare_stores(state.view, state.rows, loads, folder, count=size.questions)
         ceilings = {
             body_bytes: ceiling(
                 cores.server, body_bytes=body_bytes, count=size.requests, for_s=size.pace.closed_s
             )
             for body_bytes in _CEILING_BYTES
         }
-        laps = race(peers, asked, size.pace, tell=tell)
+        laps = race(peers, loads, size.pace, report_progress=report_progress)
         ours = OurPeer(cores.server)
         with ours.start() as running:
-            ours.learn(running, pages_of(asked))
-            tell("slow connections: until they are closed")
+            ours.learn(running, pages_of(loads))
+            report_progress("slow connections: until they are closed")
             closed_after_s = asyncio.run(
                 seconds_until_closed(
-                    running.port, str(running.said["key"]), give_up_s=size.give_up_s
+                    running.port, str(running.details["key"]), give_up_s=size.give_up_s
                 )
             )
             beside_slow = felt(
                 running,
                 ours,
-                asked,
+                loads,
                 load_core=cores.load,
                 rounds=size.slow_rounds,
                 for_s=size.slow_round_s,
-                tell=tell,
+                report_progress=report_progress,
             )
         return Results(
             settings={peer.name: peer.settings for peer in peers},
@@ -134,7 +134,10 @@ def _measure(size: Size, cores: Cores, folder: Path, console: Console) -> Result
             closed_after_s=closed_after_s,
             felt=beside_slow,
             exports=exports(
-                cores.server, rows=size.export_rows, slow_s=size.export_slow_s, tell=tell
+                cores.server,
+                rows=size.export_rows,
+                slow_s=size.export_slow_s,
+                report_progress=report_progress,
             ),
             asking=asking,
         )

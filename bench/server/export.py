@@ -1,4 +1,4 @@
-"""The bulk export: how fast it streams, and whether the server's memory stays where it was."""
+"""The bulk export: how fast it streams, and whether the server's memory grows."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ _TIMEOUT_S = 150.0
 
 
 class ExportFailedError(Exception):
-    """The export did not come whole."""
+    """The export was incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +28,27 @@ class Export:
     """Before the request."""
     rss_peak_mib: float
     growth_mib: float
-    """Peak from a tenth of the rows on, over what it was there."""
+    """Peak after a tenth of the rows, minus the value at that point."""
 
     @property
     def rows_per_s(self) -> float:
         return self.rows / self.elapsed_s
 
 
-def exports(core: int, *, rows: int, slow_s: float, tell: Callable[[str], None]) -> list[Export]:
-    """Stream the sandbox's catalog, then `rows` made rows: at full speed, and to a slow client.
+def exports(
+    core: int, *, rows: int, slow_s: float, report_progress: Callable[[str], None]
+) -> list[Export]:
+    """Stream the sandbox's catalog, then `rows` generated rows: at full speed, to a slow client.
 
     After a tenth of the rows the slow client takes ten chunks (about 1 MiB) a second for
     `slow_s`; a server that does not wait for it would by then hold much of the body in memory.
     """
     done: list[Export] = []
-    tell("export of the sandbox")
+    report_progress("export of the sandbox")
     with own_server(core, "ours") as running:
         done.append(asyncio.run(_export("sandbox's catalog", running, None, 0.0)))
     for name, pause_s in (("full speed", 0.0), ("slow client", slow_s)):
-        tell(f"export of {rows:,} rows, {name}")
+        report_progress(f"export of {rows:,} rows, {name}")
         with own_server(core, "long-export", str(rows)) as running:
             done.append(asyncio.run(_export(f"{rows:,} rows, {name}", running, rows, pause_s)))
     return done
@@ -64,12 +66,12 @@ async def _read(name: str, running: Running, expected: int | None, slow_s: float
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     start = running.rss_bytes()
     began = time.perf_counter()
-    writer.write(get("/v2/events/export", f"x-api-key: {running.said['key']}"))
+    writer.write(get("/v2/events/export", f"x-api-key: {running.details['key']}"))
     status = (await reader.readuntil(b"\r\n\r\n")).splitlines()[0]
     if b" 200 " not in status:
         raise ExportFailedError(f"{name}: {status.decode()}")
     base_from = _SAMPLE_EVERY_ROWS if expected is None else expected // 10
-    rows, size, sampled, base, peak = -1, 0, 0, 0, start  # the first line is that of the names
+    rows, size, sampled, base, peak = -1, 0, 0, 0, start  # the first line has the names
     slow_until = 0.0
     while chunk_bytes := int(await reader.readline(), 16):
         chunk = await reader.readexactly(chunk_bytes + 2)
@@ -87,7 +89,7 @@ async def _read(name: str, running: Running, expected: int | None, slow_s: float
     elapsed = time.perf_counter() - began
     writer.close()
     if expected is not None and rows != expected:
-        raise ExportFailedError(f"{name}: {rows:,} rows came, not {expected:,}")
+        raise ExportFailedError(f"{name}: {rows:,} rows arrived, not {expected:,}")
     return Export(
         name=name,
         rows=rows,

@@ -1,6 +1,6 @@
 """The load generator: keep-alive connections that send prepared bytes, and their times.
 
-No answer is read but for its end, unless asked for. Times are in seconds.
+Of an answer only the end is detected, unless its body is requested. Times are in seconds.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ _DRAIN_S = 15.0
 
 
 class LoadError(Exception):
-    """An answer was no 200, or a connection was closed under a request."""
+    """An answer was not 200, or a connection was closed during a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What one run of requests took."""
+    """The times of one run of requests."""
 
     seconds: Sequence[float]
     elapsed_s: float
@@ -40,7 +40,7 @@ class Times:
 
 
 class Connection(asyncio.Protocol):
-    """One connection with at most one request under way; `done` is called at each end."""
+    """One connection with at most one request in progress; `done` is called at each end."""
 
     def __init__(self, done: Callable[["Connection"], None], *, keep: bool = False) -> None:
         self._done = done
@@ -139,13 +139,13 @@ async def _closed_loop(
 ) -> Times:
     finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     seconds: list[float] = []
-    sent = under_way = 0
+    sent = in_progress = 0
     clock = time.perf_counter
 
     def done(connection: Connection) -> None:
-        nonlocal under_way
+        nonlocal in_progress
         now = clock()
-        under_way -= 1
+        in_progress -= 1
         if connection.failed is not None:
             if not finished.done():
                 finished.set_exception(connection.failed)
@@ -155,12 +155,12 @@ async def _closed_loop(
             each(connection)
         if sent < len(requests) and now < stop_at:
             send_next(connection)
-        elif under_way == 0 and not finished.done():
+        elif in_progress == 0 and not finished.done():
             finished.set_result(None)
 
     def send_next(connection: Connection) -> None:
-        nonlocal sent, under_way
-        under_way += 1
+        nonlocal sent, in_progress
+        in_progress += 1
         connection.send(requests[sent], sent, clock())
         sent += 1
 

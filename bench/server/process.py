@@ -1,4 +1,4 @@
-"""Server processes: started on a core of their own, looked at, and always stopped."""
+"""Server processes: started on a core of their own, measured, and always stopped."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class ServerFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Where the server runs and where the load generator does; the same one if there is but one."""
+    """The core of the server and that of the load generator; the same one if there is only one."""
 
     server: int
     load: int
@@ -38,8 +38,8 @@ class Cores:
 class Running:
     pid: int
     port: int
-    said: Mapping[str, Any] = field(default_factory=dict)
-    """What the server told of itself when it was ready, such as a key."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the server printed when it was ready, such as a key."""
 
     def rss_bytes(self) -> int:
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
@@ -52,7 +52,7 @@ class Running:
 
 @contextmanager
 def own_server(core: int, *arguments: str) -> Iterator[Running]:
-    """Run `python -m bench.server.serve` with arguments; it says its port when it is ready."""
+    """Run `python -m bench.server.serve` with arguments; it prints its port when it is ready."""
     with _pinned(
         [sys.executable, "-m", "bench.server.serve", *arguments],
         core,
@@ -63,8 +63,8 @@ def own_server(core: int, *arguments: str) -> Iterator[Running]:
         line = process.stdout.readline()
         if not line:
             raise ServerFailedError(f"{' '.join(arguments)} ended with {process.wait()}")
-        said = json.loads(line)
-        yield Running(process.pid, said["port"], said)
+        details = json.loads(line)
+        yield Running(process.pid, details["port"], details)
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def _pinned(
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End it: by the end of its input where it has one, so that it clears up; else by a signal."""
+    """End a process: close its input if it has one, so that it cleans up; else by a signal."""
     if process.stdin is None:
         process.terminate()
     else:

@@ -1,13 +1,13 @@
-"""The three workloads on every server in turn, and the load generator's own ceiling."""
+"""The three workloads on every server in turn, and the limit of the load generator."""
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.server.asked import Asked, Workload, pages_of
 from bench.server.load import LoadError, closed_loop, fetch, open_loop
 from bench.server.peers.peer import Peer, Shown, get
 from bench.server.process import Running, own_server
+from bench.server.workloads import Workload, WorkRequest, pages_of
 
 OPEN_RATE_PER_S = 500.0
 _WARM_UP = 300
@@ -15,12 +15,12 @@ _SAMPLE_SEED = 11
 
 
 class RowsDifferError(Exception):
-    """Two servers gave different rows to one request: their speeds can't be compared."""
+    """Two servers returned different rows for a request: their speeds can't be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long and how much."""
+    """The durations and sizes of a race."""
 
     sample: int
     """Requests of each workload whose rows are compared."""
@@ -49,15 +49,15 @@ def race(
     workloads: Sequence[Workload],
     pace: Pace,
     *,
-    tell: Callable[[str], None],
+    report_progress: Callable[[str], None],
 ) -> list[Lap]:
-    """Run each server alone, first one first; the others must agree with its rows.
+    """Run each server alone, in order; all must return the rows of the first.
 
     Raises:
         RowsDifferError: rows or totals of a request differ.
     """
     laps: list[Lap] = []
-    agreed: dict[Asked, tuple[str, Shown]] = {}
+    agreed: dict[WorkRequest, tuple[str, Shown]] = {}
     pages = pages_of(workloads)
     for peer in peers:
         with peer.start() as running:
@@ -65,7 +65,7 @@ def race(
             for workload in workloads:
                 _compare(peer, running, _sample(workload, pace.sample), agreed)
             for workload in workloads:
-                tell(f"{peer.name}: {workload.name}")
+                report_progress(f"{peer.name}: {workload.name}")
                 laps.append(_lap(peer, running, workload, pace))
     return laps
 
@@ -77,26 +77,29 @@ def ceiling(core: int, *, body_bytes: int, count: int, for_s: float) -> float:
         return closed_loop(running.port, requests, for_s=for_s).per_s
 
 
-def _sample(workload: Workload, count: int) -> list[Asked]:
+def _sample(workload: Workload, count: int) -> list[WorkRequest]:
     size = min(count, len(workload.requests))
     return random.Random(_SAMPLE_SEED).sample(list(workload.requests), size)
 
 
 def _compare(
-    peer: Peer, running: Running, sample: Sequence[Asked], agreed: dict[Asked, tuple[str, Shown]]
+    peer: Peer,
+    running: Running,
+    sample: Sequence[WorkRequest],
+    agreed: dict[WorkRequest, tuple[str, Shown]],
 ) -> None:
-    bodies = fetch(running.port, [peer.request(asked) for asked in sample])
-    for asked, body in zip(sample, bodies, strict=True):
-        shown = peer.shown(asked, body)
-        first, expected = agreed.setdefault(asked, (peer.name, shown))
+    bodies = fetch(running.port, [peer.request(request) for request in sample])
+    for request, body in zip(sample, bodies, strict=True):
+        shown = peer.shown(request, body)
+        first, expected = agreed.setdefault(request, (peer.name, shown))
         if shown != expected:
             raise RowsDifferError(
-                f"{peer.name} and {first} differ on {asked}: {shown}, not {expected}"
+                f"{peer.name} and {first} differ on {request}: {shown}, not {expected}"
             )
 
 
 def _lap(peer: Peer, running: Running, workload: Workload, pace: Pace) -> Lap:
-    requests = [peer.request(asked) for asked in workload.requests]
+    requests = [peer.request(request) for request in workload.requests]
     closed_loop(running.port, requests[-_WARM_UP:], for_s=pace.closed_s)
     cpu_s = running.cpu_s()
     times = closed_loop(running.port, requests, for_s=pace.closed_s)
@@ -119,7 +122,7 @@ def _open_p99_ms(
 ) -> float | None:
     if per_s < OPEN_RATE_PER_S:
         return None
-    # From the end on: the closed loop of a slow server has only seen the beginning.
+    # From the end: a slow server got only the first requests in the closed loop.
     late = requests[::-1]
     try:
         times = open_loop(running.port, late, rate_per_s=OPEN_RATE_PER_S, for_s=pace.open_s)

@@ -130,7 +130,7 @@ def _show_bars(bars: list[Bar], console: Console) -> None:
 
 
 def _table(title: str, *columns: str) -> Table:
-    """Return an empty table; a name that begins with > is of a column of numbers."""
+    """Return an empty table; a name that starts with > is a column of numbers."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for column in columns:
         table.add_column(

@@ -1,11 +1,11 @@
-"""What one run found, whole; also the form of `--json`."""
+"""The results of one run; also the form of `--json`."""
 
 from dataclasses import dataclass
 
 from bench.server.export import Export
 from bench.server.race import Lap
 from bench.server.slow import Felt
-from bench.server.store_choice import Asking
+from bench.server.store_choice import StoreTimes
 
 TIMES_DATASETTE = 5.0
 TIMES_BARE = 0.5
@@ -16,7 +16,7 @@ EXPORT_GROWTH_MIB = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One line of 'how good is good'."""
+    """A figure and the limits that it must meet."""
 
     what: str
     found: float
@@ -34,15 +34,15 @@ class Results:
     settings: dict[str, str]
     """By server."""
     load_average: float
-    """Of the machine when the run began: what else was running."""
+    """Load average of the machine when the run began."""
     ceiling_per_s: dict[int, float]
-    """What the load generator does against fixed bytes, by body bytes."""
+    """Requests per second of the load generator against fixed bytes, by body bytes."""
     laps: list[Lap]
     given_up_after_s: float
     closed_after_s: dict[str, float | None]
     felt: Felt
     exports: list[Export]
-    asking: list[Asking]
+    asking: list[StoreTimes]
 
     def lap(self, server: str, workload: str) -> Lap:
         return next(lap for lap in self.laps if (lap.server, lap.workload) == (server, workload))

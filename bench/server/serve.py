@@ -1,4 +1,4 @@
-"""The servers of the run that are ours to start: `python -m bench.server.serve NAME`.
+"""The servers that run our own code: `python -m bench.server.serve NAME`.
 
 Prints one line of JSON with the port once connections are answered, and ends with its input.
 """
@@ -64,11 +64,11 @@ def fixed(undo: ExitStack, size: str) -> dict[str, object]:
 
 
 def long_export(undo: ExitStack, rows: str) -> dict[str, object]:
-    """The real application over a store whose rows are made one by one."""
+    """The real application over a store that makes its rows one by one."""
     folder = ServiceDir(Path(undo.enter_context(TemporaryDirectory(prefix="almanac-bench-"))))
     key, _ = folder.key_book().create("bench", ENTERPRISE)
     parts = ServerParts(
-        # An export asks a view for no more than this one has.
+        # An export uses only what this view has.
         store=cast(CatalogStore, LongStore(State.of_run().view, int(rows))),
         keys=KeyRing(book=folder.key_book()),
         usage=UsageBook(),
@@ -79,7 +79,7 @@ def long_export(undo: ExitStack, rows: str) -> dict[str, object]:
 
 
 class LongStore:
-    """A store whose one view tells the world's events again, under new ids, as asked."""
+    """A store whose only view repeats the world's events under new ids, up to a count."""
 
     identity = "bench"
 
@@ -117,8 +117,8 @@ _SERVERS: dict[str, Callable[..., dict[str, object]]] = {
 
 def main(name: str, *arguments: str) -> None:
     with ExitStack() as undo:
-        said = _SERVERS[name](undo, *arguments)
-        print(json.dumps(said), flush=True)
+        details = _SERVERS[name](undo, *arguments)
+        print(json.dumps(details), flush=True)
         if name != "fixed":
             sys.stdin.read()
 

@@ -1,7 +1,7 @@
-"""Slow connections: how soon the server closes them, and what ordinary requests feel of 500.
+"""Slow connections: how soon the server closes them, and how 500 of them affect other requests.
 
 As a program (`python -m bench.server.slow PORT COUNT SECONDS`) it holds the connections, in a
-process of its own so that the load generator's times are not its own doing.
+separate process so that it does not affect the load generator's times.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.server.asked import Workload
 from bench.server.load import Times, open_loop
 from bench.server.peers.our_peer import OurPeer
 from bench.server.peers.peer import get
 from bench.server.process import Running
+from bench.server.workloads import Workload
 
 COUNT = 500
 _RATE_PER_S = 300.0
@@ -28,13 +28,13 @@ _HALF_BODY = (
     b"POST /v2/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 500
 )
 _HALF_BODY_READ = _HALF_BODY.replace(b"POST /v2/events", b"PUT /sandbox/clock")
-_OPEN_AGAIN_S = 5.0
-"""A connection is opened again so long after it was last opened, at the soonest."""
+_REOPEN_AFTER_S = 5.0
+"""The least time from one opening of a connection to the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a connection is slow: what it sends at first, and then a byte each second or nothing."""
+    """How a connection is slow: its first bytes, and then a byte each second or nothing."""
 
     name: str
     first: bytes
@@ -72,7 +72,7 @@ class Felt:
 
 
 async def seconds_until_closed(port: int, key: str, *, give_up_s: float) -> dict[str, float | None]:
-    """Return when the server closed each manner of connection; None is not within `give_up_s`."""
+    """Return the seconds until the server closed each connection; None is over `give_up_s`."""
     kept = Manner("idle after an answer", get("/v2/usage", f"x-api-key: {key}"))
     manners = (*_TIMED, kept)
     seconds = await asyncio.gather(*(_until_closed(port, manner, give_up_s) for manner in manners))
@@ -87,24 +87,24 @@ def felt(
     load_core: int,
     rounds: int,
     for_s: float,
-    tell: Callable[[str], None],
+    report_progress: Callable[[str], None],
 ) -> Felt:
-    """Measure in rounds, with and without by turns; each pair is pooled."""
+    """Measure in rounds, with and without slow connections in turn; rounds are pooled."""
     mixed = [
-        peer.request(asked)
+        peer.request(request)
         for three in zip(*(load.requests for load in workloads), strict=True)
-        for asked in three
+        for request in three
     ]
     without: list[Times] = []
     with_slow: list[Times] = []
-    said = {"held": 0, "opened": 0, "refused": 0}
+    counts = {"held": 0, "opened": 0, "refused": 0}
 
     def run() -> Times:
         return open_loop(running.port, mixed, rate_per_s=_RATE_PER_S, for_s=for_s)
 
     run()
     for number in range(rounds):
-        tell(f"slow connections: round {number + 1}")
+        report_progress(f"slow connections: round {number + 1}")
         without.append(run())
         seconds = str(for_s + _SETTLE_S)
         command = [sys.executable, "-m", "bench.server.slow", str(running.port), str(COUNT)]
@@ -115,7 +115,7 @@ def felt(
                 time.sleep(_SETTLE_S)
                 with_slow.append(run())
                 out, _ = holder.communicate(timeout=_SETTLE_S + for_s)
-                said = json.loads(out)
+                counts = json.loads(out)
             finally:
                 holder.kill()
     return Felt(
@@ -124,7 +124,7 @@ def felt(
         p99_with_ms=_pooled_ms(with_slow, 0.99),
         p50_without_ms=_pooled_ms(without, 0.50),
         p50_with_ms=_pooled_ms(with_slow, 0.50),
-        **said,
+        **counts,
     )
 
 
@@ -136,11 +136,11 @@ def _pooled_ms(runs: Sequence[Times], share: float) -> float:
 async def _until_closed(port: int, manner: Manner, give_up_s: float) -> float | None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     began = time.perf_counter()
-    dribble = asyncio.create_task(_go_on(writer, manner))
+    dribble = asyncio.create_task(_keep_sending(writer, manner))
     try:
         async with asyncio.timeout(give_up_s):
             while await reader.read(65_536):
-                began = time.perf_counter()  # an answer: the wait is counted from its end
+                began = time.perf_counter()  # the wait is counted from the end of an answer
     except ConnectionError:
         pass
     except TimeoutError:
@@ -151,7 +151,7 @@ async def _until_closed(port: int, manner: Manner, give_up_s: float) -> float | 
     return time.perf_counter() - began
 
 
-async def _go_on(writer: asyncio.StreamWriter, manner: Manner) -> None:
+async def _keep_sending(writer: asyncio.StreamWriter, manner: Manner) -> None:
     writer.write(manner.first)
     while manner.dribbles:
         await asyncio.sleep(_DRIBBLE_EVERY_S)
@@ -159,37 +159,37 @@ async def _go_on(writer: asyncio.StreamWriter, manner: Manner) -> None:
 
 
 async def _hold(port: int, count: int, for_s: float) -> dict[str, int]:
-    """Keep `count` connections open in the manners by turns; what is closed is opened again."""
-    said = {"held": 0, "opened": 0, "refused": 0}
+    """Keep `count` connections open, of each manner in turn; reopen those that are closed."""
+    counts = {"held": 0, "opened": 0, "refused": 0}
 
     async def keep(number: int) -> None:
         manner = HELD[number % len(HELD)]
-        await asyncio.sleep(number / count * _OPEN_AGAIN_S)
+        await asyncio.sleep(number / count * _REOPEN_AFTER_S)
         while True:
-            open_again_at = time.monotonic() + _OPEN_AGAIN_S
+            reopen_at = time.monotonic() + _REOPEN_AFTER_S
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
             except OSError:
-                said["refused"] += 1
+                counts["refused"] += 1
                 await asyncio.sleep(0.1)
                 continue
-            said["opened"] += 1
-            said["held"] += 1
-            dribble = asyncio.create_task(_go_on(writer, manner))
+            counts["opened"] += 1
+            counts["held"] += 1
+            dribble = asyncio.create_task(_keep_sending(writer, manner))
             try:
                 while await reader.read(65_536):
                     pass
             except ConnectionError:
                 pass
             finally:
-                said["held"] -= 1
+                counts["held"] -= 1
                 dribble.cancel()
                 writer.close()
-            await asyncio.sleep(open_again_at - time.monotonic())
+            await asyncio.sleep(reopen_at - time.monotonic())
 
     tasks = [asyncio.create_task(keep(number)) for number in range(count)]
     await asyncio.sleep(for_s)
-    at_the_end = dict(said)
+    at_the_end = dict(counts)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,1 +1,1 @@
-"""Merging and publishing beside bare DuckDB and dlt."""
+"""Compares merging and publishing with bare DuckDB and dlt."""

@@ -1,8 +1,8 @@
-"""Bare DuckDB doing by hand what a merge does: one script, typed columns, no checks, no rules.
+"""Bare DuckDB doing the work of a merge: one script, typed columns, no checks, no rules.
 
-The same outputs as ours, synced to the disk like ours: change log, checkpoint, events by month,
-warehouse. What it leaves out: the landed body, rejects, staleness, unknown fields, canonical
-text, chain and crash safety. Run as a child: it prints its seconds.
+It writes the same outputs as ours, synced to the disk like ours: change log, checkpoint, events by
+month, warehouse. It omits the landed body, rejects, staleness, unknown fields, canonical text,
+chain and crash safety. Run as a child: it prints its seconds.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from typing import Final
 
 import duckdb
 
-from bench.children import say
+from bench.children import print_figures
 from warehouse.files.storage import sync
 
 _TYPED: Final = """
@@ -98,7 +98,7 @@ def diff(before: Path, after: Path) -> float:
 
 
 def diffs(folder: Path) -> float:
-    """Read the exports of a folder one after the other, each joined with the one before."""
+    """Read the exports of a folder in turn, each joined with the previous one."""
     began = time.perf_counter()
     with _connected() as connection:
         before: Path | None = None
@@ -142,17 +142,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=("load", "diff", "diffs", "copy"))
     parser.add_argument("paths", nargs="+", type=Path)
-    asked = parser.parse_args()
-    match asked.what:
+    arguments = parser.parse_args()
+    match arguments.what:
         case "load":
-            seconds = load(*asked.paths)
+            seconds = load(*arguments.paths)
         case "diff":
-            seconds = diff(*asked.paths)
+            seconds = diff(*arguments.paths)
         case "copy":
-            seconds = copy(*asked.paths)
+            seconds = copy(*arguments.paths)
         case _:
-            seconds = diffs(*asked.paths)
-    say(seconds=seconds)
+            seconds = diffs(*arguments.paths)
+    print_figures(seconds=seconds)
 
 
 if __name__ == "__main__":

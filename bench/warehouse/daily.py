@@ -1,6 +1,6 @@
-"""`python -m bench.warehouse.daily`: the day after, seven events in a thousand changed.
+"""`python -m bench.warehouse.daily`: the next day, with seven events in a thousand changed.
 
-Merge of the second export beside bare DuckDB reading both and joining them in full.
+Our merge of the second export, and bare DuckDB reading both and joining them in full.
 """
 
 import shutil
@@ -8,14 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.children import Measured, measure
-from bench.report import asked, show
+from bench.report import parse_arguments, show
 from bench.warehouse.exports import write_export
 
 BAR = 2.0
 
 
 def main() -> None:
-    size = asked(__doc__, events=1_000_000, rounds=2)
+    size = parse_arguments(__doc__, events=1_000_000, rounds=2)
     with TemporaryDirectory(prefix="almanac-daily-", dir=size.folder) as temporary:
         folder = Path(temporary)
         exports = [folder / f"{day}.csv" for day in range(2)]
@@ -33,8 +33,8 @@ def main() -> None:
             for name, run in runs.items():
                 if name not in best or run.seconds < best[name].seconds:
                     best[name] = run
-        bare, fold = best["bare diff"].seconds, best["almanac"].said["fold"]
-        wrong = measure("bench.warehouse.ours", "verify", str(home)).said["wrong"]
+        bare, fold = best["bare diff"].seconds, best["almanac"].figures["fold"]
+        wrong = measure("bench.warehouse.ours", "verify", str(home)).figures["wrong"]
         bars = {
             f"merge (fold and commit) at most {BAR} x bare": f"{fold / bare:.2f}",
             "with publication": f"{best['almanac'].seconds / bare:.2f} x bare, no bar",

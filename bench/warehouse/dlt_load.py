@@ -1,7 +1,7 @@
 """dlt loading the same export: Arrow batches, Parquet files, DuckDB. Run as a child.
 
-Its documentation names this as the fastest way: Arrow tables pass the normaliser as they are, and
-Parquet is what DuckDB loads quickest. It makes one typed table: no versions, no lake.
+Its documentation names this as the fastest way: Arrow tables pass the normaliser unchanged, and
+DuckDB loads Parquet fastest. It makes one typed table: no versions, no lake.
 """
 
 import argparse
@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# dlt posts from its import on; nothing later turns that off.
+# dlt sends telemetry from its import on; only this variable prevents it.
 os.environ["RUNTIME__DLTHUB_TELEMETRY"] = "false"
 
 import dlt
 import pyarrow as pa
 from pyarrow import csv
 
-from bench.children import say
+from bench.children import print_figures
 
 _BLOCK_BYTES = 64 << 20
 
@@ -38,17 +38,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("export", type=Path)
     parser.add_argument("folder", type=Path)
-    asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     pipeline = dlt.pipeline(
         pipeline_name="bench",
-        pipelines_dir=str(asked.folder / "pipelines"),
-        destination=dlt.destinations.duckdb(str(asked.folder / "dlt.duckdb")),
+        pipelines_dir=str(arguments.folder / "pipelines"),
+        destination=dlt.destinations.duckdb(str(arguments.folder / "dlt.duckdb")),
         dataset_name="main_data",
     )
-    pipeline.run(events(str(asked.export)), loader_file_format="parquet")
-    say(seconds=time.perf_counter() - began, version=dlt.__version__)
+    pipeline.run(events(str(arguments.export)), loader_file_format="parquet")
+    print_figures(seconds=time.perf_counter() - began, version=dlt.__version__)
 
 
 if __name__ == "__main__":

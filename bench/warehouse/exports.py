@@ -1,6 +1,6 @@
-"""Exports of any size, day after day, written by DuckDB: what a service would have sent.
+"""Exports of any size, one for each day, as a service would send them, written by DuckDB.
 
-Everything follows from the arguments. Belongs here: making bodies. Does not: timing anything.
+They depend on the arguments only. Belongs here: making bodies. Does not: timing anything.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ COPY (
         SELECT
             k,
             (hash(k, 'when') % 3800)::BIGINT AS place,
-            -- The last of the days up to this one on which it changed; 0 is never.
+            -- The last day, up to this one, on which it changed; 0 is never.
             (SELECT coalesce(max(d), 0) FROM range(1, $day + 1) AS days(d)
              WHERE hash(k, d) % 1000 < $changed_per_mille) AS changed
         FROM range($events) AS e(k)
@@ -58,9 +58,9 @@ COPY (
 
 
 def write_export(file: Path, *, events: int, day: int = 0, changed_per_mille: int = 7) -> None:
-    """Write the export of the day so many days after the first: a CSV of `events` rows.
+    """Write the export of `day` days after the first: a CSV of `events` rows.
 
-    Each day so many in a thousand get another date.
+    On each day `changed_per_mille` events in a thousand get another date.
     """
     values = {
         "events": events,
@@ -74,5 +74,5 @@ def write_export(file: Path, *, events: int, day: int = 0, changed_per_mille: in
 
 
 def content_at(day: int) -> datetime:
-    """Return when the export of a day is true."""
+    """Return the content time of the export of a day."""
     return FIRST_DAY + timedelta(days=day)

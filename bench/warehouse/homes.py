@@ -1,7 +1,7 @@
-"""Lakes of any size and age, written straight to Parquet: what a merge would have left behind.
+"""Lakes of any size and age, as merges would leave them, written directly to Parquet.
 
-For measuring what comes after the merge. Everything follows from the arguments; the days end on
-`LAST_DAY`. Belongs here: making lakes. Does not: timing anything.
+They are for measuring the steps after the merge. They depend on the arguments only; the last day
+is `LAST_DAY`. Belongs here: making lakes. Does not: timing anything.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from warehouse.files.storage import Storage
 from warehouse.schema.columns import ALL
 
 LAST_DAY: Final = date(2026, 3, 1)
-_LOOK_AT: Final = time(6)
+_PULLED_AT: Final = time(6)
 Connection = duckdb.DuckDBPyConnection
 
 
 class Lake:
-    """A synthetic lake under a folder, which can go on after it was made."""
+    """A synthetic lake under a folder, which can be extended after it was made."""
 
     def __init__(self, root: Path, *, events: int, versions: int, coins: int, days: int) -> None:
         self.storage = Storage(root)
@@ -34,19 +34,19 @@ class Lake:
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")
         values = {"events": events, "each": versions // events, "coins": coins, "days": days}
-        self._run(homes_sql.VERSIONS, values | {"start": self._look_at(0), "known": ALL})
+        self._run(homes_sql.VERSIONS, values | {"start": self._pulled_at(0), "known": ALL})
 
     def write(self) -> None:
-        """Write every day, and the state after the last."""
+        """Write every day, and the state after the last day."""
         checkpoint = self._write_state()
         for day_number in range(self._days):
             self._write_snapshot(day_number)
             self._write_day(day_number, checkpoint)
 
     def deliver(self) -> None:
-        """Go on by one delivery on the last day, which brings one version."""
+        """Add one delivery on the last day, which makes one version."""
         self._deliveries += 1
-        at = self._look_at(self._days - 1) + timedelta(hours=1, minutes=self._deliveries)
+        at = self._pulled_at(self._days - 1) + timedelta(hours=1, minutes=self._deliveries)
         self._run(homes_sql.DELIVERED, {"day_number": self._days - 1, "at": at})
         self._write_day(self._days - 1, self._write_state())
 
@@ -54,7 +54,7 @@ class Lake:
         day = self._day(day_number)
         batch_id = _batch_id(day, "export")
         ((versions,),) = self._rows(homes_sql.COUNT, {"day_number": day_number})
-        observed_at = self._look_at(day_number).isoformat()
+        observed_at = self._pulled_at(day_number).isoformat()
         meta = {
             "format": 1,
             "normaliser": 1,
@@ -79,7 +79,7 @@ class Lake:
         values = {
             "day_number": day_number,
             "coins": self._coins,
-            "observed_at": self._look_at(day_number),
+            "observed_at": self._pulled_at(day_number),
             "batch_id": _batch_id(day, "coins"),
         }
         name = lake_paths.coins_name(day)
@@ -89,7 +89,7 @@ class Lake:
     def _write_state(self) -> str:
         name = f"{LAST_DAY.isoformat()}-{self._deliveries:012x}"
         for table, query in homes_sql.STATE.items():
-            values = {"at": self._look_at(self._days - 1), "coins": self._coins}
+            values = {"at": self._pulled_at(self._days - 1), "coins": self._coins}
             with self.storage.writing(lake_paths.checkpoint_table(name, table)) as file:
                 self._run(query, values | {"file": str(file)})
         return name
@@ -104,12 +104,12 @@ class Lake:
     def _day(self, day_number: int) -> date:
         return LAST_DAY - timedelta(days=self._days - 1 - day_number)
 
-    def _look_at(self, day_number: int) -> datetime:
-        return datetime.combine(self._day(day_number), _LOOK_AT, UTC)
+    def _pulled_at(self, day_number: int) -> datetime:
+        return datetime.combine(self._day(day_number), _PULLED_AT, UTC)
 
 
 def generate_lake(root: Path, events: int, versions: int, coins: int, days: int) -> Lake:
-    """Write a lake of that many events, versions in all, coins looked at daily, and days."""
+    """Write a lake of so many events, versions in all, coins pulled daily, and days."""
     lake = Lake(root, events=events, versions=versions, coins=coins, days=days)
     lake.write()
     return lake

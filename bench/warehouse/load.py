@@ -1,14 +1,14 @@
-"""`python -m bench.warehouse.load`: one big export, from its bytes to published tables.
+"""`python -m bench.warehouse.load`: one large export, from its bytes to published tables.
 
-Beside it: bare DuckDB writing the same outputs, and dlt, which loads one table. In one run, one
-after the other, each in a process of its own.
+It is compared with bare DuckDB, which writes the same outputs, and dlt, which loads one table. All
+run in turn, each in its own process.
 """
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.children import Measured, measure
-from bench.report import asked, show
+from bench.report import parse_arguments, show
 from bench.warehouse.exports import write_export
 
 BAR = 2.0
@@ -16,7 +16,7 @@ BAR_MB = 2_000
 
 
 def main() -> None:
-    size = asked(__doc__, events=1_000_000, rounds=2)
+    size = parse_arguments(__doc__, events=1_000_000, rounds=2)
     with TemporaryDirectory(prefix="almanac-load-", dir=size.folder) as temporary:
         folder = Path(temporary)
         export = folder / "export.csv"
@@ -36,7 +36,7 @@ def main() -> None:
             for name, run in runs.items():
                 if name not in best or run.seconds < best[name].seconds:
                     best[name] = run
-        wrong = measure("bench.warehouse.ours", "verify", str(home)).said["wrong"]
+        wrong = measure("bench.warehouse.ours", "verify", str(home)).figures["wrong"]
         ratio = best["almanac"].seconds / best["bare DuckDB"].seconds
         bars = {
             f"at most {BAR} x bare DuckDB": f"{ratio:.2f}",

@@ -1,4 +1,4 @@
-"""Almanac doing what is measured. Run as a child: it prints its seconds, by phase."""
+"""Almanac doing the measured work. Run as a child: it prints its seconds by phase."""
 
 import argparse
 import time
@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bench.children import say
+from bench.children import print_figures
 from bench.warehouse.exports import content_at
 from warehouse.history.merge import merge, replay
 from warehouse.history.merge_report import MergeReport
@@ -21,7 +21,7 @@ COVERS = (date(2016, 1, 1), date(2036, 1, 1))
 
 
 def land(home: Home, export: Path, day: int) -> Manifest:
-    """Land an export as if it had been fetched at six."""
+    """Land an export as if it had been pulled at six."""
     home.claim(SOURCE)
     true_at = content_at(day)
     return import_export(
@@ -37,13 +37,13 @@ def land(home: Home, export: Path, day: int) -> Manifest:
 
 
 def load(home: Home, exports: list[Path]) -> None:
-    """From the bytes of one export to published tables."""
+    """Land, merge and publish one export."""
     began = time.perf_counter()
     land(home, exports[0], 0)
     landed = time.perf_counter()
     report = merge(home)
     ended = time.perf_counter()
-    say(seconds=ended - began, land=landed - began, **_phases(report))
+    print_figures(seconds=ended - began, land=landed - began, **_phases(report))
 
 
 def daily(home: Home, exports: list[Path]) -> None:
@@ -52,14 +52,14 @@ def daily(home: Home, exports: list[Path]) -> None:
     began = time.perf_counter()
     report = merge(home)
     seconds = time.perf_counter() - began
-    say(seconds=seconds, versions=report.versions, **_phases(report))
+    print_figures(seconds=seconds, versions=report.versions, **_phases(report))
 
 
 def replayed(home: Home, exports: list[Path]) -> None:
-    """Replay a landing; whatever was folded before is made again."""
+    """Replay a landing; what was folded before is rebuilt."""
     began = time.perf_counter()
     report = replay(home)
-    say(seconds=time.perf_counter() - began, days=len(report.days), **_phases(report))
+    print_figures(seconds=time.perf_counter() - began, days=len(report.days), **_phases(report))
 
 
 def landed(home: Home, exports: list[Path]) -> None:
@@ -67,21 +67,21 @@ def landed(home: Home, exports: list[Path]) -> None:
     began = time.perf_counter()
     for day, export in enumerate(exports):
         land(home, export, day)
-    say(seconds=time.perf_counter() - began)
+    print_figures(seconds=time.perf_counter() - began)
 
 
 def verified(home: Home, exports: list[Path]) -> None:
-    """Check what was timed; say what does not hold."""
+    """Verify the output; print each check that failed."""
     began = time.perf_counter()
     wrong = [f"{check.check}: {why}" for check in verify(home) for why in check.wrong]
-    say(seconds=time.perf_counter() - began, wrong=wrong)
+    print_figures(seconds=time.perf_counter() - began, wrong=wrong)
 
 
 def merged(home: Home, exports: list[Path]) -> None:
-    """Merge whatever waits, and publish."""
+    """Merge all unmerged batches, and publish."""
     began = time.perf_counter()
     report = merge(home)
-    say(seconds=time.perf_counter() - began, versions=report.versions, **_phases(report))
+    print_figures(seconds=time.perf_counter() - began, versions=report.versions, **_phases(report))
 
 
 WORK: dict[str, Callable[[Home, list[Path]], None]] = {
@@ -108,8 +108,8 @@ def main() -> None:
     parser.add_argument("what", choices=tuple(WORK))
     parser.add_argument("home", type=Path)
     parser.add_argument("exports", nargs="*", type=Path)
-    asked = parser.parse_args()
-    WORK[asked.what](Home(asked.home), asked.exports)
+    arguments = parser.parse_args()
+    WORK[arguments.what](Home(arguments.home), arguments.exports)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`python -m bench.warehouse.replay`: a year of daily exports, folded again from landing.
 
-Beside bare DuckDB reading the same files, each joined in full with the one before. Every tenth
-day brings the same bytes as the day before.
+It is compared with bare DuckDB reading the same files, each joined in full with the previous one.
+Every tenth day has the same bytes as the day before.
 """
 
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.children import measure
-from bench.report import asked, show
+from bench.report import parse_arguments, show
 from bench.warehouse.exports import write_export
 
 BAR = 2.0
@@ -17,7 +17,7 @@ _SAME_EVERY = 10
 
 
 def main() -> None:
-    size = asked(__doc__, events=50_000, days=365)
+    size = parse_arguments(__doc__, events=50_000, days=365)
     with TemporaryDirectory(prefix="almanac-replay-", dir=size.folder) as temporary:
         folder = Path(temporary)
         exports = folder / "exports"
@@ -36,7 +36,7 @@ def main() -> None:
             "bare diffs": measure("bench.warehouse.bare", "diffs", str(exports)),
         }
         ratio = measured["almanac"].seconds / measured["bare diffs"].seconds
-        wrong = measure("bench.warehouse.ours", "verify", home).said["wrong"]
+        wrong = measure("bench.warehouse.ours", "verify", home).figures["wrong"]
         bars = {
             f"at most {BAR} x bare": f"{ratio:.2f}",
             "the output passes verify": "yes" if not wrong else f"NO: {wrong}",

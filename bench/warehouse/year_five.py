@@ -1,7 +1,7 @@
 """`python -m bench.warehouse.year_five`: one delivery merged in a home five years old.
 
-50,000 events, 0.7 million versions, 31 million coin snapshots. Beside it: bare DuckDB copying the
-published file and writing one row to the copy, which any publication by one rename must do.
+50,000 events, 0.7 million versions, 31 million coin snapshots. It is compared with bare DuckDB
+copying the published file and writing one row to the copy, as any publication by one rename must.
 """
 
 import json
@@ -14,7 +14,7 @@ import duckdb
 import msgspec
 
 from bench.children import Measured, measure
-from bench.report import asked, show
+from bench.report import parse_arguments, show
 from bench.warehouse.homes import LAST_DAY, generate_lake
 from bench.warehouse.ours import SOURCE
 from catalog.contract.windows import day_end
@@ -30,7 +30,7 @@ BAR_GB = 10.0
 
 
 def make_home(home: Home, *, events: int, versions: int, coins: int, days: int) -> None:
-    """Write a lake of that age, as merges would have left it, and publish it."""
+    """Write a lake of that age, as merges would leave it, and publish it."""
     home.claim(SOURCE)
     generate_lake(home.root / "lake", events, versions, coins, days)
     newest = ChangeLog.of(home).days()[-1]
@@ -45,18 +45,18 @@ def make_home(home: Home, *, events: int, versions: int, coins: int, days: int) 
 
 
 def deliver(home: Home, number: int) -> None:
-    """Land one delivery of a new event, received the day after the last."""
+    """Land one delivery of a new event, received on the day after the last."""
     at = day_end(LAST_DAY) + timedelta(hours=12, seconds=number)
-    said = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    figures = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     event = {
         **{"id": f"evt_delivered_{number}", "slug": f"delivered-{number}", "title": "Delivered"},
         **{"description": None, "displayedDate": "01 Jun 2026", "date": "2026-06-01T00:00:00Z"},
         **{"dateEnd": None, "dateType": "date", "isEstimated": False, "categories": ["Other"]},
         **{"coins": [{"slug": "coin-1", "symbol": "c1", "name": "Coin 1"}], "impact": 5.5},
         **{"impactSummary": None, "sourceUrl": None, "snapshotUrl": None},
-        **{"lastVerifiedAt": None, "createdAt": said, "updatedAt": said},
+        **{"lastVerifiedAt": None, "createdAt": figures, "updatedAt": figures},
     }
-    body = {"id": f"d{number}", "type": "event.created", "createdAt": said, "data": event}
+    body = {"id": f"d{number}", "type": "event.created", "createdAt": figures, "data": event}
     pull = Pull(
         feed="deliveries",
         scope=Scope(),
@@ -71,7 +71,9 @@ def deliver(home: Home, number: int) -> None:
 
 
 def main() -> None:
-    size = asked(__doc__, events=50_000, versions=700_000, coins=17_000, days=1_825, rounds=3)
+    size = parse_arguments(
+        __doc__, events=50_000, versions=700_000, coins=17_000, days=1_825, rounds=3
+    )
     with TemporaryDirectory(prefix="almanac-year-five-", dir=size.folder) as temporary:
         home = Home(Path(temporary) / "home")
         make_home(

@@ -1,1 +1,1 @@
-"""What is raced: our server, bare ASGI, datasette; and the rows that all of them serve."""
+"""The compared servers: ours, bare ASGI, Datasette; and the rows that all of them serve."""

@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from bench.server.asked import Asked, EventAsked, PageAsked, SearchAsked
 from bench.server.peers.our_peer import wire_shown
 from bench.server.peers.peer import Shown, get
 from bench.server.peers.plain_rows import Found, PlainRows
 from bench.server.peers.rows import Rows
 from bench.server.process import Running, own_server
+from bench.server.workloads import CoinSearch, EventsPage, SingleEvent, WorkRequest
 
 Encoder = Literal["json", "msgspec"]
 _SETTINGS = {
@@ -39,35 +39,35 @@ class BarePeer:
     def start(self) -> AbstractContextManager[Running]:
         return own_server(self._core, *self._arguments)
 
-    def learn(self, running: Running, pages: Sequence[PageAsked]) -> None:
+    def learn(self, running: Running, pages: Sequence[EventsPage]) -> None:
         pass
 
-    def request(self, asked: Asked) -> bytes:
-        match asked:
-            case PageAsked():
+    def request(self, request: WorkRequest) -> bytes:
+        match request:
+            case EventsPage():
                 query: dict[str, str | int] = {
-                    "from": asked.lower,
-                    "to": asked.upper,
-                    "limit": asked.limit,
+                    "from": request.lower,
+                    "to": request.upper,
+                    "limit": request.limit,
                 }
-                if asked.coins:
-                    query["coins"] = ",".join(asked.coins)
-                if asked.categories:
-                    query["categories"] = ",".join(asked.categories)
-                if asked.after is not None:
-                    query["after"] = ",".join(asked.after)
+                if request.coins:
+                    query["coins"] = ",".join(request.coins)
+                if request.categories:
+                    query["categories"] = ",".join(request.categories)
+                if request.after is not None:
+                    query["after"] = ",".join(request.after)
                 return get("/v2/events?" + urlencode(query))
-            case EventAsked(event_id):
+            case SingleEvent(event_id):
                 return get(f"/v2/events/{event_id}")
-            case SearchAsked(q, limit):
+            case CoinSearch(q, limit):
                 return get("/v2/coins?" + urlencode({"q": q, "limit": limit}))
 
-    def shown(self, asked: Asked, body: bytes) -> Shown:
-        return wire_shown(asked, body)
+    def shown(self, request: WorkRequest, body: bytes) -> Shown:
+        return wire_shown(request, body)
 
 
 def bare_app(encoder: Encoder, rows: Rows) -> Starlette:
-    """Return the application of the one or the other variant."""
+    """Return the application of a variant."""
     events, coins = rows.event_dicts(), rows.coin_dicts()
     shown_events, shown_coins = (events, coins) if encoder == "json" else (rows.events, rows.coins)
     plain: PlainRows[Any] = PlainRows(

@@ -25,11 +25,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     uvicorn.run(
-        app(asked.folder),
-        host=asked.host,
-        port=asked.port,
+        app(arguments.folder),
+        host=arguments.host,
+        port=arguments.port,
         http="httptools",
         log_level="warning",
         access_log=False,

@@ -1,4 +1,4 @@
-"""Datasette over the same rows in SQLite, asked by canned queries through its JSON API."""
+"""Datasette over the same rows in SQLite, through canned queries of its JSON API."""
 
 import json
 import sqlite3
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from bench.server.asked import Asked, EventAsked, PageAsked, SearchAsked
 from bench.server.peers.peer import Shown, get
 from bench.server.peers.plain_rows import end_of
 from bench.server.peers.rows import LONGEST_EVENT, Rows
 from bench.server.process import Running, foreign_server
+from bench.server.workloads import CoinSearch, EventsPage, SingleEvent, WorkRequest
 
 _SQL = Path(__file__).parent / "datasette_sql"
 _QUERIES = {
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 
 class DatasettePeer:
-    """As its own command serves it, or `tuned`: SQL in the event loop, and no access log."""
+    """Datasette as its own command runs it, or `tuned`: SQL in the event loop, no access log."""
 
     def __init__(self, folder: Path, core: int, *, tuned: bool) -> None:
         settings = {**_SETTINGS, "num_sql_threads": 0} if tuned else _SETTINGS
@@ -54,29 +54,29 @@ class DatasettePeer:
     def start(self) -> AbstractContextManager[Running]:
         return foreign_server(self._core, self._command)
 
-    def learn(self, running: Running, pages: Sequence[PageAsked]) -> None:
+    def learn(self, running: Running, pages: Sequence[EventsPage]) -> None:
         pass
 
-    def request(self, asked: Asked) -> bytes:
-        match asked:
-            case PageAsked():
-                name, query = _page_query(asked)
-            case EventAsked(event_id):
+    def request(self, request: WorkRequest) -> bytes:
+        match request:
+            case EventsPage():
+                name, query = _page_query(request)
+            case SingleEvent(event_id):
                 name, query = "event", {"id": event_id}
-            case SearchAsked(q, limit):
+            case CoinSearch(q, limit):
                 name, query = "search", {"q": q, "limit": str(limit)}
         return get(f"/catalog/{name}.json?" + urlencode({"_shape": "array", **query}))
 
-    def shown(self, asked: Asked, body: bytes) -> Shown:
+    def shown(self, request: WorkRequest, body: bytes) -> Shown:
         rows = json.loads(body)
-        match asked:
-            case EventAsked():
+        match request:
+            case SingleEvent():
                 coins = sorted(coin["slug"] for coin in json.loads(rows[0]["coins"]))
                 categories = sorted(json.loads(rows[0]["categories"]))
                 return Shown((f"{rows[0]['id']} {','.join(coins)} {categories}",))
-            case PageAsked():
+            case EventsPage():
                 name = "id"
-            case SearchAsked():
+            case CoinSearch():
                 name = "slug"
         total = rows[0]["total"] if rows else 0
         return Shown(tuple(row[name] for row in rows), total)
@@ -95,19 +95,19 @@ class DatasettePeer:
         ]
 
 
-def _page_query(asked: PageAsked) -> tuple[str, dict[str, str]]:
+def _page_query(request: EventsPage) -> tuple[str, dict[str, str]]:
     query = {
-        "begun": (date.fromisoformat(asked.lower) - LONGEST_EVENT).isoformat(),
-        "from": asked.lower,
-        "to": end_of(asked.upper),
-        "limit": str(asked.limit),
+        "begun": (date.fromisoformat(request.lower) - LONGEST_EVENT).isoformat(),
+        "from": request.lower,
+        "to": end_of(request.upper),
+        "limit": str(request.limit),
     }
-    if asked.coins:
-        return "page_of_coins", {**query, "coins": json.dumps(asked.coins)}
-    if asked.categories:
-        return "page_of_categories", {**query, "categories": json.dumps(asked.categories)}
-    if asked.after is not None:
-        after_date, after_id = asked.after
+    if request.coins:
+        return "page_of_coins", {**query, "coins": json.dumps(request.coins)}
+    if request.categories:
+        return "page_of_categories", {**query, "categories": json.dumps(request.categories)}
+    if request.after is not None:
+        after_date, after_id = request.after
         return "page_after", {**query, "after_date": after_date, "after_id": after_id}
     return "page", query
 

@@ -1,4 +1,4 @@
-"""Our server, whole: the sandbox with an Enterprise key whose limits do not bite."""
+"""Our complete server: the sandbox with an Enterprise key whose limits are never reached."""
 
 import json
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import urlencode
 
-from bench.server.asked import Asked, EventAsked, PageAsked, SearchAsked
 from bench.server.load import fetch
 from bench.server.peers.peer import Shown, get
 from bench.server.process import Running, own_server
+from bench.server.workloads import CoinSearch, EventsPage, SingleEvent, WorkRequest
 
 
 class OurPeer:
-    """Sends the key with each request; a second page goes by the cursor of its first."""
+    """Sends the key with each request; a second page uses the cursor of its first."""
 
     name = "ours"
     settings = (
@@ -24,48 +24,48 @@ class OurPeer:
     def __init__(self, core: int) -> None:
         self._core = core
         self._headers: tuple[str, ...] = ()
-        self._cursors: dict[PageAsked, str] = {}
+        self._cursors: dict[EventsPage, str] = {}
 
     def start(self) -> AbstractContextManager[Running]:
         return own_server(self._core, "ours")
 
-    def learn(self, running: Running, pages: Sequence[PageAsked]) -> None:
-        self._headers = (f"x-api-key: {running.said['key']}",)
+    def learn(self, running: Running, pages: Sequence[EventsPage]) -> None:
+        self._headers = (f"x-api-key: {running.details['key']}",)
         second = [page for page in pages if page.after is not None]
         bodies = fetch(running.port, [get(_list_target(page), *self._headers) for page in second])
         for page, body in zip(second, bodies, strict=True):
             self._cursors[page] = json.loads(body)["meta"]["cursor"]
 
-    def request(self, asked: Asked) -> bytes:
-        match asked:
-            case PageAsked():
-                target = _list_target(asked, self._cursors.get(asked))
-            case EventAsked(event_id):
+    def request(self, request: WorkRequest) -> bytes:
+        match request:
+            case EventsPage():
+                target = _list_target(request, self._cursors.get(request))
+            case SingleEvent(event_id):
                 target = f"/v2/events/{event_id}"
-            case SearchAsked(q, limit):
+            case CoinSearch(q, limit):
                 target = "/v2/coins?" + urlencode({"q": q, "limit": limit})
         return get(target, *self._headers)
 
-    def shown(self, asked: Asked, body: bytes) -> Shown:
-        return wire_shown(asked, body)
+    def shown(self, request: WorkRequest, body: bytes) -> Shown:
+        return wire_shown(request, body)
 
 
-def wire_shown(asked: Asked, body: bytes) -> Shown:
+def wire_shown(request: WorkRequest, body: bytes) -> Shown:
     """Read an answer of the interface's form."""
     answer = json.loads(body)
-    if isinstance(asked, EventAsked):
+    if isinstance(request, SingleEvent):
         return Shown((_with_links(answer),))
-    name = "id" if isinstance(asked, PageAsked) else "slug"
+    name = "id" if isinstance(request, EventsPage) else "slug"
     return Shown(tuple(row[name] for row in answer["data"]), answer["meta"]["total"])
 
 
 def _with_links(event: dict[str, Any]) -> str:
-    """Name the coins and categories too: the single event must be served with them."""
+    """Return the id with coins and categories: the single event must be served with them."""
     slugs = ",".join(sorted(coin["slug"] for coin in event["coins"]))
     return f"{event['id']} {slugs} {sorted(event['categories'])}"
 
 
-def _list_target(page: PageAsked, cursor: str | None = None) -> str:
+def _list_target(page: EventsPage, cursor: str | None = None) -> str:
     query: dict[str, str | int] = {"from": page.lower, "to": page.upper, "limit": page.limit}
     if page.coins:
         query["coins"] = ",".join(page.coins)

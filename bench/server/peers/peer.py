@@ -1,17 +1,17 @@
-"""What a server in the run is, as the load generator sees it."""
+"""The protocol of a server in the run, as the load generator uses it."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from bench.server.asked import Asked, PageAsked
 from bench.server.process import Running
+from bench.server.workloads import EventsPage, WorkRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What an answer says, for comparison: ids or slugs in order, and the total of a list."""
+    """The content of an answer, for comparison: ids or slugs in order, the total of a list."""
 
     ids: tuple[str, ...]
     total: int | None = None
@@ -20,19 +20,19 @@ class Shown:
 class Peer(Protocol):
     name: str
     settings: str
-    """How it was started and what it does, for the reader."""
+    """How the server was started and what it does, for the reader."""
 
     def start(self) -> AbstractContextManager[Running]: ...
 
-    def learn(self, running: Running, pages: Sequence[PageAsked]) -> None:
+    def learn(self, running: Running, pages: Sequence[EventsPage]) -> None:
         """Fetch what a request of the peer needs beforehand, such as cursors; not timed."""
         ...
 
-    def request(self, asked: Asked) -> bytes:
+    def request(self, request: WorkRequest) -> bytes:
         """Return the bytes to send."""
         ...
 
-    def shown(self, asked: Asked, body: bytes) -> Shown: ...
+    def shown(self, request: WorkRequest, body: bytes) -> Shown: ...
 
 
 def get(target: str, *headers: str) -> bytes:

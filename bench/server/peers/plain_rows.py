@@ -21,18 +21,18 @@ class Found(Generic[RowT]):
     rows: Sequence[RowT]
     total: int
     after: Key | None = None
-    """The key that the next page begins after, when there is one."""
+    """The key after which the next page starts, if there is one."""
 
 
 class _Dated:
-    """Keys in order, and apart those of several days."""
+    """Keys in order, and separately those of events of several days."""
 
     def __init__(self) -> None:
         self._keys: list[Key] = []
         self._long: list[tuple[str, str, str]] = []
 
     def add(self, event: dict[str, Any]) -> None:
-        """Add an event; they come in order."""
+        """Add an event; events arrive in order."""
         self._keys.append((event["date"], event["id"]))
         if event["dateEnd"] is not None:
             self._long.append((event["date"], event["id"], event["dateEnd"]))
@@ -46,7 +46,7 @@ class _Dated:
 
 
 class PlainRows(Generic[RowT]):
-    """Finds by `events` and `coins`, and gives back the row of the same place in `shown`."""
+    """Searches `events` and `coins`, and returns the row at the same position in `shown`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class PlainRows(Generic[RowT]):
         after: Key | None = None,
         limit: int,
     ) -> Found[RowT]:
-        """Return a page of the events that overlap two days and all between them."""
+        """Return a page of the events that overlap the days from one to another."""
         named = [self.by_coin[slug] for slug in coins if slug in self.by_coin]
         named += [self.by_category[name] for name in categories if name in self.by_category]
         lists = [dated.between(lower, upper) for dated in named or [self._all]]

@@ -29,7 +29,7 @@ LONGEST_EVENT = timedelta(days=60)
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Every live event by date and id, every coin by rank and slug, as the wire shows them."""
+    """Every live event by date and id, every coin by rank and slug, in the form of the JSON."""
 
     events: tuple[Event, ...]
     coins: tuple[Coin, ...]
@@ -66,7 +66,7 @@ class State:
 
     @cached_property
     def rows(self) -> Rows:
-        """Show the whole view as the key of the run sees it.
+        """Return the whole view as the key of the run sees it.
 
         Raises:
             ValueError: an event outlasts `LONGEST_EVENT`, so that a peer would miss it.

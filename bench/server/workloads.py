@@ -1,4 +1,4 @@
-"""The three workloads: distinct requests, drawn with a fixed seed and in no peer's language.
+"""The three workloads: distinct requests, drawn with a fixed seed, in no peer's form.
 
 (a) a page of events, (b) one event, (c) a search of the coins.
 """
@@ -21,7 +21,7 @@ _FILTERED_RANGE_DAYS = (30, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
-class PageAsked:
+class EventsPage:
     """Days `YYYY-MM-DD`, inclusive. At most one of coins and categories is given."""
 
     lower: str
@@ -33,26 +33,26 @@ class PageAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class EventAsked:
+class SingleEvent:
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class SearchAsked:
+class CoinSearch:
     """`q` is lower case."""
 
     q: str
     limit: int
 
 
-Asked = PageAsked | EventAsked | SearchAsked
-AskedT = TypeVar("AskedT", bound=Asked)
+WorkRequest = EventsPage | SingleEvent | CoinSearch
+RequestT = TypeVar("RequestT", bound=WorkRequest)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     name: str
-    requests: Sequence[Asked]
+    requests: Sequence[WorkRequest]
 
 
 def workloads(rows: Rows, count: int) -> list[Workload]:
@@ -68,13 +68,15 @@ def workloads(rows: Rows, count: int) -> list[Workload]:
     words = [text.casefold() for coin in coins for text in (coin["name"], coin["symbol"])]
     return [
         Workload("page of events", _pages(draw, count, plain, slugs, categories)),
-        Workload("one event", [EventAsked(event_id) for event_id in ids]),
+        Workload("one event", [SingleEvent(event_id) for event_id in ids]),
         Workload("coin search", _distinct(count, lambda: _search(draw, words))),
     ]
 
 
-def pages_of(loads: Sequence[Workload]) -> list[PageAsked]:
-    return [asked for load in loads for asked in load.requests if isinstance(asked, PageAsked)]
+def pages_of(loads: Sequence[Workload]) -> list[EventsPage]:
+    return [
+        request for load in loads for request in load.requests if isinstance(request, EventsPage)
+    ]
 
 
 def _pages(
@@ -83,26 +85,26 @@ def _pages(
     plain: PlainRows[dict[str, object]],
     slugs: Sequence[str],
     categories: Sequence[str],
-) -> list[PageAsked]:
+) -> list[EventsPage]:
     """Half are plain ranges, 15 % with coins, 15 % with categories, 20 % second pages."""
 
-    def one() -> PageAsked:
+    def draw_page() -> EventsPage:
         kind = draw.random()
         if kind < 0.50:
-            return PageAsked(*_range(draw, _RANGE_DAYS))
+            return EventsPage(*_range(draw, _RANGE_DAYS))
         if kind < 0.65:
             coins = tuple(dict.fromkeys(draw.choices(slugs, k=draw.randint(1, 5))))
-            return PageAsked(*_range(draw, _FILTERED_RANGE_DAYS), coins=coins)
+            return EventsPage(*_range(draw, _FILTERED_RANGE_DAYS), coins=coins)
         if kind < 0.80:
             tags = tuple(draw.sample(categories, k=draw.randint(1, 2)))
-            return PageAsked(*_range(draw, _FILTERED_RANGE_DAYS), categories=tags)
+            return EventsPage(*_range(draw, _FILTERED_RANGE_DAYS), categories=tags)
         while True:
             lower, upper = _range(draw, _RANGE_DAYS)
             after = plain.page(lower, upper, limit=PAGE_LIMIT).after
             if after is not None:
-                return PageAsked(lower, upper, after=after)
+                return EventsPage(lower, upper, after=after)
 
-    return _distinct(count, one)
+    return _distinct(count, draw_page)
 
 
 def _range(draw: random.Random, days: tuple[int, int]) -> tuple[str, str]:
@@ -110,15 +112,15 @@ def _range(draw: random.Random, days: tuple[int, int]) -> tuple[str, str]:
     return lower.isoformat(), (lower + timedelta(days=draw.randint(*days) - 1)).isoformat()
 
 
-def _search(draw: random.Random, words: Sequence[str]) -> SearchAsked:
+def _search(draw: random.Random, words: Sequence[str]) -> CoinSearch:
     word = draw.choice(words)
     begin = draw.randint(0, max(0, len(word) - 2))
     q = word[begin : begin + draw.randint(2, 5)].strip()
-    return SearchAsked(q or word, draw.randint(10, 100))
+    return CoinSearch(q or word, draw.randint(10, 100))
 
 
-def _distinct(count: int, make: Callable[[], AskedT]) -> list[AskedT]:
-    found: dict[AskedT, None] = {}
+def _distinct(count: int, make: Callable[[], RequestT]) -> list[RequestT]:
+    found: dict[RequestT, None] = {}
     while len(found) < count:
         found[make()] = None
     return list(found)
