@@ -1,9 +1,9 @@
-"""Looks that the service, or the quota, put off: what, until when, and why.
+"""Pulls that the service or the quota deferred: what, until when, and why.
 
     state/deferred/<work>-<feed>.json
 
-Noted when it happens and forgotten when the same look succeeds. Backfills keep their own notes
-(state.py), which also say how far they came.
+A note is written when a pull is deferred and removed when the same pull succeeds. Backfills have
+notes of their own (backfill/state.py).
 """
 
 from datetime import datetime
@@ -20,7 +20,7 @@ _FOLDER = "deferred"
 
 
 class DeferredPull(msgspec.Struct, frozen=True, kw_only=True):
-    """One look that was put off. Instants are aware UTC."""
+    """One deferred pull. Instants are aware UTC."""
 
     work: Work
     feed: Feed
@@ -36,34 +36,34 @@ class DeferredPulls:
         self._state = state
 
     def note(self, deferred: DeferredPull) -> None:
-        """Note a look that was put off. Of the same look the newest note stands."""
+        """Write the note of a deferred pull; it replaces an earlier one of the same pull."""
         put_note(self._state, _name(deferred.work, deferred.feed), deferred)
 
     def done(self, work: Work, feed: Feed) -> None:
-        """Forget a look that has succeeded."""
+        """Remove the note of a pull that has succeeded."""
         self._state.remove(_name(work, feed))
 
     def settle(self, work: Work, now: datetime) -> None:
-        """Forget the looks of a kind of work whose time has come: it goes on by its own plan."""
+        """Remove the notes of a kind of work that are due: it resumes by its own plan."""
         for deferred in self.all():
             if deferred.work == work and deferred.resume_at <= now:
                 self.done(work, deferred.feed)
 
     def all(self) -> list[DeferredPull]:
-        """Return every look that is put off, the first to go on first; damaged notes are none."""
+        """Return every deferred pull, the first to resume first; damaged notes are ignored."""
         found = read_notes(self._state, _FOLDER, DeferredPull, _wrong)
         return sorted(found, key=lambda deferred: deferred.resume_at)
 
 
 def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:
-    """Return the note of a look that an error put off."""
+    """Return the note of a pull that an error deferred."""
     return DeferredPull(
         work=work, feed=feed, noted_at=now, resume_at=error.resume_at, why=error.happened
     )
 
 
 def _wrong(name: str, note: DeferredPull) -> str:
-    # Under another name it would never be forgotten.
+    # Under another name it would never be removed.
     return "" if name == _name(note.work, note.feed) else "it belongs to another pull"
 
 

@@ -1,31 +1,31 @@
-"""The errors of the doors, sorted by what the caller does next.
+"""The errors of the client, sorted by what the caller does next.
 
     CatalogError
-    ├── RetryLater             transient and already retried: the same call again, later
-    │   ├── Unreachable        no connection, a timeout, a connection cut before the answer
+    ├── RetryLater             transient and already retried: repeat the call later
+    │   ├── Unreachable        no connection, a timeout, a connection closed before the answer
     │   ├── ServiceFailing     408, 425, 500, 502, 503, 504
-    │   ├── RateHeld           429 for rate or burst, to the last attempt
-    │   ├── QuotaUnknown       the service has not said what is left of the month
-    │   └── TooSlow            a 500 after a long wait: ask for less, then again
-    ├── Defer                  quota gone, or a long wait asked for: go on at `resume_at`
-    ├── SkipRecord             one record can't be read: leave it out, count it, go on
+    │   ├── RateHeld           429 for rate or burst, on every attempt
+    │   ├── QuotaUnknown       the service has not reported the rest of the month
+    │   └── TooSlow            a 500 after a long wait: request less, then retry
+    ├── Defer                  quota used up, or a long wait requested: resume at `resume_at`
+    ├── SkipRecord             one record can't be read: leave it out, count it, continue
     └── Stop                   the same call would fail again
         ├── AccessDenied       401, 402, 403
         │   ├── KeyRejected    the key is missing, unknown or revoked
         │   └── PlanLacksAccess
         ├── VersionRetired     the version of the interface is gone
-        ├── LedgerUnusable     the machine's count of what was sent can't be kept
-        ├── BackfillInProgress      another process is at a backfill of the same home
+        ├── LedgerUnusable     the machine's count of requests can't be stored
+        ├── BackfillInProgress another process runs a backfill of the same home
         ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like
-        └── ContractBroken     the answer is not what the interface promises
+        └── ContractBroken     the answer breaks the contract of the interface
             ├── TruncatedBody  it ended early (retried before it is raised)
-            ├── NotData        HTML, a JSON error, nothing or a bare header in place of data
-            ├── TooLarge       over our bounds of size or ratio
-            ├── CursorLoop     a cursor came back
+            ├── NotData        HTML, a JSON error, nothing or a header without rows instead of data
+            ├── TooLarge       over our limits of size or ratio
+            ├── CursorLoop     a cursor was returned a second time
             └── RunawayPaging  pages without end
 
-404 and 410 of a single look-up are answers, not errors. No error shows the key, in its text or
-in what it refers to.
+404 and 410 of a look-up are answers, not errors. No error shows the key, in its text or in the
+objects that it refers to.
 """
 
 from dataclasses import dataclass, field
@@ -39,14 +39,14 @@ Reason = Literal["quota", "asked_to_wait"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What came in place of data: the body or the file it went to, for the caller to keep."""
+    """An answer that is not data: its body, or the file with its body, for the caller to keep."""
 
     status: int
     headers: dict[str, str] = field(repr=False)
     date: datetime
     received_at: datetime
     date_doubt: str = ""
-    """Why `date` is not the answer's own Date; empty where it is."""
+    """Why `date` is not the answer's own Date; empty if it is."""
     body: bytes | None = field(default=None, repr=False)
     file: Path | None = None
 
@@ -54,11 +54,11 @@ class Evidence:
 class CatalogError(Exception):
     """What happened, what was expected, what state is left, and the next step.
 
-    `attempts` counts the requests it took; `cursor` is where a sweep can go on, if it was one.
+    `attempts` counts the requests that were sent; for a list, `cursor` is where it can continue.
     """
 
     transient: ClassVar[bool] = False
-    """Whether the client tries again by itself before it raises this."""
+    """Whether the client retries before it raises this."""
     next_step: ClassVar[str] = ""
 
     def __init__(
@@ -85,7 +85,7 @@ class CatalogError(Exception):
 
 
 class RetryLater(CatalogError):
-    """Transient, and retried already. `wait_s` is the least the service asked us to wait."""
+    """Transient, and already retried. `wait_s` is the least wait that the service requested."""
 
     transient = True
     next_step = "Run it again later to resume"
@@ -96,7 +96,7 @@ class RetryLater(CatalogError):
 
 
 class Unreachable(RetryLater):
-    """No answer came: connection refused or lost, or a timeout."""
+    """No answer was received: connection refused or lost, or a timeout."""
 
 
 class ServiceFailing(RetryLater):
@@ -104,30 +104,30 @@ class ServiceFailing(RetryLater):
 
 
 class RateHeld(RetryLater):
-    """429 for rate or burst, to the last attempt."""
+    """429 for rate or burst, on every attempt."""
 
     next_step = "If it recurs, lower the rate or burst setting: something else uses the key"
 
 
 class QuotaUnknown(RetryLater):
-    """Nothing is sent before the service has given its account of the month."""
+    """Nothing is sent before the service has reported the usage of the month."""
 
     transient = False
     next_step = "Request the usage from the service, then retry"
 
 
 class TooSlow(RetryLater):
-    """The service gave up after a long wait (interface section 7); the same again would too."""
+    """The service gave up after a long wait (interface section 7); a retry would end the same."""
 
     transient = False
     next_step = "Request less: a smaller limit, or half the range of dates"
 
 
 class Defer(CatalogError):
-    """The service won't answer for long; `resume_at` (UTC) is when it will.
+    """The service won't answer for a long time; `resume_at` (UTC) is when it will.
 
-    `reason` is `quota` or `asked_to_wait`; `estimated` is true when the service named no time
-    and the start of the next quota month was taken.
+    `reason` is `quota` or `asked_to_wait`; `estimated` is true if the service named no time and
+    the start of the next quota month is used.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class SkipRecord(CatalogError):
 
 
 class Stop(CatalogError):
-    """The same call would fail again; somebody has to change something first."""
+    """The same call would fail again until somebody changes something."""
 
 
 class AccessDenied(Stop):
@@ -160,37 +160,37 @@ class KeyRejected(AccessDenied):
 
 
 class PlanLacksAccess(AccessDenied):
-    """The key is good, but its plan does not include this."""
+    """The key is valid, but its plan does not include this."""
 
     next_step = "Omit it, or use a key of a higher plan"
 
 
 class VersionGone(Stop):
-    """This version of the interface is gone."""
+    """The service no longer has this version of the interface."""
 
     next_step = "Update Almanac, and check the base address"
 
 
 class LedgerUnusable(Stop):
-    """What the machine keeps of a key's limits can't be read or written: nothing is sent."""
+    """The ledger of a key can't be read or written: nothing is sent."""
 
     next_step = "Set ALMANAC_STATE to a folder on a local disk that this user can write to"
 
 
 class BackfillInProgress(Stop):
-    """Another process is at a backfill of the same home."""
+    """Another process runs a backfill of the same home."""
 
     next_step = "Wait until it ends, then run this again to continue with the rest"
 
 
 class RequestRejected(Stop):
-    """The service understood the request and refuses it."""
+    """The service understood the request and rejected it."""
 
     next_step = "Check the parameters, the base address and the export path"
 
 
 class ContractBroken(Stop):
-    """The answer is not what the interface promises."""
+    """The answer breaks the contract of the interface."""
 
     next_step = "If it recurs, the service or a proxy is at fault: report it"
 
@@ -202,7 +202,7 @@ class TruncatedBody(ContractBroken):
 
 
 class NotData(ContractBroken):
-    """Something else came in place of data; `kind` says what, `evidence` holds it."""
+    """The answer is not data; `kind` says what it is, `evidence` holds it."""
 
     def __init__(
         self, happened: str, *, kind: NotDataKind, evidence: Evidence, expected: str = ""
@@ -212,14 +212,14 @@ class NotData(ContractBroken):
 
 
 class TooLarge(ContractBroken):
-    """A body over our bound of size, or of its ratio to the bytes sent."""
+    """A body over our limit of size, or of its ratio to the bytes sent."""
 
     next_step = "Raise the limit if the response is genuine"
 
 
 class CursorLoop(ContractBroken):
-    """A cursor came back that was asked before (A to A, A to B to A)."""
+    """A cursor was returned that was already used (A to A, A to B to A)."""
 
 
 class RunawayPaging(ContractBroken):
-    """Pages go on past the total, or bring nothing new."""
+    """Pages continue past the total, or have no new row."""

@@ -1,8 +1,8 @@
-"""What a day's job and a poll pull, feed by feed, within what the plan shows.
+"""What a daily job and a poll pull, feed by feed, within what the plan shows.
 
-A plan that lacks a feed and a quota that has run out are outcomes, not errors: what came is
-landed, and the rest goes on. Belongs here: requesting what was planned, and landing it. Does not:
-what a poll should request (pipeline/polling).
+A plan without a feed and a quota that is used up are outcomes, not errors: what was received is
+landed, and the other feeds continue. Belongs here: requesting what was planned, and landing it.
+Does not: what a poll should request (pipeline/polling).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ NEAR_AFTER_DAYS: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What became of a look at one feed. `nothing_because` is empty where something came."""
+    """The result of pulling one feed. `why_nothing` is empty if something was received."""
 
     feed: Feed
     landed: tuple[Landed, ...] = ()
@@ -41,10 +41,10 @@ class Pulled:
 
 
 def pull(feed: Feed, service: CatalogSession) -> Pulled:
-    """Look at a feed and land what it has.
+    """Pull a feed and land the result.
 
     Raises:
-        CatalogError: neither the plan nor the quota is the reason.
+        CatalogError: for another reason than the plan or the quota.
     """
     if plan_lacks(service.plan, feed):
         return Pulled(feed, why_nothing=f"not in the plan {service.plan.name}")
@@ -62,7 +62,7 @@ def pull(feed: Feed, service: CatalogSession) -> Pulled:
 
 
 def plan_lacks(plan: Plan, feed: Feed) -> bool:
-    """Whether a plan does not include a feed, by the contract's table."""
+    """Whether a plan does not include a feed, by the table of the contract."""
     shown = {"export": plan.export, "categories": plan.shows("categories")}
     return not shown.get(feed, True)
 
@@ -72,7 +72,7 @@ def _export(service: CatalogSession) -> list[Landed]:
 
 
 def _events(service: CatalogSession) -> list[Landed]:
-    """Pull the near days where the export brings the rest, else all that the plan shows."""
+    """Pull the near days if the export has the rest, else all that the plan shows."""
     today, window = service.today(), PollWindow(service.window().lower.date(), None)
     if service.plan.export:
         near = today - timedelta(days=NEAR_BEFORE_DAYS), today + timedelta(days=NEAR_AFTER_DAYS)
@@ -81,7 +81,7 @@ def _events(service: CatalogSession) -> list[Landed]:
 
 
 def _events_in(service: CatalogSession, window: PollWindow) -> Landed:
-    """Pull the events of a window, to the end of what the plan shows where it has no last date."""
+    """Pull the events of a window; without a last date, up to the end of what the plan shows."""
     horizon = service.window().upper
     last = window.last or (None if horizon is None else horizon.date())
     return service.puller().events(
@@ -100,8 +100,8 @@ _PULLS: Final[Mapping[Feed, Callable[[CatalogSession], list[Landed]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What to look at. `cancellations` says whether to look at them, `since` from when; None is as
-    far as they are listed.
+    """What to pull. `cancellations` says whether to pull them, `since` from when; None is as far
+    back as they are listed.
     """
 
     windows: tuple[PollWindow, ...] = ()
@@ -111,10 +111,10 @@ class Poll:
 
 
 def poll(service: CatalogSession, what: Poll) -> Iterator[Pulled]:
-    """Land what is asked for, and tell feed by feed what came; it ends where the quota does.
+    """Land what is requested, and yield the result of each feed; stop if the quota is used up.
 
     Raises:
-        CatalogError: the quota is not the reason. What came before it is landed.
+        CatalogError: for another reason than the quota. What was received before it is landed.
     """
     service.resume_open()
     for feed, pulls in _pulls(service, what):

@@ -1,10 +1,10 @@
-"""What was asked of the service, one line of JSON an attempt, beside the usage it reported.
+"""The requests sent to the service, one line of JSON for each attempt, and the usage it reported.
 
     state/requests/YYYY-MM-DD.jsonl   {at, path, status, seconds, bytes, attempt, key_fingerprint}
     state/usage.jsonl                 {at, plan, used, quota, remaining, reset_at}
 
-A line is written in one go, so that several processes may log to one file. The key is never
-here: `key_fingerprint` is the beginning of its SHA-256.
+A line is one write, so several processes may log to one file. The key is never logged:
+`key_fingerprint` is the beginning of its SHA-256.
 """
 
 import hashlib
@@ -26,15 +26,16 @@ _PLAN_CHARS: Final = 500
 
 
 def fingerprint_of(key: SecretStr | str) -> str:
-    """Return what tells keys apart without telling any."""
+    """Return a text that differs for each key and does not reveal it."""
     secret = checked_key(key).get_secret_value()
     return hashlib.sha256(secret.encode()).hexdigest()[:_DIGITS]
 
 
 class RequestLog:
-    """Hears of every attempt of a client, as its observer. Thread-safe.
+    """The observer of a client: called after every attempt. Thread-safe.
 
-    `folder` is the home's state folder; `clock` gives aware UTC. `count` is how many were sent.
+    `folder` is the home's state folder; `clock` gives aware UTC. `count` is the number of requests
+    sent.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], datetime], *, key: SecretStr) -> None:
@@ -63,7 +64,7 @@ class RequestLog:
     def usage(
         self, answer: UsageAnswer, *, deprecation: str | None = None, sunset: str | None = None
     ) -> None:
-        """Note what the service says of its month, and of the end of its version."""
+        """Log the usage of the month that the service reports, and the end of its version."""
         line = {
             "at": answer.date.isoformat(),
             "plan": answer.plan,
@@ -79,9 +80,9 @@ class RequestLog:
             _append(self._folder / "usage.jsonl", line)
 
     def _attempt(self, sent: SentRequest) -> int:
-        """Return which try it was: the transport sees attempts, not what they belong to.
+        """Return the number of the attempt: the transport does not know to which call it belongs.
 
-        A thread tries the same path again only after it failed.
+        A thread requests the same path again only after a failure.
         """
         path, failures = getattr(self._thread, "last", ("", 0))
         number = failures + 1 if path == sent.path else 1
@@ -94,7 +95,7 @@ _Aware = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service said of its month, as it was noted."""
+    """The usage of the month that the service reported, as logged."""
 
     at: _Aware
     plan: str | None = None
@@ -108,7 +109,7 @@ class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def last_usage(folder: Path) -> ReportedUsage | None:
-    """Return the last read-out in a state folder; lines that are none are passed over."""
+    """Return the last usage logged in a state folder; lines that can't be read are skipped."""
     path = folder / "usage.jsonl"
     lines = path.read_bytes().splitlines() if path.is_file() else []
     for line in reversed(lines):

@@ -1,14 +1,14 @@
-"""The clock of a service, one per source: the machine's, set by each `Date`; and header dates.
+"""The clock of a service, one for each source: the machine's, set by each `Date`; header dates.
 
-    state/service_clock.json   the offset, and answers whose Date was not believed
+    state/service_clock.json   the offset, and answers whose Date was not accepted
 
-Every answer's `Date` is recorded here, also of errors, retries and broken bodies. The offset from
-the machine's clock is kept in the home, so that it survives a broken body, a process and a restart.
+The `Date` of every answer is recorded here, also of errors, retries and broken bodies. The offset
+from the machine's clock is stored in the home, so it survives a broken body and a restart.
 
-A `Date` is believed where it is within a day of what this clock expects and within `max_skew` of
-the machine's. Another is not: its answer is dated by what was expected. So that a wrong offset
-can't stay for good, AGREEING answers in a row that agree with each other are believed anew, where
-they came to two processes or over AGREEING_FOR, and lie within `max_skew` of the machine's clock.
+A `Date` is accepted if it is within a day of what this clock expects and within `max_skew` of the
+machine's clock. If it is not accepted, the answer gets the expected time. To correct a wrong
+offset, AGREEING answers in a row that agree with each other are accepted, if two processes received
+them or they span AGREEING_FOR, and they lie within `max_skew` of the machine's clock.
 """
 
 import os
@@ -35,18 +35,18 @@ USEFUL: Final = frozenset(
     }
 )
 RETRY_AFTER_CEILING_S: Final = 366 * 86_400.0
-"""Longer waits are read as this, so that no clock arithmetic overflows."""
+"""A longer wait is read as this, so that no arithmetic with times overflows."""
 _SINCE = re.compile(r"@[0-9]{1,11}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,300}(\.[0-9]{0,300})?([eE]\+?[0-9]{1,3})?", re.ASCII)
 
 
 def useful_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers worth keeping with a body, names in lower case."""
+    """Return the headers to keep with a body, names in lower case."""
     return {name.lower(): value for name, value in headers.items() if name.lower() in USEFUL}
 
 
 def read_http_date(text: str | None) -> datetime | None:
-    """Return an HTTP date as aware UTC; None when it is absent or none."""
+    """Return an HTTP date as aware UTC; None if it is absent or not a date."""
     if not text:
         return None
     try:
@@ -57,14 +57,14 @@ def read_http_date(text: str | None) -> datetime | None:
 
 
 def read_deprecation(text: str | None) -> datetime | None:
-    """Return since when `Deprecation` says so (RFC 9745: @ and seconds; earlier, an HTTP date)."""
+    """Return the instant in `Deprecation` (RFC 9745: @ and seconds; before it, an HTTP date)."""
     if text and _SINCE.fullmatch(text.strip()):
         return datetime.fromtimestamp(int(text.strip()[1:]), UTC)
     return read_http_date(text)
 
 
 def retry_after_s(text: str | None, *, now: datetime) -> float | None:
-    """Return how long the service asked us to wait, in seconds (interface section 7).
+    """Return how long the service requests to wait, in seconds (interface section 7).
 
     Seconds and HTTP dates are read. A past date is 0.0; absent, negative or neither of the two
     is None, since a header that can't be read must not end a retry. Never over
@@ -83,16 +83,16 @@ def retry_after_s(text: str | None, *, now: datetime) -> float | None:
 FILE: Final = "service_clock.json"
 MAX_SKEW: Final = timedelta(days=3)
 MAX_STEP: Final = timedelta(days=1)
-"""How far a Date may lie from what this clock expects."""
+"""How far a Date may lie from the time that this clock expects."""
 AGREEING: Final = 3
 AGREEING_FOR: Final = timedelta(minutes=5)
 NOTABLE: Final = timedelta(minutes=2)
-"""An offset from which on a person is told of it."""
+"""The offset from which on it is reported to the user."""
 _ALIKE: Final = timedelta(minutes=2)
 _MOVED: Final = timedelta(seconds=5)
 _KEPT_FOR: Final = timedelta(hours=1)
 _YEARS: Final = range(1970, 2200)
-"""Dates of other years are wrong whatever is allowed, and arithmetic with them may overflow."""
+"""Dates of other years are always wrong, and arithmetic with them may overflow."""
 DATELESS: Final = "the service sent no Date: times are by the machine's clock"
 DATELESS_NOW: Final = "the service sent no Date: times follow its clock as known before"
 _PROCESS: Final = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -100,14 +100,14 @@ _PROCESS: Final = f"{os.getpid()}-{secrets.token_hex(4)}"
 
 @dataclass(frozen=True, slots=True)
 class AnswerDate:
-    """The instant to date an answer by; `doubt` is why that is not its Date, empty where it is."""
+    """The time of an answer; `doubt` is why it is not its Date, empty if it is."""
 
     instant: datetime
     doubt: str = ""
 
 
 class DoubtedDates(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers in a row that were not believed and agree: by how much they are ahead, since when."""
+    """Answers in a row that agree and were not accepted: how far they are ahead, since when."""
 
     ahead_s: float
     first_at: datetime
@@ -116,9 +116,9 @@ class DoubtedDates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedClock(msgspec.Struct, frozen=True, kw_only=True):
-    """What the home keeps: `ahead_s` is the service's time less the machine's, in seconds.
+    """The state in the home: `ahead_s` is the service's time less the machine's, in seconds.
 
-    `heard_at` is by the machine's clock. Both are None where no Date was believed yet.
+    `heard_at` is by the machine's clock. Both are None until a Date is accepted.
     """
 
     ahead_s: float | None = None
@@ -129,9 +129,9 @@ class SavedClock(msgspec.Struct, frozen=True, kw_only=True):
 class ServiceClock:
     """The time of a service. Thread-safe; `clock` is the machine's, aware UTC.
 
-    `state` is the folder of the home's state to read the offset from, None keeps nothing; it is
-    written to once `keep` was called. `max_skew` None believes any Date, for a service whose time
-    is set on purpose; one above MAX_SKEW also lets it jump.
+    `state` is the home's state folder with the offset; None stores nothing. Nothing is written
+    before `keep` is called. With `max_skew` None any Date is accepted, for a service whose
+    time is set on purpose; with one above MAX_SKEW the time may also jump.
     """
 
     def __init__(
@@ -152,32 +152,32 @@ class ServiceClock:
 
     @property
     def offset(self) -> timedelta | None:
-        """How far the service is ahead of the machine; None where no Date was believed yet."""
+        """How far the service is ahead of the machine; None until a Date is accepted."""
         seconds = self._saved.ahead_s
         return None if seconds is None else timedelta(seconds=seconds)
 
     @property
     def heard_at(self) -> datetime | None:
-        """When the offset was last heard, by the machine's clock."""
+        """When the offset was last recorded, by the machine's clock."""
         return self._saved.heard_at
 
     @property
     def ahead(self) -> timedelta:
-        """The offset, 0 where no Date was believed yet."""
+        """The offset; 0 until a Date is accepted."""
         return self.offset or timedelta(0)
 
     def now(self) -> datetime:
-        """Return the service's time; the machine's where no Date was believed yet."""
+        """Return the service's time; the machine's until a Date is accepted."""
         return (self._clock() + self.ahead).astimezone(UTC)
 
     def keep(self) -> None:
-        """Keep in the home what is heard, and what was heard up to now."""
+        """Store the offset in the home, now and from now on."""
         with self._lock:
             self._may_store = True
             self._store()
 
     def record_response_date(self, dates: Sequence[str]) -> AnswerDate:
-        """Take in the `Date` headers of one answer, and return by which instant to date it."""
+        """Record the `Date` headers of one answer, and return the time of the answer."""
         with self._lock:
             machine = self._clock().astimezone(UTC)
             read = {read_http_date(text) for text in dates}
@@ -207,7 +207,7 @@ class ServiceClock:
         return is_near and abs(ahead) <= self._max_skew
 
     def _is_confirmed(self, ahead: timedelta, machine: datetime) -> bool:
-        """Note an answer that is not believed; whether there are enough that say the same."""
+        """Record an answer that was not accepted; whether enough answers agree with it."""
         if self._max_skew is None or abs(ahead) > self._max_skew:
             return False
         before = self._saved.doubted
@@ -224,7 +224,7 @@ class ServiceClock:
         return doubted.answers >= AGREEING and lasting
 
     def _reload(self) -> None:
-        """Read what other processes heard meanwhile: they may know better."""
+        """Read what other processes have recorded in the meantime."""
         if self._state is not None:
             found = read_saved_clock(self._state)
             if found != SavedClock():
@@ -233,7 +233,7 @@ class ServiceClock:
     def _store(self) -> None:
         if self._state is None or not self._may_store or not self._has_changed():
             return
-        # A full disk ends whatever is landed next; what was heard is only written again later.
+        # On a full disk landing fails anyway; the offset is written again with the next answer.
         with suppress(OSError):
             self._state.put(FILE, msgspec.json.encode(self._saved))
             self._stored = self._saved
@@ -255,7 +255,7 @@ class ServiceClock:
 
 
 def service_time(state: Path, clock: Callable[[], datetime]) -> Callable[[], datetime]:
-    """Return a function that tells the service's time, by the offset that a home keeps then.
+    """Return a function that returns the service's time, by the offset in a home at the call.
 
     `state` is the home's state folder, `clock` the machine's. No request is made.
     """
@@ -263,7 +263,7 @@ def service_time(state: Path, clock: Callable[[], datetime]) -> Callable[[], dat
 
 
 def read_saved_clock(state: Storage) -> SavedClock:
-    """Return what a home keeps of the clock; one that can't be read, or can't be, is nothing."""
+    """Return the clock's state in a home; an empty one if it can't be read or is impossible."""
     try:
         found = msgspec.json.decode(state.read(FILE), type=SavedClock)
         if found.ahead_s is not None and abs(found.ahead_s) > len(_YEARS) * 366 * 86_400:

@@ -1,7 +1,7 @@
-"""The catalog as everything above sees it: a client, its plan, its day and what is left to spend.
+"""An open connection to the catalog: the client, its plan, its day and the rest of the quota.
 
-A `CatalogSession` is open; a `LazySession` opens one when it is first needed, so that work on what
-is landed already asks nothing of anybody. Belongs here: plain classes. Does not: how it is opened
+A `CatalogSession` is open; a `LazySession` opens one when it is first needed, so work on landed
+data sends no request. Belongs here: plain classes. Does not: how a session is opened
 (pipeline/session.py), Dagster.
 """
 
@@ -24,14 +24,14 @@ from resources.request_log import RequestLog
 from warehouse.landing.landing import Landing
 
 NEAR_DAYS: Final = 1
-"""A day this far from that of a door's clock may be today to the service."""
+"""How far from the day of a session's clock the service's day may be."""
 
 
 @dataclass(slots=True)
 class CatalogSession:
-    """An open catalog. `coins` and `categories` are the watchlist, None is all.
+    """An open session. `coins` and `categories` are the watchlist, None is all.
 
-    `usage` is the last account of the month that the service gave, None where it gives none.
+    `usage` is the last usage of the month that the service reported, None if it reports none.
     """
 
     client: CatalogClient
@@ -45,9 +45,9 @@ class CatalogSession:
     coins: tuple[str, ...] | None = None
     categories: tuple[str, ...] | None = None
     monthly_quota: int | None = None
-    """Of the user's own; the service may allow more."""
+    """The user's own limit; the service may allow more."""
     kept: int = 0
-    """Requests of the month that are not for this work."""
+    """Requests of the month that are reserved for other work."""
     limiter: Limiter | None = None
     on_page: OnPage | None = None
     _counted: int = field(init=False)
@@ -59,7 +59,7 @@ class CatalogSession:
             self._note(self.usage)
 
     def now(self) -> datetime:
-        """Return the service's time, by the last Date that was heard of it."""
+        """Return the service's time, by the last Date that was recorded."""
         return self.client.service_clock.now()
 
     def today(self) -> date:
@@ -81,14 +81,14 @@ class CatalogSession:
         )
 
     def resume_open(self) -> list[Landed]:
-        """Land what an earlier process left open, once; nothing the next time."""
+        """Land the pulls that an earlier process left open; only the first call does."""
         if self._resumed:
             return []
         self._resumed = True
         return self.puller().resume_open()
 
     def request_usage(self) -> UsageAnswer:
-        """Ask the service for its account of the month, for one request."""
+        """Request the usage of the month from the service; this takes one request."""
         answer = self.client.usage()
         client = self.client
         self.log.usage(answer, deprecation=client.deprecation, sunset=client.sunset)
@@ -97,7 +97,7 @@ class CatalogSession:
 
     @property
     def quota_left(self) -> int | None:
-        """The requests left this month, None for no limit or where it isn't known."""
+        """The requests left this month, None without a limit or if it isn't known."""
         counted = None if self.limiter is None else self.limiter.left()
         if counted is not None:
             return counted
@@ -110,7 +110,7 @@ class CatalogSession:
 
     @property
     def available(self) -> int | None:
-        """The requests that this work may still send this month, None as `quota_left`."""
+        """The requests that this work may still send this month, None as for `quota_left`."""
         counted = None if self.limiter is None else self.limiter.available()
         if counted is not None or self.quota_left is None:
             return counted
@@ -122,10 +122,10 @@ class CatalogSession:
 
 
 class LazySession:
-    """Opens a service when it is first asked for, and closes it with itself. Thread-safe.
+    """Opens a session when it is first needed, and closes it when it is closed. Thread-safe.
 
-    `clock` tells the service's time as far as it is known without asking; a day that is further
-    than `near_days` from it is not today.
+    `clock` returns the service's time as known without a request; a day further than `near_days`
+    from it is not today.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class LazySession:
         return f"LazySession(open={self._service is not None})"
 
     def service(self) -> CatalogSession:
-        """Return the open service.
+        """Return the session, opened if necessary.
 
         Raises:
             CatalogError, HomeRefused: it can't be opened.
@@ -157,13 +157,13 @@ class LazySession:
             return self._service
 
     def is_today(self, day: date) -> bool:
-        """Whether a day is the service's. It is asked only where the clock can't tell."""
+        """Whether a day is the service's day. Opens a session only if the clock can't decide."""
         if self._service is None and abs((self._clock().date() - day).days) > self._near_days:
             return False
         return self.service().today() == day
 
     def now(self) -> datetime:
-        """Return the service's time, as it was heard last where it is not open; asks nothing."""
+        """Return the service's time, as last recorded if no session is open; sends no request."""
         return self._clock() if self._service is None else self._service.now()
 
     def today(self) -> date:
@@ -171,7 +171,7 @@ class LazySession:
 
     @property
     def quota_left(self) -> int | None:
-        """The requests left this month, None where it isn't known; asks nothing."""
+        """The requests left this month, None if it isn't known; sends no request."""
         return None if self._service is None else self._service.quota_left
 
     def close(self) -> None:

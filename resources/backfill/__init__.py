@@ -1,1 +1,1 @@
-"""A range of event dates: price, state, segments side by side."""
+"""A range of event dates: price, state, segments in parallel."""

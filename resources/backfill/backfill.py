@@ -1,13 +1,13 @@
-"""A backfill: all events of a range of event dates, once, with its price known beforehand.
+"""A backfill: all events of a range of event dates, once, with a price that is known before.
 
-    backfill = Backfill(service, sweeps, date(2017, 1, 1), None)
+    backfill = Backfill(service, states, date(2017, 1, 1), None)
     prices = backfill.prices()           # one request to count
-    for months in backfill.go("list"):   # as they become whole
+    for months in backfill.run("list"):  # as they become whole
         ...
 
-A price is requests, time at the rate allowed, and the quota after it. Belongs here: what is
-missing, which way is cheaper, which months are whole. Does not: how pages are requested side by
-side (parallel).
+A price is the requests, the time at the allowed rate, and the quota after it. Belongs here: what is
+missing, which way is cheaper, which months are whole. Does not: how pages are requested in
+parallel (parallel.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,10 +37,10 @@ from warehouse.landing.batches import Manifest, Scope
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of one way. `rows` is how many events there are, None where it is not told.
+    """The price of one way. `rows` is the number of events, None if the service does not report it.
 
-    `seconds` is what the limits allow at best; `left` and `kept` are requests of the month, None
-    where nothing limits: `kept` of them are not for backfills. `available` is what a backfill may
+    `seconds` is the least time that the limits allow; `left` and `kept` are requests of the month,
+    None without a limit: `kept` of them are not for backfills. `available` is what a backfill may
     still send, by reserve, cap and share.
     """
 
@@ -58,18 +58,18 @@ class Price:
 
     @property
     def affordable(self) -> bool:
-        """Whether it comes to its end this month."""
+        """Whether the quota of this month is enough for it."""
         return self.available is None or self.available >= self.requests
 
     def as_record(self) -> dict[str, Any]:
-        """Return it for programs, with what follows from it."""
+        """Return it for programs, with the derived values."""
         return {**asdict(self), "left_after": self.left_after, "affordable": self.affordable}
 
 
 def price_of(service: CatalogSession, counts: list[int | None], by: Source) -> Price:
     """Return the price of lists with so many rows each; a page has a hundred.
 
-    An export is one request, and one more to know how many rows should come.
+    An export is one request, and one more to count the expected rows.
     """
     known = [count for count in counts if count is not None]
     rows = sum(known) if len(known) == len(counts) else None
@@ -82,7 +82,7 @@ def price_of(service: CatalogSession, counts: list[int | None], by: Source) -> P
 
 
 def choose_price(prices: Sequence[Price], source: str) -> Price | None:
-    """Return the price of `list` or `export`, with `auto` the first; None if the plan lacks it.
+    """Return the price of `list` or `export`, for `auto` the first; None if the plan lacks it.
 
     `prices` are those of `Backfill.prices`, so the first is the cheapest.
     """
@@ -90,19 +90,18 @@ def choose_price(prices: Sequence[Price], source: str) -> Price | None:
 
 
 YEARS_AHEAD: Final = 2
-"""How far ahead a range without an end goes: little is announced for later."""
+"""How far ahead a range without an end reaches: little is announced for later."""
 
 
 class Backfill:
     """The events of a range, both days inclusive; `upper` None is two years ahead.
 
-    `resumed` says whether a sweep that was cut short is gone on with. `deferred` is set where
-    the quota ends it.
+    `resumed` is whether it resumes an interrupted backfill. `deferred` is set if the quota ends it.
 
     Raises:
         ValueError: a range that ends before it begins.
         PlanLacksAccess: the plan shows nothing of the range, or not its beginning unless
-            `partly`, which then takes what it shows.
+            `partly`, which takes the part that it shows.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class Backfill:
             ),
             plan=service.plan.name,
             source=service.source,
-            # The service tells its time in whole seconds.
+            # The service reports its time in whole seconds.
             started_at=service.now().replace(microsecond=0),
             open_ended=upper is None,
         )
@@ -143,9 +142,9 @@ class Backfill:
         self.deferred: Defer | None = None
 
     def prices(self) -> list[Price]:
-        """Return what each way of the plan costs, the cheaper one first; for what is lacking.
+        """Return the price of each way of the plan for what is missing, the cheapest first.
 
-        Counting takes a request for each list.
+        Counting takes one request for each list.
 
         Raises:
             CatalogError: any of the tree.
@@ -157,15 +156,15 @@ class Backfill:
         return sorted(prices, key=lambda price: price.requests)
 
     def run(self, by: Source) -> Iterator[list[datetime]]:
-        """Land what is lacking; yield the months that became whole, by their beginning.
+        """Land what is missing; yield the months that became whole, by their beginning.
 
-        The months that an earlier process landed come first.
+        The months that an earlier process landed are yielded first.
 
         Raises:
             PlanLacksAccess: the export is not in the plan.
-            BackfillInProgress: another process is at a backfill of this home.
-            ContractBroken: rows that the service promised did not come.
-            CatalogError: any of the tree but Defer. What came is landed.
+            BackfillInProgress: another process runs a backfill of this home.
+            ContractBroken: rows that the service promised did not arrive.
+            CatalogError: any of the tree but Defer. What was received is landed.
         """
         if by == "export" and not self._service.plan.export:
             raise PlanLacksAccess(
@@ -173,11 +172,11 @@ class Backfill:
                 next_step="Use the list: --source list",
             )
         with self._states.holding():
-            # Since it was priced, another process may have gone on with it.
+            # Another process may have continued it since it was priced.
             self._state, self._requested_lists = self._open_state()
             self._states.supersede(self._state)
             if self._state is self._requested:
-                # One that was put off stays so until it is whole, should this fail.
+                # A deferred backfill keeps its state until it is whole, in case this fails.
                 self._state = msgspec.structs.replace(self._state, by=by)
             self._state = msgspec.structs.replace(
                 self._state, gone_on_at=self._requested.started_at
@@ -186,7 +185,7 @@ class Backfill:
             yield from self._months(by)
 
     def _open_state(self) -> tuple[BackfillState, list[RequestedList]]:
-        """Return the open sweep that this is a part of, else a new one, and what is landed."""
+        """Return the open backfill that contains this one, else a new one, and what is landed."""
         state = self._states.open_for(self._requested)
         landed = () if state is self._requested else self._states.landed(state)
         return state, requested_lists(self._requested.scope, landed)
@@ -201,14 +200,14 @@ class Backfill:
         self._settle(is_whole=not open_months)
 
     def _settle(self, *, is_whole: bool) -> None:
-        """Note what is left, or that nothing is.
+        """Store what is left, or remove the state if nothing is.
 
         Raises:
-            ContractBroken: rows that the service promised did not come.
+            ContractBroken: rows that the service promised did not arrive.
         """
         missing = 0 if self._parallel is None else self._parallel.missing
         if missing:
-            # What is landed of it may have holes: nothing counts as landed any more.
+            # What is landed may have holes: from now on it counts as not landed.
             now = self._service.now().replace(microsecond=0) + timedelta(seconds=1)
             self._states.put(msgspec.structs.replace(self._state, started_at=now))
             raise ContractBroken(
@@ -223,7 +222,7 @@ class Backfill:
 
     @property
     def requests(self) -> int:
-        """The requests so far, those for counting among them."""
+        """The requests so far, including those for counting."""
         return self._requests + (0 if self._parallel is None else self._parallel.requests)
 
     @property
@@ -232,7 +231,7 @@ class Backfill:
         return self._rows + (0 if self._parallel is None else self._parallel.rows)
 
     def record_deferral(self, error: Defer) -> None:
-        """Note that it is to go on later."""
+        """Store that it resumes later."""
         self.deferred = error
         self._states.put(
             msgspec.structs.replace(self._state, resume_at=error.resume_at, why=error.happened)
@@ -298,7 +297,7 @@ class Backfill:
 
 
 def _open_end(service: CatalogSession, states: BackfillStates, lower: date) -> date:
-    """Return the end of an open range: years ahead, as of when a sweep of it was begun."""
+    """Return the end of an open range: years ahead, as of when its backfill was begun."""
     for state in states.open(service.now()):
         first, last = state.scope.lower, state.scope.upper
         if state.open_ended and first is not None and first.date() == lower and last is not None:

@@ -1,10 +1,10 @@
-"""Segments of a range of event dates, paged side by side and landed on the way.
+"""Segments of a range of event dates, paged in parallel and landed on the way.
 
-At a long way to the service one page after another leaves most of the rate unused. So idle
-workers take the later part of the longest segment, from the beginning of a month, where that costs
-little: where two segments meet, half a page is requested twice. Belongs here: which segment is
-paged, split and landed when. Does not: how a page is kept and landed (segment.py, kept_pages.py),
-what was landed before (state.py), the price.
+If answers take long, requesting one page after another leaves most of the rate unused. So idle
+workers take the later part of the longest segment, from the beginning of a month, if that costs
+little: where two segments meet, half a page is requested twice. Belongs here: when a segment is
+paged, split and landed. Does not: how a page is kept and landed (segment.py, kept_pages.py), what
+was landed before (state.py), the price.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,29 +23,29 @@ from warehouse.landing.batches import Manifest, Scope
 
 WORKERS_MAX: Final = 32
 _IN_ADVANCE: Final = 1.5
-"""Pages under way for each that the rate lets through: some wait for the limiter."""
+"""Pages in progress for each that the rate allows: some wait for the limiter."""
 _EXTRA_PAGES_SHARE: Final = 0.0195
-"""The share of the pages that may be asked beyond the least, for the sake of speed."""
+"""The share of pages that may be requested beyond the minimum, for speed."""
 _PAGES_FOR_SPLIT: Final = 0.8
-"""Half a page where two segments meet, and the events that run on from one to the next."""
+"""Half a page where two segments meet, and the events that extend from one into the next."""
 _SHARE_AT_FIRST: Final = 0.7
-"""The share of that for the beginning; with the rest the longest are cut when others are done."""
+"""The part of that share for the beginning; the rest splits the longest when others are done."""
 _LEAST_PAGES_TO_SPLIT: Final = 6
 _FEW_ROWS: Final = 2
 _FEW_SHARE: Final = 0.000_5
 _LEAST_PAGES_TO_LAND: Final = 3
 _BATCHES: Final = 150
-"""About how many a range is landed in: a killed process loses the pages since the last one."""
+"""About how many batches a range has: a killed process loses the pages since the last one."""
 
 Fetched = tuple[RawPage | None, float]
 """A page, None after the last, and the seconds that it took."""
 
 
 class ParallelBackfill:
-    """Pages through scopes of events, each with both bounds, and lands what comes. Used once.
+    """Pages through scopes of events, each with both bounds, and lands the pages. Used once.
 
-    `rate_per_s` is what the limits allow; how long an answer takes is measured on the way.
-    `requests` and `rows` count what came; `deferred` is set where the quota ended it.
+    `rate_per_s` is what the limits allow; the time that an answer takes is measured on the way.
+    `requests` and `rows` count what was received; `deferred` is set if the quota ended it.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class ParallelBackfill:
         self._ids: set[str] = set()
 
     def __iter__(self) -> Iterator[Manifest]:
-        """Yield each batch as it is landed, until all is landed or the quota is out.
+        """Yield each batch as it is landed, until all is landed or the quota is used up.
 
         Raises:
-            CatalogError: any of the tree but Defer. What came before it is landed.
+            CatalogError: any of the tree but Defer. What was received before it is landed.
         """
-        with ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="almanac-sweep") as workers:
+        with ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="almanac-backfill") as workers:
             try:
                 while (self._waiting or self._fetching) and not self._errors:
                     self._start_segments(workers)
@@ -87,12 +87,12 @@ class ParallelBackfill:
                     for future in ready:
                         segment = self._receive(future)
                         if not (segment.done or self._errors):
-                            # While it is landed the next page is on its way.
+                            # The next page is requested while this one is landed.
                             self._fetch(workers, segment)
                         yield from self._land(segment)
                 landed = self._finish_open()
             except BaseException:
-                # Whoever iterates stops, or the process is interrupted: not for the next try.
+                # The iteration ends early, or the process is interrupted: do not wait for retries.
                 with self._context.client.stop_retrying():
                     self._finish_open()
                 raise
@@ -105,9 +105,9 @@ class ParallelBackfill:
 
     @property
     def missing(self) -> int:
-        """How many rows meta.total promised that did not come, once all is paged; else 0.
+        """How many rows that meta.total promised did not arrive, once all is paged; else 0.
 
-        A few are no fault: events are cancelled while they are paged.
+        A few missing rows are no error: events are cancelled while they are paged.
         """
         if self._waiting or self._errors or len(self._given) > 1:
             return 0
@@ -116,7 +116,7 @@ class ParallelBackfill:
         return missing if missing > max(_FEW_ROWS, _FEW_SHARE * promised) else 0
 
     def _start_segments(self, workers: ThreadPoolExecutor) -> None:
-        """Give every free worker something to do, as far as that is worth it."""
+        """Give each idle worker a segment, if splitting another is cheap enough."""
         while len(self._fetching) < self._workers_wanted():
             segment = self._waiting.pop(0) if self._waiting else self._split()
             if segment is None:
@@ -136,11 +136,11 @@ class ParallelBackfill:
     def _workers_wanted(self) -> int:
         if self._quickest_s == inf:
             return 1
-        # The quickest one waited for nobody but the service.
+        # The fastest page waited only for the service.
         return min(WORKERS_MAX, 1 + ceil(_IN_ADVANCE * self._rate_per_s * self._quickest_s))
 
     def _split(self) -> Segment | None:
-        """Return the later part of the segment with most left, None where that costs too much."""
+        """Return the later part of the segment with most rows left, None if that costs too much."""
         allowed = (
             _EXTRA_PAGES_SHARE * self._pages_expected * (1.0 if self._any_done else _SHARE_AT_FIRST)
         )
@@ -149,7 +149,7 @@ class ParallelBackfill:
         longest = max(
             self._fetching.values(), key=lambda segment: segment.rows_left or 0, default=None
         )
-        # A guess at what is left would spend cuts on years in which little happened.
+        # With a guess, splits would be used up on years with few events.
         if longest is None or longest.is_guessed:
             return None
         if (longest.rows_left or 0) < _LEAST_PAGES_TO_SPLIT * EVENTS_LIMIT_MAX:
@@ -166,7 +166,7 @@ class ParallelBackfill:
         return longest.split(min(months, key=lambda at: abs(at - middle)))
 
     def _receive(self, future: Future[Fetched]) -> Segment:
-        """Take in what came, or why nothing did."""
+        """Record the page of a worker, or its error."""
         segment = self._fetching.pop(future)
         try:
             page, seconds = future.result()
@@ -190,7 +190,7 @@ class ParallelBackfill:
         return segment
 
     def _land(self, segment: Segment) -> Iterator[Manifest]:
-        """Land what came of a segment, once it is worth a batch."""
+        """Land the pages of a segment if they are enough for a batch."""
         worth = max(_LEAST_PAGES_TO_LAND, self._pages_expected / _BATCHES)
         if segment.done or segment.pages_fresh >= worth:
             manifest = segment.land(segment.reached)
@@ -201,8 +201,8 @@ class ParallelBackfill:
             self._open.remove(segment)
 
     def _finish_open(self) -> list[Manifest]:
-        """Take in what is under way and land all that came, up to the last date that is whole."""
-        # Interrupted here, it is entered again: nothing is taken out before it is there.
+        """Wait for the pages in progress, and land all pages up to the last date that is whole."""
+        # It may be interrupted and called again: nothing is removed before it is landed.
         wait(self._fetching)
         for future in list(self._fetching):
             self._receive(future)
@@ -213,7 +213,7 @@ class ParallelBackfill:
         return [manifest for manifest in reversed(found) if manifest is not None]
 
     def _raise_failure(self) -> None:
-        """Raise the first error that no waiting for the quota ends."""
+        """Raise the first error that is not a Defer; set `deferred` if all are."""
         for error in self._errors:
             if not isinstance(error, Defer):
                 error.left = f"{self.rows:,} rows arrived; those of complete dates are landed"

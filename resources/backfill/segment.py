@@ -1,8 +1,8 @@
-"""A segment of the calendar that is paged through in order of dates, and landed as it goes.
+"""A segment of a range of event dates, paged in order of dates and landed on the way.
 
-Several segments are paged side by side (parallel.py). Lists are sorted by date, so all
-that begins before the last row of a page has come; a segment may be cut where it has not come
-yet, and what is behind the cut becomes another one. Pages are kept and landed as those of any pull
+Several segments are paged in parallel (parallel.py). Lists are sorted by date, so all events that
+begin before the last row of a page have been received. A segment can be split at a later date, and
+its later part becomes another segment. Pages are kept and landed as those of any pull
 (ingest/kept_pages.py). Instants are aware UTC.
 """
 
@@ -23,7 +23,8 @@ from warehouse.landing.batches import Manifest, Scope
 class Segment:
     """The events of `scope`, whose bounds are set, up to `stop`.
 
-    `landed_to` is up to where it is landed, `reached` up to where it came; both exclusive.
+    `landed_to` is the date up to which it is landed, `reached` up to which it is paged; both
+    exclusive.
     """
 
     def __init__(self, context: PullContext, scope: Scope) -> None:
@@ -33,12 +34,12 @@ class Segment:
         self.landed_to = self.reached = scope.lower
         self.rows = 0
         self.rows_left: int | None = None
-        """How many are still to come, as far as the service says; None before its first page."""
+        """The rows that are not paged yet, by `meta.total`; None before the first page."""
         self._rows_in_later = 0
         self._split_from: Segment | None = None
         self._guessed = 0
         self.is_guessed = False
-        """Whether what is left is a guess, until the segment cut off has its first page."""
+        """Whether `rows_left` is a guess: until the segment split off has its first page."""
         self._context = context
         self._paginator: Paginator = context.client.resume_events(parts_of("events", scope))
         self._pages: Iterator[RawPage] = iter(self._paginator)
@@ -47,7 +48,7 @@ class Segment:
         self.ended = False
 
     def fetch(self) -> RawPage | None:
-        """Return the next page, None after the last. The one method for another thread.
+        """Return the next page, None after the last. Only this method may run in another thread.
 
         Raises:
             CatalogError: any of the tree.
@@ -55,7 +56,7 @@ class Segment:
         return next(self._pages, None)
 
     def take(self, page: RawPage | None) -> None:
-        """Note a page: how far it came, and how much is left."""
+        """Record a page: how far the segment is paged, and how much is left."""
         if page is not None:
             self._kept.keep(page, received_at=self._context.clock())
             at = self._kept.ends_at
@@ -74,7 +75,7 @@ class Segment:
 
     @property
     def requests(self) -> int:
-        """The requests so far, those among them that were too slow."""
+        """The requests so far, including those that were too slow."""
         return self._paginator.requests
 
     @property
@@ -87,9 +88,9 @@ class Segment:
         return self.ended or self.reached >= self.stop
 
     def split(self, at: datetime) -> "Segment":
-        """End before an instant that has not come yet, and return the segment behind it.
+        """End before an instant that is not paged yet, and return the segment from there on.
 
-        How many rows lie behind is a guess, half of those left, until its first page says.
+        Its number of rows is a guess, half of those left, until its first page has a total.
         """
         assert self.reached < at < self.stop
         scope = msgspec.structs.replace(self.scope, lower=at, upper=self.stop - INSTANT_STEP)
@@ -101,9 +102,9 @@ class Segment:
         return later
 
     def land(self, to: datetime) -> Manifest | None:
-        """Land all that begins before an instant that was reached; None where nothing is new.
+        """Land the events that begin before a paged instant; None if nothing is new.
 
-        Pages that may hold rows from there on are landed again with what comes next.
+        Pages that may have later rows are landed again with the next batch.
         """
         assert to <= self.reached
         if to <= self.landed_to:
@@ -129,7 +130,7 @@ class Segment:
         return manifest
 
     def _correct(self, total: int) -> None:
-        """Tell the segment that this one was cut from how many rows it lost."""
+        """Correct the guessed rows of the segment that this one was split from."""
         earlier, self._split_from = self._split_from, None
         if earlier is None:
             return

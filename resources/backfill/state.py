@@ -1,9 +1,9 @@
-"""Sweeps of the calendar that are not at their end: what they ask for, and what they lack.
+"""Backfills that are not complete: what they request, and what is missing of it.
 
     state/sweeps/<from>_<to>.json
 
-A sweep is noted before its first request and forgotten when all of it is landed. What it has is
-told by the batches that were landed since it began, so that nothing landed is asked for again.
+The state of a backfill is stored before its first request and removed when all of it is landed.
+What it has follows from the batches landed since it began, so nothing landed is requested again.
 """
 
 import fcntl
@@ -25,30 +25,30 @@ from warehouse.landing.landing import Landing
 
 Source = Literal["list", "export"]
 ABANDONED_AFTER: Final = timedelta(days=31)
-"""A sweep that nobody went on with for so long is begun anew: what it has is no look at now."""
+"""A backfill that was not continued for so long starts over: what it has is out of date."""
 _FOLDER = "sweeps"
 _LOCK = "sweeps.lock"
 
 
 class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweep under way. Its scope has both bounds; instants are aware UTC."""
+    """A backfill in progress. Its scope has both bounds; instants are aware UTC."""
 
     scope: Scope
     by: Source = "list"
     plan: str
     source: str
-    """The base address or sandbox seed that is asked."""
+    """The base address or sandbox seed."""
     started_at: datetime
     gone_on_at: datetime | None = None
-    """When it was last gone on with."""
+    """When it was last resumed."""
     open_ended: bool = False
-    """Whether its end was not named: it is that of the day on which it was begun."""
+    """Whether no end was given: the end is that of the day on which it was begun."""
     resume_at: datetime | None = None
-    """Set where the service, or the quota, asks to wait until then."""
+    """When it may resume, if the service or the quota deferred it."""
     why: str = ""
 
     def is_abandoned(self, now: datetime) -> bool:
-        """Whether nothing goes on with it any more: it was left for too long."""
+        """Whether it was left for too long to be resumed."""
         known = (self.started_at, self.gone_on_at, self.resume_at)
         return now - max(at for at in known if at is not None) > ABANDONED_AFTER
 
@@ -58,7 +58,7 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
         return f"{_FOLDER}/{lower:%Y%m%d}_{upper:%Y%m%d}.json"
 
     def requests_same(self, other: "BackfillState") -> bool:
-        """Whether it asks the same service, under the same plan, through the same filters."""
+        """Whether source, plan and filters are the same."""
         mine, its = self.scope, other.scope
         return (self.plan, self.source, mine.coins, mine.categories) == (
             other.plan,
@@ -68,7 +68,7 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def holds(self, scope: Scope) -> bool:
-        """Whether the dates of a scope with bounds lie in this one."""
+        """Whether the dates of a scope with bounds lie in those of this one."""
         (lower, upper), (first, last) = _bounds(self.scope), _bounds(scope)
         return lower <= first and last <= upper
 
@@ -78,14 +78,14 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackfillStates:
-    """The notes of a home. `state` is its state folder."""
+    """The backfill states of a home. `state` is its state folder."""
 
     def __init__(self, state: Storage, landing: Landing) -> None:
         self._state = state
         self._landing = landing
 
     def open(self, now: datetime) -> list[BackfillState]:
-        """Return those that can be gone on with, oldest first; what can't be read is none."""
+        """Return the backfills that can be resumed, oldest first; unreadable files are ignored."""
         return [other for other in self._all() if not other.is_abandoned(now)]
 
     def _all(self) -> list[BackfillState]:
@@ -93,15 +93,15 @@ class BackfillStates:
         return sorted(found, key=lambda backfill: backfill.started_at)
 
     def open_for(self, requested: BackfillState) -> BackfillState:
-        """Return the open sweep that this one is a part of, itself where there is none."""
+        """Return the open backfill that contains this one, else this one."""
         for candidate in self.open(requested.started_at):
             if candidate.requests_same(requested) and candidate.holds(requested.scope):
                 return candidate
         return requested
 
     def supersede(self, state: BackfillState) -> None:
-        """Forget sweeps of the same dates that nothing goes on with any more: they were asked
-        otherwise, as under an earlier plan, or left for too long."""
+        """Remove backfills of the same dates that can't be resumed: they have another source, plan
+        or filter, or were left for too long."""
         for other in self._all():
             if (
                 other.is_abandoned(state.started_at) or not other.requests_same(state)
@@ -109,7 +109,7 @@ class BackfillStates:
                 self.end(other)
 
     def is_whole(self, state: BackfillState) -> bool:
-        """Whether batches have all that a sweep asks for."""
+        """Whether batches have all that a backfill requests."""
         lower, upper = _bounds(state.scope)
         return not any(
             requested.missing_scopes(lower, upper)
@@ -118,10 +118,10 @@ class BackfillStates:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Hold the home's backfills against other processes: two would pay for the same pages.
+        """Lock the home's backfills against other processes: two would pay for the same pages.
 
         Raises:
-            BackfillInProgress: another one holds them.
+            BackfillInProgress: another process has the lock.
         """
         path = self._state.path(_LOCK)
         make_folders(path.parent)
@@ -142,10 +142,10 @@ class BackfillStates:
         self._state.remove(state.name)
 
     def landed(self, state: BackfillState) -> list[Manifest]:
-        """Return the whole looks at events since a sweep began, each as of its plan and source."""
+        """Return the complete batches of events since a backfill began, of its plan and source."""
         found = []
         for day in self._landing.days(since=state.started_at.date()):
-            # One that can't be read counts as not pulled.
+            # A manifest that can't be read counts as not pulled.
             manifests, _ = self._landing.readable(self._landing.batch_ids(day=day))
             found += [manifest for manifest in manifests if belongs_to(manifest, state)]
         return found
@@ -155,7 +155,7 @@ def _wrong(name: str, state: BackfillState) -> str:
     lower, upper = state.scope.lower, state.scope.upper
     if lower is None or upper is None or lower > upper:
         return "its dates have no bounds"
-    # Under another name it would never be forgotten.
+    # Under another name it would never be removed.
     return "" if name == state.name else "it belongs to another backfill"
 
 
@@ -165,9 +165,9 @@ def _bounds(scope: Scope) -> tuple[datetime, datetime]:
 
 
 def belongs_to(batch: Manifest, state: BackfillState) -> bool:
-    """Whether a batch tells something of what a sweep asks for.
+    """Whether a batch has a part of what a backfill requests.
 
-    Also one that the merge will hold back: to ask again would pay for the same rows twice.
+    Also a batch that the merge will quarantine: a second request would pay for the same rows.
     """
     return (
         batch.feed in ("events", "export")
@@ -179,13 +179,13 @@ def belongs_to(batch: Manifest, state: BackfillState) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RequestedList:
-    """One list of a sweep: a part of its filters, and the spans of dates that are landed."""
+    """One list of a backfill: a part of its filters, and the spans of dates that are landed."""
 
     scope: Scope
     spans: tuple[tuple[datetime, datetime], ...] = ()
 
     def missing_scopes(self, lower: datetime, upper: datetime) -> list[Scope]:
-        """Return what is not landed of an inclusive range."""
+        """Return the parts of an inclusive range that are not landed."""
         found, at = [], lower
         for first, last in sorted(self.spans):
             if first > upper:
@@ -198,7 +198,7 @@ class RequestedList:
         return [msgspec.structs.replace(self.scope, lower=begin, upper=end) for begin, end in found]
 
     def with_batch(self, batch: Manifest) -> "RequestedList":
-        """Return the lane with what a batch has of it."""
+        """Return this list with the dates that a batch has of it."""
         mine, its = self.scope, batch.scope
         alike = (its.coins, its.categories) in ((mine.coins, mine.categories), (None, None))
         if not alike or its.lower is None or its.upper is None:
@@ -207,7 +207,7 @@ class RequestedList:
 
 
 def requested_lists(scope: Scope, batches: Iterable[Manifest]) -> list[RequestedList]:
-    """Return the lists that a scope takes, each with what batches have of it."""
+    """Return the lists that a scope takes, each with the dates that batches have of it."""
     found = [RequestedList(request) for request in single_requests(scope)]
     for batch in batches:
         found = [requested.with_batch(batch) for requested in found]

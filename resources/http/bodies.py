@@ -1,7 +1,7 @@
-"""Bytes off the wire: decoded, bounded, and complete or an error.
+"""Bytes of a body: decoded, bounded, and complete or an error.
 
-We ask for `identity` and undo gzip ourselves, since httpx 0.28 takes a gzip body cut in half,
-or one without its trailer, for a whole one.
+The client requests `identity` and undoes gzip itself, since httpx 0.28 accepts a truncated gzip
+body, or one without its trailer, as complete.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from warehouse.bounds import RATIO_FROM_BYTES
 from warehouse.normalise.payloads import GZIP_MAGIC, DamagedGzip, Gunzip
 
 _LAYERS_MAX: Final = 2
-"""How often a body may be packed: a file that is gzip, sent with gzip as its encoding."""
+"""How often a body may be compressed: a gzip file, sent with gzip as its encoding."""
 
 
 class _Decoder(Protocol):
@@ -33,7 +33,7 @@ class _Identity:
 
 
 class _GzipLayer:
-    """Gzip as an error of the client where it is damaged or cut off."""
+    """Undoes gzip; damaged or truncated gzip is an error of the client."""
 
     def __init__(self) -> None:
         self._gunzip = Gunzip()
@@ -61,14 +61,14 @@ def _decoder_for(encoding: str) -> _Decoder:
 
 
 class BodyReader:
-    """Reads one response to its end, without the key where the service repeats it.
+    """Reads one response to its end, and removes the key if the service repeats it.
 
-    `wire_bytes` counts what was sent.
+    `wire_bytes` counts the bytes that were sent.
 
     Raises (while read):
         TruncatedBody: shorter than its Content-Length, or a gzip body without a sound end.
         TooLarge: over `max_bytes`, or `max_ratio` times the bytes on the wire.
-        ContractBroken: an encoding that was not asked for and can't be undone.
+        ContractBroken: an encoding that was not requested and can't be undone.
     """
 
     def __init__(self, response: httpx.Response, *, max_bytes: int, max_ratio: float) -> None:
@@ -87,7 +87,7 @@ class BodyReader:
             for piece in self._unpacked():
                 yield body.feed(piece)
         except (CatalogError, httpx.HTTPError, httpx.StreamError):
-            # Of a body that breaks off, all that came is kept.
+            # Of a truncated body, all that was received is kept.
             yield body.finish()
             raise
         yield body.finish()
@@ -112,11 +112,11 @@ class BodyReader:
             yield raw
 
     def _layer(self, chunks: Iterator[bytes], encoding: str = "") -> Iterator[bytes]:
-        """Undo one layer: what the header names, or the gzip that the bytes are without one."""
+        """Undo one layer: the encoding in the header, or gzip if the bytes are gzip without one."""
         decoder: _Decoder | None = None
         size = 0
         for chunk in _with_whole_head(chunks):
-            # Neither JSON nor CSV begins so: a file that is gzip without a header that says it.
+            # Neither JSON nor CSV begins so: it is a gzip file without the header.
             name = "gzip" if chunk.startswith(GZIP_MAGIC) else encoding
             decoder = decoder or _decoder_for(name)
             for piece in decoder.pieces(chunk):
@@ -143,7 +143,7 @@ class BodyReader:
 
 
 def _with_whole_head(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the chunks, the first long enough to tell gzip by."""
+    """Yield the chunks; the first is long enough to recognise gzip."""
     head: bytes | None = b""
     for chunk in chunks:
         if head is not None and len(head := head + chunk) < len(GZIP_MAGIC):

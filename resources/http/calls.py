@@ -1,4 +1,4 @@
-"""One call: a request with its retries, read by whoever knows what should come back."""
+"""One call: a request with its retries; the caller gives the function that reads the answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,12 +21,12 @@ OK: Final = frozenset({200})
 _ERROR_BODY_BYTES: Final = 65_536
 _ANSWER_BYTES: Final = 16 << 20
 _ROW_BYTES: Final = 65_536
-"""Of each row that was asked for: some rows have more, and no page has only such."""
+"""For each requested row: some rows are larger, but no page has only such rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """In seconds. `read` leaves the service its 30 s; the totals bound a whole attempt."""
+    """In seconds. `read` allows the service its 30 s; the totals limit a whole attempt."""
 
     connect: float = 10.0
     read: float = 45.0
@@ -37,9 +37,9 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How large an answer may be: bytes unpacked, and their ratio to the bytes sent.
+    """How large an answer may be: decompressed bytes, and their ratio to the bytes sent.
 
-    `pull_bytes` and `pull_rows` are of all pages of a list together.
+    `pull_bytes` and `pull_rows` are for all pages of a list together.
     """
 
     page_bytes: int = bounds.PAGE_BYTES
@@ -49,16 +49,16 @@ class Bounds:
     pull_rows: int = 2_000_000
 
     def page_of(self, rows: int) -> int:
-        """Return how many bytes an answer of so many rows may have."""
+        """Return how many bytes an answer with so many rows may have."""
         return min(self.page_bytes, _ANSWER_BYTES + rows * _ROW_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An answer whose headers have come. `date` is when it was sent, by the service's clock.
+    """An answer whose headers are received. `date` is when it was sent, by the service's clock.
 
-    `date_doubt` says why that is not the answer's own Date; empty where it is. `headers` are
-    those of use, names in lower case.
+    `date_doubt` is why that is not the answer's own Date; empty if it is. `headers` are those to
+    keep, names in lower case.
     """
 
     status: int
@@ -75,7 +75,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Answer(Opened):
-    """An answer read whole: `body` unpacked, `wire_bytes` as it was sent."""
+    """An answer that is read: `body` decompressed, `wire_bytes` as it was sent."""
 
     body: bytes = field(repr=False, default=b"")
     wire_bytes: int = 0
@@ -125,9 +125,9 @@ class Caller:
         statuses: frozenset[int] = OK,
         for_usage: bool = False,
     ) -> T:
-        """Return what `read` makes of the whole answer; a transient error of it is retried.
+        """Return the result of `read` for the whole answer; if it is a transient error, retry.
 
-        `rows` is how many may be in it; it bounds the bytes that are read.
+        `rows` is how many rows the answer may have; it limits the bytes that are read.
         """
         max_bytes = self.bounds.page_of(rows)
 
@@ -149,7 +149,7 @@ class Caller:
         total_s: float | None = None,
         for_usage: bool = False,
     ) -> T:
-        """Return what `read` makes of an answer whose body is still to come.
+        """Return the result of `read` for an answer whose body is not read yet.
 
         Raises:
             CatalogError: any of the tree, after the retries that the policy allows.
@@ -202,9 +202,9 @@ class Caller:
             if opened is not None and error.evidence is None:
                 error.evidence = evidence_of(opened)
             raise
-        # Headers outlive a broken body: what came of it is dated by them.
+        # The headers are complete even if the body is broken: they give its time.
         failure.evidence = None if opened is None else evidence_of(opened)
-        # Outside the handler, so that the error is not chained to what holds the key.
+        # Outside of the handler, so the error is not chained to an object with the key.
         raise failure
 
     def _open(self, response: httpx.Response, number: int) -> Opened:
@@ -249,7 +249,7 @@ class Caller:
 
 
 def evidence_of(opened: Opened) -> Evidence:
-    """Return what the headers of an answer are evidence of, whatever becomes of its body."""
+    """Return the evidence that the headers of an answer give, without its body."""
     return Evidence(
         opened.status, opened.headers, opened.date, opened.received_at, opened.date_doubt
     )
@@ -260,7 +260,7 @@ def _fields(opened: Opened) -> dict[str, Any]:
 
 
 def _error_body(response: httpx.Response) -> bytes:
-    """Read what there is of an error body: the status says more, so a broken one is no matter."""
+    """Return an error body as far as it can be read: the status matters more."""
     reader = BodyReader(response, max_bytes=_ERROR_BODY_BYTES, max_ratio=1_000.0)
     body = b""
     try:

@@ -1,10 +1,10 @@
 """The client of the catalog: one method per endpoint (interface section 4).
 
 with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
-    sweep = client.events_pages(date(2026, 3, 1), date(2026, 3, 31))
-    for page in sweep:
+    paginator = client.events_pages(date(2026, 3, 1), date(2026, 3, 31))
+    for page in paginator:
         journal(page.body)
-    assert sweep.report.complete
+    assert paginator.report.complete
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,12 +41,12 @@ _USER_AGENT = "crypto-almanac"
 
 
 class CatalogClient:
-    """Reads the catalog over HTTP. Thread-safe: several sweeps may run side by side.
+    """Reads the catalog over HTTP. Thread-safe: several lists may be paged in parallel.
 
-    `base_url` is with or without `/v2`. Every request waits for `limiter` first. `observer`
-    hears of each attempt. `extra_headers` are sent with every request, and read each time.
-    `transport` replaces the network, not what stands around it (key, limiter, count).
-    `service_clock` hears every answer; None is one of its own that believes any Date.
+    `base_url` is with or without `/v2`. Every request waits for `limiter` first. `observer` is
+    called after each attempt. `extra_headers` are sent with every request, and read each time.
+    `transport` replaces the network, but not key, limiter and count. `service_clock` records the
+    Date of every answer; None is a clock of its own that accepts any Date.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class CatalogClient:
             base_url=self.base_url,
             transport=keyed,
             headers={"Accept-Encoding": "identity", "User-Agent": _USER_AGENT},
-            # A jar would send back, and keep, whatever a service likes to set.
+            # A cookie jar would store and send back whatever a service sets.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             trust_env=False,
             follow_redirects=False,
@@ -118,9 +118,9 @@ class CatalogClient:
 
     @contextmanager
     def stop_retrying(self) -> Iterator[None]:
-        """Try nothing again and wait for no token meanwhile, in any thread.
+        """Do not retry and do not wait for a token inside this context, in any thread.
 
-        Broken off itself, it stays so: whoever is in such a hurry does not go on.
+        If the context ends with an exception, that stays so: the client is not used again.
         """
         self._stop_retrying.set()
         self._limiter.no_wait(on=True)
@@ -130,12 +130,12 @@ class CatalogClient:
 
     @property
     def deprecation(self) -> str | None:
-        """The last `Deprecation` header seen: this version is on its way out."""
+        """The last `Deprecation` header received: this version will end."""
         return self._caller.deprecation
 
     @property
     def sunset(self) -> str | None:
-        """The last `Sunset` header seen: when this version ends."""
+        """The last `Sunset` header received: when this version ends."""
         return self._caller.sunset
 
     def events_pages(
@@ -152,10 +152,10 @@ class CatalogClient:
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
-        """Return a sweep of the events between two inclusive bounds (interface 4.3).
+        """Return a paginator of the events between two inclusive bounds (interface 4.3).
 
-        Bounds left out are the service's: today, and the plan's horizon. More than a hundred
-        coins or categories become several lists. `cursor` goes on inside one list.
+        Without bounds the service uses today and the plan's horizon. More than a hundred coins
+        or categories become several lists. `cursor` continues inside one list.
 
         Raises:
             ValueError: a naive instant, an empty filter, or a cursor for several lists.
@@ -176,7 +176,7 @@ class CatalogClient:
         limit: int = decisions.EVENTS_LIMIT_MAX,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
-        """Return a paginator of what another one left over (`Paginator.remaining`)."""
+        """Return a paginator of the parts that another one has left (`Paginator.remaining`)."""
         return self._paginator(decisions.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
 
     def cancellations_pages(
@@ -187,7 +187,7 @@ class CatalogClient:
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
-        """Return a sweep of the cancellations since an instant, inclusive; default 90 days."""
+        """Return a paginator of the cancellations since an instant, inclusive; default 90 days."""
         filters = {} if since is None else {"since": bound_text(since)}
         parts = (ListPart(filters, cursor=cursor),)
         fields = ("id", "cancelledAt")
@@ -202,21 +202,21 @@ class CatalogClient:
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
-        """Return a sweep of the coins, top-ranked first (interface 4.1)."""
+        """Return a paginator of the coins, top-ranked first (interface 4.1)."""
         named = {"q": q, "tracked": None if tracked is None else str(tracked).lower()}
         filters = {name: value for name, value in named.items() if value is not None}
         parts = (ListPart(filters, cursor=cursor),)
         return self._paginator(decisions.COINS_PATH, parts, ("slug",), limit, known_ids)
 
     def categories(self) -> Paginator:
-        """Return a sweep of the categories, mostly one page (interface 4.6).
+        """Return a paginator of the categories, mostly one page (interface 4.6).
 
-        Iterating raises AccessDenied on a plan that does not show them: go on without.
+        Iterating raises AccessDenied on a plan that does not show them: continue without.
         """
         return self._paginator(decisions.CATEGORIES_PATH, (ListPart(),), ("id",), None, ())
 
     def event(self, event_id: str) -> EventAnswer:
-        """Look one event up: found, gone (cancelled) or not found (interface 4.4).
+        """Look up one event: found, gone (cancelled) or not found (interface 4.4).
 
         Raises:
             ValueError: an id that can't stand in a path.
@@ -233,7 +233,7 @@ class CatalogClient:
         )
 
     def usage(self) -> UsageAnswer:
-        """Return the key's usage, and tell it to the limiter; the call itself counts (4.7)."""
+        """Return the key's usage, and pass it to the limiter; the call itself counts (4.7)."""
         path, before = decisions.USAGE_PATH, self._limiter.charged()
         answer = self._caller.get(
             path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), for_usage=True
@@ -250,7 +250,7 @@ class CatalogClient:
         coins: Sequence[str] | None = None,
         categories: Sequence[str] | None = None,
     ) -> int | None:
-        """Return how many events lie between two bounds, for one request; None if not said."""
+        """Return how many events lie between two bounds, for one request; None if not reported."""
         params = {**_one_list(coins, categories), **DateRange(from_, to).params(), "limit": "1"}
         path = decisions.EVENTS_PATH
         return self._caller.get(
@@ -273,9 +273,9 @@ class CatalogClient:
         rows_expected: int | None = None,
         etag: str | None = None,
     ) -> ExportPull:
-        """Stream the bulk export into a file (interface 4.8); see `export_pull.pull_export`.
+        """Stream the bulk export into a file (interface 4.8); see `export_download.pull_export`.
 
-        Bounds left out take the plan's whole window. With `etag` a 304 writes nothing.
+        Without bounds it has the plan's whole window. With `etag` a 304 writes nothing.
         """
         bounds = self._caller.bounds
         return pull_export(
@@ -307,7 +307,7 @@ def checked_base_url(text: str) -> str:
     """Return the base address without `/v2` and without a slash at its end.
 
     Raises:
-        ValueError: no http(s) address, or one with a user, query or fragment.
+        ValueError: it is no http(s) address, or has a user, query or fragment.
     """
     try:
         url = httpx.URL(text.strip())

@@ -1,7 +1,7 @@
-"""The bulk export, streamed into a file and looked at on the way (interface 4.8).
+"""The bulk export, streamed into a file and checked on the way (interface 4.8).
 
-What is certainly broken is retried, then an error; what only looks cut off is reported, since
-whoever merges it knows better what to expect. The file is kept in either case.
+A broken export is retried, then an error; one that only looks truncated is reported, since the
+merge knows better how many rows to expect. The file is kept in both cases.
 """
 
 import csv
@@ -31,8 +31,8 @@ _STATUSES: Final = frozenset({200, 304})
 class ExportPull:
     """A pulled export. `rows` leaves the header out; `bytes` and `sha256` are of the file.
 
-    With `not_modified` (304) the copy whose ETag was given still holds, and nothing was written.
-    `suspicions` says in words what looks cut off. `last_modified` is None when not said.
+    With `not_modified` (304) the copy with the given ETag is still valid, and nothing was written.
+    `suspicions` are the reasons why it looks truncated. `last_modified` is None if absent.
     """
 
     file: Path
@@ -75,13 +75,13 @@ def pull_export(
     rows_expected: int | None = None,
     etag: str | None = None,
 ) -> ExportPull:
-    """Stream the export into the file `into`, which each attempt begins anew.
+    """Stream the export into the file `into`; each attempt writes it anew.
 
     Raises:
         NotData: HTML, JSON, nothing, or a header without rows (unless none are expected).
         TruncatedBody: it ends inside quotes or inside a record, or the transfer broke.
         TooLarge: over `max_bytes`, or `max_ratio` times the bytes sent.
-        TooSlow: it ran into the service's 30 s: ask for half the dates.
+        TooSlow: it exceeded the service's 30 s: request half of the dates.
         CatalogError: any other of the tree.
     """
     conditional = {} if etag is None else {"If-None-Match": etag}
@@ -126,7 +126,7 @@ class _Pull:
         self._wire_bytes = body.wire_bytes
 
     def check(self) -> None:
-        """Raise when it is no CSV of events, or certainly broken off."""
+        """Raise if it is no CSV of events, or certainly truncated."""
         content_type = self._opened.headers.get("content-type", "")
         form = kind_of(self._head)
         if form == "empty":

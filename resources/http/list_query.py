@@ -1,4 +1,4 @@
-"""What a list is asked: its parameters, its dates, and how both are cut into smaller parts."""
+"""The query of a list: parameters and dates, and how both are split into smaller parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class DateRange:
         return {name: bound_text(bound) for name, bound in bounds if bound is not None}
 
     def halves(self) -> tuple["DateRange", "DateRange"] | None:
-        """Return the two halves, or None when it is open or can't be cut further."""
+        """Return the two halves, or None if it has an open end or can't be split further."""
         if self.lower is None or self.upper is None:
             return None
         if not isinstance(self.lower, datetime) and not isinstance(self.upper, datetime):
@@ -81,7 +81,7 @@ class ListPart:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What a sweep asks for. `key_fields` identify a row; `limit` None sends none."""
+    """What a paginator requests. `key_fields` identify a row; `limit` None sends none."""
 
     path: str
     parts: tuple[ListPart, ...]
@@ -97,12 +97,12 @@ def event_filters(
     impact_min: float | None = None,
     sort_by: str | None = None,
 ) -> Iterator[dict[str, str]]:
-    """Yield the filters of one or more lists that together are what was asked.
+    """Yield the filters of one or more lists that together are what is requested.
 
-    Coins and categories are batched, as many to a request as the interface lets.
+    Coins and categories are split into batches, as large as the interface allows.
 
     Raises:
-        ValueError: an empty sequence, which would filter nothing out; None means all.
+        ValueError: an empty sequence, which would filter out nothing; None means all.
     """
     rest = {
         "keyword": keyword,

@@ -1,4 +1,4 @@
-"""The answers that are no lists: a single event, and the key's usage. Both read liberally."""
+"""The answers that are not lists: a single event, and the key's usage. Both read liberally."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ _NAMES: Final = ("plan", "period", "used", "limit", "remaining", "resetAt", "rat
 
 @dataclass(frozen=True, slots=True)
 class EventAnswer:
-    """What became of one event: `found`, `gone` (410, cancelled) or `not_found` (404).
+    """The answer for one event: `found`, `gone` (410, cancelled) or `not_found` (404).
 
-    `shape` is the body's: a `not_found` that is `html` may come from a gateway that never asked
-    the catalog, and should not be taken for a withdrawal. `wrapped` is a body inside `data`.
+    `shape` is that of the body: a `not_found` in `html` may be from a gateway and not from the
+    catalog, so it is no evidence of a withdrawal. `wrapped` is a body inside `data`.
     """
 
     event_id: str
@@ -46,7 +46,7 @@ def read_event(answer: Answer, *, event_id: str, call: str) -> EventAnswer:
 
     Raises:
         TruncatedBody, NotData: a 200 that is no JSON object.
-        VersionRetired: a 410 that means the interface, not the event.
+        VersionGone: a 410 that is about the interface, not the event.
     """
     if answer.status == 200:
         content = decoded_json(answer, call)
@@ -86,9 +86,9 @@ def _event_answer(
 
 @dataclass(frozen=True, slots=True)
 class UsageAnswer:
-    """The key's account of its month; None is not said.
+    """The usage of the month that the service reports; None is not reported.
 
-    `limit` None while `"limit" in named` is no quota (Enterprise). `extra` holds unknown names.
+    `limit` None with `"limit" in named` is no quota (Enterprise). `extra` has the unknown names.
     """
 
     plan: str | None
@@ -108,14 +108,14 @@ class UsageAnswer:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether the service says that there is no quota, and does not merely leave it out."""
+        """Whether the service reports that there is no quota, and does not just leave it out."""
         return self.limit is None and "limit" in self.named
 
     @property
     def account(self) -> ReportedLimits | None:
-        """The month's limit, use and reset, None where too little of it is said.
+        """The month's limit, use and reset, None if too little of it is reported.
 
-        The reset is told by our clock: the service's may be another, as a sandbox's is.
+        The reset is by the machine's clock: the service's may differ, as a sandbox's does.
         """
         used, limit = self.used, self.limit
         if limit is None and used is not None and self.remaining is not None:
@@ -125,14 +125,14 @@ class UsageAnswer:
         if used is None or (limit is None and not self.is_unlimited):
             return None
         reset_at = self.reset_at or self.period_end
-        # A reset that is over, or years away, would let nothing be sent for as long.
+        # A reset in the past, or years ahead, would allow no request until then.
         is_to_come = reset_at is not None and self.date < reset_at <= self.date + _PERIOD_MAX
         resets_at = reset_at if reset_at is not None and is_to_come else next_reset(self.date)
         return ReportedLimits(limit, used, self.received_at + (resets_at - self.date))
 
 
 def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
-    """Read the usage, of which any subset may be there (interface 4.7, decisions)."""
+    """Read the usage, of which any field may be absent (interface 4.7, decisions)."""
     content = decoded_json(answer, call)
     if not isinstance(content, dict):
         raise _not_an_object(answer, call)
@@ -159,7 +159,7 @@ def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
 
 
 def read_instant(value: Any) -> datetime | None:
-    """Return an ISO 8601 text with a zone as aware UTC, else None; also of years that can't be.
+    """Return an ISO 8601 text with a zone as aware UTC, else None; also None for impossible years.
 
     Arithmetic with the year 1 or 9999 overflows.
     """
@@ -183,7 +183,7 @@ def _number(value: Any) -> float | None:
 
 
 def _integer(value: Any) -> int | None:
-    """Return a count; one over COUNT_MAX is read as that, so that no sum overflows."""
+    """Return a count, at most COUNT_MAX, so that no sum overflows."""
     if isinstance(value, int) and not isinstance(value, bool):
         return min(value, COUNT_MAX) if value >= 0 else None
     read = _number(value)

@@ -1,7 +1,7 @@
-"""One page of a list, as it came: raw bytes, read just far enough to go on.
+"""One page of a list, as received: raw bytes, read only as far as paging needs it.
 
-Which forms of a list are accepted says catalog/contract/bodies.py; parts of `meta` may be absent.
-Unknown fields stay in the body.
+catalog/contract/bodies.py defines which forms of a list are accepted; parts of `meta` may be
+absent. Unknown fields stay in the body.
 """
 
 import hashlib
@@ -19,24 +19,23 @@ from warehouse.normalise.payloads import Oversized, Unreadable, decoded
 from warehouse.normalise.values import raw_text, storable_text
 
 CURSOR_CHARS: Final = 4_096
-"""A longer cursor is none: it would not fit into a request."""
+"""A longer cursor is an error: it would not fit into a request."""
 COUNT_MAX: Final = 10**12
-"""A larger count can't be: no list, and no month, has as many."""
+"""A larger count is impossible: no list and no month has as many."""
 ROWS_FACTOR: Final = 4
 ROWS_LEAST: Final = 1_000
-"""A page may have more rows than were asked for, by the factor; always so many, since a
-service may know no page so small."""
+"""A page may have more rows than requested, by the factor, and always so many, since a service may
+not support small pages."""
 _KEY_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RawPage:
-    """A page as the service sent it, and what it takes to account for it.
+    """A page as the service sent it, with its request and its headers.
 
-    `body` is unpacked, `wire_bytes` is its size on the wire. `total`, `limit` and `cursor_out`
-    are None when the page does not say. `ids` has a key for every row, in order. `date` is the
-    service's time, `date_doubt` why it is not the Date of the answer. `attempts` counts the
-    requests it took.
+    `body` is decompressed, `wire_bytes` is its size as sent. `total`, `limit` and `cursor_out` are
+    None if the page has none. `ids` has a key for every row, in order. `date` is the service's
+    time, `date_doubt` why it is not the Date of the answer. `attempts` counts the requests sent.
     """
 
     path: str
@@ -78,7 +77,7 @@ def read_page(
     Raises:
         TruncatedBody: it is no complete JSON.
         NotData: it is HTML, nothing, or JSON that is no list.
-        TooLarge: it has far more rows than were asked for.
+        TooLarge: it has far more rows than requested.
     """
     call = f"GET {path}"
     found = _list_of(answer, decoded_json(answer, call), call)
@@ -133,7 +132,7 @@ def decoded_json(answer: Answer, call: str) -> Any:
 
 
 def row_key(row: Any, key_fields: tuple[str, ...]) -> str:
-    """Return what identifies a row: its key fields, or all of it where one is missing."""
+    """Return the key of a row: its key fields, or the whole row if one is missing."""
     if isinstance(row, dict):
         values = [row.get(name) for name in key_fields]
         if values and all(isinstance(value, str | int) for value in values):
@@ -145,14 +144,14 @@ def row_key(row: Any, key_fields: tuple[str, ...]) -> str:
 
 
 def _short(key: str) -> str:
-    """Return a key that takes little memory, whatever stands in its place."""
+    """Return a key, or its hash if it is long."""
     if len(key) <= _KEY_CHARS:
         return key
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def rows_requested(params: Mapping[str, str]) -> int:
-    """Return how many rows a request asks for, 0 where it leaves that to the service."""
+    """Return how many rows a request names, 0 if it leaves that to the service."""
     return int(params.get("limit", 0))
 
 
@@ -183,7 +182,7 @@ def _not_data(answer: Answer, call: str, kind: NotDataKind, what: str) -> NotDat
 
 
 def _cursor(value: Any) -> str | None:
-    """Return a cursor as text, cut where it is too long to be asked."""
+    """Return a cursor as text; one that is too long to be sent is cut."""
     if value is None or value == "" or isinstance(value, bool):
         return None
     text = value if isinstance(value, str) else raw_text(value)

@@ -1,10 +1,10 @@
 """A list paged to its end: every page as it arrives, and a report of the whole.
 
-Iterate over it and journal each page; then ask for its report. After an error that allows going on
+Iterate over it and journal each page; then read its report. After an error that allows to continue
 (Defer, RetryLater), iterate over it again, or make a new one from `remaining()`. How far a list is
-paged follows from its pages alone, so that it is the same for who requests them and for who reads
-them back from a journal: parts are requested in order, and where the service is too slow, two
-halves take the place of one.
+paged follows from its pages alone, so it is the same for the process that requests them and for
+one that reads them back from a journal: parts are requested in order, and if the service is too
+slow, two halves replace one part.
 """
 
 from collections import deque
@@ -19,9 +19,9 @@ from resources.http.list_query import ListPart, ListQuery
 from resources.http.pages import CURSOR_CHARS, RawPage, read_page, rows_requested
 
 SLACK_PAGES: Final = 3
-"""Pages beyond the total, or without a new row, before paging counts as runaway."""
+"""Pages beyond the total, or without a new row, after which paging is an error."""
 GROWTH: Final = 1.1
-"""How far a catalog may outgrow its first total while it is paged."""
+"""How much a catalog may grow beyond its first total while it is paged."""
 LEAST_LIMIT: Final = 5
 PAGES_MAX: Final = 100_000
 _NAMED_DUPLICATES: Final = 100
@@ -30,7 +30,7 @@ _BOUNDS: Final = ("from", "to")
 
 @dataclass(slots=True)
 class PartProgress:
-    """How far one part is paged. `barren_pages` in a row brought no new id."""
+    """How far one part is paged. `barren_pages` in a row had no new id."""
 
     part: ListPart
     cursor: str | None = None
@@ -42,7 +42,7 @@ class PartProgress:
     total_last: int | None = None
 
     def take(self, page: RawPage) -> list[str]:
-        """Count a page of this part, and return the ids that were there before."""
+        """Count a page of this part, and return the ids that it repeats."""
         known = len(self.ids)
         duplicates: list[str] = []
         for row_id in page.ids:
@@ -61,7 +61,7 @@ class PartProgress:
         return duplicates
 
     def missing(self) -> int:
-        """Return how many rows both totals promised that did not come."""
+        """Return how many rows that both totals promised did not arrive."""
         if self.total_first is None or self.total_last is None:
             return 0
         return max(0, min(self.total_first, self.total_last) - len(self.ids))
@@ -76,8 +76,8 @@ class PartProgress:
 class ListProgress:
     """`rows` arrived in so many `pages`, duplicates among them.
 
-    `known_ids` are those of the part that begins at a cursor. `lost` is set by a page that these
-    parts can't have brought: nothing is known any more.
+    `known_ids` are those of the part that begins at a cursor. `lost` is set by a page that does not
+    belong to these parts: from then on the progress is not known.
     """
 
     def __init__(self, parts: Sequence[ListPart], *, known_ids: Iterable[str] = ()) -> None:
@@ -104,7 +104,7 @@ class ListProgress:
         return duplicates
 
     def follow(self, page: RawPage) -> None:
-        """Count a page that was requested elsewhere, with the cuts that it shows."""
+        """Count a page that another process requested, with the splits that it shows."""
         if not self.lost and self._cut_until_requested(page):
             self.take(page)
             return
@@ -113,7 +113,7 @@ class ListProgress:
         self.pages += 1
 
     def cut(self) -> bool:
-        """Put two halves of its dates in place of the current part, from their beginning."""
+        """Replace the current part by two halves of its dates, from their beginning."""
         part = self._open[0].part
         halves = part.span.halves()
         if halves is None:
@@ -135,26 +135,26 @@ class ListProgress:
 
     @property
     def current_ids(self) -> set[str]:
-        """The ids of the part that goes on at a cursor."""
+        """The ids of the part that continues at a cursor."""
         return set(self._open[0].ids) if self._open else set()
 
     @property
     def total_first(self) -> int | None:
-        """What the first pages said would come, over all parts; None where one said nothing."""
+        """The totals of the first pages, over all parts; None if a part has none."""
         return self._sum([progress.total_first for progress in (*self._closed, *self._open)])
 
     @property
     def total_last(self) -> int | None:
-        """What the last pages said would come, over all parts; None where one said nothing."""
+        """The totals of the last pages, over all parts; None if a part has none."""
         return self._sum([progress.total_last for progress in (*self._closed, *self._open)])
 
     @property
     def missing(self) -> int:
-        """How many rows were promised of the parts that ended, and did not come."""
+        """How many promised rows of the ended parts did not arrive."""
         return sum(progress.missing() for progress in self._closed)
 
     def why_incomplete(self) -> str:
-        """Return why these pages are not all of it; empty when they are."""
+        """Return why these pages are not the whole list; empty if they are."""
         if self.lost:
             return "the pages do not form a sequence, so the rest is not known"
         if self._open:
@@ -177,12 +177,12 @@ class ListProgress:
 
 @dataclass(frozen=True, slots=True)
 class ListReport:
-    """The account of a sweep, at any time.
+    """The report of a list, at any time.
 
     `total_first` and `total_last` are `meta.total` of the first and last page, summed over the
-    parts of a sweep that was cut (an event can lie in two of them); None where a part named none.
-    `missing` rows were promised by both totals and never came. `duplicate_ids` holds the first
-    hundred. `first_date` and `last_date` are the service's time of the first and last page.
+    parts of a split list (an event can be in two of them); None if a part has none. `missing` rows
+    were promised by both totals and did not arrive. `duplicate_ids` has the first hundred.
+    `first_date` and `last_date` are the service's time of the first and last page.
     """
 
     rows_unique: int
@@ -201,10 +201,10 @@ class ListReport:
 
 
 class Paginator:
-    """An iterable of RawPage, to be gone through once, from one thread.
+    """An iterable of RawPage, to be iterated once, in one thread.
 
-    `known_ids` are the row ids already journaled of the part that begins at a cursor: with them
-    the report accounts for the whole list, without them only for the rest.
+    `known_ids` are the ids of journaled rows of the part that begins at a cursor: with them the
+    report is about the whole list, without them only about the rest.
     """
 
     def __init__(self, caller: Caller, query: ListQuery, *, known_ids: Iterable[str] = ()) -> None:
@@ -224,10 +224,10 @@ class Paginator:
         """Yield pages until every part has ended.
 
         Raises:
-            CursorLoop: a cursor came back. The page that brought it was yielded.
-            RunawayPaging: pages go on past the total, bring nothing new, or are too many.
-            ContractBroken: a cursor that is too long to be asked.
-            CatalogError: any of the tree; `left` says what was handed over, `cursor` where it was.
+            CursorLoop: a cursor was returned twice. The page with it was yielded.
+            RunawayPaging: pages continue past the total, have no new row, or are too many.
+            ContractBroken: a cursor is too long to be sent.
+            CatalogError: any of the tree; `left` says what was yielded, `cursor` where it was.
         """
         self._failure = ""
         while (part := self._progress.current) is not None:
@@ -247,7 +247,7 @@ class Paginator:
 
     @property
     def requests(self) -> int:
-        """The requests so far. Unlike the report it may be asked for while a thread pages on."""
+        """The requests so far. Unlike the report it may be read while another thread pages."""
         return self._requests
 
     @property
@@ -277,7 +277,7 @@ class Paginator:
         return self._progress.why_incomplete()
 
     def _next_page(self, part: PartProgress) -> RawPage | None:
-        """Fetch the next page, asking for less while it is too slow; None when it was cut."""
+        """Fetch the next page, with a smaller limit if it is too slow; None after a split."""
         while True:
             try:
                 return self._fetch(part)
@@ -319,7 +319,7 @@ class Paginator:
         self._last_date = page.date
 
     def _check(self, part: PartProgress) -> None:
-        """Look at the cursor about to be asked, and at how much has come already."""
+        """Check the next cursor, and how much was received already."""
         pages, rows = self._progress.pages, self._progress.rows
         where = f"Page {pages} of {self._query.path}"
         if part.cursor in part.cursors:

@@ -1,7 +1,7 @@
-"""Takes the API key out of whatever a service repeats of it, before anything is kept or said.
+"""Removes the API key from all that a service repeats, before it is stored or reported.
 
-Belongs here: the spellings in which a key is known again, and a reader of streams. Does not:
-where it is applied (transport.py for headers, bodies.py for bodies, calls.py for errors).
+Belongs here: the spellings in which a key is recognised, and a reader of streams. Does not: where
+it is applied (transport.py for headers, bodies.py for bodies, calls.py for errors).
 """
 
 import base64
@@ -21,14 +21,14 @@ from warehouse.landing.batches import KEY_MARK
 REDACTOR: Final = "almanac.redactor"
 """Response extension: the redactor of the key that the request was sent with."""
 LEAST_CHARS: Final = 12
-"""A shorter key may be a part of ordinary data: it is taken out of messages alone, as it stands."""
+"""A shorter key may be a part of ordinary data: it is removed only from messages, unescaped."""
 _CUT_CHARS: Final = 8
-"""So much of a key at the very end of a body is the beginning of a key that was cut off."""
+"""So many characters of a key at the end of a body are the beginning of a truncated key."""
 _THOROUGH_BYTES: Final = 1 << 18
-"""What goes on for longer is looked through as data is: an error's own words come first."""
+"""Beyond it a body is searched as data is: the message of an error is at its beginning."""
 _BETWEEN: Final = r"[\s\u00ad\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]{0,64}"
-"""White space and marks without a width, which can't be seen between two characters. As all runs
-here it has an end: else a body of nothing but its beginning would take hours to look through."""
+"""White space and marks without a width, which are invisible between two characters. The run is
+limited, as all here: else a body that only repeats its beginning would take hours to search."""
 _BETWEEN_BYTES: Final = (
     rb"(?:\s|\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xa9]|\xef\xbb\xbf)"
     rb"{0,64}"
@@ -38,9 +38,9 @@ _BETWEEN_BYTES: Final = (
 class Redactor:
     """Replaces one key by a mark. Thread-safe; neither its repr nor an error shows the key.
 
-    Known again are, in any case: the key itself, each of its characters percent-encoded, as an
-    HTML entity or a JSON escape (in a message also split by characters that can't be seen), and
-    the whole of it in hex or base64, wherever in the encoded bytes it begins.
+    It recognises, in upper or lower case: the key itself, each of its characters percent-encoded,
+    as an HTML entity or a JSON escape (in a message also split by invisible characters), and the
+    whole key in hex or base64, wherever in the encoded bytes it begins.
     """
 
     def __init__(self, key: SecretStr) -> None:
@@ -83,10 +83,10 @@ class Redactor:
         return value if self.is_short else self._in_bytes.sub(KEY_MARK.encode(), value)
 
     def body(self, *, is_data: bool) -> "BodyRedactor":
-        """Return what reads a body piece by piece; HTML is no data in any case.
+        """Return a reader of a body in pieces; HTML is never data.
 
-        In what is no data every spelling is looked for; in data, which may be large, only those
-        that a service makes by itself.
+        In a body that is no data every spelling is searched; in data, which may be large, only
+        those that a service produces by itself.
         """
         return BodyRedactor(self, is_data=is_data)
 
@@ -101,7 +101,7 @@ class Redactor:
         return tuple(self._in_bytes.finditer(data))
 
     def cut_off_at_end(self, data: bytes) -> int:
-        """Return how many bytes at the end are the beginning of a key that was cut off."""
+        """Return how many bytes at the end are the beginning of a truncated key."""
         if self.is_short:
             return 0
         end = data[-self.longest :].lower()
@@ -118,7 +118,7 @@ def redactor_for(key: SecretStr) -> Redactor:
 
 
 class BodyRedactor:
-    """One body on its way. What may be the beginning of a key is held back until more came."""
+    """One body, in pieces. What may be the beginning of a key is held back until more arrives."""
 
     def __init__(self, redactor: Redactor, *, is_data: bool) -> None:
         self._redactor = redactor
@@ -134,7 +134,7 @@ class BodyRedactor:
         return self._passed(data, max(0, len(data) - self._redactor.longest + 1))
 
     def finish(self) -> bytes:
-        """Return the rest, also of a body that broke off."""
+        """Return the rest, also of a truncated body."""
         held = self._held
         rest = self._passed(held, len(held))
         cut_off = self._redactor.cut_off_at_end(rest)
@@ -156,7 +156,7 @@ class BodyRedactor:
 
 
 def redactor_of(response: httpx.Response) -> Redactor | None:
-    """Return the redactor of an answer, None where it came by no transport of ours."""
+    """Return the redactor of an answer, None if the answer is not from our transport."""
     found = response.extensions.get(REDACTOR)
     return found if isinstance(found, Redactor) else None
 
@@ -190,17 +190,17 @@ def _escaped(key: str) -> set[str]:
         html.escape(key),
         *("".join(form.format(ord(character)) for character in key) for form in every),
     }
-    # And each of them in a field of a CSV.
+    # Each of them also as in a field of a CSV.
     return found | {literal.replace('"', '""') for literal in found}
 
 
 def _encoded(key: str) -> set[str]:
-    """Return the key in hex, and in base64 from each of the three places it may begin at."""
+    """Return the key in hex, and in base64 for each of the three places where it may begin."""
     found = {key.encode().hex()}
     for before, mixed in ((0, 0), (1, 2), (2, 3)):
         data = b"\0" * before + key.encode()
         whole = base64.b64encode(data).rstrip(b"=").decode()
-        # The first and last characters also hold bits of what stands beside the key.
+        # The first and last characters also have bits of the bytes beside the key.
         own = whole[mixed : len(whole) - (1 if len(data) % 3 else 0)]
         found |= {own, own.replace("+", "-").replace("/", "_")}
     return found

@@ -42,7 +42,7 @@ _MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What an error answer says, whatever its shape: our two, a gateway's, text, HTML, nothing."""
+    """An error body, in any form: our two, a gateway's, text, HTML, nothing."""
 
     shape: BodyShape
     code: str = ""
@@ -63,7 +63,7 @@ class ErrorResponse:
 
 
 def looks_like_html(body: bytes, content_type: str = "") -> bool:
-    """Whether a body is markup, by its header or by how it begins."""
+    """Whether a body is HTML, by its header or its beginning."""
     return "html" in content_type.lower() or kind_of(body) == "html"
 
 
@@ -90,7 +90,7 @@ def read_error_body(body: bytes, content_type: str = "") -> ErrorBody:
 def error_from_response(
     response: ErrorResponse, *, policy: RetryPolicy, redact: Callable[[str], str] = str
 ) -> CatalogError:
-    """Return the error that an answer is; `redact` takes the key out of what the service said."""
+    """Return the error for an answer; `redact` removes the key from the service's message."""
     content_type = response.headers.get("content-type", "")
     body = read_error_body(response.body, content_type)
     message_part = plain_line(redact(body.message))[:_MESSAGE_CHARS]
@@ -141,7 +141,7 @@ def _is_quota(body: ErrorBody) -> bool:
 
 
 def _quota_gone(now: datetime, wait_s: float | None, message: str) -> Defer:
-    """The reset is what Retry-After says, else the first of the month, 00:00 UTC."""
+    """Return the Defer to the reset: by Retry-After, else the first of the month, 00:00 UTC."""
     reset = next_reset(now)
     return Defer(
         f"{message}: the monthly quota is used up",
@@ -154,9 +154,9 @@ def _quota_gone(now: datetime, wait_s: float | None, message: str) -> Defer:
 def error_from_transport(
     error: Exception, call: str, *, answered: bool, redact: Callable[[str], str] = str
 ) -> CatalogError:
-    """Return the error for an exception of httpx, which is not chained to it.
+    """Return the error for an exception of httpx; it is not chained to the exception.
 
-    A chained one would keep frames alive in which the request with its key can be read.
+    A chained one would keep the frames alive in which the request with its key can be read.
     """
     message = plain_line(redact(f"{type(error).__name__}: {error}".rstrip(": ")))
     if answered and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):

@@ -1,7 +1,7 @@
-"""How often a call is tried, and how long is waited between.
+"""How often a call is attempted, and how long to wait between attempts.
 
-Full jitter on top of the service's Retry-After; attempts and time are both bounded. Which
-failures are tried again is said by the error itself (`errors.CatalogError.transient`).
+Full jitter on top of the service's Retry-After; attempts and time are both limited. Which failures
+are retried is an attribute of the error (`errors.CatalogError.transient`).
 """
 
 import time
@@ -24,10 +24,10 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """Time and chance, handed in so that tests neither wait nor guess.
+    """Time and chance, given as arguments so that tests neither wait nor depend on chance.
 
     `clock` gives aware UTC instants, `monotonic` seconds, `random` a number in [0, 1). While
-    `hurried` is set nothing is tried again, and whoever waits to is woken.
+    `stop_retrying` is set nothing is retried, and a wait ends at once.
     """
 
     clock: Callable[[], datetime] = utc_now
@@ -37,7 +37,7 @@ class Ambient:
     stop_retrying: Event = field(default_factory=Event)
 
     def pause(self, seconds: float) -> None:
-        """Sleep, by the wall until something is hurried."""
+        """Sleep; real time ends early if `stop_retrying` is set."""
         if self.sleep is None:
             self.stop_retrying.wait(seconds)
         else:
@@ -46,22 +46,22 @@ class Ambient:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Bounds of retrying. All times are in seconds."""
+    """Limits of retrying. All times are in seconds."""
 
     attempts: int = 6
     total_s: float = 180.0
-    """No further attempt begins once this has passed, waits included."""
+    """No further attempt begins after this time, waits included."""
     base_s: float = 0.5
     cap_s: float = 30.0
     retry_after_max_s: float = 120.0
     """A longer Retry-After is not waited for: it becomes a Defer."""
     defer_max_s: float = 86_400.0
-    """The longest Defer for a wait that is not the quota's: then it is worth asking again."""
+    """The longest Defer for another wait than the quota's: after it a request is worth it."""
     slow_after_s: float = 20.0
     """A 500 that took this long is TooSlow (the service's own limit is 30 s)."""
 
     def backoff_s(self, failures: int, chance: float) -> float:
-        """Return the jittered wait after so many failures: from 0 to a doubling bound."""
+        """Return the wait with jitter after so many failures: from 0 to a limit that doubles."""
         return float(chance * min(self.cap_s, self.base_s * 2 ** min(failures - 1, 60)))
 
 
@@ -69,15 +69,15 @@ def with_retries(attempt: Callable[[int], T], *, policy: RetryPolicy, ambient: A
     """Call `attempt(number)` until it returns, and return that.
 
     Raises:
-        CatalogError: the first failure that is not transient, or the last one that was, with
-            `attempts` set to the requests it took.
+        CatalogError: the first failure that is not transient, or the last transient one, with
+            `attempts` set to the requests sent.
     """
     began = ambient.monotonic()
     for number in count(1):
         try:
             return attempt(number)
         except CatalogError as error:
-            # 0 before it is a limiter's own error: nothing was sent this time.
+            # `attempts` is 0 in an error of the limiter: nothing was sent this time.
             error.attempts += number - 1
             if not error.transient or number >= policy.attempts or ambient.stop_retrying.is_set():
                 raise

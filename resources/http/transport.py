@@ -1,9 +1,9 @@
 """The innermost transport: key, limiter, deadline and count of every attempt.
 
-The key is added to a copy of the request made here and dropped here: httpx shows `x-api-key`
-in the repr of headers, and hands its own request to errors, hooks and logs. The deadline covers
-the whole request: httpx bounds each read alone, so an answer that dribbles a byte before each
-timeout would never end.
+The key is added only to a copy of the request that is made and dropped here: httpx shows
+`x-api-key` in the repr of headers, and passes its own request to errors, hooks and logs. The
+deadline is for the whole request: httpx limits only each read, so an answer that sends a byte
+before each timeout would never end.
 """
 
 import ssl
@@ -24,7 +24,7 @@ from resources.limits.limiter import Limiter
 
 
 class Deadlines(local):
-    """When the request of this thread must be over, on `time.monotonic`."""
+    """When the request of this thread must end, on `time.monotonic`."""
 
     at: float = float("inf")
 
@@ -90,7 +90,7 @@ class _Backend(httpcore.NetworkBackend):
 
 @cache
 def _trusted_by_default() -> ssl.SSLContext:
-    """Return the certificates that httpx trusts: reading them takes 20 ms, once a process."""
+    """Return the certificates that httpx trusts: reading them takes 20 ms, once in a process."""
     return httpx.create_ssl_context(trust_env=False)
 
 
@@ -106,26 +106,26 @@ class DeadlineTransport(httpx.HTTPTransport):
     ) -> None:
         self.deadlines = Deadlines()
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-        # Proxies and certificates are handed in: the environment is read by the settings alone.
+        # Proxies and certificates are arguments: only the settings read the environment.
         trust = _trusted_by_default() if verify is True else verify
         super().__init__(verify=trust, proxy=proxy, trust_env=False, limits=limits)
-        # httpx has no argument for the backend; a dribbling answer in the tests guards this line.
+        # httpx has no argument for the backend; a test with a slow answer guards this line.
         self._pool._network_backend = _Backend(self._pool._network_backend, self.deadlines)
 
 
 TOTAL_S: Final = "almanac.total_s"
-"""Request extension: the bound on the whole request, in seconds, from when it is sent."""
-FOR_USAGE: Final = "almanac.asks_usage"
-"""Request extension: whether the request asks for the usage."""
+"""Request extension: the time limit of the whole request, in seconds, from when it is sent."""
+FOR_USAGE: Final = "almanac.for_usage"
+"""Request extension: whether the request is for the usage."""
 SENT_AT: Final = "almanac.sent_at"
 """Response extension: when the request was sent, on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """One attempt as it was paid for. `status` is None when no answer came.
+    """One attempt. `status` is None if no answer was received.
 
-    `seconds` run from sending to the last byte read, `bytes` are those of the body on the wire.
+    `seconds` run from sending to the last byte read, `bytes` are those of the body as sent.
     """
 
     method: str
@@ -139,10 +139,10 @@ Observer = Callable[[SentRequest], None]
 
 
 def checked_key(key: SecretStr | str) -> SecretStr:
-    """Return the key, wrapped and without outer blanks.
+    """Return the key, wrapped and without spaces around it.
 
     Raises:
-        ValueError: it is empty or could not stand in a header; the text does not show it.
+        ValueError: it is empty or not allowed in a header; the message does not show it.
     """
     text = (key.get_secret_value() if isinstance(key, SecretStr) else key).strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
@@ -154,7 +154,7 @@ def checked_key(key: SecretStr | str) -> SecretStr:
 
 
 class KeyTransport(httpx.BaseTransport):
-    """Sends to one origin alone, with the key, when the limiter lets it."""
+    """Sends only to one origin, with the key, when the limiter allows it."""
 
     def __init__(
         self,
@@ -193,9 +193,9 @@ class KeyTransport(httpx.BaseTransport):
     def _counted(
         self, request: httpx.Request, response: httpx.Response, sent_at: float, deadline: float
     ) -> httpx.Response:
-        """Return the answer anew, its body still to be read: a mocked one has read its own.
+        """Return a new answer with an unread body: a mocked answer has read its own.
 
-        Nothing of its head repeats the key; whoever reads the body takes it out there.
+        Its headers do not repeat the key; the reader of the body removes it there.
         """
 
         def report(count: int) -> None:
@@ -235,7 +235,7 @@ class KeyTransport(httpx.BaseTransport):
 
 
 class _CountedStream(httpx.SyncByteStream):
-    """A body that tells its length when it is closed, once."""
+    """A body that reports its length once, when it is closed."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class _CountedStream(httpx.SyncByteStream):
         for chunk in self._stream:
             self._count += len(chunk)
             yield chunk
-            # Another request of this thread may have begun in between.
+            # Another request of this thread may have begun in the meantime.
             self._deadlines.at = self._deadline
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""What every pull of a puller shares: where it asks, where it lands, under which plan, whose time.
+"""What all pulls of a puller share: client, landing, plan, source and clocks.
 
-A pull under way is locked by its process, and the lock goes with the process: so nobody resumes a
-pull whose process still lives. Nothing else in resources/ reaches into the landing folder. Does not
-belong here: what is requested (scopes), what comes (paged_pull, export_pull). Instants are aware
-UTC.
+A pull in progress is locked by its process, and the lock ends with the process: so no other process
+resumes a pull whose process is alive. Nothing else in resources/ uses files of the landing folder.
+Does not belong here: what is requested (scopes), what is received (paged_pull, export_pull).
+Instants are aware UTC.
 """
 
 import fcntl
@@ -30,14 +30,14 @@ from warehouse.normalise.values import storable_text
 
 
 class LandingRoom:
-    """What a puller needs of a landing folder beside `Landing` itself."""
+    """What a puller needs of a landing folder besides `Landing`."""
 
     def __init__(self, landing: Landing) -> None:
         self.landing = landing
         self._storage = landing.storage
 
     def staging(self) -> AbstractContextManager[Path]:
-        """Lend a path on the disk of the landing, removed at the end."""
+        """Yield a path on the disk of the landing, removed at the end."""
         return self._storage.staging()
 
     def is_open(self, intent: Intent) -> bool:
@@ -49,7 +49,7 @@ class LandingRoom:
 
     @contextmanager
     def holding(self, pull_id: str) -> Iterator[bool]:
-        """Hold a pull against other processes and threads; yields whether it could be had."""
+        """Lock a pull against other processes and threads; yield whether that was possible."""
         path = self._storage.path(f"journal/{pull_id}.lock")
         make_folders(path.parent)
         with path.open("a") as lock:
@@ -59,7 +59,7 @@ class LandingRoom:
                 yield False
                 return
             if not _is_at(lock.fileno(), path):
-                # Its last holder has just removed it, and with it the pull.
+                # Its last owner has just removed it, and the pull with it.
                 yield False
                 return
             try:
@@ -76,7 +76,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 OnPage = Callable[[str, int, int | None], None]
-"""Hears of progress: feed, rows so far, and how many the service said would come."""
+"""Called with the progress: feed, rows so far, and the total by the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class PullContext:
         of: Intent | None = None,
         date_doubt: str = "",
     ) -> Pull:
-        """Return what a batch says of itself, with the plan and source `of` an earlier pull.
+        """Return the description of a batch, with the plan and source `of` an earlier pull.
 
-        Nothing was true after it was observed, whatever the answer says of itself.
+        The content time is never after the observed time, even if the answer says so.
         """
         return Pull(
             feed=feed,
@@ -128,7 +128,7 @@ class PullContext:
 
     @contextmanager
     def begun(self, feed: Feed, scope: Scope) -> Iterator[OpenPull]:
-        """Begin a journaled pull and hold it against others while it is under way."""
+        """Begin a journaled pull and lock it while it is in progress."""
         started_at = self.clock()
         for tries in count():
             intent = Intent(
@@ -136,7 +136,7 @@ class PullContext:
                 scope=scope,
                 plan=self.plan.name,
                 source=self.source,
-                # Two pulls of the same moment must not share a journal.
+                # Two pulls of one instant must not share a journal.
                 started_at=started_at + timedelta(microseconds=tries),
             )
             with self.room.holding(intent.pull_id) as mine:
@@ -147,12 +147,12 @@ class PullContext:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A pull that is in landing, whole or in part (`manifest.complete`).
+    """A landed pull, whole or in part (`manifest.complete`).
 
-    `requests` counts what this process and an earlier one paid for (of an earlier one, its
-    pages alone). `rows` arrived, duplicates among them. `resumed_pages` were in the journal.
-    `left_over` is what was asked and is not paged yet, to be pulled as a new batch; None when
-    the pull came to its end. `deferred` says when the service will answer again.
+    `requests` counts those of this process and of an earlier one (of an earlier one, only its
+    pages). `rows` arrived, including duplicates. `resumed_pages` were in the journal. `left_over`
+    is what was requested and is not paged yet, to be pulled as a new batch; None if the pull
+    reached its end. `deferred` says when the service will answer again.
     """
 
     manifest: Manifest
@@ -166,20 +166,20 @@ class Landed:
 
 _SNAPSHOT: Final = timedelta(minutes=EXPORT_SNAPSHOT_MINUTE)
 _OUT_BY: Final = timedelta(minutes=10)
-"""An export fetched earlier after midnight may still be that of the day before."""
+"""An export fetched sooner after midnight may still be that of the previous day."""
 _FIRST_YEAR: Final = 2000
 
 
 def list_content_at(first_date: datetime, plan: Plan) -> datetime:
-    """Return since when a list or look-up was true: its first page's Date less the freshness."""
+    """Return the content time of a list or look-up: its first page's Date less the freshness."""
     return first_date - timedelta(seconds=plan.freshness_s)
 
 
 def export_content_at(last_modified: datetime | None, date: datetime) -> datetime:
-    """Return which instant an export is the snapshot of.
+    """Return the content time of an export: the instant of its snapshot.
 
-    `date` is when it was sent, by the service's clock. A Last-Modified after it is none, nor is
-    one of a year that can't be.
+    `date` is when it was sent, by the service's clock. A Last-Modified after it, or of an
+    impossible year, is ignored.
     """
     if last_modified is not None and last_modified <= date and last_modified.year >= _FIRST_YEAR:
         return last_modified
@@ -189,7 +189,7 @@ def export_content_at(last_modified: datetime | None, date: datetime) -> datetim
 
 
 def plan_of(name: str, usual: Plan) -> Plan:
-    """Return the plan of an earlier pull; of an unknown one, the oldest content is assumed."""
+    """Return the plan of an earlier pull; for an unknown name, the one with the oldest content."""
     if name == usual.name:
         return usual
     return PLANS.get(name) or max(PLANS.values(), key=lambda plan: plan.freshness_s)

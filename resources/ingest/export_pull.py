@@ -1,6 +1,6 @@
-"""The bulk export, pulled into the landing folder; cut by dates where the service is too slow.
+"""The bulk export, pulled into the landing folder; split by dates if the service is too slow.
 
-What comes in place of a catalog is landed too, and marked: whoever merges sets it aside.
+An answer that is no catalog is landed too, and marked: the merge quarantines it.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Scope
 
 @dataclass(slots=True)
 class _Order:
-    """One export to ask for. `requests` were paid for it before; `rows` None is to be counted."""
+    """One export to request. `requests` were sent for it before; `rows` None must be counted."""
 
     scope: Scope
     rows: int | None = None
@@ -43,7 +43,7 @@ class ExportLanding:
         """Return a batch for each request: one, unless the filter or the service need several.
 
         Raises:
-            CatalogError: what came before it is landed; a Defer is then returned instead.
+            CatalogError: what was received before it is landed; a Defer is then returned instead.
         """
         orders = deque(_Order(request) for request in single_requests(scope))
         if len(orders) == 1:
@@ -91,7 +91,7 @@ class ExportLanding:
 
     def _export(self, order: _Order, file: Path) -> ExportPull:
         scope, span = order.scope, span_of(order.scope)
-        # Rows are weighed here: the client would flag an export that lacks one.
+        # Rows are compared here: the client would flag an export that lacks a single row.
         return self._context.client.export(
             file,
             span.lower,
@@ -102,7 +102,7 @@ class ExportLanding:
         )
 
     def _count(self, order: _Order, warnings: list[str]) -> int | None:
-        """Ask how many rows should come; None where the service doesn't say."""
+        """Request how many rows to expect; None if the service doesn't report it."""
         scope, span = order.scope, span_of(order.scope)
         try:
             total = self._context.client.events_total(
@@ -150,7 +150,7 @@ class ExportLanding:
         evidence: Evidence,
         warnings: list[str],
     ) -> Landed:
-        """Land what came in place of an export, or the part that came of it."""
+        """Land an answer that is no export, or the part of an export that was received."""
         requests = order.requests + error.attempts
         if evidence.date_doubt:
             warnings.append(evidence.date_doubt)

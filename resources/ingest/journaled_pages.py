@@ -1,7 +1,7 @@
-"""The pages of one pull: kept in the journal, read back from it, and followed to their end.
+"""The pages of one pull: kept in the journal, read back from it, and counted.
 
-What is told here of a pull comes from its journal alone, so that it is told alike by the
-process that received the pages and by one that found them after a crash.
+All that is known of a pull here is from its journal alone, so it is the same for the process that
+received the pages and for one that finds them after a crash.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from warehouse.landing.journal import OpenPull, PageNote
 
 @dataclass(frozen=True, slots=True)
 class RefusedPage:
-    """A page that is no list, and why. It ends a pull."""
+    """An answer that is no list, and why. It ends a pull."""
 
     note: PageNote
     why: str
 
 
 class JournaledPages:
-    """The kept pages of a pull; what came in place of a list, `refused`, is after them."""
+    """The kept pages of a pull; `refused`, an answer that is no list, is after them."""
 
     def __init__(self, open_pull: OpenPull) -> None:
         self._open_pull = open_pull
@@ -47,7 +47,7 @@ class JournaledPages:
         return self.first is not None or self.refused is not None
 
     def keep(self, page: RawPage, *, received_at: datetime) -> None:
-        """Put a page on the disk."""
+        """Write a page to the journal."""
         note = note_of(page, number=self.progress.pages + 1, received_at=received_at)
         self._open_pull.add(note, page.body)
         self._follow(note, page)
@@ -55,7 +55,7 @@ class JournaledPages:
     def keep_refused(
         self, error: CatalogError, evidence: Evidence, *, received_at: datetime
     ) -> None:
-        """Put what came in place of a page on the disk."""
+        """Write an answer that is no list to the journal."""
         note = PageNote(
             number=self.progress.pages + 1,
             cursor_in=error.cursor,
@@ -74,7 +74,7 @@ class JournaledPages:
         """Yield the bodies that are lists.
 
         Raises:
-            LandingError: a page that was kept is gone; nothing may claim to have it.
+            LandingError: a kept page is gone, so no batch may claim to have it.
         """
         count = 0
         for _, body in islice(self._open_pull.pages(), self.progress.pages):
@@ -93,7 +93,7 @@ class JournaledPages:
         self._open_pull.discard()
 
     def rest(self) -> Scope | None:
-        """Return what is still to be paged; all of it where that can't be told."""
+        """Return what is not paged yet; the whole scope if that is not known."""
         if self.progress.ended:
             return None
         feed, scope, remaining = self.intent.feed, self.intent.scope, self.progress.remaining

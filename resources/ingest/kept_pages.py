@@ -1,9 +1,9 @@
-"""Pages of a list that came and are not landed yet, and the batch that they become.
+"""Received pages of a list that are not landed yet, and the batch that they become.
 
-The one way from a page to landing: of a daily pull, of a poll, and of a segment of a backfill.
-They differ in where a page waits. A pull keeps its pages in the journal (journaled_pages). A
-segment keeps them in memory: it lands a batch every few pages, which outlasts a crash as a journal
-would, and its ends move, so that no intent of the journal could name them.
+All pages take this way to landing: of a daily pull, of a poll, and of a segment of a backfill. They
+differ in where a page waits. A pull keeps its pages in the journal (journaled_pages). A segment
+keeps them in memory: it lands a batch every few pages, which survives a crash as a journal does,
+and its bounds change, so no intent of the journal could name them.
 """
 
 from collections.abc import Iterator
@@ -51,13 +51,13 @@ class KeptPages(Protocol):
     def last(self) -> PageNote | None: ...
 
     def keep(self, page: RawPage, *, received_at: datetime) -> None:
-        """Keep a page behind those that are there."""
+        """Append a page."""
 
     def bodies(self) -> Iterator[bytes]: ...
 
 
 def note_of(page: RawPage, *, number: int, received_at: datetime) -> PageNote:
-    """Return what must be known of a page to go on after it, and to land it."""
+    """Return the data of a page that are needed to continue after it, and to land it."""
     return PageNote(
         number=number,
         cursor_in=page.cursor_in,
@@ -84,10 +84,10 @@ def land_pages(
     rows_claimed: int | None = None,
     of: Intent | None = None,
 ) -> Manifest | None:
-    """Land pages as one batch; None where there is none. They are kept until they are dropped.
+    """Land pages as one batch; None if there is no page. They are kept until they are dropped.
 
-    Its content is as old as its first page, and it was observed with its last one. `of` is the
-    pull that an earlier process began: its plan and source are those of the batch.
+    The content time is that of the first page, the observed time that of the last. `of` is the
+    pull that an earlier process began: the batch has its plan and source.
     """
     first, last = pages.first, pages.last
     if first is None or last is None:
@@ -112,11 +112,11 @@ class _PageInMemory:
     note: PageNote
     body: bytes = field(repr=False)
     ends_at: datetime | None
-    """By when its last row begins; None where its rows don't say."""
+    """When its last row begins; None if its rows have no dates."""
 
 
 class PagesInMemory:
-    """Pages of a list that is landed bit by bit. `fresh` of them are in no batch yet."""
+    """Pages of a list that is landed in parts. `fresh` of them are in no batch yet."""
 
     def __init__(self, feed: Feed) -> None:
         self._sorted_by = PAGED[feed].sorted_by
@@ -133,7 +133,7 @@ class PagesInMemory:
 
     @property
     def ends_at(self) -> datetime | None:
-        """By when the last page ends; None where its rows don't say."""
+        """When the last row of the last page begins; None if its rows have no dates."""
         return self._pages[-1].ends_at if self._pages else None
 
     def keep(self, page: RawPage, *, received_at: datetime) -> None:
@@ -147,10 +147,10 @@ class PagesInMemory:
         return (page.body for page in self._pages)
 
     def landed_to(self, instant: datetime) -> None:
-        """Drop what a batch up to an instant, exclusive, has whole.
+        """Drop the pages that a batch up to an instant, exclusive, has completely.
 
-        Pages that may hold rows from there on stay for the next one: the last one, all those that
-        end on that very instant, and any whose dates can't be read.
+        Pages that may have later rows stay for the next batch: the last page, those that end on
+        that instant, and any whose dates can't be read.
         """
         beyond = (
             number
@@ -161,13 +161,13 @@ class PagesInMemory:
         self.fresh = 0
 
     def drop(self) -> None:
-        """Drop all pages: a batch has them to their end."""
+        """Drop all pages: a batch has them completely."""
         self._pages = []
         self.fresh = 0
 
 
 def last_instant_of(body: bytes, sorted_by: str) -> datetime | None:
-    """Return by when a page ends; None where its rows don't say, or are not sorted."""
+    """Return when the last row of a page begins; None if rows lack dates or are not sorted."""
     instants = [_instant(row, sorted_by) for row in _rows(body)]
     known = [instant for instant in instants if instant is not None]
     in_order = known == sorted(known) and len(known) == len(instants)

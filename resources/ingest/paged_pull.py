@@ -1,7 +1,7 @@
 """One list, journaled page by page and landed as one batch.
 
-Each page is on disk before the next is asked for, and the batch is made from the journal: so
-it is the same batch whether this process lands it or, after a crash, another one.
+Each page is on disk before the next is requested, and the batch is made from the journal, so it is
+the same batch if another process lands it after a crash.
 """
 
 from resources.errors import CatalogError, Defer, NotData, TruncatedBody
@@ -15,7 +15,7 @@ from warehouse.landing.journal import OpenPull
 
 
 class PagedPull:
-    """A pull under way, with the pages that an earlier process left of it."""
+    """A pull in progress, with the pages of an earlier process."""
 
     def __init__(self, context: PullContext, open_pull: OpenPull) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class PagedPull:
 
     @property
     def can_resume(self) -> bool:
-        """Whether what is left is known and can be asked for, time and plan aside."""
+        """Whether the rest is known and can be requested, apart from time and plan."""
         at_cursor = any(part.cursor for part in self._progress.remaining)
         can_request = self._intent.feed != "categories" or not at_cursor
         return can_request and not self._progress.lost and self._pages.refused is None
@@ -46,11 +46,11 @@ class PagedPull:
         self._pages.discard()
 
     def run(self) -> Landed:
-        """Page to the end and land what came.
+        """Page to the end and land the pages.
 
         Raises:
-            RetryLater, Stop: what came before it is landed as a partial batch.
-            Defer: before the first page; later it is in what is returned.
+            RetryLater, Stop: the pages before it are landed as a partial batch.
+            Defer: before the first page; later it is in the result.
         """
         error = self._page_to_end()
         if error is None or self._pages.refused is not None:
@@ -66,7 +66,7 @@ class PagedPull:
         raise error
 
     def run_or_close(self) -> Landed:
-        """Page to the end, or as far as the service lets, and land what is there."""
+        """Page to the end, or as far as the service allows, and land the pages."""
         error = self._page_to_end()
         if error is None or self._pages.refused is not None:
             return self.close("")
@@ -74,7 +74,7 @@ class PagedPull:
         return self._close_after(error)
 
     def close(self, why: str, deferred: Defer | None = None) -> Landed:
-        """Land what is in the journal, then discard it. `why` it ends here, if not at its end."""
+        """Land the journal, then discard it. `why` is why it ends early, empty at its end."""
         rest, refused = self._pages.rest(), self._pages.refused
         landed = self._land_pages(why, rest)
         if refused is not None:
@@ -98,7 +98,7 @@ class PagedPull:
         )
 
     def _page_to_end(self) -> CatalogError | None:
-        """Keep pages until the end, and return what stopped it before."""
+        """Keep pages until the end; return the error that stopped it before."""
         try:
             self._paginator = self._new_paginator()
             for page in self._paginator:
@@ -141,7 +141,7 @@ class PagedPull:
             self._warnings.append(doubt)
 
     def _land_pages(self, why: str, rest: Scope | None) -> Manifest | None:
-        """Land the pages that are lists; None when there are none."""
+        """Land the pages that are lists; None if there are none."""
         scope = self._intent.scope
         return land_pages(
             self._context,
@@ -167,7 +167,7 @@ class PagedPull:
         return self._progress.why_incomplete() or paginator_reason
 
     def _land_refused(self, refused: RefusedPage, scope: Scope) -> Manifest:
-        """Land what came in place of a page as a batch of its own, so that it spoils no other."""
+        """Land an answer that is no list as a batch of its own, apart from the pages."""
         pull = self._context.pull(
             self._intent.feed,
             scope,

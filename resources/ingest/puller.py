@@ -1,12 +1,12 @@
-"""Pulls a feed of the catalog and lands it: one look, one batch.
+"""Pulls a feed of the catalog and lands it: each pull is one batch.
 
     puller = Puller(client, home.landing, plan=ELITE, source=client.base_url, clock=utc_now)
-    for left in puller.resume_open():
-        ...                                  # what an earlier process left, finished or closed
+    for landed in puller.resume_open():
+        ...                                  # pulls of an earlier process, finished or closed
     landed = puller.events(date(2026, 3, 1), date(2026, 3, 31))
 
-Belongs here: what each feed asks for and which times its batch has. Does not: how pages are
-kept and gone on from (paged_pulls), how the export is cut (export_landing).
+Belongs here: what each feed requests and which times its batch has. Does not: how pages are kept
+and resumed (paged_pull.py), how the export is split (export_pull.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,10 +37,10 @@ _TOO_LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minu
 class Puller:
     """Lands what one client pulls under one plan. `clock` is the machine's, aware UTC.
 
-    The service's time is by the clock of the client, which hears every answer. Every pull of a
-    list raises RetryLater or Stop after landing what came before it as a partial batch; a Defer
-    after the first page is returned with it. Without any page nothing is landed. What is no list
-    (HTML, a JSON error, nothing) is landed and said in `warnings`.
+    The service's time is by the clock of the client, which records the Date of every answer. A pull
+    of a list lands the pages before an error as a partial batch and raises RetryLater or Stop; a
+    Defer after the first page is returned with the batch. Without any page nothing is landed. An
+    answer that is no list (HTML, a JSON error, nothing) is landed, with a text in `warnings`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Puller:
         return self._pull("coins", Scope())
 
     def categories(self) -> Landed:
-        """Raises AccessDenied on a plan that does not show them: go on without."""
+        """Raises AccessDenied on a plan that does not show them: continue without."""
         return self._pull("categories", Scope())
 
     def cancellations(self, since: datetime | date | None = None) -> Landed:
@@ -102,8 +102,8 @@ class Puller:
     ) -> list[Landed]:
         """Pull the export between two inclusive bounds; default the plan's whole window.
 
-        Mostly one batch. Where the service is too slow, or the filter takes several requests, it
-        is one for each part, with a scope of its own. `rows_expected` None is asked for first.
+        Mostly one batch. If the service is too slow, or the filter takes several requests, it is
+        one for each part, with a scope of its own. `rows_expected` None is requested first.
 
         Raises:
             ValueError: as `events`.
@@ -115,7 +115,7 @@ class Puller:
         return ExportLanding(self.context).pull(scope, rows_expected)
 
     def event(self, event_id: str) -> Landed:
-        """Look one event up: a page with status 200, 404 (not found) or 410 (cancelled).
+        """Look up one event: a page with status 200, 404 (not found) or 410 (cancelled).
 
         Raises:
             ValueError: an id that can't stand in a path.
@@ -133,12 +133,12 @@ class Puller:
         return self._land_event(answer, why)
 
     def resume_open(self) -> list[Landed]:
-        """Finish or close what an earlier process left in the journal, oldest first.
+        """Finish or close the pulls that an earlier process left in the journal, oldest first.
 
-        A pull goes on if its last page is not older than 15 minutes and it was of this source
-        and plan. Else, or when the service stops it again, it is landed as it is, with what is
-        left over for a new batch: no error of the tree is raised. Pulls of a process that still
-        lives are left alone.
+        A pull is resumed if its last page is at most 15 minutes old and it is of this source and
+        plan. Else, or if the service stops it again, it is landed as it is, with the rest left
+        over for a new batch: no error of the tree is raised. Pulls of a process that is alive are
+        not touched.
         """
         landed: list[Landed] = []
         journal = self._landing.journal

@@ -1,4 +1,4 @@
-"""What a pull covers, made definite: from bounds to a scope, within the plan, and to requests.
+"""The scope of a pull: from bounds to a scope, within the plan, and to requests.
 
 A scope alone says what is requested, so that another process can resume a pull with the same
 requests: whole days are requested as days, anything else as instants. Instants are aware UTC;
@@ -22,7 +22,7 @@ from warehouse.landing.batches import Feed, Scope
 
 _YEAR: Final = timedelta(days=365)
 _OPEN_END_YEARS: Final = 10
-"""How far from today a range without an end is cut, before it counts as too slow for good."""
+"""How far from today a range without an end is split before the export is too slow for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class PollWindow:
         return f"from {self.first}" if self.last is None else f"{self.first} to {self.last}"
 
     def texts(self) -> list[str]:
-        """Return its bounds as the config of a run gives them; without `last` there is one."""
+        """Return its bounds as in the config of a run; without `last` there is one."""
         return [day.isoformat() for day in (self.first, self.last) if day is not None]
 
     @classmethod
     def of_texts(cls, first: str, last: str = "") -> Self:
-        """Return the window that `texts` gave. Raises ValueError for what is no date."""
+        """Return the window with the given `texts`. Raises ValueError if one is no date."""
         return cls(date.fromisoformat(first), date.fromisoformat(last) if last else None)
 
 
@@ -53,7 +53,7 @@ def definite_scope(
     coins: Sequence[str] | None,
     categories: Sequence[str] | None,
 ) -> Scope:
-    """Return what is asked for; a bound left out is that of `usual`, None only where it has none.
+    """Return the scope of a request; an absent bound is that of `usual`, None if it has none.
 
     Raises:
         ValueError: a naive instant, an empty filter, or a range that ends before it begins.
@@ -83,7 +83,7 @@ def _last_instant(bound: date | datetime) -> datetime:
 
 
 def span_of(scope: Scope) -> DateRange:
-    """Return the bounds to ask a scope of events with."""
+    """Return the date range to request for a scope of events."""
     lower, upper = scope.lower, scope.upper
     from_: DateBound = lower
     to: DateBound = upper
@@ -117,9 +117,9 @@ def single_requests(scope: Scope) -> list[Scope]:
 
 
 def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
-    """Return the two halves of a scope's dates, None when it can't be cut further.
+    """Return the two halves of a scope's dates, None if it can't be split further.
 
-    A range without an end is cut after today, then after each year.
+    A range without an end is split after today, then after each year.
     """
     if scope.upper is None:
         lower = scope.lower or today
@@ -132,7 +132,7 @@ def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
     if cut is None:
         return None
     first_half, second_half = (_with_span(scope, span) for span in cut)
-    # Instants are asked to the second; claimed is all up to the next half.
+    # Requests are exact to the second; the scope covers all up to the next half.
     if second_half.lower is None or second_half.lower > scope.upper:
         return None
     return msgspec.structs.replace(first_half, upper=second_half.lower - INSTANT_STEP), second_half
@@ -141,10 +141,10 @@ def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
 def left_over(
     feed: Feed, scope: Scope, remaining: Iterable[ListPart], last_row: datetime | None
 ) -> Scope:
-    """Return what covers the parts that are not paged to their end.
+    """Return the scope of the parts that are not paged to their end.
 
-    `last_row` is the date of the last row (its `cancelledAt`) of the part under way, the first;
-    None when it can't be told, or that part has not begun.
+    `last_row` is the date of the last row (its `cancelledAt`) of the part in progress, the first;
+    None if it is not known, or that part has not begun.
     """
     if feed == "cancellations":
         return scope if last_row is None else Scope(since=last_row)
@@ -169,10 +169,10 @@ def covering(scopes: Sequence[Scope]) -> Scope:
 
 
 def paged_fully(scope: Scope, rest: Scope) -> Scope:
-    """Return the scope without its rest: lists are sorted by date, so what is before it came.
+    """Return the scope without its rest: lists are sorted by date, so what is before it is paged.
 
-    Where that can't be told, because nothing before it is whole or the filter took several
-    lists, it is the scope as it was asked.
+    If that is not known, because nothing before it is whole or the filter took several lists, it
+    is the scope as requested.
     """
     if rest.lower is None or (rest.coins, rest.categories) != (scope.coins, scope.categories):
         return scope
@@ -221,10 +221,10 @@ def _union(filters: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
 def clip_to_plan(
     lower: date, upper: date, *, plan: Plan, window: Window, partly: bool
 ) -> tuple[datetime, datetime, list[str]]:
-    """Return the bounds of what is shown of a range of days, and what to say of the rest.
+    """Return the bounds of the part of a range that the plan shows, and notes about the rest.
 
     Raises:
-        PlanLacksAccess: nothing of it is shown, or not its beginning unless `partly`.
+        PlanLacksAccess: the plan shows nothing of it, or not its beginning unless `partly`.
     """
     first_shown = window.lower.date()
     if upper < first_shown or (lower < first_shown and not partly):
@@ -258,7 +258,7 @@ def next_month(start: datetime) -> datetime:
 
 
 def months_over(lower: datetime, upper: datetime) -> list[datetime]:
-    """Return the beginnings of the months that a range touches, both bounds inclusive."""
+    """Return the beginnings of the months of a range, both bounds inclusive."""
     found, start = [], month_start(lower)
     while start <= upper:
         found.append(start)

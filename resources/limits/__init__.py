@@ -1,1 +1,1 @@
-"""Rate and quota: arithmetic, the ledger on disk, shared and in-memory limiters."""
+"""Rate and quota: arithmetic, the ledger on disk, the shared limiter and the one in memory."""

@@ -1,7 +1,7 @@
 """What a key may still send: a token bucket and the month's quota, as one value.
 
-Pure: state and time go in, the state that follows comes out. Belongs here: the arithmetic of
-limits. Does not: where the value is kept (ledger.py), who sleeps (shared_limiter.py).
+Pure functions of state and time that return the next state. Belongs here: the arithmetic of
+limits. Does not: where the value is stored (ledger.py), waiting (shared_limiter.py).
 Monotonic instants are nanoseconds of one boot; wall instants are seconds since 1970.
 """
 
@@ -14,15 +14,15 @@ WORKS: Final[tuple[Work, ...]] = ("daily", "polls", "backfill")
 UNKNOWN: Final = -2
 UNLIMITED: Final = -1
 LONGEST_HOLD_S: Final = 900.0
-"""Beyond it a service is asked again all the same: a garbled wait must not end the work."""
+"""After it a request is sent anyway: an unreadable wait must not end the work."""
 SECOND_NS: Final = 1_000_000_000
 _SAME_MONTH_S: Final = 86_400
-"""Two accounts tell one reset by two clocks."""
+"""How far two accounts of one reset may differ: they are by two clocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """A bucket: tokens a second, and how many it holds."""
+    """A bucket: tokens for each second, and how many it holds."""
 
     rate_per_s: float
     burst: int
@@ -35,13 +35,13 @@ class Pace:
 
     @property
     def interval_ns(self) -> int:
-        """The time in which a token comes back, rounded up: the rate is never passed."""
+        """The time in which one token is refilled, rounded up: the rate is never exceeded."""
         return -int(-SECOND_NS // self.rate_per_s)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedLimits:
-    """The month as the service counts it; `allowed` None is no quota, `resets_at` is UTC."""
+    """The usage of the month by the service; `allowed` None is no quota, `resets_at` is UTC."""
 
     allowed: int | None
     used: int
@@ -66,8 +66,8 @@ class Allowance:
     """The shared state of one key.
 
     `full_at_ns` is when the bucket is full again (GCRA's theoretical arrival time); `turn` counts
-    how often every reservation was called off. `excess` is by how much the service's last account
-    of the month was below ours, `spent` what each kind of work was charged.
+    how often all reservations were cancelled. `excess` is by how much the service's last account of
+    the month was below ours, `spent` is what each kind of work was charged.
     """
 
     full_at_ns: int
@@ -80,13 +80,13 @@ class Allowance:
     spent: tuple[int, int, int] = (0, 0, 0)
 
     def left(self, wall_s: float) -> int | None:
-        """Return the requests left this month, None where nothing limits or nothing is known."""
+        """Return the requests left this month, None without a limit or if it isn't known."""
         if self.allowed < 0 or wall_s >= self.resets_at:
             return None
         return max(0, self.allowed - self.used)
 
     def available(self, share: Share, wall_s: float) -> int | None:
-        """Return how many requests a share may still send, None as `left`."""
+        """Return how many requests a share may still send, None as for `left`."""
         left, spent = self.left(wall_s), self.spent[WORKS.index(share.work)]
         bounds = [] if left is None else [left - share.floor]
         if share.cap is not None:
@@ -98,36 +98,36 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A token that is good from `at_ns` on, while the turn is the same."""
+    """A token that is valid from `at_ns` on, as long as `turn` is the same."""
 
     at_ns: int
     turn: int
 
 
 RefusalReason = Literal["unknown", "spent", "kept", "capped", "shared"]
-"""Why the quota lets nothing through: no account of the month yet; it is used up; what is left
-is kept for other work; this kind of work had its share; this machine had its own."""
+"""Why the quota allows no request: no account of the month yet; it is used up; the rest is reserved
+for other work; this kind of work has used its share; this machine has used its share."""
 
 
 def next_reset(now: datetime) -> datetime:
-    """Return the first of the next month, 00:00 UTC: where the service does not say."""
+    """Return the first of the next month, 00:00 UTC: the reset if the service reports none."""
     first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return (first + timedelta(days=32)).replace(day=1)
 
 
 def unknown(pace: Pace, now_ns: int, turn: int = 0) -> Allowance:
-    """Return what is assumed where nothing is known: an empty bucket and no quota."""
+    """Return what is assumed if nothing is known: an empty bucket and no quota."""
     return Allowance(full_at_ns=now_ns + pace.burst * pace.interval_ns, turn=turn)
 
 
 def of_another_boot(state: Allowance, pace: Pace, now_ns: int) -> Allowance:
-    """Return what is still known: the bucket belongs to a boot, what was spent to the month."""
+    """Return what is still known: the bucket belongs to a boot, the spent requests to the month."""
     empty = unknown(pace, now_ns, turn=state.turn + 1)
     return replace(empty, used=state.used, resets_at=state.resets_at, spent=state.spent)
 
 
 def reserve(state: Allowance, pace: Pace, now_ns: int) -> tuple[Allowance, Reservation]:
-    """Take the next token, which may be good only later."""
+    """Take the next token, which may be valid only later."""
     earliest = max(now_ns, state.held_until_ns)
     full_at = max(state.full_at_ns, earliest)
     at_ns = max(earliest, full_at - (pace.burst - 1) * pace.interval_ns)
@@ -136,7 +136,7 @@ def reserve(state: Allowance, pace: Pace, now_ns: int) -> tuple[Allowance, Reser
 
 
 def hold(state: Allowance, pace: Pace, now_ns: int, wait_s: float) -> Allowance:
-    """Empty the bucket, call off what is reserved, and let nobody send before the wait is over."""
+    """Empty the bucket, cancel all reservations, and allow no request before the wait is over."""
     wait_ns = int(min(max(0.0, wait_s), LONGEST_HOLD_S) * SECOND_NS)
     return replace(
         state,
@@ -147,7 +147,7 @@ def hold(state: Allowance, pace: Pace, now_ns: int, wait_s: float) -> Allowance:
 
 
 def refusal(state: Allowance, share: Share, wall_s: float) -> RefusalReason | None:
-    """Return why a request of this work may not be charged now, None when it may."""
+    """Return why a request of this work may not be charged now, None if it may."""
     if state.allowed == UNKNOWN or (state.resets_at and wall_s >= state.resets_at):
         return "unknown"
     if share.cap is not None and state.spent[WORKS.index(share.work)] >= share.cap:
@@ -163,7 +163,7 @@ def refusal(state: Allowance, share: Share, wall_s: float) -> RefusalReason | No
 
 
 def charge(state: Allowance, work: Work, requests: int = 1) -> Allowance:
-    """Count requests as they are sent; a negative number gives back what it won't count."""
+    """Count requests as they are sent; a negative number takes back those that don't count."""
     spent = list(state.spent)
     spent[WORKS.index(work)] = max(0, spent[WORKS.index(work)] + requests)
     daily, polls, backfill = spent
@@ -171,12 +171,12 @@ def charge(state: Allowance, work: Work, requests: int = 1) -> Allowance:
 
 
 def reconcile(state: Allowance, account: ReportedLimits, *, charged_since: int = 0) -> Allowance:
-    """Take over the service's account of the month.
+    """Adopt the service's account of the month.
 
-    `charged_since` is what was charged here since it was asked, the question not among it. More
-    than ours is believed at once: another machine uses the key. Less is believed as far as two
-    accounts in a row say so, since a request that is under way was charged here and not yet
-    counted there.
+    `charged_since` is what was charged here since the request for the account, without that
+    request. A larger count than ours is adopted at once: another machine uses the key. A smaller
+    one is adopted only as far as two accounts in a row agree, since a request in progress is
+    charged here and not yet counted there.
     """
     limit = UNLIMITED if account.allowed is None else account.allowed
     used, resets_at = account.used, int(account.resets_at.timestamp())
@@ -203,5 +203,5 @@ def reconcile(state: Allowance, account: ReportedLimits, *, charged_since: int =
 
 
 def exhausted(state: Allowance) -> Allowance:
-    """Believe a service that says the month is used up."""
+    """Return the state after the service reported that the month is used up."""
     return state if state.allowed < 0 else replace(state, used=max(state.used, state.allowed))

@@ -1,9 +1,10 @@
 """The allowance of one key on disk, shared by every process of a machine.
 
-One small record behind a lock on its file. A record that is missing, damaged or of another layout
-is unknown: an empty bucket and no quota. Of a record of another boot, or of a later time, only what
-was spent is believed. Who sends requests uses `Ledger`; who shows what is left uses the reader,
-which makes, locks and writes nothing. Does not belong here: what the numbers mean (allowance).
+One small record, guarded by a lock on its file. A record that is missing, damaged or of another
+layout is unknown: an empty bucket and no quota. Of a record of another boot, or of a later time,
+only the spent requests are used. Code that sends requests uses `Ledger`; code that shows what is
+left uses the reader, which creates and writes nothing. Does not belong here: the meaning of the
+numbers (allowance.py).
 """
 
 import fcntl
@@ -30,12 +31,12 @@ _MAGIC: Final = b"ALM2"
 _SIZE: Final = _LAYOUT.size + _CHECK.size
 _SYNC_EVERY_NS: Final = 1_000_000_000
 _UNEVEN_NS: Final = 1_000_000_000
-"""By how much the clocks of two processors may differ without one being of another time."""
+"""How far the clocks of two processors may differ."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> bytes:
-    """Return what names this boot of the machine, in 16 bytes; zeros where nothing does."""
+    """Return the id of this boot of the machine, 16 bytes; zeros if there is none."""
     try:
         return bytes.fromhex(_BOOT.read_text("ascii").strip().replace("-", ""))[:16]
     except (OSError, ValueError):
@@ -43,20 +44,20 @@ def boot_id() -> bytes:
 
 
 def monotonic_ns() -> int:
-    """Return the nanoseconds since boot, time asleep among them where the machine tells."""
+    """Return the nanoseconds since boot, including time asleep if the machine counts it."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock)
 
 
 def ledger_name(base_url: str, key: SecretStr) -> str:
-    """Return the file's name: the same for the same key at the same service, and no secret."""
+    """Return the name of the file: the same for one key at one service, without a secret."""
     text = f"{base_url}\0{key.get_secret_value()}".encode()
     return blake2b(text, digest_size=12, person=b"almanac ledger").hexdigest() + ".ledger"
 
 
 @dataclass(slots=True)
 class Entry:
-    """The allowance while its file is locked, and the time when it was."""
+    """The allowance while its file is locked, and the time of the lock."""
 
     state: Allowance
     now_ns: int
@@ -84,11 +85,11 @@ class Ledger:
 
     @contextmanager
     def locked(self) -> Iterator[Entry]:
-        """Give the entry to read and change, alone on the machine; what it holds is written after.
+        """Lock the file and yield the entry to read and change; it is written at the end.
 
         Raises:
             LedgerUnusable: the file can't be opened.
-            OSError: it can't be locked or written any more.
+            OSError: it can't be locked or written.
         """
         with self._threads:
             file = self._opened()
@@ -119,7 +120,7 @@ class Ledger:
                 os.close(file)
 
     def _opened(self) -> int:
-        # A child of a fork shares its parent's lock: it needs a file of its own.
+        # A forked child shares its parent's lock, so it opens the file itself.
         if self._file is None or self._process != os.getpid():
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +146,7 @@ class Ledger:
         allowed, used, resets, excess, daily, polls, backfill = month
         spent = (daily, polls, backfill)
         found = Allowance(full_at, held, turn, allowed, used, resets, excess, spent)
-        # Where nothing names the boot, or a snapshot was restored, time alone tells of another one.
+        # Without a boot id, or after a snapshot was restored, only the time shows another boot.
         if boot != self._boot or now_ns + _UNEVEN_NS < seen:
             return of_another_boot(found, self.pace, now_ns)
         return found
@@ -156,7 +157,7 @@ class Ledger:
             *(_MAGIC, self._boot, entry.now_ns, state.full_at_ns, state.held_until_ns, state.turn),
             *(state.allowed, state.used, state.resets_at, state.excess, *state.spent),
         )
-        # One write of less than a page: a kill leaves it whole or not begun.
+        # One write of less than a page: after a kill it is whole or absent.
         os.pwrite(file, body + _CHECK.pack(crc32(body)), 0)
 
     def _sync(self, file: int, now_ns: int) -> None:
@@ -166,7 +167,7 @@ class Ledger:
 
 
 class LedgerReader(Ledger):
-    """Opens the file of a key read-only, so that another user may look at it."""
+    """Opens the file of a key read-only, so another user can read it."""
 
     def peek(self) -> Allowance:
         """Return the state as it is.

@@ -1,8 +1,8 @@
 """The limiter of a key that every process of the machine shares.
 
-A token is reserved under the ledger's lock and slept for outside it; who wakes looks again,
-since a 429 that any process met calls every reservation off. The month's quota is charged when
-the request leaves. Belongs here: waiting and refusing. Does not: the arithmetic (allowance.py).
+A token is reserved under the ledger's lock; the caller sleeps without the lock and then checks
+again, since a 429 in any process cancels all reservations. The month's quota is charged when the
+request is sent. Belongs here: waiting and refusing. Does not: the arithmetic (allowance.py).
 """
 
 import time
@@ -30,9 +30,9 @@ from resources.limits.ledger import Entry, Ledger
 from resources.limits.limiter import LEAST_WAIT_S, RATE_LIMITED_WAIT_S, Limiter
 
 _LONGEST_SLEEP_S: Final = 5.0
-"""After it a sleeper looks again though its time has not come: the hold may be over."""
+"""After it a sleeper checks again before its time: the wait may be over."""
 _FURTHEST_NS: Final = 30_000_000_000
-"""A token further off is not taken: whoever is killed while waiting takes his along."""
+"""A later token is not reserved: a process killed while it waits loses its token."""
 _WHY: Final[dict[RefusalReason, str]] = {
     "unknown": "the rest of the monthly quota is not known",
     "spent": "the monthly quota is used up",
@@ -56,9 +56,9 @@ class SharedLimiter(Limiter):
         self.ledger = ledger
         self.share = share or Share()
         self.request_account: Callable[[], object] | None = None
-        """Asks the service for its account of the month, through a client of this limiter."""
+        """Requests the usage of the month from the service, through a client of this limiter."""
         self.ahead: Callable[[], timedelta] = timedelta
-        """How far the service is ahead of `clock`: a Defer tells the service's time."""
+        """How far the service is ahead of `clock`: the time of a Defer is the service's."""
         self._account_lock = Lock()
         self._clock = clock
         self._sleep = sleep
@@ -70,13 +70,13 @@ class SharedLimiter(Limiter):
     def acquire(self, *, for_usage: bool = False) -> None:
         """Return when one request may be sent, and charge it.
 
-        A question for the usage is let through where the quota is not known or used up: its
-        answer is what ends that.
+        A request for the usage is allowed even if the quota is not known or used up: its answer
+        ends that.
 
         Raises:
-            QuotaUnknown: the service has to be asked for its account of the month first.
-            Defer: the quota lets this work send nothing before `resume_at`; nothing was sent.
-            RateHeld: it is to hurry, and would have to wait; nothing was sent.
+            QuotaUnknown: the usage of the month has to be requested first.
+            Defer: the quota allows this work no request before `resume_at`; nothing was sent.
+            RateHeld: `no_wait` is on, and it would have to wait; nothing was sent.
         """
         reserved: Reservation | None = None
         if not for_usage:
@@ -94,38 +94,38 @@ class SharedLimiter(Limiter):
                     entry.state = charge(entry.state, self.share.work)
                     return
             if self._no_wait:
-                held = RateHeld(f"the next token comes in {wait_s:.1f} s, which is too late")
+                held = RateHeld(f"the next token is free in {wait_s:.1f} s, which is too late")
                 held.attempts = 0
                 raise held
             self._sleep(min(max(wait_s, LEAST_WAIT_S), _LONGEST_SLEEP_S))
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
-        """Hear of a 429 for rate or burst: hold every process back. It was not counted."""
+        """After a 429 for rate or burst, which was not counted, make every process wait."""
         wait_s = RATE_LIMITED_WAIT_S if retry_after_s is None else retry_after_s
         with self.ledger.locked() as entry:
             held = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
             entry.state = charge(held, self.share.work, -1)
 
     def on_long_wait(self, wait_s: float) -> None:
-        """Hear of an answer that was counted, and asks for a wait: hold every process back."""
+        """After an answer that was counted and requests a wait, make every process wait."""
         with self.ledger.locked() as entry:
             entry.state = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
 
     def on_quota_exhausted(self) -> None:
-        """Hear that the service counts the month as used up. The request was not counted."""
+        """Mark the month as used up. The request was not counted."""
         with self.ledger.locked() as entry:
             entry.state = exhausted(charge(entry.state, self.share.work, -1))
 
     def charged(self) -> int:
-        """Return what is charged so far: told to `on_usage` with the answer of a usage request."""
+        """Return the requests charged so far; passed to `on_usage` with the next usage."""
         return self.ledger.peek().used
 
     def available(self) -> int | None:
-        """Return how many requests this work may still send this month, None as `left`."""
+        """Return how many requests this work may still send this month, None as for `left`."""
         return self.ledger.peek().available(self.share, self._clock().timestamp())
 
     def left(self) -> int | None:
-        """Return the requests left this month to this machine, None where nothing is known."""
+        """Return the requests left this month to this machine, None if nothing is known."""
         state = self.ledger.peek()
         left = state.left(self._clock().timestamp())
         if self.share.machine is None:
@@ -134,9 +134,9 @@ class SharedLimiter(Limiter):
         return own if left is None else min(left, own)
 
     def on_usage(self, account: ReportedLimits, *, charged_before: int | None = None) -> None:
-        """Hear an account of the month, asked for when `charged_before` was charged: None now."""
+        """Adopt a usage that was requested when `charged_before` was charged; None is now."""
         with self.ledger.locked() as entry:
-            # The question itself is in both counts.
+            # The request for the usage is in both counts.
             since = 0
             if charged_before is not None:
                 since = max(0, entry.state.used - charged_before - 1)
@@ -150,7 +150,7 @@ class SharedLimiter(Limiter):
         return reserved
 
     def _ensure_account(self) -> None:
-        """Ask for the account of the month where there is none, in one thread alone."""
+        """Request the usage of the month if it is not known, in one thread only."""
         if self.request_account is None or not self._is_account_unknown():
             return
         with self._account_lock:
