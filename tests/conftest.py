@@ -12,11 +12,11 @@ from xdist.scheduler import LoadFileScheduling
 
 pytest_plugins = ["catalog.sandbox.pytest_plugin"]
 
-# The sandboxes of the tests stand where they are set, far from the machine's clock. For the
-# commands that tests start too; tests of what is believed say what they allow.
+# The clocks of the tests' sandboxes are set far from the machine's clock. Commands that tests start
+# inherit this; tests of the limit set their own.
 os.environ.setdefault("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")
 
-# The tests start some hundred processes: without bytecode each compiles the whole product anew.
+# The tests start hundreds of processes; without bytecode each would compile the whole product.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -25,9 +25,9 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 MEMORY: Final = Path("/dev/shm")
-"""Where files are never waited for; a kill leaves of them what it leaves on a disk."""
+"""A folder in memory: no test waits for a disk, and a kill leaves the same files as on a disk."""
 MEMORY_BYTES: Final = 4 << 30
-"""What has to be free there. The homes of a test that passed are removed when it ends."""
+"""Free bytes that it needs. The homes of a test that passed are removed when it ends."""
 
 TOGETHER: Final = {
     "tests/crashes/test_kills.py": "prepared",
@@ -35,29 +35,29 @@ TOGETHER: Final = {
     "tests/crashes/test_two_at_once.py": "prepared",
     "tests/hostile/": "hostile",
 }
-"""Tests that share homes that take long to make: those of a name are one worker's."""
+"""Tests that share homes that take long to make: tests of one name run in one worker."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
-        # A worker has said all by then. Taken apart, it would only find what failed tests, caches
-        # and fixtures still hold of DuckDB, and complain of it behind the result.
+        # A worker has reported everything by then. A normal exit would only print complaints of
+        # DuckDB about objects that failed tests, caches and fixtures still hold.
         atexit.register(os._exit, 0)
-    # Not where somebody says where: SQLite alone syncs a thousand times for each run of a job.
+    # Unless TMPDIR is set. SQLite alone syncs a thousand times for each run of a job.
     if "TMPDIR" not in os.environ and _serves(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_unconfigure() -> None:
-    # Hypothesis leaves one, which holds modules past the interpreter's end: DuckDB's binding then
-    # complains of each of its functions and types.
+    # Hypothesis leaves a callback that keeps modules alive at the interpreter's end; DuckDB's
+    # binding then prints a complaint for each of its functions and types.
     for callback in [*gc.callbacks]:
         if str(getattr(callback, "__module__", "")).startswith("hypothesis."):
             gc.callbacks.remove(callback)
 
 
 def _serves(folder: Path) -> bool:
-    """Whether a folder of this machine takes the homes of tests, and runs their programs."""
+    """Whether a folder has room for the homes of tests and may run their programs."""
     if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
         return False
     return shutil.disk_usage(folder).free >= MEMORY_BYTES

@@ -1,4 +1,4 @@
-"""The layout: which room may import which, how large rooms and modules are, where SQL stands."""
+"""The layout: allowed imports between rooms, sizes of rooms and modules, places of SQL."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ from warehouse.sql import statements_in
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
-# Each part may import itself and what stands behind its name, and nothing else of ours.
+# Each part may import itself and the parts listed for it, and nothing else of ours.
 ALLOWED = {
     "catalog.contract": set(),
     "catalog.server": {"catalog.contract"},
@@ -27,8 +27,8 @@ ALLOWED = {
         *("warehouse", "resources", "assets"),
     },
 }
-# The floors of a part, the ground first: modules and rooms, as import goes from an entry to an
-# earlier one alone. What stands on one floor imports nothing of it.
+# The floors of a part, the ground first. A module or room imports only from floors below its own,
+# and nothing from its own floor.
 FLOORS = {
     "catalog.contract": (
         "bodies decisions errors openapi records",
@@ -148,17 +148,17 @@ def test_imports_go_down_the_floors_of_a_part(part: str) -> None:
 
 
 def room_in(part: str, module: str) -> str | None:
-    """Return the module or room below a part that a module is, or lies in."""
+    """Return the module or room directly below a part that contains a module, None for the part."""
     below = module.removeprefix(f"{part}.")
     return None if below == module else below.partition(".")[0]
 
 
 def test_the_world_imports_nothing_of_ours() -> None:
-    """So that the truth is an oracle of its own, and not the server's reading of it."""
+    """So that the truth is independent of the server's code."""
     for path in (ROOT / "catalog/sandbox/world").glob("*.py"):
         ours = {name for name in imports_of(path) if part_of(name)}
-        strange = {name for name in ours if not name.startswith("catalog.sandbox.world.")}
-        assert strange == set(), path
+        others = {name for name in ours if not name.startswith("catalog.sandbox.world.")}
+        assert others == set(), path
 
 
 def test_duckdb_is_opened_in_one_way() -> None:
@@ -191,15 +191,15 @@ def test_the_gateway_shares_no_code_with_a_client() -> None:
 
 
 @pytest.mark.parametrize("path", sources(), ids=module_of)
-def test_a_file_fits_in_the_head_and_says_what_it_is(path: Path) -> None:
+def test_a_module_has_a_docstring_and_at_most_400_lines(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= LINES_MAX
     if path.name != "__main__.py":
-        assert ast.get_docstring(ast.parse(text)), "a module begins with what belongs in it"
+        assert ast.get_docstring(ast.parse(text)), "a module begins with a docstring"
     assert path.stem != "utils"
 
 
-def test_a_folder_has_as_many_modules_as_one_can_keep_in_mind() -> None:
+def test_a_folder_has_3_to_12_modules() -> None:
     for folder in {path.parent for path in sources()} - {ROOT / "catalog"}:
         assert len(modules_in(folder)) in MODULES, folder
     others = {path.parent for name in ROOMS_OF for path in (ROOT / name).rglob("*.py")}
@@ -211,7 +211,7 @@ def modules_in(folder: Path) -> list[Path]:
     return [path for path in folder.glob("*.py") if not path.name.startswith("__")]
 
 
-def test_few_modules_are_crumbs() -> None:
+def test_at_most_a_tenth_of_the_modules_are_short() -> None:
     modules = [path for path in sources() if not path.name.startswith("__")]
     crumbs = [path for path in modules if path.read_text().count("\n") < CRUMB_LINES]
     assert len(crumbs) <= CRUMBS_MAX * len(modules), sorted(map(module_of, crumbs))
@@ -228,7 +228,7 @@ def test_names_of_public_classes_are_unique() -> None:
 
 
 def test_each_statement_is_used_by_the_room_it_stands_in() -> None:
-    """By its name, or by one that is put together from the beginning of its name."""
+    """The code names it in full, or builds the name from its beginning."""
     files = [path for name in PACKAGES for path in (ROOT / name).rglob("*.sql")]
     assert files
     for file in files:
@@ -253,7 +253,7 @@ def columns_by_hand(statement: str) -> str | None:
 
 
 def test_no_statement_lists_the_columns_of_events_by_hand() -> None:
-    """But those of the views, which choose columns: warehouse/schema/views.py declares them."""
+    """Except those of the views, whose columns warehouse/schema/views.py declares."""
     for file in (ROOT / "warehouse").rglob("*.sql"):
         for name, text in statements_in(file.read_text()):
             if not name.startswith("view_"):

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CALM = ("--json", "--pace", "0")
 YOUNG = (*CALM, "--now", "2018-03-01T12:00:00Z")
-"""For a sandbox of whose events nothing is asked: its catalog is small, and it is there sooner."""
+"""For tests that read no events: the catalog is small, so the sandbox starts sooner."""
 ALMANAC = [sys.executable, "-m", "pipeline"]
 
 
@@ -59,15 +59,15 @@ def sandbox(home: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_sandbox_says_where_it_is_in_json_serves_and_stops_cleanly(
+def test_the_sandbox_prints_its_address_as_json_serves_and_stops_cleanly(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with sandbox(tmp_path, *CALM, "--now", "2026-03-02T12:00:00Z") as (process, output):
-        said = json.loads(output.readline())
-        assert said["base_url"].startswith("http://127.0.0.1:")
-        assert list(said["keys"]) == ["free", "standard", "pro", "elite", "enterprise"]
+        message = json.loads(output.readline())
+        assert message["base_url"].startswith("http://127.0.0.1:")
+        assert list(message["keys"]) == ["free", "standard", "pro", "elite", "enterprise"]
         answer = httpx.get(
-            said["base_url"] + "/v2/events", headers={"x-api-key": said["keys"]["pro"]}
+            message["base_url"] + "/v2/events", headers={"x-api-key": message["keys"]["pro"]}
         )
         assert answer.status_code == 200
         assert answer.headers["date"] == "Mon, 02 Mar 2026 12:00:00 GMT"
@@ -157,7 +157,7 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("sandbox", "--now", "soon"), "expected a form such as 2026-03-01"),
         (("sandbox", "--faults", "gremlins"), "'gremlins' is not a fault"),
@@ -174,18 +174,18 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
         ),
     ],
 )
-def test_wrong_words_are_one_clear_line_and_no_traceback(
-    tmp_path: Path, words: tuple[str, ...], said: str
+def test_a_wrong_argument_is_one_line_and_no_traceback(
+    tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     done = subprocess.run(
         [*ALMANAC, *words], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True
     )
     assert done.returncode in (1, 2)
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_no_key_or_secret_is_left_in_the_folder_or_in_what_the_server_says(tmp_path: Path) -> None:
+def test_no_key_or_secret_is_left_in_the_folder_or_the_server_output(tmp_path: Path) -> None:
     made = json.loads(almanac(tmp_path, "keys", "create", "me", "--plan", "pro", "--json").stdout)
     canary = made["key"]
     with sandbox(tmp_path, *YOUNG, "--faults", "error*1") as (process, output):

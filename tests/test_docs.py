@@ -1,4 +1,4 @@
-"""The pages for contributors name what exists: paths, modules, commands, settings, tables."""
+"""All paths, modules, commands, settings and tables that pages for contributors name exist."""
 
 import ast
 import re
@@ -44,7 +44,7 @@ def text_of(page: Path) -> str:
 
 @cache
 def code_in(page: Path) -> tuple[str, ...]:
-    """Return what stands in backticks and in blocks of code, where commands are named."""
+    """Return the text in backticks and in blocks of code."""
     text = text_of(page)
     return (*CODE.findall(FENCED.sub("", text)), *FENCED.findall(text))
 
@@ -56,7 +56,7 @@ def makefile_targets() -> frozenset[str]:
 
 @cache
 def command_names() -> frozenset[str]:
-    """Return the commands and, after the name of their group, those of a group."""
+    """Return the names of commands; those of a group have its name in front."""
     found = set()
     for command in app.registered_commands:
         assert command.callback is not None
@@ -75,7 +75,7 @@ def missing_paths(text: str) -> list[str]:
 
 
 def missing_modules(text: str) -> list[str]:
-    """Return the dotted names that are no module, nor what a module defines."""
+    """Return the dotted names that are neither a module nor a name that a module defines."""
     return [found for found in MODULE.findall(text) if not _is_there(found)]
 
 
@@ -90,7 +90,7 @@ def _is_there(dotted: str) -> bool:
 
 @cache
 def defined_in(file: Path) -> frozenset[str]:
-    """Return the names that a file defines: of a module also methods, else its statements."""
+    """Return the names that a file defines: those of a module with its methods, or statements."""
     if file.suffix == ".sql":
         return frozenset(name for name, _ in statements_in(file.read_text("utf-8")))
     found: set[str] = set()

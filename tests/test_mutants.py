@@ -1,4 +1,4 @@
-"""The planted faults still fit the code, so that they can be run at any time."""
+"""The planted faults still apply to the code, so that they can be run at any time."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_every_planted_fault_applies_to_the_code_as_it_is(patch: Path) -> None:
     assert patch.read_text().startswith("# ")
 
 
-def test_there_are_as_many_as_the_list_says() -> None:
+def test_every_planted_fault_is_in_the_list() -> None:
     listed = (ROOT / "tests" / "mutants" / "README.md").read_text()
     assert len(PATCHES) >= 26
     for patch in PATCHES:

@@ -1,4 +1,4 @@
-"""Each command of the README and of the sandbox's tour, as it stands, against the real program."""
+"""Each command of the README and of the sandbox's tour runs unchanged with the real program."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def free_port() -> str:
 
 
 OF_TWO_COINS = "ALMANAC_COINS=bitcoin,ethereum .venv/bin/almanac"
-# The commands are as they stand but for the ports, which something else may hold.
+# The commands are unchanged except for the ports, which another program may use.
 PORTS = {"8650": free_port(), "8651": free_port()}
 
 
@@ -62,8 +62,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         text=True,
     ) as process:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        assert json.loads(said)["base_url"] == with_free_ports("http://127.0.0.1:8650")
+        output = process.stdout.readline()
+        assert json.loads(output)["base_url"] == with_free_ports("http://127.0.0.1:8650")
         yield folder
         process.terminate()
 
@@ -143,20 +143,22 @@ def test_the_python_example_of_the_sandbox_runs(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A fresh clone in which three days were played for two coins, and what that said."""
+def three_days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A fresh clone after a run of three days for two coins, and the summary that it printed."""
     folder = tmp_path_factory.mktemp("played")
     tools = folder / ".venv" / "bin"
     tools.mkdir(parents=True)
     (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
     (tools / "almanac").chmod(0o755)
-    said = run(f"{OF_TWO_COINS} run --days 3 --json 2>&1", folder)
-    assert said.count("\n") == 1, "one line, and nothing for people beside it"
-    return folder, json.loads(said)
+    output = run(f"{OF_TWO_COINS} run --days 3 --json 2>&1", folder)
+    assert output.count("\n") == 1, "one line of JSON and nothing else"
+    return folder, json.loads(output)
 
 
-def test_three_days_are_played_and_told_in_one_line(played: tuple[Path, dict[str, Any]]) -> None:
-    folder, summary = played
+def test_a_run_of_three_days_prints_its_summary_in_one_line(
+    three_days: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, summary = three_days
     assert len(summary["days"]) == 3
     assert summary["instants"] == 7
     assert summary["rows"] > 0
@@ -166,9 +168,9 @@ def test_three_days_are_played_and_told_in_one_line(played: tuple[Path, dict[str
 
 
 def test_the_queries_of_the_readme_answer_from_a_fresh_home(
-    played: tuple[Path, dict[str, Any]],
+    three_days: tuple[Path, dict[str, Any]],
 ) -> None:
-    folder, _ = played
+    folder, _ = three_days
     for query in blocks("query", page=README):
         assert re.search(r"[1-9]\d* rows?\n", run(query, folder)), query
     (example,) = blocks("python", page=README, language="python")
@@ -183,16 +185,16 @@ def test_the_queries_of_the_readme_answer_from_a_fresh_home(
     assert "displayed_date" in done.stdout, done.stderr
 
 
-def test_a_second_run_goes_on_without_a_warning(played: tuple[Path, dict[str, Any]]) -> None:
-    folder, _ = played
-    said = run(f"{OF_TWO_COINS} run --days 3 2>errors", folder)
-    assert "Try: almanac sql" in said
-    assert "1 pull " in said
-    assert "WARNING" not in said
+def test_a_second_run_resumes_without_a_warning(three_days: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = three_days
+    output = run(f"{OF_TWO_COINS} run --days 3 2>errors", folder)
+    assert "Try: almanac sql" in output
+    assert "1 pull " in output
+    assert "WARNING" not in output
     assert (folder / "errors").read_text() == ""
 
 
-def test_the_settings_page_is_what_the_settings_say() -> None:
+def test_the_settings_page_equals_its_generated_text() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == markdown()
 
 

@@ -1,4 +1,4 @@
-"""The command line in this process, in a folder of its own and without any setting."""
+"""The command line in this process, in its own folder and without settings."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ from pipeline.cli.main import app
 from pipeline.settings import described
 
 Almanac = Callable[..., Any]
-"""Runs a command: its words, the exit code that is due, settings by their short names."""
+"""Runs a command: its words, the expected exit code, settings by their short names."""
 
 
 @pytest.fixture(scope="package", autouse=True)
 def private_files() -> Iterator[None]:
-    """Make homes as a command does, so that only what a test opens is warned of as open."""
+    """Create private homes as a command does, so that only files that a test opens are reported."""
     before = os.umask(0o077)
     yield
     os.umask(before)
@@ -32,7 +32,7 @@ def almanac(
     for name, _, _ in described():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ALMANAC_STATE", str(tmp_path_factory.mktemp("machine")))
-    # The sandboxes of the tests stand far from the machine's clock.
+    # The clocks of the tests' sandboxes are far from the machine's.
     monkeypatch.setenv("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")
 
     def run(*words: str, code: int = 0, **given: str) -> Any:

@@ -1,4 +1,4 @@
-"""A small home for tests: the embedded sandbox, narrowed to a few coins, played for some days."""
+"""A small home for tests: some days of the embedded sandbox, limited to a few coins."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ def address_of(base_url: str, key: str) -> dict[str, Any]:
     return {"base_url": base_url, "api_key": SecretStr(key)}
 
 
-def play_days(
+def run_sandbox_days(
     settings: Settings, instance: dg.DagsterInstance, *, days: int, now: datetime = NOW
 ) -> RunSummary:
     last = max(Home(settings.home).landing.days(), default=None)
@@ -42,16 +42,16 @@ def play_days(
 
 
 @contextmanager
-def open_door(settings: Settings, *, now: datetime = NOW) -> Iterator[tuple[LazySession, Any]]:
+def opened_session(settings: Settings, *, now: datetime = NOW) -> Iterator[tuple[LazySession, Any]]:
     with open_service(settings, now=now) as service:
 
         @contextmanager
-        def ready() -> Iterator[OpenedSession]:
+        def open_session() -> Iterator[OpenedSession]:
             yield service
 
-        with LazySession(ready, clock=service.clock) as door:
-            door.service()
-            yield door, service
+        with LazySession(open_session, clock=service.clock) as session:
+            session.service()
+            yield session, service
 
 
 def run_assets(

@@ -1,4 +1,4 @@
-"""A home with batches of one's own choice, landed and perhaps merged, in milliseconds."""
+"""A home with chosen batches, landed in milliseconds."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +32,7 @@ class SmallHome:
         why_incomplete: str | None = None,
         body: bytes = b'{"data": []}',
     ) -> list[Manifest]:
-        """Land a look at each feed, all of them unless some are named, at an instant."""
+        """Land a batch of each named feed, or of every feed, at an instant."""
         return [
             self.home.landing.land(
                 Pull(

@@ -1,4 +1,4 @@
-"""The job of a day, in process, against the real sandbox over HTTP."""
+"""The daily job, in this process, with the real sandbox over HTTP."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from tests.pipeline.homes_in_days import (
     YESTERDAY,
     failure_of,
     metadata_of,
-    open_door,
-    play_days,
+    opened_session,
     run_assets,
+    run_sandbox_days,
     settings_of,
 )
 from warehouse.home import Home
@@ -27,10 +27,10 @@ from warehouse.queries import connected
 
 
 @dataclass(frozen=True)
-class PlayedHome:
+class TwoDayHome:
     settings: Settings
     instance: dg.DagsterInstance
-    played: RunSummary
+    summary: RunSummary
 
     @property
     def home(self) -> Home:
@@ -38,10 +38,10 @@ class PlayedHome:
 
 
 @pytest.fixture(scope="module")
-def two_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlayedHome]:
+def two_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDayHome]:
     settings = settings_of(tmp_path_factory.mktemp("home"))
     with instance_of(Home(settings.home)) as instance:
-        yield PlayedHome(settings, instance, play_days(settings, instance, days=2))
+        yield TwoDayHome(settings, instance, run_sandbox_days(settings, instance, days=2))
 
 
 def rows_of(home: Home, table: str) -> list[tuple[object, ...]]:
@@ -49,14 +49,14 @@ def rows_of(home: Home, table: str) -> list[tuple[object, ...]]:
         return sorted(connection.table(table).fetchall(), key=str)
 
 
-def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: PlayedHome) -> None:
-    played = two_days.played
-    assert played.days == [YESTERDAY, TODAY]
-    assert played.instants == 4
-    assert played.notes == []
-    assert played.rejected == 0
-    assert played.changes["revealed"] > 100
-    assert played.quota_left is not None
+def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: TwoDayHome) -> None:
+    summary = two_days.summary
+    assert summary.days == [YESTERDAY, TODAY]
+    assert summary.instants == 4
+    assert summary.notes == []
+    assert summary.rejected == 0
+    assert summary.changes["revealed"] > 100
+    assert summary.quota_left is not None
     runs = two_days.instance.get_runs()
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
     assert {run.tags["dagster/partition"] for run in runs} == {"2026-03-01", "2026-03-02"}
@@ -65,17 +65,17 @@ def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: Pl
     assert (feeds.count("events"), feeds.count("cancellations"), feeds.count("export")) == (3, 3, 1)
 
 
-def test_every_request_is_logged_and_none_is_refused(two_days: PlayedHome) -> None:
+def test_every_request_is_logged_and_none_is_refused(two_days: TwoDayHome) -> None:
     with connected(two_days.home.warehouse) as connection:
         statuses = connection.table("requests").aggregate("status, count(*)").fetchall()
         usage = connection.table("usage").fetchall()
     assert [status for status, _ in statuses] == [200]
-    assert 0 < statuses[0][1] <= two_days.played.requests + 1
+    assert 0 < statuses[0][1] <= two_days.summary.requests + 1
     assert len(usage) == 2
 
 
-def test_every_materialisation_tells_rows_requests_quota_bytes_and_batches(
-    two_days: PlayedHome,
+def test_every_materialisation_has_rows_requests_quota_bytes_and_batches(
+    two_days: TwoDayHome,
 ) -> None:
     records = two_days.instance.fetch_materializations(dg.AssetKey("landed_export"), limit=5)
     for record in records.records:
@@ -89,7 +89,7 @@ def test_every_materialisation_tells_rows_requests_quota_bytes_and_batches(
     )
 
 
-def test_all_checks_of_the_published_file_passed(two_days: PlayedHome) -> None:
+def test_all_checks_of_the_published_file_passed(two_days: TwoDayHome) -> None:
     assert run_assets(two_days.settings, two_days.instance, "events", clock=lambda: NOW).success
     shown = [
         ("events", "one_current_version"),
@@ -105,15 +105,15 @@ def test_all_checks_of_the_published_file_passed(two_days: PlayedHome) -> None:
         assert record.status.value == "SUCCEEDED", (asset, name)
 
 
-def test_a_past_day_is_reused_without_a_request(two_days: PlayedHome) -> None:
-    with open_door(two_days.settings) as (door, service):
+def test_a_past_day_is_reused_without_a_request(two_days: TwoDayHome) -> None:
+    with opened_session(two_days.settings) as (session, service):
         sent = service.log.count
         result = run_assets(
             two_days.settings,
             two_days.instance,
             *("landed_export", "landed_events", "landed_coins"),
             partition=YESTERDAY,
-            catalog=door,
+            catalog=session,
         )
         assert result.success
         assert service.log.count == sent
@@ -122,7 +122,7 @@ def test_a_past_day_is_reused_without_a_request(two_days: PlayedHome) -> None:
     assert "-export-" in metadata["batches"]
 
 
-def test_a_past_day_asks_nothing_even_where_the_service_is_not_open(two_days: PlayedHome) -> None:
+def test_a_past_day_opens_no_session_and_sends_no_request(two_days: TwoDayHome) -> None:
     later = NOW + timedelta(days=3)
     log = two_days.settings.home / "state" / "requests"
     before = sorted(path.read_bytes() for path in log.iterdir())
@@ -139,7 +139,7 @@ def test_a_past_day_asks_nothing_even_where_the_service_is_not_open(two_days: Pl
         assert metadata_of(result, "landed_events", day)["outcome"] == "reused from landing"
 
 
-def test_a_past_day_that_was_not_landed_fails_and_says_why(two_days: PlayedHome) -> None:
+def test_a_past_day_that_was_not_landed_fails_with_the_reason(two_days: TwoDayHome) -> None:
     missed = date(2026, 2, 20)
     result = run_assets(
         two_days.settings,
@@ -149,12 +149,12 @@ def test_a_past_day_that_was_not_landed_fails_and_says_why(two_days: PlayedHome)
         clock=lambda: NOW + timedelta(days=3),
     )
     assert not result.success
-    said = failure_of(result)
-    assert "2026-02-20" in said
-    assert "the service gives today's data only" in said
+    message = failure_of(result)
+    assert "2026-02-20" in message
+    assert "the service gives today's data only" in message
 
 
-def test_the_days_before_a_failure_in_a_span_stay_recorded(two_days: PlayedHome) -> None:
+def test_the_days_before_a_failure_in_a_span_stay_recorded(two_days: TwoDayHome) -> None:
     result = run_assets(
         two_days.settings,
         two_days.instance,
@@ -169,7 +169,7 @@ def test_the_days_before_a_failure_in_a_span_stay_recorded(two_days: PlayedHome)
     assert (record.run_id, record.partition_key) == (result.run_id, TODAY.isoformat())
 
 
-def test_folding_past_days_again_gives_the_same_history(two_days: PlayedHome) -> None:
+def test_a_refold_of_past_days_gives_the_same_history(two_days: TwoDayHome) -> None:
     before = rows_of(two_days.home, "event_versions")
     result = run_assets(
         two_days.settings,
@@ -185,7 +185,7 @@ def test_folding_past_days_again_gives_the_same_history(two_days: PlayedHome) ->
     assert rows_of(two_days.home, "event_versions") == before
 
 
-def test_a_past_day_without_batches_has_nothing_to_fold_again(two_days: PlayedHome) -> None:
+def test_a_past_day_without_batches_has_nothing_to_refold(two_days: TwoDayHome) -> None:
     result = run_assets(
         two_days.settings,
         two_days.instance,

@@ -1,4 +1,4 @@
-"""What opening a service does with the limits of its key, against the real server."""
+"""The limits of a key in open sessions, with the real server."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.pipeline.homes_in_days import NOW, address_of, settings_of
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    """One of its own: its clock is moved."""
+    """A sandbox of its own, since the test moves its clock."""
     with Sandbox(seed=1, now=NOW) as sandbox:
         yield sandbox
 
@@ -29,7 +29,7 @@ def ledger_of(settings: Settings) -> Ledger:
     return Ledger(settings.state / "limits" / ledger_name(*address), Pace(1.0, 1))
 
 
-def ask(service: OpenedSession) -> None:
+def send_request(service: OpenedSession) -> None:
     assert list(service.client.categories())
 
 
@@ -41,7 +41,7 @@ def test_two_homes_with_one_key_count_together_as_the_service_does(
     homes = [settings_of(tmp_path / name, **given) for name in ("one", "two")]
     with open_service(homes[0]) as first, open_service(homes[1]) as second:
         for service in (first, second, first):
-            ask(service)
+            send_request(service)
         assert first.request_usage().used == ledger_of(homes[1]).peek().used == 6
 
 
@@ -52,59 +52,59 @@ def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
     given = address_of(almanac_sandbox.base_url, key)
     almanac_sandbox.forget_requests()
     with open_service(settings_of(tmp_path, **given, monthly_quota=3)) as service:
-        ask(service)
-        ask(service)
+        send_request(service)
+        send_request(service)
         with pytest.raises(Defer, match="this machine has used its share"):
-            ask(service)
+            send_request(service)
     assert len(almanac_sandbox.requests) == 3
 
 
-def test_a_month_that_turns_under_way_is_asked_about_and_the_work_goes_on(
+def test_a_month_that_ends_during_a_session_causes_one_usage_request(
     tmp_path: Path, sandbox: Sandbox
 ) -> None:
     settings = settings_of(tmp_path, **address_of(sandbox.base_url, sandbox.keys["standard"]))
     with open_service(settings) as service:
-        ask(service)
+        send_request(service)
         sandbox.advance(timedelta(days=31))
         with ledger_of(settings).locked() as entry:
             entry.state = replace(entry.state, resets_at=int(service.clock().timestamp()) - 1)
         sandbox.forget_requests()
-        ask(service)
-        asked = [request.path.rsplit("/", 1)[-1] for request in sandbox.requests]
-        assert asked == ["usage", "categories"]
+        send_request(service)
+        paths = [request.path.rsplit("/", 1)[-1] for request in sandbox.requests]
+        assert paths == ["usage", "categories"]
         assert ledger_of(settings).peek().used == 2
 
 
-def test_a_month_that_turns_is_begun_anew_where_the_service_gives_no_account(
+def test_a_new_month_starts_at_0_where_the_service_reports_no_usage(
     tmp_path: Path, sandbox: Sandbox
 ) -> None:
     sandbox.faults.set("html~usage")
     given = address_of(sandbox.base_url, sandbox.keys["standard"])
     settings = settings_of(tmp_path, **given, plan="standard")
     with open_service(settings) as service:
-        ask(service)
-        ask(service)
+        send_request(service)
+        send_request(service)
         with ledger_of(settings).locked() as entry:
             entry.state = replace(entry.state, resets_at=int(service.clock().timestamp()) - 1)
-        ask(service)
+        send_request(service)
         state = ledger_of(settings).peek()
         assert (state.allowed, state.used) == (30_000, 1)
 
 
-def test_a_ledger_that_is_lost_under_way_is_asked_for_again(
+def test_a_ledger_lost_during_a_session_is_filled_by_a_usage_request(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:
     key = almanac_sandbox.new_key("pro")
     settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
     with open_service(settings) as service:
-        ask(service)
+        send_request(service)
         (settings.state / "limits" / ledger_of(settings).path.name).write_bytes(b"")
-        ask(service)
+        send_request(service)
     assert ledger_of(settings).peek().used == 4
 
 
 def test_the_embedded_sandbox_keeps_no_ledger(tmp_path: Path) -> None:
     settings = settings_of(tmp_path / "home", state=tmp_path / "machine")
     with open_service(settings) as service:
-        ask(service)
+        send_request(service)
     assert not (tmp_path / "machine").exists()

@@ -1,4 +1,4 @@
-"""A preview of what was landed is for people: whatever the body is, it never fails a run."""
+"""No body, however odd, fails the asset that shows a preview of it."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The service's day, where the machine's is another: what runs, what is refused, what is shown."""
+"""The service's day where it differs from the machine's: what runs, is refused and is shown."""
 
 import json
 from collections.abc import Iterator
@@ -26,22 +26,22 @@ APART = (-47, 47)
 
 
 @pytest.fixture(params=APART)
-def elsewhen(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    """A service whose clock stands hours from the machine's."""
+def shifted(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """A service whose clock differs from the machine's by hours."""
     now = datetime.now(UTC).replace(microsecond=0) + request.param * HOUR
     with Sandbox(now=now) as sandbox:
         yield sandbox
 
 
 def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
-    almanac: Almanac, elsewhen: Sandbox, tmp_path: Path
+    almanac: Almanac, shifted: Sandbox, tmp_path: Path
 ) -> None:
     given = {
-        **{"base_url": elsewhen.base_url, "api_key": elsewhen.new_key("enterprise")},
+        **{"base_url": shifted.base_url, "api_key": shifted.new_key("enterprise")},
         **{"home": str(tmp_path / "home"), "coins": "bitcoin", "plan": "elite"},
         "max_clock_skew_days": "3",
     }
-    today = elsewhen.clock.now().date()
+    today = shifted.clock.now().date()
     summary = json.loads(almanac("run", "--json", **given).stdout)
     assert summary["days"] == [today.isoformat()]
     assert summary["problems"] == []
@@ -50,18 +50,18 @@ def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
     health = health_of(settings_of(home.root), home, datetime.now(UTC))
     assert {warning.kind for warning in health.warnings} <= {"disk", "exposed"}
     assert [feed.age_s < 600 for feed in health.feeds if feed.age_s is not None] == [True] * 5
-    way = "ahead of" if elsewhen.clock.now() > datetime.now(UTC) else "behind"
+    way = "ahead of" if shifted.clock.now() > datetime.now(UTC) else "behind"
     assert f"{way} this machine's" in almanac("status", **given).output
     assert f"{way} this machine's" in almanac("doctor", code=1, **given).output
     found = json.loads(almanac("status", "--json", **given).stdout)
-    offset = elsewhen.clock.now() - datetime.now(UTC)
+    offset = shifted.clock.now() - datetime.now(UTC)
     assert found["clock"]["ahead_s"] == pytest.approx(offset.total_seconds(), abs=300)
-    again = json.loads(almanac("run", "--json", **given).stdout)
-    assert again["days"] == [today.isoformat()]
+    second = json.loads(almanac("run", "--json", **given).stdout)
+    assert second["days"] == [today.isoformat()]
 
 
 @pytest.mark.parametrize("ahead_h", (*APART, 0))
-def test_the_months_of_the_calendar_reach_two_years_from_the_services_day(ahead_h: int) -> None:
+def test_the_calendar_has_months_up_to_two_years_after_the_service_day(ahead_h: int) -> None:
     for month, day in ((3, 30), (4, 1), (12, 31)):
         machine = datetime(2026, month, day, 12, tzinfo=UTC)
         today = machine + ahead_h * HOUR
@@ -69,10 +69,10 @@ def test_the_months_of_the_calendar_reach_two_years_from_the_services_day(ahead_
         assert month_key(today.replace(year=today.year + 2)) in months
 
 
-def test_a_service_whose_time_can_not_be_is_read_and_said(
+def test_a_service_with_an_implausible_date_is_pulled_and_reported(
     almanac: Almanac, almanac_sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    """The sandbox of the tests stands months from the machine's clock."""
+    """The clock of the tests' sandbox is months from the machine's."""
     given = {
         **{"base_url": almanac_sandbox.base_url, "home": str(tmp_path / "home")},
         **{"api_key": almanac_sandbox.new_key("enterprise"), "coins": "bitcoin"},
@@ -81,9 +81,9 @@ def test_a_service_whose_time_can_not_be_is_read_and_said(
     today = datetime.now(UTC).date()
     summary = json.loads(almanac("run", "--json", **given).stdout)
     assert summary["days"] == [today.isoformat()]
-    assert {item["kind"] for item in summary["problems"]} >= {"undated"}
+    assert {problem["kind"] for problem in summary["problems"]} >= {"undated"}
     found = json.loads(almanac("status", "--json", **given).stdout)
-    assert "clock" in {item["kind"] for item in found["warnings"]}
+    assert "clock" in {warning["kind"] for warning in found["warnings"]}
     batch_id = Home(tmp_path / "home").landing.batch_ids()[0]
     assert "is ignored" in almanac("batches", "show", batch_id, **given).output
     assert "sent no plausible Date" in almanac("doctor", code=1, **given).output
@@ -97,7 +97,7 @@ def test_days_up_to_two_ahead_of_the_machine_are_partitions() -> None:
 
 def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> None:
     def never() -> None:
-        raise AssertionError("the service is asked")
+        raise AssertionError("a session was opened")
 
     now = datetime(2026, 3, 2, 12, tzinfo=UTC)
     session = LazySession(never, clock=lambda: now)  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("hours", [-47, -3.5, 0, 3.5, 47])
-def test_the_schedule_asks_for_the_services_day(hours: float) -> None:
+def test_the_schedule_requests_the_service_day(hours: float) -> None:
     now = datetime.now(UTC).replace(hour=0, minute=20, second=0, microsecond=0)
     service_now = now + hours * HOUR
     schedule = daily_schedule(lambda: now, lambda: service_now)

@@ -1,4 +1,4 @@
-"""The real pages and daemon as a program sees them: GraphQL on a port of their own."""
+"""The real pages and daemon, used over GraphQL on a port of their own."""
 
 import json
 import re
@@ -50,7 +50,7 @@ query { runsOrError(filter: {pipelineName: "merge"}) { ... on Runs { results { s
 
 
 class Pages:
-    """Dagster's GraphQL door."""
+    """A client of Dagster's GraphQL."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -59,7 +59,7 @@ class Pages:
     def port(self) -> int:
         return int(self._address.rpartition(":")[2])
 
-    def ask(self, query: str, **values: Any) -> dict[str, Any]:
+    def query(self, query: str, **values: Any) -> dict[str, Any]:
         answer = httpx.post(
             f"{self._address}/graphql",
             json={"query": query, "variables": values},
@@ -71,7 +71,7 @@ class Pages:
         return data
 
     def materialise(self, asset: str, day: str) -> str:
-        data = self.ask(
+        data = self.query(
             MATERIALISE,
             variables={
                 "selector": {
@@ -87,11 +87,11 @@ class Pages:
         return str(data["launchPipelineExecution"]["run"]["runId"])
 
     def run_status(self, run_id: str) -> str:
-        return str(self.ask(RUN_STATUS, id=run_id)["runOrError"]["status"])
+        return str(self.query(RUN_STATUS, id=run_id)["runOrError"]["status"])
 
     def worker_of(self, run_id: str) -> int | None:
-        """Return the process that executes a run, once it says so."""
-        events = self.ask(RUN_MESSAGES, id=run_id)["logsForRun"]["events"]
+        """Return the id of the process that executes a run, None until its log has it."""
+        events = self.query(RUN_MESSAGES, id=run_id)["logsForRun"]["events"]
         found = re.search(r"\(pid: (\d+)\)", " ".join(event["message"] for event in events))
         return None if found is None else int(found[1])
 
@@ -126,7 +126,7 @@ def wait_for(what: Any, *, seconds: float = 300) -> Any:
         if found:
             return found
         time.sleep(0.3)
-    raise AssertionError("it did not come about in time")
+    raise AssertionError("it did not happen in time")
 
 
 def programs_on(home: Path) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""The calendar in Dagster: months of one run are one sweep, recorded as they become whole."""
+"""The calendar in Dagster: the months of one run are one backfill, each recorded when complete."""
 
 import re
 from collections.abc import Iterator
@@ -61,19 +61,19 @@ def run_months(
         assert service.sandbox is not None
         service.sandbox.forget_requests()
         service.sandbox.faults.set(faults)
-        with LazySession(lambda: nullcontext(service), clock=service.clock) as door:
+        with LazySession(lambda: nullcontext(service), clock=service.clock) as session:
             result = run_assets(
                 settings,
                 instance,
                 "landed_calendar",
                 span=span,
                 config=config,
-                catalog_for_backfills=door,
+                catalog_for_backfills=session,
             )
         yield Ran(result, len(service.sandbox.requests))
 
 
-def test_each_month_of_a_run_is_recorded_once_and_merged_like_anything_else(
+def test_each_month_of_a_run_is_recorded_once_and_merged(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     settings = settings_of(tmp_path, coins=())
@@ -99,36 +99,38 @@ def test_a_price_over_max_requests_fails_with_the_price_and_lands_nothing(
     settings = settings_of(tmp_path, coins=())
     with run_months(settings, instance, max_requests=5) as ran:
         assert not ran.result.success
-        said = failure_of(ran.result)
-        assert re.search(r"takes \d+ requests by the list, and max_requests allows 5", said)
+        message = failure_of(ran.result)
+        assert re.search(r"takes \d+ requests by the list, and max_requests allows 5", message)
         assert ran.requests == 1
     assert Home(tmp_path).landing.batch_ids() == []
 
 
-def test_by_the_export_it_takes_two_requests(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+def test_a_backfill_by_the_export_takes_at_most_four_requests(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
     settings = settings_of(tmp_path, coins=())
     with run_months(settings, instance, source="auto") as ran:
         assert sorted(ran.recorded) == MONTHS
         assert ran.requests <= 4
 
 
-def test_months_recorded_before_a_failure_stand_and_the_next_run_asks_for_the_rest(
+def test_months_recorded_before_a_failure_stay_and_the_next_run_requests_the_rest(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     settings = settings_of(tmp_path, coins=())
     with run_months(settings, instance, faults="repeat_cursor@0.2~events") as ran:
         assert not ran.result.success
         assert "cursor" in failure_of(ran.result)
-        first, asked = ran.recorded, ran.requests
-    with run_months(settings, instance) as again:
-        assert again.result.success
-        assert sorted(again.recorded) == MONTHS
+        first, requests = ran.recorded, ran.requests
+    with run_months(settings, instance) as second:
+        assert second.result.success
+        assert sorted(second.recorded) == MONTHS
     with run_months(settings, instance) as whole:
-        assert asked + again.requests <= whole.requests + 2 + 4
+        assert requests + second.requests <= whole.requests + 2 + 4
     assert set(first) < set(MONTHS)
 
 
-def test_months_that_the_plan_does_not_reach_fail_with_the_reason(
+def test_months_outside_the_window_of_the_plan_fail_with_the_reason(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     settings = settings_of(tmp_path, coins=(), plan="standard")
@@ -138,7 +140,7 @@ def test_months_that_the_plan_does_not_reach_fail_with_the_reason(
         assert ran.requests == 0
 
 
-def test_a_quota_that_is_out_ends_the_run_and_leaves_a_note_of_when_it_goes_on(
+def test_a_used_up_quota_ends_the_run_and_records_when_it_resumes(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     settings = settings_of(tmp_path, coins=())
@@ -149,5 +151,5 @@ def test_a_quota_that_is_out_ends_the_run_and_leaves_a_note_of_when_it_goes_on(
     assert note.resume_at is not None
     assert note.resume_at.date() == date(2026, 4, 1)
     with run_months(settings, instance, faults="quota~events") as ran:
-        assert ran.result.success, "so it is where the quota is out before it begins"
+        assert ran.result.success, "also if the quota is used up before it begins"
         assert set(ran.recorded) < set(MONTHS)

@@ -1,4 +1,4 @@
-"""A backfill makes no event missing, also where many share the date at which a page ends."""
+"""A backfill makes no event missing, even if many events share the date at which a page ends."""
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -26,21 +26,21 @@ SPAN = (date(2026, 10, 1), date(2027, 2, 28))
 def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(
     pages: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Landed at one or another of the pages that end on the same instant.
+    # A batch then ends at one of the pages that end on the same instant.
     monkeypatch.setattr(parallel, "_LEAST_PAGES_TO_LAND", pages)
     home = Home(tmp_path)
     with open_service(settings_of(tmp_path, coins=()), now=NOW) as service:
         sandbox = service.sandbox
         assert sandbox is not None
-        # Each page is of a later instant, as with a service whose clock runs.
+        # Each page has a later instant, as with a running clock.
         service.on_page = lambda feed, rows, total: sandbox.advance(timedelta(seconds=1))
         service.puller().events(*SPAN)
-        work = Backfill(service, BackfillStates(Storage(home.state), home.landing), *SPAN)
-        assert len([month for months in work.run("list") for month in months]) == 5
+        backfill = Backfill(service, BackfillStates(Storage(home.state), home.landing), *SPAN)
+        assert len([month for months in backfill.run("list") for month in months]) == 5
     merge(home)
     with connected(home.warehouse) as connection:
         counted = "SELECT count(*), count(missing_since) FROM events WHERE date = $date"
         ((tied, missing),) = connection.execute(counted, {"date": TIED}).fetchall()
-        ((gone,),) = connection.sql("SELECT count(missing_since) FROM events").fetchall()
+        ((missing_in_all,),) = connection.sql("SELECT count(missing_since) FROM events").fetchall()
     assert tied > 250, "more than two pages of them"
-    assert (missing, gone) == (0, 0)
+    assert (missing, missing_in_all) == (0, 0)

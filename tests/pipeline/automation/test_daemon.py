@@ -1,4 +1,4 @@
-"""The real pages and daemon: what one clicks there runs, and both stop when asked."""
+"""The real pages and daemon: runs launched from the pages succeed, and both programs stop."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def test_a_materialisation_and_a_backfill_of_past_days_succeed_and_what_lands_is
     *past, today = days_of(home)
     with ui(home, with_few_coins(home)) as (_, pages):
         run_id = pages.materialise("landed_cancellations", today)
-        data = pages.ask(
+        data = pages.query(
             BACKFILL,
             variables={
                 "assetSelection": [
@@ -65,16 +65,16 @@ def test_a_materialisation_and_a_backfill_of_past_days_succeed_and_what_lands_is
         backfill_id = data["launchPartitionBackfill"]["backfillId"]
 
         def backfill() -> dict[str, Any] | None:
-            found = pages.ask(BACKFILL_STATUS, id=backfill_id)["partitionBackfillOrError"]
+            found = pages.query(BACKFILL_STATUS, id=backfill_id)["partitionBackfillOrError"]
             return None if found["status"] == "REQUESTED" else found
 
         found = wait_for(backfill)
         assert found["status"] == "COMPLETED_SUCCESS"
         assert len(found["runs"]) <= 3
         assert wait_for(lambda: pages.run_status(run_id) == "SUCCESS")
-        # The pull of today was merged without anyone asking for it.
+        # The sensor requested the merge of today's pull.
         wait_for(lambda: not list((home / "landing" / "pending").iterdir()))
-        wait_for(lambda: pages.ask(SENSOR_RUNS)["runsOrError"]["results"])
+        wait_for(lambda: pages.query(SENSOR_RUNS)["runsOrError"]["results"])
 
 
 def test_a_day_that_was_not_landed_fails_in_the_pages_too(home: Path) -> None:
@@ -84,23 +84,23 @@ def test_a_day_that_was_not_landed_fails_in_the_pages_too(home: Path) -> None:
         assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
 
 
-def test_no_page_of_anybody_else_changes_anything(home: Path) -> None:
+def test_no_foreign_page_changes_anything(home: Path) -> None:
     change = 'mutation { setConcurrencyLimit(concurrencyKey: "foreign", limit: 1) }'
     limits = "{ instance { concurrencyLimits { concurrencyKey } } }"
     with ui(home, with_few_coins(home)) as (_, pages):
         for foreign in FOREIGN:
             assert status_of(foreign, pages.port, change) in REFUSED, foreign.name
-        assert "foreign" not in str(pages.ask(limits))
-        pages.ask(change)
-        assert "foreign" in str(pages.ask(limits))
+        assert "foreign" not in str(pages.query(limits))
+        pages.query(change)
+        assert "foreign" in str(pages.query(limits))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_both_programs_stop_with_it(home: Path, number: signal.Signals) -> None:
+def test_both_programs_stop_with_almanac_ui(home: Path, number: signal.Signals) -> None:
     with ui(home, with_few_coins(home)) as (process, _):
         process.send_signal(number)
         assert process.wait(90) == 0
-    # Dagster's code servers end by themselves when nobody has asked for twenty seconds.
+    # Dagster's code servers end by themselves after twenty seconds without a request.
     wait_for(lambda: not programs_on(home), seconds=60)
 
 
@@ -110,5 +110,5 @@ def test_a_killed_run_is_noticed_and_its_slot_is_free_again(home: Path) -> None:
         run_id = pages.materialise("landed_export", today)
         os.kill(wait_for(lambda: pages.worker_of(run_id)), signal.SIGKILL)
         assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
-        again = pages.materialise("landed_export", today)
-        assert wait_for(lambda: pages.run_status(again) == "SUCCESS")
+        next_run = pages.materialise("landed_export", today)
+        assert wait_for(lambda: pages.run_status(next_run) == "SUCCESS")

@@ -1,4 +1,4 @@
-"""A backfill of five years by the list, in the real daemon: killed, and gone on with by itself."""
+"""A backfill of five years by the list, in the real daemon: it is killed and resumes by itself."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from warehouse.home import Home
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-STRETCHES = 10
+SEGMENTS = 10
 PAGES_KEPT = 5
 MONTHS = [f"{year}-{month:02}-01" for year in range(2021, 2026) for month in range(1, 13)]
 RECORDED = """
@@ -36,33 +36,33 @@ query { runsOrError { ... on Runs { results { runId status pipelineName parentRu
 
 @pytest.fixture
 def service() -> Iterator[Sandbox]:
-    """One of its own: its faults are switched on."""
+    """A sandbox of its own, since the test sets faults."""
     with Sandbox(seed=1) as sandbox:
         yield sandbox
 
 
 def recorded(pages: Pages) -> list[tuple[str, str]]:
-    (node,) = pages.ask(RECORDED)["assetNodes"]
-    return [(item["partition"], item["runId"]) for item in node["assetMaterializations"]]
+    (node,) = pages.query(RECORDED)["assetNodes"]
+    return [(record["partition"], record["runId"]) for record in node["assetMaterializations"]]
 
 
 def runs_of_calendar(pages: Pages) -> list[dict[str, Any]]:
-    runs = pages.ask(RUNS)["runsOrError"]["results"]
+    runs = pages.query(RUNS)["runsOrError"]["results"]
     return [run for run in runs if run["pipelineName"] in ("__ASSET_JOB", "calendar")]
 
 
 def ended(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the runs once none is under way."""
+    """Return the runs once none is in progress, else an empty list."""
     return runs if all(run["status"] in ("SUCCESS", "FAILURE") for run in runs) else []
 
 
 def status_of(pages: Pages, backfill_id: str) -> str | None:
     """Return how a backfill ended, None while it has not."""
-    found = pages.ask(BACKFILL_STATUS, id=backfill_id)["partitionBackfillOrError"]["status"]
+    found = pages.query(BACKFILL_STATUS, id=backfill_id)["partitionBackfillOrError"]["status"]
     return None if found == "REQUESTED" else str(found)
 
 
-def pages_asked(sandbox: Sandbox) -> int:
+def pages_requested(sandbox: Sandbox) -> int:
     return sum(
         request.path == "/v2/events" and "limit=1&" not in f"{request.query}&"
         for request in sandbox.requests
@@ -86,8 +86,8 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
     service.faults.set("slow=0.3~/v2/events")
     service.forget_requests()
     with ui(home, {**environment(home), **given}) as (_, pages):
-        wait_for(lambda: pages.ask(RECORDED)["assetNodes"])
-        data = pages.ask(
+        wait_for(lambda: pages.query(RECORDED)["assetNodes"])
+        data = pages.query(
             BACKFILL,
             variables={"assetSelection": [{"path": ["landed_calendar"]}], "partitionNames": MONTHS},
         )
@@ -97,29 +97,27 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
         worker = wait_for(lambda: pages.worker_of(run))
         os.kill(worker, signal.SIGKILL)
         before = {partition for partition, _ in recorded(pages)}
-        asked_before = pages_asked(service)
+        requested_before = pages_requested(service)
         landing = Home(home).landing
         landed = sum(landing.manifest(batch_id).requests for batch_id in landing.batch_ids())
         assert len(before) < len(MONTHS)
-        # Nobody does a thing: the dead run is noticed, and its rest is run again.
-        wait_for(lambda: {item for item, _ in recorded(pages)} == set(MONTHS), seconds=400)
+        # The daemon detects the dead run and starts it again without help.
+        wait_for(lambda: {month for month, _ in recorded(pages)} == set(MONTHS), seconds=400)
         wait_for(
-            lambda: all(
-                item["status"] in ("SUCCESS", "FAILURE") for item in runs_of_calendar(pages)
-            )
+            lambda: all(run["status"] in ("SUCCESS", "FAILURE") for run in runs_of_calendar(pages))
         )
         runs = runs_of_calendar(pages)
         status = wait_for(lambda: status_of(pages, backfill_id))
         pairs = recorded(pages)
         wait_for(lambda: not list((home / "landing" / "pending").iterdir()))
-    asked = pages_asked(service)
+    requested = pages_requested(service)
     sys.stdout.write(
         json.dumps(
             {
-                "pages of one sweep": whole,
-                "asked": asked,
-                "asked before the kill": asked_before,
-                "under way at the kill": asked_before - landed,
+                "pages of the whole list": whole,
+                "requested": requested,
+                "requested before the kill": requested_before,
+                "in flight at the kill": requested_before - landed,
                 "recorded before the kill": len(before),
                 "runs": [(run["status"], run["parentRunId"] is not None) for run in runs],
                 "backfill": status,
@@ -127,9 +125,9 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
         )
     )
     assert len(pairs) == len(set(pairs)), "a run records a month once"
-    under_way = asked_before - landed
-    assert under_way <= STRETCHES * PAGES_KEPT
-    # Where it was cut, each stretch ends and begins with a page that is not full.
-    assert asked <= ceil(whole * 1.02) + under_way + STRETCHES
+    in_flight = requested_before - landed
+    assert in_flight <= SEGMENTS * PAGES_KEPT
+    # At the kill, each segment ends with a page that is not full, and begins with another one.
+    assert requested <= ceil(whole * 1.02) + in_flight + SEGMENTS
     assert sum(run["status"] == "SUCCESS" for run in runs) == 1
     assert status == "COMPLETED_SUCCESS"

@@ -1,4 +1,4 @@
-"""What Dagster loads: complete, silent, and without a side effect."""
+"""The definitions that Dagster loads: complete, without output and without side effects."""
 
 import sqlite3
 import subprocess
@@ -40,7 +40,9 @@ def test_the_definitions_are_loadable(tmp_path: Path) -> None:
     dg.Definitions.validate_loadable(build_definitions(settings_of(tmp_path)))
 
 
-def test_loading_them_warns_of_nothing_and_touches_no_file_and_no_network(tmp_path: Path) -> None:
+def test_loading_the_definitions_has_no_warning_and_touches_no_file_or_network(
+    tmp_path: Path,
+) -> None:
     done = subprocess.run(
         [sys.executable, "-B", "-W", "error", "-c", WATCHED],
         cwd=tmp_path,
@@ -58,7 +60,7 @@ def test_the_definitions_module_stays_about_ten_lines() -> None:
     assert len([line for line in lines if line.strip()]) <= 12
 
 
-def test_every_table_is_an_asset_and_every_asset_says_what_it_is(tmp_path: Path) -> None:
+def test_every_table_is_an_asset_and_every_asset_has_a_description(tmp_path: Path) -> None:
     repository = build_definitions(settings_of(tmp_path)).get_repository_def()
     graph = repository.asset_graph
     names = {key.to_user_string() for key in graph.get_all_asset_keys()}
@@ -70,7 +72,7 @@ def test_every_table_is_an_asset_and_every_asset_says_what_it_is(tmp_path: Path)
         assert node.kinds
 
 
-def test_a_resource_can_be_swapped_and_a_strange_one_is_refused(tmp_path: Path) -> None:
+def test_a_resource_can_be_replaced_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
     other = Home(tmp_path / "other")
     resources = build_resources(settings_of(tmp_path), clock=utc_now, home=other)
     assert resources["home"] is other
@@ -88,7 +90,8 @@ def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> 
     with instance_of(home) as instance:
         assert not instance.telemetry_enabled
         assert instance.run_monitoring_enabled
-        # By the clock of the day: a machine that slept would fail each run that just starts.
+        # Dagster uses the wall clock here, so after a sleep of the machine it would fail each run
+        # that is just starting.
         assert instance.run_monitoring_start_timeout_seconds > 86_400
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
     assert not write_config(home)

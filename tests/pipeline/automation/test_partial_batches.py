@@ -1,4 +1,4 @@
-"""A batch that came in part, looks incomplete or was set aside is never passed over in silence."""
+"""A partial, flagged or quarantined batch is always reported."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from pipeline.health.records import Health
 from pipeline.health.report import health_of
 from pipeline.instance import instance_of
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.homes_in_days import TODAY, metadata_of, open_door, run_assets, settings_of
+from tests.pipeline.homes_in_days import TODAY, metadata_of, opened_session, run_assets, settings_of
 from tests.pipeline.small_home import DAY, SmallHome
 from tests.pipeline.small_home import NOW as SMALL_NOW
 from warehouse.history.merge import merge
@@ -49,21 +49,21 @@ def line_of(output: str, kind: str) -> str:
     return lines[0]
 
 
-def test_a_backfill_says_that_an_export_came_in_part_and_why(
+def test_a_backfill_reports_a_partial_export_with_the_reason(
     almanac: Almanac, given: dict[str, str], sandbox: Sandbox
 ) -> None:
     sandbox.faults.set(CUT)
     output = almanac("backfill", *MONTH, "--source", "export", "--yes", **given).output
-    said = line_of(output, "Partial")
-    assert re.search(r"\d{8}T\d{6}Z-export-[0-9a-f]+: .*the CSV ends inside a record", said)
+    line = line_of(output, "Partial")
+    assert re.search(r"\d{8}T\d{6}Z-export-[0-9a-f]+: .*the CSV ends inside a record", line)
 
 
-def test_run_says_which_batch_came_in_part(
+def test_run_names_the_partial_batch(
     almanac: Almanac, given: dict[str, str], sandbox: Sandbox
 ) -> None:
     sandbox.faults.set(SHIFTED)
-    said = line_of(almanac("run", **given).output, "Partial")
-    assert re.search(r"\d{8}T\d{6}Z-coins-[0-9a-f]+: \S", said)
+    line = line_of(almanac("run", **given).output, "Partial")
+    assert re.search(r"\d{8}T\d{6}Z-coins-[0-9a-f]+: \S", line)
 
 
 def test_programs_get_each_problem_as_an_object_also_of_a_run_that_fails_later(
@@ -80,12 +80,20 @@ def test_programs_get_each_problem_as_an_object_also_of_a_run_that_fails_later(
     assert problem["why"]
 
 
-def test_a_materialisation_says_it_in_its_log_and_its_metadata(tmp_path: Path) -> None:
+def test_a_materialisation_shows_a_partial_batch_in_its_log_and_metadata(tmp_path: Path) -> None:
     settings = settings_of(tmp_path / "home")
-    with instance_of(Home(settings.home)) as instance, open_door(settings) as (door, service):
+    with (
+        instance_of(Home(settings.home)) as instance,
+        opened_session(settings) as (session, service),
+    ):
         service.sandbox.faults.set(CUT)
         result = run_assets(
-            settings, instance, "landed_export", partition=TODAY, catalog=door, clock=service.clock
+            settings,
+            instance,
+            "landed_export",
+            partition=TODAY,
+            catalog=session,
+            clock=service.clock,
         )
         metadata = metadata_of(result, "landed_export", TODAY)
         entries = [str(entry) for entry in instance.all_logs(result.run_id)]
@@ -105,7 +113,7 @@ class TestStatus:
     def health(self, small: SmallHome, later: timedelta = DAY) -> Health:
         return health_of(small.settings, small.home, SMALL_NOW + later)
 
-    def test_a_partial_batch_is_warned_of_with_its_reason_until_a_whole_pull_comes(
+    def test_a_partial_batch_is_warned_of_with_its_reason_until_a_complete_pull(
         self, small: SmallHome
     ) -> None:
         small.land()
@@ -119,7 +127,7 @@ class TestStatus:
         small.land("coins", at=SMALL_NOW + DAY)
         assert warnings_of(self.health(small), "partial") == []
 
-    def test_a_whole_pull_of_fewer_dates_does_not_make_a_partial_one_good(
+    def test_a_complete_pull_of_fewer_dates_does_not_supersede_a_partial_one(
         self, small: SmallHome
     ) -> None:
         year = Scope(lower=SMALL_NOW - 300 * DAY, upper=SMALL_NOW + 65 * DAY)
@@ -130,7 +138,7 @@ class TestStatus:
         small.land("events", scope=year, at=SMALL_NOW + DAY)
         assert warnings_of(self.health(small), "partial") == []
 
-    def test_it_is_warned_of_for_two_days_and_listed_after_that(self, small: SmallHome) -> None:
+    def test_a_partial_batch_is_warned_of_for_two_days(self, small: SmallHome) -> None:
         small.land("coins", why_incomplete="cut")
         assert len(warnings_of(self.health(small), "partial")) == 1
         assert warnings_of(self.health(small, 3 * DAY), "partial") == []

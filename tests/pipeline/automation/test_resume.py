@@ -1,4 +1,4 @@
-"""What is put off goes on by itself; cancellations that nobody looks at are looked at."""
+"""Deferred work resumes by itself; cancellations that were not pulled for long are requested."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPull, DeferredPulls
-from tests.pipeline.homes_in_days import open_door, run_assets, settings_of
+from tests.pipeline.homes_in_days import opened_session, run_assets, settings_of
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Scope
@@ -29,11 +29,11 @@ RESET = datetime(2026, 4, 1, tzinfo=UTC)
 SOON = RESET + timedelta(minutes=1)
 
 
-def put_off(work: Any = "daily", until: datetime = RESET) -> DeferredPull:
+def deferred_events(work: Any = "daily", until: datetime = RESET) -> DeferredPull:
     return DeferredPull(work=work, feed="events", noted_at=NOW, resume_at=until, why="used up")
 
 
-def swept(until: datetime | None = RESET) -> BackfillState:
+def deferred_backfill(until: datetime | None = RESET) -> BackfillState:
     scope = Scope(
         lower=datetime(2024, 1, 15, tzinfo=UTC), upper=datetime(2024, 6, 30, 23, tzinfo=UTC)
     )
@@ -58,7 +58,7 @@ def instance(home: Home) -> Iterator[dg.DagsterInstance]:
 def tick(
     home: Home, instance: dg.DagsterInstance, name: str, now: datetime
 ) -> tuple[list[dg.RunRequest], str]:
-    """One tick of a daemon that has just been started: its run requests, or why there are none."""
+    """Evaluate a sensor of a fresh daemon; return its run requests, and the reason for none."""
     definitions = build_definitions(settings_of(home.root), clock=lambda: now)
     context = build_sensor_context(instance=instance, definitions=definitions)
     result = definitions.resolve_sensor_def(name)(context)
@@ -74,56 +74,56 @@ def decide(
     *,
     running: str | None = None,
 ) -> Decision:
-    """Decide where service and machine agree on the time, and no run was requested before."""
+    """Decide with equal clocks of service and machine, and no earlier run."""
     return decide_resume(
         deferrals, backfills, now, now=now, running=running, last=lambda _: LastRuns()
     )
 
 
-def test_nothing_put_off_is_nothing_to_do() -> None:
+def test_no_run_is_requested_where_nothing_is_deferred() -> None:
     assert decide([], [], NOW).reason == "Nothing is deferred."
-    assert decide([], [swept(None)], NOW).reason == "Nothing is deferred."
+    assert decide([], [deferred_backfill(None)], NOW).reason == "Nothing is deferred."
 
 
-def test_a_backfill_that_does_not_go_on_for_a_week_is_left_to_a_person() -> None:
-    assert decide([], [swept()], RESET + timedelta(days=6)).request is not None
-    assert decide([], [swept()], RESET + timedelta(days=8)).request is None
+def test_a_backfill_that_did_not_resume_for_a_week_is_abandoned() -> None:
+    assert decide([], [deferred_backfill()], RESET + timedelta(days=6)).request is not None
+    assert decide([], [deferred_backfill()], RESET + timedelta(days=8)).request is None
 
 
-def test_it_waits_until_the_time_named_and_says_so() -> None:
-    decision = decide([put_off()], [swept(RESET + timedelta(days=1))], NOW)
+def test_no_run_is_requested_before_the_deferral_ends() -> None:
+    decision = decide([deferred_events()], [deferred_backfill(RESET + timedelta(days=1))], NOW)
     assert decision.request is None
     assert decision.reason == "2 deferred; the first resumes at 2026-04-01 00:00 UTC."
 
 
-def test_the_days_look_goes_first_and_a_run_under_way_is_waited_for() -> None:
-    daily = decide([put_off()], [swept()], SOON).request
-    rest = decide([], [swept()], SOON).request
+def test_a_daily_pull_resumes_before_a_backfill_and_never_during_a_run() -> None:
+    daily = decide([deferred_events()], [deferred_backfill()], SOON).request
+    rest = decide([], [deferred_backfill()], SOON).request
     assert daily is not None
     assert rest is not None
     assert (daily.job_name, daily.partition_key) == ("daily", "2026-04-01")
     assert rest.job_name == "calendar"
-    assert rest.run_config["ops"]["landed_calendar"]["config"]["source"] == swept().by
-    assert decide([put_off()], [swept()], SOON, running="abc").request is None
+    assert rest.run_config["ops"]["landed_calendar"]["config"]["source"] == deferred_backfill().by
+    assert decide([deferred_events()], [deferred_backfill()], SOON, running="abc").request is None
 
 
-def test_a_poll_that_was_put_off_is_left_to_the_plan_of_polls() -> None:
-    assert decide([put_off("polls")], [], SOON).reason == "Nothing is deferred."
+def test_a_deferred_poll_is_left_to_the_poll_plan() -> None:
+    assert decide([deferred_events("polls")], [], SOON).reason == "Nothing is deferred."
 
 
-def test_a_days_look_is_asked_for_again_after_the_reset(
+def test_a_deferred_daily_pull_is_requested_after_the_reset(
     home: Home, instance: dg.DagsterInstance
 ) -> None:
-    DeferredPulls(Storage(home.state)).note(put_off())
+    DeferredPulls(Storage(home.state)).note(deferred_events())
     assert tick(home, instance, "quota", NOW)[0] == []
     ((request,), _) = tick(home, instance, "quota", SOON)
     assert (request.job_name, request.partition_key) == ("daily", "2026-04-01")
 
 
-def test_a_backfill_is_gone_on_with_for_exactly_what_it_lacks(
+def test_a_deferred_backfill_resumes_with_its_own_dates_and_source(
     home: Home, instance: dg.DagsterInstance
 ) -> None:
-    BackfillStates(Storage(home.state), home.landing).put(swept())
+    BackfillStates(Storage(home.state), home.landing).put(deferred_backfill())
     ((request,), _) = tick(home, instance, "quota", SOON)
     assert request.job_name == "calendar"
     assert request.tags["dagster/asset_partition_range_start"] == "2024-01-01"
@@ -136,55 +136,57 @@ def test_a_backfill_is_gone_on_with_for_exactly_what_it_lacks(
     )
 
 
-def test_a_days_look_that_the_quota_ends_is_noted_until_it_succeeds(tmp_path: Path) -> None:
+def test_a_daily_pull_deferred_by_the_quota_is_recorded_until_it_succeeds(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     notes = DeferredPulls(Storage(Home(tmp_path).state))
     with (
         instance_of(Home(tmp_path)) as instance,
-        open_door(settings, now=NOW) as (door, service),
+        opened_session(settings, now=NOW) as (session, service),
     ):
         service.sandbox.faults.set("quota~/v2/events")
-        look = partial(run_assets, settings, instance, "landed_events", partition=NOW.date())
-        assert look(catalog=door).success
+        materialise = partial(run_assets, settings, instance, "landed_events", partition=NOW.date())
+        assert materialise(catalog=session).success
         (note,) = notes.all()
         assert (note.work, note.feed, note.resume_at.date()) == ("daily", "events", RESET.date())
         service.sandbox.faults.clear()
-        assert look(catalog=door).success
+        assert materialise(catalog=session).success
     assert notes.all() == []
 
 
-def test_a_note_of_a_feed_that_left_the_plan_is_forgotten(tmp_path: Path) -> None:
+def test_the_deferral_of_a_feed_that_left_the_plan_is_removed(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, plan="pro")
     notes = DeferredPulls(Storage(Home(tmp_path).state))
-    notes.note(msgspec.structs.replace(put_off(), feed="export"))
+    notes.note(msgspec.structs.replace(deferred_events(), feed="export"))
     with (
         instance_of(Home(tmp_path)) as instance,
-        open_door(settings, now=NOW) as (door, _),
+        opened_session(settings, now=NOW) as (session, _),
     ):
         day = NOW.date()
-        assert run_assets(settings, instance, "landed_export", partition=day, catalog=door).success
+        assert run_assets(
+            settings, instance, "landed_export", partition=day, catalog=session
+        ).success
     assert notes.all() == []
 
 
-def test_what_is_due_is_asked_for_once_and_again_only_after_a_while(
+def test_a_due_pull_is_requested_once_and_again_only_after_a_wait(
     home: Home, instance: dg.DagsterInstance
 ) -> None:
     now = datetime.now(UTC)
-    DeferredPulls(Storage(home.state)).note(put_off(until=now))
+    DeferredPulls(Storage(home.state)).note(deferred_events(until=now))
     ((first,), _) = tick(home, instance, "quota", now)
     job = build_definitions(settings_of(home.root)).resolve_job_def("daily")
     instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS, tags=first.tags)
-    requests, said = tick(home, instance, "quota", now + timedelta(minutes=2))
+    requests, reason = tick(home, instance, "quota", now + timedelta(minutes=2))
     assert requests == []
-    assert "the next attempt is at" in said
+    assert "the next attempt is at" in reason
     assert tick(home, instance, "quota", now + timedelta(minutes=11))[0]
 
 
-def test_dates_beyond_the_partitions_are_gone_on_with_all_the_same(
+def test_a_backfill_of_dates_beyond_the_partitions_resumes(
     home: Home, instance: dg.DagsterInstance
 ) -> None:
     far = Scope(lower=datetime(2190, 1, 1, tzinfo=UTC), upper=datetime(2190, 5, 1, tzinfo=UTC))
-    note = msgspec.structs.replace(swept(), scope=far)
+    note = msgspec.structs.replace(deferred_backfill(), scope=far)
     BackfillStates(Storage(home.state), home.landing).put(note)
     ((request,), _) = tick(home, instance, "quota", SOON)
     tags = request.tags
@@ -194,7 +196,7 @@ def test_dates_beyond_the_partitions_are_gone_on_with_all_the_same(
     assert request.run_config["ops"]["landed_calendar"]["config"]["begin"] == "2190-01-01"
 
 
-def test_damaged_notes_are_none(home: Home) -> None:
+def test_damaged_notes_count_as_no_notes(home: Home) -> None:
     state = Storage(home.state)
     state.put("deferred/daily-events.json", b"{")
     state.put("sweeps/x.json", b"[]")
@@ -219,16 +221,16 @@ def land_cancellations(home: Home, at: datetime, *, why_incomplete: str | None =
     )
 
 
-def test_cancellations_that_were_looked_at_lately_are_left_alone(
+def test_cancellations_pulled_within_two_days_are_not_requested(
     home: Home, instance: dg.DagsterInstance
 ) -> None:
     land_cancellations(home, NOW - timedelta(hours=47))
-    requests, said = tick(home, instance, "cancellations", NOW)
+    requests, reason = tick(home, instance, "cancellations", NOW)
     assert requests == []
-    assert said == "Pulled at 2026-03-29 13:00 UTC; no new pull needed yet."
+    assert reason == "Pulled at 2026-03-29 13:00 UTC; no new pull needed yet."
 
 
-def test_cancellations_that_nobody_looked_at_for_two_days_are_asked_for(
+def test_cancellations_not_pulled_for_two_days_are_requested(
     home: Home, instance: dg.DagsterInstance
 ) -> None:
     land_cancellations(home, NOW - timedelta(hours=49))
@@ -240,8 +242,8 @@ def test_cancellations_that_nobody_looked_at_for_two_days_are_asked_for(
     assert config["as_daily"] is True, "polls may have no share left"
 
 
-def test_a_home_in_which_nothing_was_looked_at_is_left_alone(tmp_path: Path) -> None:
+def test_no_cancellations_are_requested_for_a_home_without_a_pull(tmp_path: Path) -> None:
     with instance_of(Home(tmp_path)) as instance:
-        requests, said = tick(Home(tmp_path), instance, "cancellations", NOW)
+        requests, reason = tick(Home(tmp_path), instance, "cancellations", NOW)
     assert requests == []
-    assert "almanac run" in said
+    assert "almanac run" in reason

@@ -1,4 +1,4 @@
-"""The sensor of unmerged batches: what it asks for, and what it remembers over restarts."""
+"""The sensor of unmerged batches: what it requests, and its state over restarts."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,14 +22,14 @@ def remembered(decision: Decision) -> MergeState:
     return decision.state
 
 
-def test_nothing_waits_nothing_is_asked_and_it_says_when_it_looks_again() -> None:
+def test_no_merge_is_requested_where_no_batch_waits() -> None:
     decision = decide_merge([], MergeState(waiting="a", attempt=3, at=NOW), now=NOW, running=None)
     assert decision.request is None
     assert decision.state == MergeState()
     assert "Next check in 30 s" in decision.reason
 
 
-def test_the_same_batches_are_asked_for_again_after_a_wait_that_doubles() -> None:
+def test_a_merge_of_the_same_batches_is_requested_after_a_wait_that_doubles() -> None:
     keys, state, now = [], MergeState(), NOW
     for _ in range(8 * 60):
         decision = decide_merge(["one"], state, now=now, running=None)
@@ -43,7 +43,7 @@ def test_the_same_batches_are_asked_for_again_after_a_wait_that_doubles() -> Non
     assert keys[-1][1] - keys[-2][1] == 60
 
 
-def test_other_batches_begin_anew() -> None:
+def test_a_merge_of_other_batches_starts_with_attempt_1() -> None:
     first = decide_merge(["one"], MergeState(), now=NOW, running=None)
     second = decide_merge(["one", "two"], remembered(first), now=NOW, running=None)
     assert first.request is not None
@@ -52,7 +52,7 @@ def test_other_batches_begin_anew() -> None:
     assert remembered(second).attempt == 1
 
 
-def test_a_run_under_way_is_waited_for() -> None:
+def test_no_merge_is_requested_while_a_run_merges() -> None:
     decision = decide_merge(["one"], MergeState(), now=NOW, running="0123456789")
     assert decision.request is None
     assert "run 01234567 merges" in decision.reason
@@ -75,7 +75,7 @@ def land(home: Home) -> None:
 
 
 def tick(path: Path, instance: dg.DagsterInstance, cursor: str | None) -> dg.SensorResult:
-    """One tick of a daemon that has just been started: nothing is kept but the cursor."""
+    """Evaluate the sensor of a fresh daemon, which has only the cursor."""
     definitions = build_definitions(settings_of(path), clock=lambda: NOW)
     sensor = definitions.resolve_sensor_def("unmerged_batches")
     context = build_sensor_context(instance=instance, cursor=cursor, definitions=definitions)
@@ -84,7 +84,7 @@ def tick(path: Path, instance: dg.DagsterInstance, cursor: str | None) -> dg.Sen
     return result
 
 
-def test_a_restarted_daemon_does_not_ask_twice_and_a_landed_batch_is_asked_for_once(
+def test_a_restarted_daemon_requests_one_merge_for_a_landed_batch(
     tmp_path: Path,
 ) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
@@ -95,12 +95,12 @@ def test_a_restarted_daemon_does_not_ask_twice_and_a_landed_batch_is_asked_for_o
         first = tick(tmp_path, instance, empty.cursor)
         assert first.run_requests is not None
         assert len(first.run_requests) == 1
-        again = tick(tmp_path, instance, first.cursor)
-        assert again.run_requests == []
-        assert "attempt 1 failed to merge" in str(again.skip_reason)
+        second = tick(tmp_path, instance, first.cursor)
+        assert second.run_requests == []
+        assert "attempt 1 failed to merge" in str(second.skip_reason)
 
 
-def test_an_unreadable_cursor_begins_anew(tmp_path: Path) -> None:
+def test_an_unreadable_cursor_counts_as_none(tmp_path: Path) -> None:
     land(Home(tmp_path))
     with dg.DagsterInstance.ephemeral() as instance:
         result = tick(tmp_path, instance, "{not json")
@@ -108,7 +108,7 @@ def test_an_unreadable_cursor_begins_anew(tmp_path: Path) -> None:
         assert len(result.run_requests) == 1
 
 
-def test_the_schedule_looks_at_today_and_skips_a_day_that_was_missed(tmp_path: Path) -> None:
+def test_the_schedule_runs_today_and_skips_a_missed_day(tmp_path: Path) -> None:
     definitions = build_definitions(settings_of(tmp_path), clock=lambda: NOW)
     schedule = definitions.resolve_schedule_def("daily_schedule")
     for day, expected in ((2, dg.RunRequest), (1, dg.SkipReason)):

@@ -33,13 +33,17 @@ ACTING = (
     *("\u00ad", "\u061c", "\u180e", "\ufeff", "\ufff9", "\ufffa", "\ufffb"),
     *map(chr, range(0xE0000, 0xE0080)),
 )
-"""What no output may hold. ESC is left to rich, which colours; what follows it is looked at."""
+"""Characters that no output may contain. Rich writes ESC for colours: the text after is checked."""
 
 
 def acting_in(output: str, *, on_terminal: bool = False) -> list[str]:
-    """Return what of an output would act on a terminal, beside what rich itself does there."""
+    """Return the parts of an output that would act on a terminal, except those that rich writes."""
     allowed = "\r" if on_terminal else ""
-    found = [f"U+{ord(item):04X}" for item in ACTING if item in output and item not in allowed]
+    found = [
+        f"U+{ord(character):04X}"
+        for character in ACTING
+        if character in output and character not in allowed
+    ]
     for after in output.split("\x1b")[1:]:
         if not on_terminal or after[:1] != "[" or after.startswith(("[31;5;7m", "[H")):
             found.append(f"ESC {after[:12]!r}")

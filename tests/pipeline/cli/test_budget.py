@@ -1,4 +1,4 @@
-"""`almanac budget` and `almanac backfill` as a person and a program see them."""
+"""`almanac budget` and `almanac backfill`, as text and as JSON."""
 
 import json
 import re
@@ -17,7 +17,7 @@ MONTHS = ("--from", "2026-01-01", "--to", "2026-03-31")
 def given(almanac_sandbox: Sandbox) -> dict[str, str]:
     """Settings of the sandbox, with a key of its own.
 
-    The rate is Elite's: until the plan is told, a new machine waits as on Free.
+    The rate is Elite's: until the plan is known, a new machine waits as on Free.
     """
     key = almanac_sandbox.new_key("elite")
     return {"base_url": almanac_sandbox.base_url, "api_key": key, "rate_per_s": "25"}
@@ -28,7 +28,7 @@ def record_of(done: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_backfill_lands_and_merges_and_tells_what_it_cost(
+def test_a_backfill_lands_merges_and_reports_its_requests(
     almanac: Almanac, given: dict[str, str]
 ) -> None:
     done = record_of(almanac("backfill", *MONTHS, "--source", "list", "--yes", "--json", **given))
@@ -56,7 +56,7 @@ def test_the_price_is_shown_and_nothing_begins_without_a_yes(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("--from", "2026-03-01", "--to", "2026-01-01"), 2, "is before --from"),
         (("--from", "March"), 2, "expected a form such as 2026-03-01"),
@@ -64,10 +64,10 @@ def test_the_price_is_shown_and_nothing_begins_without_a_yes(
         ((*MONTHS, "--source", "list", "--max-requests", "3", "--yes"), 2, "allows 3"),
     ],
 )
-def test_what_can_not_be_done_is_said_in_a_line(
-    words: tuple[str, ...], code: int, said: str, almanac: Almanac, given: dict[str, str]
+def test_a_backfill_that_cannot_be_done_fails_in_one_line(
+    words: tuple[str, ...], code: int, message: str, almanac: Almanac, given: dict[str, str]
 ) -> None:
-    assert said in almanac("backfill", *words, code=code, **given).output
+    assert message in almanac("backfill", *words, code=code, **given).output
 
 
 def test_a_cap_is_part_of_the_price(almanac: Almanac, given: dict[str, str]) -> None:
@@ -76,7 +76,7 @@ def test_a_cap_is_part_of_the_price(almanac: Almanac, given: dict[str, str]) -> 
     assert re.search(r"Only \d of them can be sent this month", done.output)
 
 
-def test_a_plan_that_does_not_reach_back_is_said_with_its_first_date(
+def test_a_backfill_before_the_window_of_the_plan_fails_with_its_first_date(
     almanac: Almanac, almanac_sandbox: Sandbox
 ) -> None:
     given = {"base_url": almanac_sandbox.base_url, "api_key": almanac_sandbox.new_key("pro")}
@@ -84,13 +84,15 @@ def test_a_plan_that_does_not_reach_back_is_said_with_its_first_date(
     assert "the plan pro shows events from" in done.output
 
 
-def test_a_source_that_the_plan_lacks_is_said(almanac: Almanac, almanac_sandbox: Sandbox) -> None:
+def test_a_backfill_by_a_source_that_the_plan_lacks_is_refused(
+    almanac: Almanac, almanac_sandbox: Sandbox
+) -> None:
     given = {"base_url": almanac_sandbox.base_url, "api_key": almanac_sandbox.new_key("pro")}
     words = ("--from", "2026-04-01", "--source", "export", "--yes")
     assert "has no export" in almanac("backfill", *words, code=2, **given).output
 
 
-def test_the_budget_is_told_without_a_request_and_a_backfill_priced(
+def test_the_budget_needs_no_request_and_prices_a_backfill(
     almanac: Almanac, given: dict[str, str], almanac_sandbox: Sandbox
 ) -> None:
     almanac("backfill", *MONTHS, "--yes", "--json", **given)
@@ -122,15 +124,15 @@ def test_a_share_of_the_rate_makes_the_best_time_longer(
     assert by_list["seconds"] == (by_list["requests"] - 1) / 5
 
 
-def test_a_backfill_is_priced_before_anything_was_looked_at(
+def test_a_backfill_is_priced_where_there_is_no_home(
     almanac: Almanac, given: dict[str, str], tmp_path: Path
 ) -> None:
     priced = record_of(almanac("budget", *MONTHS, "--json", **given))
     assert priced["plan"] == "elite"
     assert priced["backfill"][0]["requests"] == 2
     assert "There is no home at" in almanac("budget", *MONTHS, **given).output
-    assert list(tmp_path.iterdir()) == [], "a mistyped home is not made by it"
+    assert list(tmp_path.iterdir()) == [], "a mistyped home is not created"
 
 
-def test_the_budget_of_no_home_says_so(almanac: Almanac) -> None:
+def test_the_budget_without_a_home_names_the_command_to_run(almanac: Almanac) -> None:
     assert "almanac run" in almanac("budget", code=1).output

@@ -1,4 +1,4 @@
-"""Ending the process: what must still happen, and that it is quick."""
+"""Exit without teardown: output, threads and exit handlers are finished, objects are not freed."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def ended(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
-    # Standard output is a pipe, so what is printed waits in a buffer.
+    # Standard output is a pipe, so printed text waits in a buffer.
     return subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
@@ -21,16 +21,16 @@ def ended(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("code", "seen"), [("None", 0), ("0", 0), ("1", 1), ("2", 2)])
-def test_the_code_is_that_of_the_command(tmp_path: Path, code: str, seen: int) -> None:
+@pytest.mark.parametrize(("code", "expected"), [("None", 0), ("0", 0), ("1", 1), ("2", 2)])
+def test_the_exit_code_is_that_of_the_command(tmp_path: Path, code: str, expected: int) -> None:
     done = ended(
         tmp_path,
         f"from pipeline.cli.main import exit_without_teardown\nexit_without_teardown({code})",
     )
-    assert (done.returncode, done.stderr) == (seen, "")
+    assert (done.returncode, done.stderr) == (expected, "")
 
 
-def test_what_was_printed_threads_and_exit_handlers_are_not_lost(tmp_path: Path) -> None:
+def test_exit_flushes_output_waits_for_threads_and_runs_exit_handlers(tmp_path: Path) -> None:
     done = ended(
         tmp_path,
         "import atexit, threading, time\n"
@@ -47,7 +47,7 @@ def test_what_was_printed_threads_and_exit_handlers_are_not_lost(tmp_path: Path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_nothing_is_taken_apart(tmp_path: Path) -> None:
+def test_no_object_is_destroyed_at_exit(tmp_path: Path) -> None:
     done = ended(
         tmp_path,
         "from pipeline.cli.main import exit_without_teardown\n"
@@ -59,7 +59,7 @@ def test_nothing_is_taken_apart(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_a_text_for_a_code_is_left_to_the_interpreter(tmp_path: Path) -> None:
+def test_an_exit_code_that_is_a_text_is_left_to_the_interpreter(tmp_path: Path) -> None:
     done = ended(
         tmp_path,
         "from pipeline.cli.main import exit_without_teardown\n"

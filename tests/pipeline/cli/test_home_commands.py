@@ -1,4 +1,4 @@
-"""Commands on a home: what import, prune, batches, merge and status say of it."""
+"""Commands on a home: import, prune, batches, merge and status."""
 
 import json
 import os
@@ -63,12 +63,12 @@ def test_an_import_of_a_file_that_is_not_there_leaves_no_home(
     assert not (tmp_path / "data" / "home.json").exists()
 
 
-def test_a_file_that_was_landed_before_is_told_to_be(
+def test_an_import_reports_a_file_that_was_already_landed(
     almanac: Almanac, tmp_path: Path, page: str
 ) -> None:
     assert "Landed as" in almanac("import", page, *AT).stdout
-    again = almanac("import", page, *AT)
-    assert "Already landed as 20260301T060000Z-export-" in again.stdout
+    second = almanac("import", page, *AT)
+    assert "Already landed as 20260301T060000Z-export-" in second.stdout
     assert json.loads(almanac("import", page, *AT, "--json").stdout)["already_landed"] is True
     assert len(Home(tmp_path / "data").landing.batch_ids()) == 1
 
@@ -84,9 +84,7 @@ def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
     assert "1 batches are quarantined" in almanac("status", "--exit-code", code=1).stdout
 
 
-def test_a_batch_is_shown_in_lines_for_people_and_as_json_for_programs(
-    almanac: Almanac, page: str
-) -> None:
+def test_a_batch_is_shown_as_lines_or_as_json(almanac: Almanac, page: str) -> None:
     batch_id = landed(almanac, page)
     lines = almanac("batches", "show", batch_id).stdout.splitlines()
     shown = dict(line.split(maxsplit=1) for line in lines)
@@ -112,7 +110,7 @@ def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, pa
         ({"quota": None, "remaining": None, "is_unlimited": False}, "not reported"),
     ],
 )
-def test_the_quota_is_told_as_far_as_it_was_said_with_the_time_it_is_from(
+def test_status_shows_the_reported_quota_with_its_time(
     almanac: Almanac, tmp_path: Path, named: dict[str, object], message: str
 ) -> None:
     home = Home(tmp_path / "data")
@@ -131,7 +129,7 @@ def test_the_quota_is_told_as_far_as_it_was_said_with_the_time_it_is_from(
         (("true", None), "no date given", None),
     ],
 )
-def test_a_version_on_its_way_out_is_told_and_in_the_end_warned_of(
+def test_a_deprecated_interface_is_shown_and_warned_of_before_its_end(
     headers: tuple[str, str | None], since: str, ends: str | None, almanac: Almanac
 ) -> None:
     deprecation, sunset = headers
@@ -141,7 +139,7 @@ def test_a_version_on_its_way_out_is_told_and_in_the_end_warned_of(
         almanac("backfill", "--from", "2026-03-01", "--to", "2026-03-02", code=2, **given)
         health = json.loads(almanac("status", "--json", **given).stdout)
         shown = almanac("status", **given).stdout
-    warned = [item["text"] for item in health["warnings"] if item["kind"] == "deprecated"]
+    warned = [warning["text"] for warning in health["warnings"] if warning["kind"] == "deprecated"]
     assert f"since {since}, ends " in shown
     assert len(warned) == (ends is not None)
     assert ends is None or f"on {ends}" in warned[0]

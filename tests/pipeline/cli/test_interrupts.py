@@ -1,4 +1,4 @@
-"""Signals that end a command: where it comes in the middle of anything, it is heard and quiet."""
+"""Signals that end a command: at any moment they interrupt it, without a traceback."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def ended(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_each_of_them_interrupts(name: str) -> None:
+def test_each_ending_signal_raises_keyboard_interrupt(name: str) -> None:
     done = ended(
         "try:\n"
         f"    os.kill(os.getpid(), signal.{name}); time.sleep(20)\n"
@@ -35,7 +35,7 @@ def test_each_of_them_interrupts(name: str) -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
-def test_one_that_comes_while_an_object_is_taken_apart_is_not_lost() -> None:
+def test_a_signal_during_the_destruction_of_an_object_is_not_lost() -> None:
     done = ended(
         "class Held:\n"
         "    def __del__(self): os.kill(os.getpid(), signal.SIGTERM); time.sleep(0)\n"
@@ -83,7 +83,7 @@ def test_a_signal_before_a_command_runs_ends_in_one_line(moment: str) -> None:
     assert "interrupted" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_who_had_a_hangup_ignored_gets_it() -> None:
+def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
     done = subprocess.run(
         ["nohup", sys.executable, "-c", BEGIN + "os.kill(os.getpid(), signal.SIGHUP)"],
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},

@@ -1,4 +1,4 @@
-"""What goes wrong before a command can begin: one plain line and an exit code, no traceback."""
+"""Errors before a command can begin: one plain line and an exit code, no traceback."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def test_a_home_that_cannot_be_written_is_one_line_with_path_and_reason(
 
 
 @pytest.mark.parametrize("words", ON_A_HOME, ids=" ".join)
-def test_where_there_is_no_home_a_command_says_so_and_makes_none(
+def test_a_command_without_a_home_fails_and_makes_none(
     almanac: Almanac, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     home = tmp_path / "mistyped"
@@ -93,12 +93,12 @@ def test_where_there_is_no_home_a_command_says_so_and_makes_none(
 
 def checks(almanac: Almanac, *, code: int, **given: str) -> dict[str, dict[str, Any]]:
     done = almanac("doctor", "--json", code=code, **given)
-    return {delivery["what"]: delivery for delivery in json.loads(done.stdout)}
+    return {check["what"]: check for check in json.loads(done.stdout)}
 
 
 def test_doctor_claims_no_home(almanac: Almanac, tmp_path: Path, almanac_sandbox: Sandbox) -> None:
     good = {"base_url": almanac_sandbox.base_url, "api_key": almanac_sandbox.keys["pro"]}
-    found = checks(almanac, code=1, **good)  # the clock of that sandbox stands in the past
+    found = checks(almanac, code=1, **good)  # the clock of that sandbox is set to the past
     assert found["key and plan"]["found"] == "pro"
     assert found["home writable"]["holds"]
     checks(almanac, code=1, base_url=almanac_sandbox.base_url + "/no", api_key="canary")

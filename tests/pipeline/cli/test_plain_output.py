@@ -1,4 +1,4 @@
-"""What a service sends is text on every output of the command line, and acts on nothing there."""
+"""Texts of a service are shown as text on every output, and never act on a terminal."""
 
 import ast
 import json
@@ -42,7 +42,7 @@ def event_of(number: int, text: str) -> dict[str, object]:
 
 
 def landed(root: Path) -> SmallHome:
-    """Return a home whose every text was written by somebody hostile; nothing of it is merged."""
+    """Return a home in which every text is hostile; nothing is merged."""
     small = SmallHome(root, coins=())
     events = [event_of(number, text) for number, text in enumerate(HOSTILE.values())]
     small.land("events", body=json.dumps({"data": events}).encode())
@@ -104,7 +104,9 @@ def test_batches_can_be_shown(home: SmallHome, almanac: Almanac) -> None:
 
 
 @pytest.mark.parametrize("name", ["list", "status", "keys"])
-def test_json_is_exact_and_acts_on_nothing(name: str, home: SmallHome, almanac: Almanac) -> None:
+def test_json_output_is_exact_and_has_no_control_characters(
+    name: str, home: SmallHome, almanac: Almanac
+) -> None:
     done = almanac(*COMMANDS[name], "--json", home=str(home.home.root))
     assert acting_in(done.stdout) == []
     rows = json.loads(done.stdout)
@@ -113,7 +115,7 @@ def test_json_is_exact_and_acts_on_nothing(name: str, home: SmallHome, almanac: 
 
 
 @pytest.mark.parametrize("name", ["list", "titles", "refused"])
-def test_nor_does_a_text_act_on_a_real_terminal(name: str, home: SmallHome) -> None:
+def test_no_text_acts_on_a_real_terminal(name: str, home: SmallHome) -> None:
     ours, theirs = pty.openpty()
     given = {**environment(home.home.root), "TERM": "xterm-256color"}
     with subprocess.Popen(
@@ -125,17 +127,17 @@ def test_nor_does_a_text_act_on_a_real_terminal(name: str, home: SmallHome) -> N
         stderr=theirs,
     ) as process:
         os.close(theirs)
-        said = b""
+        output = b""
         try:
-            while piece := os.read(ours, 65_536):
-                said += piece
+            while chunk := os.read(ours, 65_536):
+                output += chunk
         except OSError:
-            pass  # Linux tells so that nobody writes there any more.
+            pass  # Linux raises this once the other end is closed.
         finally:
             os.close(ours)
-        assert process.wait(60) == (1 if name == "refused" else 0), said.decode()
-    assert len(said) > 100
-    assert acting_in(said.decode(), on_terminal=True) == []
+        assert process.wait(60) == (1 if name == "refused" else 0), output.decode()
+    assert len(output) > 100
+    assert acting_in(output.decode(), on_terminal=True) == []
 
 
 def test_a_table_and_a_line_take_any_text(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,7 +152,7 @@ def test_a_table_and_a_line_take_any_text(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_only_the_console_writes_to_a_terminal() -> None:
-    """So that no command can forget to make plain what it shows."""
+    """So that no command can print a text without making it plain."""
     writing = {"rich", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write", "print"}
     for path in CLI:
         if path.stem in ("console", "settings"):

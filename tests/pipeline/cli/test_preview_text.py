@@ -1,4 +1,4 @@
-"""On Dagster's pages the text of a service is text: no link, picture or HTML of it is one."""
+"""Texts of a service are shown as text on Dagster's pages: no link, picture or HTML."""
 
 import json
 import re
@@ -21,7 +21,7 @@ MIXED = st.lists(TEXTS | st.sampled_from(["`", "``", "|", "\\", "<", "](", "!["]
 
 
 def assert_only_shows(source: str) -> str:
-    """Check what a page makes of Markdown; return it."""
+    """Check that rendered Markdown has no link, picture or HTML of its own; return the HTML."""
     page = RENDERER.render(source)
     assert set(re.findall(r"<\s*/?\s*([a-zA-Z!][\w-]*)", page)) <= TAGS, page
     assert " href" not in re.sub("<code>.*?</code>", "", page)
@@ -48,7 +48,7 @@ def test_a_harmless_text_is_left_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_a_materialisation_says_only_shows_itself(name: str, tmp_path: Path) -> None:
+def test_the_metadata_of_a_materialisation_shows_its_text_only(name: str, tmp_path: Path) -> None:
     small = SmallHome(tmp_path)
     text = HOSTILE[name]
     rows = [{"id": text, "title": text, "displayedDate": text, "coins": [text, {"slug": text}]}]
@@ -56,10 +56,10 @@ def test_what_a_materialisation_says_only_shows_itself(name: str, tmp_path: Path
     (exported,) = small.land("export", body=f'id,title\n1,"{text.replace(chr(34), "")}"\n'.encode())
     for manifest in (listed, exported):
         assert_only_shows(batch_preview(small.home.landing, manifest))
-    look = FeedDay(
+    feed_day = FeedDay(
         "events", NOW.date(), text, (listed,), warnings=(text, f"the service said {text}")
     )
-    metadata = pull_metadata(look, small.home.landing, quota_left=None)
+    metadata = pull_metadata(feed_day, small.home.landing, quota_left=None)
     for shown in ("preview", "warnings", "batches"):
         assert_only_shows(metadata[shown].value)
     assert acting_in(metadata["outcome"]) == []

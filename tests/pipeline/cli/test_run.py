@@ -38,7 +38,7 @@ def run_json(home: Path, *words: str, **given: str) -> dict[str, Any]:
     return summary
 
 
-def test_a_service_is_asked_for_today_and_a_spent_quota_is_no_error(
+def test_a_run_pulls_today_from_a_service_and_a_used_up_quota_is_no_error(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:
     key = almanac_sandbox.new_key("enterprise", monthly_quota=1)
@@ -88,30 +88,30 @@ def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
             sleep(0.05)
         # To all of its processes, as a terminal does.
         os.killpg(process.pid, signal.SIGINT)
-        said, complained = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, said) == (130, "")
-    assert complained == "Interrupted. Landed data is kept; run `almanac run` again to resume.\n"
+    assert (process.returncode, output) == (130, "")
+    assert errors == "Interrupted. Landed data is kept; run `almanac run` again to resume.\n"
     assert Home(home).landing.batch_ids()
 
 
-def test_an_empty_home_plays_the_days_before_today_with_polls_and_ends_now() -> None:
+def test_an_empty_home_runs_the_days_before_today_with_polls_and_ends_now() -> None:
     found = instants_of(3, now=NOW, last_day=None)
-    assert [f"{item.at:%d %H:%M} {item.kind}" for item in found] == [
+    assert [f"{instant.at:%d %H:%M} {instant.kind}" for instant in found] == [
         *("08 06:00 day", "08 12:00 poll", "08 18:00 poll"),
         *("09 06:00 day", "09 12:00 poll", "09 18:00 poll"),
         "10 09:30 day",
     ]
 
 
-def test_a_home_goes_on_from_the_day_after_its_last() -> None:
+def test_a_run_resumes_on_the_day_after_the_last_one() -> None:
     def days(last_day: date) -> list[date]:
         return [
-            item.at.date()
-            for item in instants_of(7, now=NOW, last_day=last_day)
-            if item.kind == "day"
+            instant.at.date()
+            for instant in instants_of(7, now=NOW, last_day=last_day)
+            if instant.kind == "day"
         ]
 
     today = NOW.date()

@@ -1,4 +1,4 @@
-"""`almanac sql` as a program: what reaches standard output, and what becomes of it there."""
+"""`almanac sql` as a program: standard output as a file, a pipe or closed, and its errors."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ WITH_LITTLE_GRACE = [
     "sql_cli._limits = lambda settings: replace(limits(settings), grace_s=0.1)\n"
     "cli.main()\n",
 ]
-"""The command, which gives a query that does not look only a moment to end."""
+"""The command with a short grace for queries that ignore an interrupt."""
 MANY = "SELECT range AS a, repeat('x', 100) AS b FROM range(20000)"
 
 
@@ -41,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_csv_goes_into_the_file_that_output_is_redirected_to(
     home: Path, tmp_path: Path, mode: str, named: str | None
 ) -> None:
-    """Also where it is named, by whatever name: nothing else is said there, nothing is replaced."""
+    """Also if --output names it in another way: nothing else is printed, no file is replaced."""
     target = tmp_path / "answer.csv"
     target.write_text("before\n")
     link = tmp_path / "link"
@@ -75,7 +75,7 @@ def test_json_goes_into_a_pipe_whole(home: Path, tmp_path: Path) -> None:
     assert len(json.loads(done.stdout)) == 20_000
 
 
-def test_a_pipe_that_is_closed_early_ends_it_quietly(home: Path, tmp_path: Path) -> None:
+def test_a_pipe_that_is_closed_early_ends_the_query_quietly(home: Path, tmp_path: Path) -> None:
     with subprocess.Popen(
         [*ALMANAC, "sql", MANY, "-f", "csv"],
         cwd=tmp_path,
@@ -104,7 +104,7 @@ def test_a_pipe_that_is_closed_early_ends_it_quietly(home: Path, tmp_path: Path)
         ("SELECT repeat('x', 1000000000) FROM range(100)", "the query was stopped"),
     ],
 )
-def test_what_reads_files_writes_or_exhausts_ends_in_one_line(
+def test_a_query_that_reads_files_writes_or_exhausts_ends_in_one_line(
     home: Path, tmp_path: Path, sql: str, why: str
 ) -> None:
     limits = {"ALMANAC_SQL_TIMEOUT_S": "0.5", "ALMANAC_SQL_MEMORY": "200MB"}

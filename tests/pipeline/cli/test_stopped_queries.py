@@ -1,4 +1,4 @@
-"""Signals to `almanac sql` while DuckDB runs, where no handler of Python does."""
+"""Signals to `almanac sql` while DuckDB runs and no Python handler can."""
 
 import signal
 import subprocess
@@ -21,19 +21,19 @@ SPILLING = (
     "SELECT max(a) FROM (SELECT row_number() OVER (ORDER BY md5(range::VARCHAR)) AS a "
     "FROM range(1000000000))"
 )
-DEAF = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
-"""It never looks whether it is interrupted."""
+UNINTERRUPTIBLE = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
+"""A function that never checks for an interrupt."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED_SOON = {"ALMANAC_SQL_TIMEOUT_S": "1"}
 FORMS = (("table",), ("csv",), ("csv", "-o", "answer.csv"))
 BEGUN_S = 30.0
 ENDED_S = 15.0
 """Beyond the grace of 5 s, on a busy machine."""
-SAID = "almanac: interrupted. Finished work is kept; run the command again to resume.\n"
+INTERRUPTED = "almanac: interrupted. Finished work is kept; run the command again to resume.\n"
 
 
 def unclosable(grace_s: float) -> list[str]:
-    """Return the command, whose connections do not close and have so long for it."""
+    """Return the command with connections that do not close, and the grace for closing them."""
     return [sys.executable, "-m", "tests.warehouse.unclosable", str(grace_s)]
 
 
@@ -47,8 +47,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Desk:
-    """A folder to work in, one for temporary files, and queries that are begun there."""
+class Workplace:
+    """A working folder, one for temporary files, and queries that run there."""
 
     def __init__(self, home: Path, root: Path) -> None:
         self.home, self.work, self.temporary = home, root / "work", root / "temporary"
@@ -56,10 +56,10 @@ class Desk:
         self.temporary.mkdir()
 
     @contextmanager
-    def asking(
+    def running_query(
         self, sql: str, *form: str, program: list[str] = ALMANAC, **given: str
     ) -> Iterator[subprocess.Popen[str]]:
-        """Lend a process that runs a query, once it does."""
+        """Yield a process once it runs a query."""
         process = subprocess.Popen(
             [*program, "sql", sql, *(("-f", *form) if form else ())],
             cwd=self.work,
@@ -81,7 +81,7 @@ class Desk:
             process.communicate()
 
     def left(self) -> list[str]:
-        """Return what there is of answers and temporary files, and of other names of the home."""
+        """Return the answers, temporary files and reading links that exist."""
         return [
             str(path)
             for folder in (self.work, self.temporary)
@@ -90,15 +90,17 @@ class Desk:
 
 
 @pytest.fixture
-def desk(home: Path, tmp_path: Path) -> Desk:
-    return Desk(home, tmp_path)
+def workplace(home: Path, tmp_path: Path) -> Workplace:
+    return Workplace(home, tmp_path)
 
 
-def assert_ends(desk: Desk, process: subprocess.Popen[str], number: signal.Signals) -> None:
+def assert_ends(
+    workplace: Workplace, process: subprocess.Popen[str], number: signal.Signals
+) -> None:
     process.send_signal(number)
     output, errors = process.communicate(timeout=ENDED_S)
-    assert (process.returncode, output, errors) == (130, "", SAID)
-    assert desk.left() == []
+    assert (process.returncode, output, errors) == (130, "", INTERRUPTED)
+    assert workplace.left() == []
 
 
 @pytest.mark.parametrize(
@@ -109,51 +111,55 @@ def assert_ends(desk: Desk, process: subprocess.Popen[str], number: signal.Signa
     ],
     ids=["SIGTERM", "SIGHUP"],
 )
-def test_a_signal_ends_a_query_at_once_and_leaves_nothing(
-    desk: Desk, number: signal.Signals, sql: str, form: tuple[str, ...]
+def test_a_signal_ends_a_query_at_once_and_leaves_no_file(
+    workplace: Workplace, number: signal.Signals, sql: str, form: tuple[str, ...]
 ) -> None:
-    with desk.asking(sql, *form) as process:
-        assert_ends(desk, process, number)
+    with workplace.running_query(sql, *form) as process:
+        assert_ends(workplace, process, number)
 
 
-def test_a_signal_ends_a_query_that_never_looks_and_leaves_nothing(desk: Desk) -> None:
-    with desk.asking(DEAF, "csv", program=WITH_LITTLE_GRACE) as process:
-        assert_ends(desk, process, signal.SIGINT)
+def test_a_signal_ends_an_uninterruptible_query_and_leaves_no_file(workplace: Workplace) -> None:
+    with workplace.running_query(UNINTERRUPTIBLE, "csv", program=WITH_LITTLE_GRACE) as process:
+        assert_ends(workplace, process, signal.SIGINT)
 
 
-def test_a_stopped_answer_whose_connection_does_not_close_ends_all_the_same(desk: Desk) -> None:
+def test_a_stopped_answer_whose_connection_does_not_close_ends_all_the_same(
+    workplace: Workplace,
+) -> None:
     answer = ("csv", "-o", "answer.csv")
-    with desk.asking(COUNTING, *answer, program=unclosable(0.1), **STOPPED_SOON) as process:
+    with workplace.running_query(
+        COUNTING, *answer, program=unclosable(0.1), **STOPPED_SOON
+    ) as process:
         output, errors = process.communicate(timeout=ENDED_S)
     assert (process.returncode, output) == (1, "")
     assert "did not close a connection within 0.1 s" in errors
     assert errors.endswith(
         "almanac: the query was stopped: it took longer than 1 s (ALMANAC_SQL_TIMEOUT_S)\n"
     )
-    assert desk.left() == []
+    assert workplace.left() == []
 
 
-def test_a_signal_ends_a_program_whose_connection_does_not_close(desk: Desk) -> None:
+def test_a_signal_ends_a_program_whose_connection_does_not_close(workplace: Workplace) -> None:
     answer = ("csv", "-o", "answer.csv")
-    with desk.asking("SELECT 1", *answer, program=unclosable(600.0)) as process:
-        assert_ends(desk, process, signal.SIGINT)
+    with workplace.running_query("SELECT 1", *answer, program=unclosable(600.0)) as process:
+        assert_ends(workplace, process, signal.SIGINT)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("sql", [COUNTING, LISTS, SPILLING, DEAF])
+@pytest.mark.parametrize("sql", [COUNTING, LISTS, SPILLING, UNINTERRUPTIBLE])
 def test_each_signal_ends_each_query_in_each_form(
-    desk: Desk, number: signal.Signals, sql: str, form: tuple[str, ...]
+    workplace: Workplace, number: signal.Signals, sql: str, form: tuple[str, ...]
 ) -> None:
-    with desk.asking(sql, *form, ALMANAC_SQL_MEMORY="100MB") as process:
+    with workplace.running_query(sql, *form, ALMANAC_SQL_MEMORY="100MB") as process:
         if sql is SPILLING:
-            wait_for_spill(desk)
-        assert_ends(desk, process, number)
+            wait_for_spill(workplace)
+        assert_ends(workplace, process, number)
 
 
-def wait_for_spill(desk: Desk) -> None:
+def wait_for_spill(workplace: Workplace) -> None:
     give_up_at = time.monotonic() + BEGUN_S
-    while not any("spill-" in name for name in desk.left()):
+    while not any("spill-" in name for name in workplace.left()):
         assert time.monotonic() < give_up_at
         time.sleep(0.05)

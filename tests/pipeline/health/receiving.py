@@ -1,4 +1,4 @@
-"""A receiver of alerts on loopback, which answers as it is told and keeps what came."""
+"""A receiver of alerts on loopback, which answers with a set status and keeps what it received."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Receiver(HTTPServer):
-    """`bodies` are what came, as JSON; `status` is what is answered."""
+    """`bodies` are the accepted bodies as JSON; `status` is the status of its answers."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

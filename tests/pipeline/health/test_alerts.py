@@ -1,4 +1,4 @@
-"""Alerts: what is told when, to a real receiver, by the daemon's parts and the command line."""
+"""Alerts: what is posted when, to a real receiver, by sensor, job and command line."""
 
 import json
 import logging
@@ -64,8 +64,8 @@ def small(tmp_path: Path, receiver: Receiver) -> SmallHome:
 LATER = NOW + DAY + timedelta(hours=1)
 
 
-class TestWhatIsTold:
-    def test_a_warning_is_told_when_it_begins_again_after_a_day_and_once_when_it_is_over(
+class TestChanges:
+    def test_a_warning_is_posted_when_it_begins_each_day_and_once_when_it_ends(
         self,
     ) -> None:
         before: dict[str, Reported] = {}
@@ -78,18 +78,18 @@ class TestWhatIsTold:
             before = posted_after(before, found, now=now)
         assert messages == [(6, ("+disk",)), (30, ("+disk",)), (54, ("-disk",))]
 
-    def test_it_says_since_when_also_where_the_warning_does_not(self) -> None:
+    def test_a_posted_warning_has_a_since_even_if_the_warning_has_none(self) -> None:
         first = changes({}, [DISK, STALE], now=NOW)
-        assert [item.since for item in first.begun] == [NOW, NOW - DAY]
+        assert [warning.since for warning in first.begun] == [NOW, NOW - DAY]
         later = changes(posted_after({}, first, now=NOW), [DISK], now=NOW + DAY)
-        assert [item.since for item in later.repeated] == [NOW]
+        assert [warning.since for warning in later.repeated] == [NOW]
         assert later.over == ("stale:coins",)
 
     def test_a_text_that_changes_is_no_new_warning(self) -> None:
         before = posted_after({}, changes({}, [DISK], now=NOW), now=NOW)
         assert not changes(before, [Warned("disk", "1.4 GB left")], now=NOW + timedelta(hours=1))
 
-    def test_where_not_all_is_known_nothing_is_over(self) -> None:
+    def test_no_warning_ends_where_the_home_cannot_be_read(self) -> None:
         before = {"disk": Reported(since=NOW, at=NOW)}
         found = changes(before, [Warned("damaged", "unreadable")], now=NOW, is_all=False)
         assert found.kinds == ("+damaged",)
@@ -97,7 +97,7 @@ class TestWhatIsTold:
 
 
 class TestPosting:
-    def test_the_body_says_all_in_one_line_too_and_names_no_folder(
+    def test_the_body_of_an_alert_has_a_summary_line_and_names_no_folder(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
         changes = post_changes(small.settings, small.home, LATER)
@@ -111,7 +111,7 @@ class TestPosting:
         assert str(small.home.root) not in json.dumps(body)
         assert receiver.paths == [f"/hook?token={CANARY}"]
 
-    def test_what_was_told_is_not_told_again_and_its_end_is(
+    def test_a_posted_warning_is_not_posted_again_and_its_end_is_posted(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
         post_changes(small.settings, small.home, LATER)
@@ -123,7 +123,7 @@ class TestPosting:
         assert receiver.bodies[1]["text"] == "Almanac, sandbox:1: Resolved: stale:coins."
 
     @pytest.mark.parametrize("status", [301, 307, 404, 500])
-    def test_what_is_not_accepted_is_told_again_at_the_next_look(
+    def test_a_warning_that_the_receiver_rejects_is_posted_again(
         self, small: SmallHome, receiver: Receiver, status: int
     ) -> None:
         receiver.status = status
@@ -144,20 +144,20 @@ class TestPosting:
         assert (caught.value.__cause__, caught.value.__context__) == (None, None)
         assert CANARY not in str(caught.value) + caplog.text
 
-    def test_an_answer_that_never_ends_is_given_up(self) -> None:
+    def test_a_post_without_an_answer_fails_at_its_timeout(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = SecretStr(f"http://127.0.0.1:{silent.getsockname()[1]}/")
             with pytest.raises(AlertNotPosted, match="ReadTimeout"):
                 post(address, "sandbox:1", Changes(begun=(DISK,)), NOW, timeout_s=0.1)
 
-    def test_a_damaged_note_of_what_was_told_tells_all_anew(
+    def test_a_damaged_record_of_alerts_posts_every_warning_anew(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
         post_changes(small.settings, small.home, LATER)
         (small.home.state / "alerts.json").write_text('{"stale:coins": {"since": 1}}')
         assert post_changes(small.settings, small.home, LATER).kinds == ("+stale:coins",)
 
-    def test_a_home_that_cannot_be_read_is_told_and_takes_nothing_back(
+    def test_an_unreadable_home_is_posted_and_resolves_no_other_warning(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
         post_changes(small.settings, small.home, LATER)
@@ -169,7 +169,7 @@ class TestPosting:
         stamp.write_text(whole)
         assert post_changes(small.settings, small.home, LATER).kinds == ("-damaged",)
 
-    def test_where_there_is_no_home_nothing_is_told(
+    def test_no_alert_is_posted_without_a_home(
         self, small: SmallHome, receiver: Receiver, tmp_path: Path
     ) -> None:
         assert not post_changes(small.settings, Home(tmp_path / "none"), LATER)
@@ -184,32 +184,34 @@ def key_of(decision: Decision) -> str | None:
 class TestDeciding:
     DUE = Changes(begun=(STALE,), over=("quota",))
 
-    def test_it_asks_with_a_key_that_says_what_attempt_and_when(self) -> None:
+    def test_the_run_key_of_an_alert_has_warnings_attempt_and_time(self) -> None:
         first = decide_alert(self.DUE, LastRuns(), now=NOW, running=None)
-        again = decide_alert(self.DUE, LastRuns(NOW, 1), now=NOW + timedelta(hours=1), running=None)
+        second = decide_alert(
+            self.DUE, LastRuns(NOW, 1), now=NOW + timedelta(hours=1), running=None
+        )
         other = decide_alert(Changes(over=("quota",)), LastRuns(), now=NOW, running=None)
-        keys = [key_of(decision) or "" for decision in (first, again, other)]
+        keys = [key_of(decision) or "" for decision in (first, second, other)]
         assert [key.split("-")[1:] for key in keys] == [
             *(["1", "20260302T120000"], ["2", "20260302T130000"], ["1", "20260302T120000"]),
         ]
         assert keys[0][:12] == keys[1][:12] != keys[2][:12]
 
-    def test_nothing_new_and_a_run_under_way_are_said(self) -> None:
+    def test_the_alert_sensor_gives_the_reason_for_no_run(self) -> None:
         nothing = decide_alert(Changes(), LastRuns(), now=NOW, running=None)
         waits = decide_alert(self.DUE, LastRuns(), now=NOW, running="0123456789")
         assert (nothing.request, waits.request) == (None, None)
         assert nothing.reason == "Nothing new to post. Next check in 5 min."
         assert "run 01234567 posts it" in waits.reason
 
-    def test_after_a_failure_it_asks_at_the_next_look_and_then_less_often(self) -> None:
+    def test_the_wait_between_alert_runs_doubles_after_each_failure(self) -> None:
         waits = []
         for failures in (1, 2, 3, 8):
             last = LastRuns(NOW, failures)
             ticks = (NOW + timedelta(seconds=EVERY_S) * n for n in range(20))
-            asked = (
+            ticks_with_request = (
                 at for at in ticks if decide_alert(self.DUE, last, now=at, running=None).request
             )
-            waits.append(int((next(asked) - NOW).total_seconds()) // 60)
+            waits.append(int((next(ticks_with_request) - NOW).total_seconds()) // 60)
         assert waits == [5, 10, 20, 60]
         early = decide_alert(self.DUE, LastRuns(NOW, 1), now=NOW, running=None)
         assert "the last 1 runs could not post it. The next run is at 12:05:00" in early.reason
@@ -220,13 +222,13 @@ class TestDaemon:
         small = SmallHome(tmp_path / "other")
         assert alert_sensors(small.settings, small.home, lambda: NOW) == []
 
-    def test_a_tick_sends_nothing_and_the_run_it_asks_for_posts_once(
+    def test_the_sensor_sends_nothing_and_the_run_it_requests_posts_once(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
         with dg.DagsterInstance.ephemeral() as instance:
             assert isinstance(tick(small, instance, NOW), dg.SkipReason)
-            asked = tick(small, instance, LATER)
-            assert isinstance(asked, dg.RunRequest)
+            ticks_with_request = tick(small, instance, LATER)
+            assert isinstance(ticks_with_request, dg.RunRequest)
             assert receiver.paths == []
             result = run(small, instance, LATER)
             assert result.success
@@ -282,7 +284,7 @@ def run(small: SmallHome, instance: dg.DagsterInstance, now: datetime) -> dg.Exe
 
 
 class TestCommand:
-    def test_status_posts_what_is_new_and_says_so(
+    def test_status_posts_new_warnings_and_prints_them(
         self, almanac: Almanac, tmp_path: Path, receiver: Receiver
     ) -> None:
         small = SmallHome(tmp_path / "data")
@@ -330,7 +332,7 @@ class TestSetting:
             read_settings()
         assert CANARY not in str(caught.value)
 
-    def test_it_may_be_in_a_file(self, tmp_path: Path) -> None:
+    def test_the_alert_address_may_be_in_a_file(self, tmp_path: Path) -> None:
         file = tmp_path / "hook"
         file.write_text(f"https://example.com/{CANARY}\n")
         address = of_file(file).alert_address()

@@ -1,4 +1,4 @@
-"""What `almanac status` finds out about a home, and what it warns of."""
+"""What `almanac status` shows of a home, and what it warns of."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def warned(health: Health, kind: str) -> Warned:
     return found
 
 
-def look(small: SmallHome, now: datetime = NOW) -> Health:
+def health_at(small: SmallHome, now: datetime = NOW) -> Health:
     return health_of(small.settings, small.home, now)
 
 
@@ -53,19 +53,19 @@ def small(tmp_path: Path) -> SmallHome:
 
 
 class TestFreshness:
-    def test_a_look_that_is_landed_and_not_merged_counts(self, small: SmallHome) -> None:
+    def test_a_pull_that_is_landed_and_not_merged_counts_as_fresh(self, small: SmallHome) -> None:
         small.land()
-        health = look(small, NOW + DAY)
+        health = health_at(small, NOW + DAY)
         assert kinds(health) == []
         assert health.pending == len(PULLED)
         assert {feed.age_s for feed in health.feeds if feed.feed in PULLED} == {86_400.0}
 
-    def test_a_feed_is_stale_after_twice_its_interval_and_says_since_when(
+    def test_a_feed_is_stale_after_twice_its_interval_and_its_warning_has_the_time(
         self, small: SmallHome
     ) -> None:
         small.land()
         small.land("export", "events", at=NOW + DAY)
-        health = look(small, NOW + 2 * DAY + timedelta(minutes=1))
+        health = health_at(small, NOW + 2 * DAY + timedelta(minutes=1))
         assert kinds(health) == ["stale:cancellations", "stale:coins", "stale:categories"]
         assert warned(health, "stale:coins").since == NOW + 2 * DAY
         assert "2026-03-02 12:00 UTC" in warned(health, "stale:coins").text
@@ -73,32 +73,32 @@ class TestFreshness:
     def test_a_feed_that_is_not_in_the_plan_is_not_stale(self, small: SmallHome) -> None:
         small.land("events", "cancellations", "coins", plan="free")
         small.land("events", "cancellations", "coins", plan="free", at=NOW + 5 * DAY)
-        health = look(small, NOW + 6 * DAY)
+        health = health_at(small, NOW + 6 * DAY)
         assert kinds(health) == ["coverage"]
         not_in_plan = [feed.feed for feed in health.feeds if not feed.in_plan]
         assert not_in_plan == ["export", "categories"]
 
-    def test_the_plan_of_the_newest_batch_tells(self, small: SmallHome) -> None:
+    def test_the_plan_of_the_newest_batch_counts(self, small: SmallHome) -> None:
         small.land(at=NOW - 5 * DAY, plan="elite")
         small.land("events", "cancellations", "coins", "categories", plan="pro")
-        assert look(small).plan == "pro"
-        assert "stale:export" not in kinds(look(small))
+        assert health_at(small).plan == "pro"
+        assert "stale:export" not in kinds(health_at(small))
 
-    def test_a_backfill_of_the_past_is_no_look_at_events(self, small: SmallHome) -> None:
+    def test_a_backfill_of_the_past_keeps_no_event_feed_fresh(self, small: SmallHome) -> None:
         small.land()
         old = Scope(lower=datetime(2019, 1, 1, tzinfo=UTC), upper=datetime(2019, 2, 1, tzinfo=UTC))
         small.land("events", at=NOW + 4 * DAY, scope=old)
-        assert "stale:events" in kinds(look(small, NOW + 4 * DAY))
+        assert "stale:events" in kinds(health_at(small, NOW + 4 * DAY))
 
-    def test_a_partial_look_keeps_no_feed_fresh(self, small: SmallHome) -> None:
+    def test_a_partial_pull_keeps_no_feed_fresh(self, small: SmallHome) -> None:
         small.land()
         small.land(at=NOW + 3 * DAY, why_incomplete="the quota")
-        assert "stale:events" in kinds(look(small, NOW + 3 * DAY))
+        assert "stale:events" in kinds(health_at(small, NOW + 3 * DAY))
 
-    def test_before_the_first_look_it_says_what_to_do(self, small: SmallHome) -> None:
-        (only,) = look(small).warnings
+    def test_status_before_the_first_pull_names_the_command_to_run(self, small: SmallHome) -> None:
+        (only,) = health_at(small).warnings
         assert only == Warned("stale:events", "No complete pull of events yet: almanac run")
-        assert look(SmallHome(small.home.root.parent / "other")).source == "sandbox:1"
+        assert health_at(SmallHome(small.home.root.parent / "other")).source == "sandbox:1"
 
     def test_without_a_home_there_is_nothing_to_warn_of(self, tmp_path: Path) -> None:
         settings = SmallHome(tmp_path / "one").settings
@@ -108,21 +108,21 @@ class TestFreshness:
 
 
 class TestCancellations:
-    def test_after_30_days_without_a_look_it_warns_and_after_90_it_says_what_is_lost(
+    def test_cancellations_are_warned_of_after_30_days_without_a_pull_and_lost_after_90(
         self, small: SmallHome
     ) -> None:
         small.land(at=NOW)
-        assert "cancellations" not in kinds(look(small, NOW + 30 * DAY))
-        health = look(small, NOW + 31 * DAY)
+        assert "cancellations" not in kinds(health_at(small, NOW + 30 * DAY))
+        health = health_at(small, NOW + 31 * DAY)
         assert "31 days; after 90 days some are lost" in warned(health, "cancellations").text
         assert warned(health, "cancellations").since == NOW + 30 * DAY
         assert health.coverage.cancellations_lost == []
         small.land("cancellations", at=NOW + 95 * DAY)
-        (lost,) = look(small, NOW + 95 * DAY).coverage.cancellations_lost
+        (lost,) = health_at(small, NOW + 95 * DAY).coverage.cancellations_lost
         assert (lost.first, lost.last) == (NOW.date(), (NOW + 5 * DAY).date())
-        assert "cancellations" not in kinds(look(small, NOW + 95 * DAY))
+        assert "cancellations" not in kinds(health_at(small, NOW + 95 * DAY))
 
-    def test_polls_that_ask_since_the_look_before_leave_no_gap(self) -> None:
+    def test_polls_of_cancellations_since_the_pull_before_leave_no_gap(self) -> None:
         begin = NOW - 99 * DAY
         polls = [seen_at(begin + days * DAY, since=days * DAY + begin - DAY) for days in range(100)]
         assert lost_cancellations(polls, begin, NOW) == []
@@ -143,12 +143,12 @@ def seen_at(at: datetime, *, since: datetime) -> Seen:
 
 
 class TestCoverage:
-    def test_days_without_a_look_are_told_as_ranges_and_today_is_not_over(
+    def test_days_without_a_pull_are_listed_as_ranges_up_to_yesterday(
         self, small: SmallHome
     ) -> None:
         for days in (20, 19, 15, 3, 1):
             small.land("events", at=NOW - days * DAY)
-        coverage = look(small).coverage
+        coverage = health_at(small).coverage
         gaps = [str(gap) for gap in coverage.unseen]
         assert gaps == ["2026-02-12 to 2026-02-14", "2026-02-16 to 2026-02-26", "2026-02-28"]
         assert coverage.days_unseen == 15
@@ -157,44 +157,42 @@ class TestCoverage:
     def test_a_gap_is_warned_of_for_two_days(self, small: SmallHome) -> None:
         for days in (3, 1):
             small.land("events", at=NOW - days * DAY)
-        assert "on 2026-02-28: " in warned(look(small), "coverage").text
+        assert "on 2026-02-28: " in warned(health_at(small), "coverage").text
         small.land("events", at=NOW)
-        health = look(small, NOW + DAY)
+        health = health_at(small, NOW + DAY)
         assert "coverage" not in kinds(health)
         assert health.coverage.days_unseen == 1
 
-    def test_a_home_begun_by_a_backfill_is_given_a_day_to_be_looked_at(
-        self, small: SmallHome
-    ) -> None:
+    def test_the_first_day_of_a_home_begun_by_a_backfill_is_no_gap(self, small: SmallHome) -> None:
         years_ago = Scope(lower=NOW - 900 * DAY, upper=NOW - 800 * DAY)
         small.land("events", scope=years_ago)
-        assert look(small, NOW + DAY).coverage.days_unseen == 0
+        assert health_at(small, NOW + DAY).coverage.days_unseen == 0
         small.land("events", scope=Scope(lower=NOW - 9 * DAY, upper=NOW + 2 * DAY))
-        assert [str(gap) for gap in look(small, NOW + 2 * DAY).coverage.unseen] == ["2026-03-03"]
+        assert [str(gap) for gap in health_at(small, NOW + 2 * DAY).coverage.unseen] == [
+            "2026-03-03"
+        ]
 
     def test_a_home_that_got_no_events_on_its_first_day_missed_it(self, small: SmallHome) -> None:
         small.land("coins", "categories")
-        assert look(small, NOW + DAY).coverage.days_unseen == 1
+        assert health_at(small, NOW + DAY).coverage.days_unseen == 1
 
-    def test_windows_of_polls_make_up_one_look_and_a_hole_between_them_does_not(
-        self, small: SmallHome
-    ) -> None:
+    def test_polls_that_cover_all_near_dates_count_as_one_pull(self, small: SmallHome) -> None:
         def window(first: int, last: int) -> Scope:
             step = timedelta(microseconds=1)
             return Scope(lower=MIDNIGHT + first * DAY, upper=MIDNIGHT + (last + 1) * DAY - step)
 
         small.land("events", scope=window(0, 2))
         small.land("events", scope=window(4, 9))
-        assert look(small, NOW + DAY).coverage.days_unseen == 1
+        assert health_at(small, NOW + DAY).coverage.days_unseen == 1
         small.land("events", scope=replaced(window(3, 3), coins=("bitcoin",)))
-        assert look(small, NOW + DAY).coverage.days_unseen == 1
+        assert health_at(small, NOW + DAY).coverage.days_unseen == 1
         small.land("events", scope=window(3, 3))
-        assert look(small, NOW + DAY).coverage.days_unseen == 0
+        assert health_at(small, NOW + DAY).coverage.days_unseen == 0
 
-    def test_the_list_of_the_least_plan_is_a_whole_look(self, small: SmallHome) -> None:
+    def test_the_list_of_the_lowest_plan_counts_as_a_complete_pull(self, small: SmallHome) -> None:
         scope = Scope(lower=MIDNIGHT, upper=MIDNIGHT + 8 * DAY - timedelta(microseconds=1))
         small.land("events", plan="free", scope=scope)
-        assert look(small, NOW + DAY).coverage.days_unseen == 0
+        assert health_at(small, NOW + DAY).coverage.days_unseen == 0
 
 
 def replaced(scope: Scope, **given: object) -> Scope:
@@ -202,17 +200,17 @@ def replaced(scope: Scope, **given: object) -> Scope:
 
 
 class TestBatches:
-    def test_rejected_rows_are_warned_of_for_two_days_and_told_for_a_hundred(
+    def test_rejected_rows_are_warned_of_for_two_days_and_counted_for_a_hundred(
         self, small: SmallHome
     ) -> None:
         small.land("categories", body=b'{"data": [{"name": "no id"}]}')
         small.land("events", "cancellations", "coins", "export")
         merge(small.home, publishing=False)
-        health = look(small, NOW + timedelta(hours=1))
+        health = health_at(small, NOW + timedelta(hours=1))
         text = warned(health, "rejected").text
         assert text.startswith("1 rows of 1 batches of the last 2 days were rejected")
         assert warned(health, "rejected").since == NOW
-        later = look(small, NOW + timedelta(hours=49))
+        later = health_at(small, NOW + timedelta(hours=49))
         assert "rejected" not in kinds(later)
         assert later.rejected == 1
 
@@ -221,14 +219,14 @@ class TestBatches:
     ) -> None:
         small.land("coins", body=b"<!DOCTYPE html><html></html>")
         merge(small.home, publishing=False)
-        health = look(small, NOW + timedelta(hours=1))
+        health = health_at(small, NOW + timedelta(hours=1))
         assert warned(health, "quarantined").since == NOW
         assert next(feed.complete_at for feed in health.feeds if feed.feed == "coins") is None
 
     def test_a_marker_whose_batch_was_never_written_is_passed_over(self, small: SmallHome) -> None:
         small.land()
         small.home.landing.storage.put("pending/20260302T120000Z-coins-000000000000.json", b"{}")
-        assert look(small).warnings == []
+        assert health_at(small).warnings == []
 
 
 class TestDisk:
@@ -238,11 +236,11 @@ class TestDisk:
         small.land()
         full = SimpleNamespace(free=1_500_000_000)
         monkeypatch.setattr(health_module.shutil, "disk_usage", lambda path: full)
-        assert warned(look(small), "disk").text == "The disk has 1.5 GB free: almanac prune"
+        assert warned(health_at(small), "disk").text == "The disk has 1.5 GB free: almanac prune"
 
 
-class TestPutOff:
-    def test_what_was_put_off_is_told_and_warned_of_when_it_does_not_go_on(
+class TestDeferredWork:
+    def test_deferred_work_is_shown_and_warned_of_if_it_does_not_resume(
         self, small: SmallHome
     ) -> None:
         small.land()
@@ -259,20 +257,20 @@ class TestPutOff:
         BackfillStates(Storage(small.home.state), small.home.landing).put(
             BackfillState(scope=scope, plan="elite", source="sandbox:1", started_at=NOW)
         )
-        health = look(small, NOW + DAY)
+        health = health_at(small, NOW + DAY)
         assert [deferred.what for deferred in health.put_off] == [
             "export",
             "events of 2026-01-01 to 2026-03-02",
         ]
         assert "deferred" not in kinds(health)
-        late = warned(look(small, NOW + timedelta(hours=27)), "deferred")
+        late = warned(health_at(small, NOW + timedelta(hours=27)), "deferred")
         assert "daily export: should have resumed at 2026-03-02 14:00 UTC" in late.text
         assert late.since == NOW + timedelta(hours=26)
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> SmallHome:
-    """A home of a service with an address, on a machine that has no ledger yet."""
+    """A home of a service with an address, on a machine without a ledger."""
     small = SmallHome(tmp_path / "home", SERVICE, **address_of(SERVICE, "key"), plan="pro")
     small.land(plan="pro")
     return small
@@ -280,7 +278,7 @@ def served(tmp_path: Path) -> SmallHome:
 
 @pytest.fixture
 def ledger(served: SmallHome) -> Iterator[Ledger]:
-    """Its ledger: 1,000 of 3,000 were used when the service was asked."""
+    """Its ledger: the service reported 1,000 of 3,000 used."""
     found = ledger_of(served.settings, PLANS["pro"])
     assert found is not None
     with found.locked() as entry:
@@ -299,16 +297,16 @@ def log(small: SmallHome, at: datetime, *, status: int | None = 200, count: int 
 
 
 class TestQuota:
-    def test_the_ledger_is_looked_at_and_never_made(self, served: SmallHome) -> None:
-        assert look(served).quota is None
+    def test_status_never_creates_a_ledger(self, served: SmallHome) -> None:
+        assert health_at(served).quota is None
         assert not served.settings.state.exists()
 
-    def test_what_the_machine_counted_is_told_by_kind_of_work(
+    def test_status_shows_the_requests_in_the_ledger_by_kind_of_work(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
         before = ledger.path.read_bytes()
         ledger.path.chmod(0o400)
-        quota = look(served).quota
+        quota = health_at(served).quota
         assert quota is not None
         assert (quota.counted_by, quota.quota, quota.used, quota.remaining) == (
             *("ledger", 3_000, 1_000, 2_000),
@@ -323,60 +321,60 @@ class TestQuota:
         self, served: SmallHome, ledger: Ledger
     ) -> None:
         served.settings = served.settings.model_copy(update={"monthly_quota": 500})
-        quota = look(served).quota
+        quota = health_at(served).quota
         assert quota is not None
         assert (quota.quota, quota.used, quota.remaining, quota.reserve) == (500, 400, 100, 100)
 
-    def test_a_429_that_holds_everyone_back_is_told(
+    def test_status_shows_until_when_a_429_holds_requests_back(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
         with ledger.locked() as entry:
             entry.state = hold(entry.state, ledger.pace, entry.now_ns, 300.0)
-        quota = look(served).quota
+        quota = health_at(served).quota
         assert quota is not None
         assert quota.held_until is not None
         assert timedelta(seconds=290) < quota.held_until - NOW <= timedelta(seconds=300)
 
-    def test_the_pace_of_the_last_week_says_whether_the_quota_will_run_out(
+    def test_the_quota_is_projected_by_the_pace_of_the_last_week(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
         log(served, NOW - 20 * DAY, count=10_000)
         log(served, NOW - 2 * DAY, count=400)
         log(served, NOW - DAY, status=429, count=10_000)
         log(served, NOW - DAY, status=None, count=20)
-        health = look(served)
+        health = health_at(served)
         assert health.quota is not None
         assert health.quota.pace_per_day == 60.0
         assert health.quota.projected == 1_000 + 29.5 * 60
         assert "quota" not in kinds(health)
         log(served, NOW - DAY, count=70)
-        text = warned(look(served), "quota").text
+        text = warned(health_at(served), "quota").text
         assert text.startswith("The monthly quota of 3,000 will run out: 3,065 by 2026-04-01 00:00")
 
     def test_a_home_of_a_day_has_the_pace_of_that_day(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
         log(served, NOW - timedelta(hours=1), count=24)
-        quota = look(served).quota
+        quota = health_at(served).quota
         assert quota is not None
         assert quota.pace_per_day == 24.0
 
-    def test_a_quota_that_is_used_up_says_until_when(
+    def test_the_warning_of_a_used_up_quota_has_the_reset(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
         with ledger.locked() as entry:
             entry.state = replace(entry.state, used=3_000)
-        text = warned(look(served), "quota").text
+        text = warned(health_at(served), "quota").text
         assert "is used up until 2026-04-01 00:00 UTC" in text
 
-    def test_a_ledger_of_last_month_or_of_another_boot_tells_nothing(
+    def test_a_ledger_of_last_month_or_a_damaged_one_gives_no_quota(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
-        assert look(served, datetime(2026, 4, 1, tzinfo=UTC)).quota is None
+        assert health_at(served, datetime(2026, 4, 1, tzinfo=UTC)).quota is None
         ledger.path.write_bytes(b"damaged")
-        assert look(served).quota is None
+        assert health_at(served).quota is None
 
-    def test_what_the_service_told_last_is_taken_on_by_what_was_sent_since(
+    def test_the_reported_usage_is_projected_with_the_requests_sent_since(
         self, small: SmallHome
     ) -> None:
         small.land()
@@ -388,19 +386,19 @@ class TestQuota:
         }
         (small.home.state / "usage.jsonl").write_text(json.dumps(expected) + '\n{"at": "20')
         log(small, NOW, count=10)
-        health = look(small)
+        health = health_at(small)
         assert health.quota is not None
         assert (health.quota.counted_by, health.quota.remaining) == ("service", 30)
         assert health.quota.projected == 70 + 10 + 20
         assert "quota" not in kinds(health)
         log(small, NOW, count=2)
-        assert "quota" in kinds(look(small))
-        over = look(small, datetime(2026, 3, 3, 1, tzinfo=UTC)).quota
+        assert "quota" in kinds(health_at(small))
+        over = health_at(small, datetime(2026, 3, 3, 1, tzinfo=UTC)).quota
         assert over is not None
         assert over.projected is None
 
 
-def test_everything_is_shown_to_people(
+def test_status_prints_feeds_quota_and_gaps(
     served: SmallHome,
     ledger: Ledger,
     capsys: pytest.CaptureFixture[str],
@@ -408,7 +406,7 @@ def test_everything_is_shown_to_people(
 ) -> None:
     monkeypatch.setattr(people, "width", 200)
     log(served, NOW, count=7)
-    show(served.home, look(served, NOW + 4 * DAY))
+    show(served.home, health_at(served, NOW + 4 * DAY))
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for part in (
         "2,000 of 3,000, counted by this machine",
@@ -427,7 +425,7 @@ def test_the_json_has_every_key_and_warnings_with_their_kind(
     SmallHome(tmp_path / "data").land(at=datetime.now(UTC) - 4 * DAY)
     record = json.loads(almanac("status", "--json", "--exit-code", code=1).stdout)
     assert {"kind", "text", "since"} == set(record["warnings"][0])
-    assert "stale:coins" in [item["kind"] for item in record["warnings"]]
+    assert "stale:coins" in [warning["kind"] for warning in record["warnings"]]
     assert record["bytes"].keys() >= {"landing", "lake", "dagster"}
     assert record["coverage"]["unseen"][0].keys() == {"first", "last"}
-    assert {item["feed"] for item in record["feeds"] if item["stale_since"]} >= {"coins"}
+    assert {feed["feed"] for feed in record["feeds"] if feed["stale_since"]} >= {"coins"}

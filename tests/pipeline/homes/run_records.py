@@ -1,6 +1,6 @@
-"""Dagster's records of a small home: made once and copied, with runs as a test wants them.
+"""Dagster's records of a small home, made once and copied, with runs that a test adds.
 
-Belongs here: processes that hold, make or die, as forks; homes with records. Does not: judgements.
+Belongs here: forked processes that hold a lock, write or die; homes with records. Not: asserts.
 """
 
 import os
@@ -19,7 +19,7 @@ from warehouse.home import Home
 
 
 def forked(work: Callable[[], object]) -> int:
-    """Do something in a process of its own, which ends with 0 if that ends well; return its id."""
+    """Run a function in a forked process, which exits with 0 on success; return its id."""
     child = os.fork()
     if child:
         return child
@@ -51,13 +51,13 @@ def killed_after(child: int, seconds: float) -> None:
 
 
 def copied(made: Path, target: Path) -> Home:
-    """Return a home of a test's own, as another was made."""
+    """Return a copy of a home."""
     shutil.copytree(made, target)
     return Home(target)
 
 
 def run_of(home: Home, *, job: str = "daily") -> str:
-    """Put a run that has begun into the records; return its id."""
+    """Add a started run to the records; return its id."""
     with instance_of(home) as instance:
         run = dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.STARTED)
         instance.run_storage.add_run(run)
@@ -65,7 +65,7 @@ def run_of(home: Home, *, job: str = "daily") -> str:
 
 
 def dies_with(home: Home, run_id: str) -> None:
-    """Have a process announce a run, and be killed."""
+    """Start a process that announces a run and is killed."""
 
     def work() -> None:
         announce(home, run_id)

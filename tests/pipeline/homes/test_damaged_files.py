@@ -75,10 +75,11 @@ def test_status_shows_the_rest_where_a_batch_that_waits_is_damaged(
     path.write_bytes(path.read_bytes()[:-9])
     monkeypatch.setenv("ALMANAC_HOME", str(small.home.root))
     for when in ("before", "after"):
-        said = " ".join(almanac("status").output.split())
-        assert "Batches to merge" in said
+        output = " ".join(almanac("status").output.split())
+        assert "Batches to merge" in output
         assert (
-            f"1 batch is damaged in landing and left out; the newest is {waiting.batch_id}" in said
+            f"1 batch is damaged in landing and left out; the newest is {waiting.batch_id}"
+            in output
         )
         almanac("batches", "list")
         almanac("merge", code=int(when == "before"))

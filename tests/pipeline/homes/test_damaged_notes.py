@@ -1,4 +1,4 @@
-"""Damaged notes of what was put off, of backfills and of alerts: set aside, named once, no more."""
+"""Damaged notes of deferrals, backfills and alerts are set aside, reported once and ignored."""
 
 import json
 import logging
@@ -34,7 +34,7 @@ Harm = Callable[[Path], object]
 
 
 def noted(small: SmallHome) -> None:
-    """Write each kind of note, of what is due to go on."""
+    """Write a note of each kind whose work is due."""
     state = small.home.state_storage
     DeferredPulls(state).note(
         DeferredPull(work="daily", feed="events", noted_at=DUE, resume_at=DUE, why="used up")
@@ -79,7 +79,7 @@ def changed(change: Callable[[str], str]) -> Harm:
 
 
 def unsealed(change: Callable[[str], str]) -> Harm:
-    """Change a note as a hand or an earlier version would have written it, without a seal."""
+    """Change a note and remove its hash, as a person or an earlier version would write it."""
 
     def harm(path: Path) -> None:
         note = json.loads(path.read_text())
@@ -148,7 +148,7 @@ def test_a_damaged_note_is_set_aside_named_once_and_counts_as_none(
         (NAMES[1], "2024-01|2024-02"),
     ],
 )
-def test_a_note_that_says_what_none_of_its_kind_does_is_damaged(
+def test_a_note_with_a_value_outside_its_kind_is_damaged(
     small: SmallHome, name: str, other: str
 ) -> None:
     noted(small)
@@ -157,7 +157,7 @@ def test_a_note_that_says_what_none_of_its_kind_does_is_damaged(
     assert (small.home.state / f"{name}.damaged").exists()
 
 
-def test_folders_in_place_of_notes_are_in_nobodys_way(small: SmallHome) -> None:
+def test_a_folder_in_place_of_a_note_does_not_prevent_a_new_one(small: SmallHome) -> None:
     noted(small)
     for name in NAMES:
         a_folder(small.home.state / name)
@@ -181,7 +181,7 @@ def test_a_note_of_an_earlier_version_is_read(small: SmallHome) -> None:
     assert len(read(small)) == len(NAMES)
 
 
-def test_status_and_the_sensor_go_on_without_damaged_notes(
+def test_status_and_the_sensor_ignore_damaged_notes(
     small: SmallHome, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -190,11 +190,11 @@ def test_status_and_the_sensor_go_on_without_damaged_notes(
     sensor = definitions.resolve_sensor_def("quota")
     with dg.DagsterInstance.ephemeral() as instance:
         for harm in ("instants without a zone", "no UTF-8"):
-            for look_first in (True, False):
+            for status_first in (True, False):
                 noted(small)
                 for name in NAMES:
                     HARMS[harm](small.home.state / name)
-                if look_first:
+                if status_first:
                     health = health_of(small.settings, small.home, NOW + timedelta(hours=1))
                     assert list(health.put_off) == []
                 result = sensor(build_sensor_context(instance=instance, definitions=definitions))
@@ -218,7 +218,7 @@ LINES: Final = (
 
 
 @pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
-def test_lines_of_logs_that_are_none_are_passed_over(small: SmallHome, line: bytes) -> None:
+def test_unreadable_lines_of_logs_are_skipped(small: SmallHome, line: bytes) -> None:
     state = small.home.state
     (state / "requests").mkdir(parents=True)
     sound = b'{"at": "2026-03-02T11:00:00Z", "status": 200, "used": 5}'

@@ -1,4 +1,4 @@
-"""A home.json that is damaged, gone or newer: one line with the way out, for every command."""
+"""A damaged, missing or newer home.json: every command prints one line with the repair."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_each_command_says_in_one_line_how_a_damaged_stamp_is_mended(
+def test_each_command_names_the_repair_of_a_damaged_stamp_in_one_line(
     harm: str, made: Home, almanac: Almanac
 ) -> None:
     stamp = made.root / "home.json"

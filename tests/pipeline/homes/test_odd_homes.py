@@ -1,4 +1,4 @@
-"""Homes whose paths hold what DuckDB, SQLite, strftime or a URL give a meaning to."""
+"""Homes whose paths contain characters with a meaning in DuckDB, SQLite, strftime or URLs."""
 
 from pathlib import Path
 
@@ -17,19 +17,19 @@ TAKEN = (
 )
 ALL_IN_ONE = "*[a]50% %d#'\"ü;=\n$"
 HIVE = "observed_date=2020-01-01"
-"""As a partition of other engines is named: DuckDB would add a column of that name."""
+"""A folder name in the form of a Hive partition: DuckDB would add a column of that name."""
 REFUSED = ("a?b", "%20", "back\\slash")
 
 
 @pytest.mark.parametrize(
-    "name", [ALL_IN_ONE, HIVE, *(pytest.param(item, marks=LONG) for item in TAKEN)]
+    "name", [ALL_IN_ONE, HIVE, *(pytest.param(taken, marks=LONG) for taken in TAKEN)]
 )
 def test_every_command_works_in_a_home_of_an_odd_name(
     name: str, tmp_path: Path, almanac: Almanac
 ) -> None:
     root = tmp_path / name
     make_home(root)
-    # What a pattern would also find.
+    # A home that the name as a pattern would match.
     make_home(tmp_path / name.replace("*", "xx").replace("[a]", "a")) if "*" in name else None
     for words in (
         *(("merge",), ("sql", "FROM coin_snapshots"), ("verify", "--deep"), ("batches", "list")),

@@ -1,4 +1,4 @@
-"""What folding history again did to it is said by the command that did it."""
+"""A command that refolds history reports what changed."""
 
 import json
 from functools import partial
@@ -25,13 +25,13 @@ def home(tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> H
     home.claim("s")
     for day in (0, 1):
         land(home, day, id="a", title=f"title {day}")
-    # After those of `almanac`, which knows no home.
+    # After the fixture `almanac`, which removes all settings.
     monkeypatch.setenv("ALMANAC_HOME", str(home.root))
     return home
 
 
 def merge_as_older(home: Home, *, blind_to_titles: bool) -> None:
-    """Merge as an Almanac of other rules did."""
+    """Merge as an older version of Almanac with other rules would."""
     right = fold.normalise
 
     def without_titles(connection: duckdb.DuckDBPyConnection, *given: Any) -> Any:
@@ -46,15 +46,15 @@ def merge_as_older(home: Home, *, blind_to_titles: bool) -> None:
         merge(home)
 
 
-def test_a_sound_home_of_an_older_almanac_is_no_broken_one(home: Home, almanac: Almanac) -> None:
+def test_verify_passes_a_home_that_an_older_almanac_folded(home: Home, almanac: Almanac) -> None:
     merge_as_older(home, blind_to_titles=True)
-    said = almanac("verify", "--deep").output
-    assert "2 days were folded by another version" in " ".join(said.split())
+    output = almanac("verify", "--deep").output
+    assert "2 days were folded by another version" in " ".join(output.split())
     almanac("merge")
     assert all(not check.notes and check.holds for check in verify(home, deep=True))
 
 
-def test_a_break_is_seen_in_a_home_of_an_older_almanac_too(home: Home) -> None:
+def test_verify_finds_a_break_in_a_home_of_an_older_almanac(home: Home) -> None:
     merge_as_older(home, blind_to_titles=False)
     first = next(iter(home.lake.folders("event_changes")))
     home.lake.remove_folder(f"event_changes/{first}")
@@ -69,7 +69,7 @@ def test_a_break_is_seen_in_a_home_of_an_older_almanac_too(home: Home) -> None:
     ],
     ids=["equal", "other"],
 )
-def test_days_of_an_older_almanac_are_told_with_what_became_of_them(
+def test_merge_reports_the_refold_of_days_that_an_older_almanac_folded(
     is_other: bool, message: str, home: Home, almanac: Almanac
 ) -> None:
     merge_as_older(home, blind_to_titles=is_other)
@@ -78,7 +78,7 @@ def test_days_of_an_older_almanac_are_told_with_what_became_of_them(
     assert json.loads(almanac("merge", "--json").stdout)["notes"] == []
 
 
-def test_what_new_batches_brought_is_not_taken_for_the_work_of_other_rules(home: Home) -> None:
+def test_changes_by_new_batches_are_not_reported_as_changes_by_other_rules(home: Home) -> None:
     merge_as_older(home, blind_to_titles=False)
     land(home, 1, id="new")
     (note,) = merge(home).notes
@@ -99,7 +99,7 @@ def test_replay_ends_with_1_where_a_batch_that_was_merged_is_set_aside(
 
     with monkeypatch.context() as patched:
         patched.setattr(fold, "normalise", failing)
-        said = " ".join(almanac("replay", code=1).output.split())
-    assert f"{lost} was merged before and is quarantined now" in said
-    assert "KeyError: 'odd'" in said
+        output = " ".join(almanac("replay", code=1).output.split())
+    assert f"{lost} was merged before and is quarantined now" in output
+    assert "KeyError: 'odd'" in output
     almanac("replay")

@@ -1,4 +1,4 @@
-"""Dagster's records of runs: made once by many at a time, damaged, and left by the dead."""
+"""Dagster's records of runs: concurrent creation, damage, dead runs and waits for locks."""
 
 import os
 import random
@@ -44,7 +44,7 @@ AT_ONCE = 4
 ROUNDS = 2
 KILLS = 6
 MAKING_S = 0.5
-LOOK_EVERY_S = 5.0
+CHECK_EVERY_S = 5.0
 LONG = pytest.mark.long
 
 
@@ -71,7 +71,9 @@ def opened(home: Home) -> None:
 
 class TestMaking:
     @pytest.mark.parametrize("round_", range(ROUNDS))
-    def test_many_at_once_make_the_records_once(self, tmp_path: Path, round_: int) -> None:
+    def test_concurrent_processes_make_the_databases_once(
+        self, tmp_path: Path, round_: int
+    ) -> None:
         home = Home(tmp_path / "home")
         children = [forked(lambda: opened(home)) for _ in range(AT_ONCE)]
         assert [exit_code(child) for child in children] == [0] * AT_ONCE
@@ -91,7 +93,7 @@ class TestMaking:
             check(home)
             assert [path.name for path in home.dagster.glob(".making-*")] == []
 
-    def test_what_a_killed_process_left_beside_finished_records_is_removed(
+    def test_files_of_a_killed_process_beside_finished_databases_are_removed(
         self, home: Home
     ) -> None:
         left = home.dagster / ".making-left"
@@ -100,7 +102,7 @@ class TestMaking:
         make_stores(home)
         assert not left.exists()
 
-    def test_the_journal_of_a_database_that_is_gone_is_not_played_into_the_new_one(
+    def test_the_journal_of_a_deleted_database_is_not_applied_to_the_new_one(
         self, home: Home
     ) -> None:
         (home.dagster / RUNS).unlink()
@@ -109,7 +111,7 @@ class TestMaking:
         assert damages(home, thorough=True) == []
 
     @pytest.mark.long
-    def test_first_runs_at_once_all_end_well(self, tmp_path: Path) -> None:
+    def test_first_runs_at_the_same_time_all_succeed(self, tmp_path: Path) -> None:
         for number in range(ROUNDS):
             home = tmp_path / f"home{number}"
             words = [*ALMANAC, "run", "--days", "1", "--json"]
@@ -179,11 +181,11 @@ class TestDamage:
         mended = list(checked_runs(home, fix=True))
         assert [check.holds for check in mended] == [True, True]
         assert f"{path.name}.damaged-" in mended[0].found
-        assert [item.name for item in path.parent.glob(f"{path.name}.damaged-*")]
+        assert [aside.name for aside in path.parent.glob(f"{path.name}.damaged-*")]
         opened(home)
 
 
-def test_a_table_that_is_gone_is_damage(home: Home) -> None:
+def test_a_database_without_one_of_its_tables_is_damaged(home: Home) -> None:
     path = home.dagster / INDEX
     with sqlite3.connect(path) as store:
         store.execute("DROP TABLE event_logs")
@@ -191,7 +193,7 @@ def test_a_table_that_is_gone_is_damage(home: Home) -> None:
         pass
 
 
-def test_damage_that_shows_while_a_run_goes_on_is_one_error_that_names_it(home: Home) -> None:
+def test_damage_found_during_a_run_is_one_error_that_names_the_file(home: Home) -> None:
     path = home.dagster / RUNS
     with pytest.raises(RunRecordsDamaged, match=r"runs\.db.*doctor --fix"):  # noqa: SIM117
         with instance_of(home) as instance:
@@ -206,7 +208,7 @@ def test_a_database_that_may_not_be_written_is_kept_and_opened_up(
 ) -> None:
     path = home.dagster / RUNS
     path.chmod(0o444)
-    # Who tests as root may write everywhere.
+    # Root may write everywhere, so permission is decided by the mode.
     monkeypatch.setattr(os, "access", lambda at, mode: bool(Path(at).stat().st_mode & 0o200))
     with pytest.raises(RunRecordsDamaged, match=r"runs\.db.*this user can't read and write it"):
         opened(home)
@@ -232,11 +234,11 @@ def in_no_folder(path: Path) -> None:
 
 
 class TestSoundDatabases:
-    """What goes wrong with a database that is in use, or that the machine keeps from us."""
+    """Errors of sound databases: one is in use, or the machine denies access."""
 
     @pytest.fixture
     def locked(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-        """A database that another program has for itself alone."""
+        """A database that another connection holds exclusively."""
         monkeypatch.setattr(run_store, "_BUSY_S", 0.05)
         path = home.dagster / RUNS
         with closing(sqlite3.connect(path)) as other:
@@ -245,7 +247,7 @@ class TestSoundDatabases:
             other.commit()
             yield path
 
-    def test_one_that_is_locked_is_in_use_and_doctor_keeps_it(
+    def test_a_locked_database_is_reported_in_use_and_doctor_keeps_it(
         self, home: Home, almanac: Almanac, locked: Path
     ) -> None:
         for words in (("run",), ("prune",)):
@@ -261,7 +263,7 @@ class TestSoundDatabases:
         assert list(locked.parent.glob("*.damaged-*")) == []
 
     @pytest.mark.parametrize("through_sqlalchemy", [False, True])
-    def test_a_lock_in_the_middle_of_a_run_is_told_as_one_and_names_who_is_at_work(
+    def test_a_locked_database_during_a_run_is_reported_with_the_process_that_uses_the_home(
         self, home: Home, through_sqlalchemy: bool
     ) -> None:
         path = home.dagster / RUNS
@@ -292,24 +294,24 @@ class TestSoundDatabases:
         opened(home)
 
     @pytest.mark.parametrize(
-        ("harm", "said"),
+        ("harm", "message"),
         [
             (full, "database or disk is full"),
             (read_only, "attempt to write a readonly database"),
             (in_no_folder, "unable to open database file"),
         ],
     )
-    def test_what_the_machine_refuses_is_told_and_is_no_damage(
-        self, home: Home, harm: Callable[[Path], None], said: str
+    def test_an_error_of_the_machine_is_reported_and_is_no_damage(
+        self, home: Home, harm: Callable[[Path], None], message: str
     ) -> None:
-        with pytest.raises(RunRecordsInaccessible, match=said) as caught, instance_of(home):
+        with pytest.raises(RunRecordsInaccessible, match=message) as caught, instance_of(home):
             harm(home.dagster / RUNS)
         assert "doctor" not in str(caught.value)
 
 
 @dataclass
 class Time:
-    """A clock that goes on as a test says, in seconds."""
+    """A clock that a test sets, in seconds."""
 
     s: float = 0.0
 
@@ -317,7 +319,7 @@ class Time:
         return self.s
 
 
-class TestTheDead:
+class TestDeadRuns:
     def test_a_run_whose_process_was_killed_is_dead_at_once_and_marked_failed(
         self, home: Home
     ) -> None:
@@ -330,17 +332,15 @@ class TestTheDead:
         assert dead_runs(home) == []
         assert list((home.dagster / "running").iterdir()) == []
 
-    def test_a_run_whose_process_lives_is_left_alone_however_long_it_takes(
-        self, home: Home
-    ) -> None:
+    def test_a_run_with_a_living_process_is_never_failed(self, home: Home) -> None:
         run_id = run_of(home)
         announce(home, run_id)
         with instance_of(home) as instance:
             assert fail_dead_runs(home, instance) == []
         time = Time()
         watch = StartWatch(time.now)
-        for _ in range(int(MAY_START_WITHIN_S / LOOK_EVERY_S) + 2):
-            time.s += LOOK_EVERY_S
+        for _ in range(int(MAY_START_WITHIN_S / CHECK_EVERY_S) + 2):
+            time.s += CHECK_EVERY_S
             assert dead_runs(home, watch) == []
         assert status_of(home, run_id) == "STARTED"
 
@@ -352,13 +352,13 @@ class TestTheDead:
         time = Time()
         watch = StartWatch(time.now)
         assert dead_runs(home, watch) == []
-        for _ in range(int(MAY_START_WITHIN_S / LOOK_EVERY_S) - 1):
-            time.s += LOOK_EVERY_S
+        for _ in range(int(MAY_START_WITHIN_S / CHECK_EVERY_S) - 1):
+            time.s += CHECK_EVERY_S
             assert dead_runs(home, watch) == []
-        time.s += LOOK_EVERY_S
+        time.s += CHECK_EVERY_S
         assert [run.run_id for run in dead_runs(home, watch)] == [run_id]
 
-    def test_time_in_which_the_machine_slept_is_no_time_to_start(self, home: Home) -> None:
+    def test_time_in_which_the_machine_slept_does_not_count_as_start_time(self, home: Home) -> None:
         run_of(home)
         time = Time()
         watch = StartWatch(time.now)
@@ -366,18 +366,18 @@ class TestTheDead:
             time.s += slept_s
             assert dead_runs(home, watch) == []
 
-    def test_a_run_whose_record_changed_has_the_whole_time_again(self) -> None:
+    def test_a_run_whose_record_changed_gets_the_full_start_time(self) -> None:
         time = Time()
         watch = StartWatch(time.now)
         starting = RunInProgress("a", "daily", "STARTING", utc_now())
-        looks = int(MAY_START_WITHIN_S / LOOK_EVERY_S)
+        checks = int(MAY_START_WITHIN_S / CHECK_EVERY_S)
         for run in (starting, replace(starting, changed_at=utc_now())):
-            for _ in range(looks):
+            for _ in range(checks):
                 assert watch.overdue([run]) == []
-                time.s += LOOK_EVERY_S
-        assert [item.run_id for item in watch.overdue([run])] == ["a"]
+                time.s += CHECK_EVERY_S
+        assert [late.run_id for late in watch.overdue([run])] == ["a"]
 
-    def test_a_command_that_looks_once_leaves_a_run_alone_that_may_be_starting(
+    def test_a_single_check_never_fails_a_run_that_may_be_starting(
         self, home: Home, almanac: Almanac
     ) -> None:
         run_id = run_of(home)
@@ -408,7 +408,7 @@ class TestTheDead:
             fail_dead_runs(home, instance)
         assert status_of(home, run.run_id) == "FAILURE"
 
-    def test_status_and_doctor_name_it_and_doctor_fix_frees_what_it_holds(
+    def test_status_and_doctor_name_a_dead_run_and_doctor_fix_frees_its_slots(
         self, home: Home, almanac: Almanac
     ) -> None:
         run_id = run_of(home)
@@ -428,7 +428,7 @@ class TestTheDead:
         with instance_of(home) as instance:
             assert instance.event_log_storage.get_concurrency_run_ids() == set()
 
-    def test_a_slot_that_a_dead_run_holds_is_not_waited_for(self, home: Home) -> None:
+    def test_a_run_does_not_wait_for_the_slot_of_a_dead_run(self, home: Home) -> None:
         run_id = run_of(home)
         with instance_of(home) as instance:
             storage = instance.event_log_storage
@@ -453,7 +453,7 @@ class TestTheDead:
 class TestWaiting:
     @pytest.fixture
     def holding(self, home: Home) -> Iterator[int]:
-        """A process that is at work on the home."""
+        """A process that holds the locks of the home."""
 
         def work() -> None:
             with home.run_lock(), home.merge_lock():
@@ -467,7 +467,7 @@ class TestWaiting:
 
     @pytest.mark.timeout(60)
     @pytest.mark.parametrize("words", [("run",), ("merge",), ("replay",), ("verify",), ("prune",)])
-    def test_a_wait_has_an_end_and_names_whom_it_was_for(
+    def test_a_wait_for_a_lock_times_out_and_names_the_holder(
         self, almanac: Almanac, holding: int, words: tuple[str, ...]
     ) -> None:
         done = almanac(*words, code=1, wait_s="0.3")
@@ -477,7 +477,7 @@ class TestWaiting:
         assert done.stderr.count("\n") == 1
 
     @pytest.mark.timeout(60)
-    def test_a_wait_that_no_setting_changes_names_none(
+    def test_a_wait_with_a_fixed_limit_names_no_setting(
         self, home: Home, almanac: Almanac, holding: int
     ) -> None:
         os.truncate(home.dagster / RUNS, 0)
@@ -490,7 +490,7 @@ class TestWaiting:
             assert "ALMANAC_WAIT_S" not in message
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    def test_a_wait_is_told_and_ends_with_a_signal(
+    def test_a_wait_for_a_lock_is_reported_and_ends_with_a_signal(
         self, home: Home, holding: int, number: signal.Signals
     ) -> None:
         process = subprocess.Popen(
@@ -506,15 +506,15 @@ class TestWaiting:
             line = process.stderr.readline()
             assert f"(pid {holding}, since " in line
             process.send_signal(number)
-            said = process.communicate(timeout=20)[1]
+            output = process.communicate(timeout=20)[1]
         finally:
             process.kill()
             process.wait()
         assert process.returncode == 130
-        assert said.count("\n") == 1
-        assert "interrupted" in said.lower()
+        assert output.count("\n") == 1
+        assert "interrupted" in output.lower()
 
-    def test_a_turn_is_over_with_its_process(self, home: Home, holding: int) -> None:
+    def test_a_lock_is_released_when_its_process_dies(self, home: Home, holding: int) -> None:
         os.kill(holding, signal.SIGKILL)
         with home.run_lock(), home.merge_lock():
             shutil.rmtree(home.root)

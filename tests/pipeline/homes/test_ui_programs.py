@@ -1,4 +1,4 @@
-"""What `almanac ui` starts, where it answers, and what an earlier one left behind."""
+"""The programs of `almanac ui`: their address, and those that an earlier one left running."""
 
 import http.server
 import os
@@ -77,7 +77,9 @@ def test_a_process_that_may_be_another_is_never_ended(
     assert not has_ended(orphan)
 
 
-def test_a_lock_that_nobody_signed_is_told_and_nobody_is_ended(home: Home, orphan: int) -> None:
+def test_a_lock_without_a_holder_is_reported_and_no_process_is_stopped(
+    home: Home, orphan: int
+) -> None:
     lock_of(home, DAEMON).write_bytes(b"")
     with pytest.raises(LockHeld, match="another process holds"):
         end_orphans(home)

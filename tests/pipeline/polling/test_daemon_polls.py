@@ -1,4 +1,4 @@
-"""Polls in the real daemon: none is lost or doubled when it is killed, and many runs at once."""
+"""Polls in the real daemon: a kill loses and doubles none; and many runs at once."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.test_cli import ALMANAC, environment
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 EVERY_S = 60
-"""The service's answers are a minute old: looking sooner brings nothing."""
+"""The service's answers are a minute old: a sooner pull shows nothing new."""
 RUNS = """
 query { runsOrError(limit: 500) { ... on Runs { results {
   runId status pipelineName tags { key value }
@@ -48,7 +48,7 @@ def env(tmp_path: Path, service: Sandbox) -> dict[str, str]:
 
 @pytest.fixture
 def home(tmp_path: Path, env: dict[str, str]) -> Path:
-    """A home after its first look."""
+    """A home after its first pull."""
     subprocess.run(
         [*ALMANAC, "run", "--json"], cwd=tmp_path, env=env, check=True, capture_output=True
     )
@@ -56,7 +56,7 @@ def home(tmp_path: Path, env: dict[str, str]) -> Path:
 
 
 def runs_of(pages: Pages, *jobs: str) -> list[dict[str, Any]]:
-    runs: list[dict[str, Any]] = pages.ask(RUNS)["runsOrError"]["results"]
+    runs: list[dict[str, Any]] = pages.query(RUNS)["runsOrError"]["results"]
     return [run for run in runs if run["pipelineName"] in jobs]
 
 
@@ -82,18 +82,18 @@ def test_no_poll_is_lost_or_doubled_when_the_daemon_is_killed(
                 os.kill(daemon, signal.SIGKILL)
                 assert process.wait(90) == 1
                 continue
-            # One more, so that the last one is not cut off by the end of the test.
+            # One more, so that the end of the test does not interrupt the last one.
             await_more(pages, seen)
             polls = wait_for(lambda: ended(runs_of(pages, "poll")))
     keys = Counter(key_of(run) for run in polls)
-    looks = [
+    pulled_at = [
         request.at for request in service.requests if request.path == "/v2/events/cancellations"
     ]
-    apart = [later - earlier for earlier, later in pairwise(looks)]
+    apart = [later - earlier for earlier, later in pairwise(pulled_at)]
     figures = {
         "polls": len(polls),
         "ended": Counter(run["status"] for run in polls),
-        "looks": len(looks),
+        "pulls": len(pulled_at),
         "least apart, seconds": min(apart).total_seconds(),
         "most apart, seconds": max(apart).total_seconds(),
     }
@@ -104,7 +104,7 @@ def test_no_poll_is_lost_or_doubled_when_the_daemon_is_killed(
     assert min(apart) >= timedelta(seconds=EVERY_S - 2)
 
 
-def test_many_runs_at_once_take_turns_and_leave_a_sound_home(
+def test_concurrent_runs_wait_for_each_other_and_leave_a_valid_home(
     home: Path, env: dict[str, str], service: Sandbox
 ) -> None:
     today = sorted(path.name for path in (home / "landing" / "batches").iterdir())[-1]
@@ -121,7 +121,7 @@ def test_many_runs_at_once_take_turns_and_leave_a_sound_home(
                 "assetSelection": [{"path": [name]} for name in assets],
                 "partitionNames": [partition],
             }
-            pages.ask(BACKFILL, variables=figures)
+            pages.query(BACKFILL, variables=figures)
         wait_for(lambda: len(runs_of(pages, "__ASSET_JOB")) >= 5)
         runs = wait_for(lambda: ended(runs_of(pages, "__ASSET_JOB")))
         wait_for(lambda: not list((home / "landing" / "pending").iterdir()))
@@ -135,5 +135,5 @@ def test_many_runs_at_once_take_turns_and_leave_a_sound_home(
 
 
 def ended(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the runs once none is under way."""
+    """Return the runs once none is in progress, else an empty list."""
     return [] if any(run["status"] in IN_PROGRESS_STATUSES for run in runs) else runs

@@ -1,4 +1,4 @@
-"""What the planner of polls does, asked as a pure function; how well is for bench/polling."""
+"""The planner of polls as a pure function. How good its plans are is measured in bench/polling."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -74,7 +74,7 @@ def requests(plan: PollPlan) -> int:
 
 @dataclass
 class Home:
-    """A home that does what its plan says, on a clock that jumps to what is due next."""
+    """A home that executes its plan, on a clock that jumps to the next due time."""
 
     inputs: PlannerInputs
     daily: bool = True
@@ -93,7 +93,11 @@ class Home:
                 elif isinstance(pull, CancellationsPull):
                     self.inputs = replace(self.inputs, cancellations_pulled_at=now)
                 else:
-                    left = [item for item in self.inputs.vanished if item not in pull.event_ids]
+                    left = [
+                        event_id
+                        for event_id in self.inputs.vanished
+                        if event_id not in pull.event_ids
+                    ]
                     self.inputs = replace(self.inputs, vanished=tuple(left))
             assert plan.next_at > now
             daily_at = datetime.combine(now.date(), datetime.min.time(), UTC) + 20 * MINUTE
@@ -119,7 +123,7 @@ class Home:
         self.inputs = replace(self.inputs, last_pulls={**self.inputs.last_pulls, **pulled})
 
 
-def test_near_events_are_looked_at_more_often_than_far_ones() -> None:
+def test_near_events_are_polled_more_often_than_far_ones() -> None:
     rows = windows(plan_polls(inputs(least_interval=timedelta(0))).schedule)
     tomorrow = next(row for row in rows if covers(row, NOW.date() + DAY))
     furthest = next(row for row in rows if covers(row, NOW.date() + 89 * DAY))
@@ -158,7 +162,7 @@ def test_windows_fill_their_pages() -> None:
         assert held % 100 >= 70 or held < 100
 
 
-def test_the_least_interval_holds_and_its_budget_goes_to_nobody_where_all_have_it() -> None:
+def test_budget_beyond_the_least_interval_of_all_windows_is_spare() -> None:
     plan = plan_polls(inputs(PRO, least_interval=60 * MINUTE))
     assert {row.interval for row in plan.schedule} == {60 * MINUTE}
     assert plan.spare is not None and plan.spare > 0
@@ -177,7 +181,7 @@ def test_without_a_quota_nothing_is_projected() -> None:
     assert plan.spare is None
 
 
-def test_a_smaller_quota_makes_looks_rarer() -> None:
+def test_a_smaller_quota_makes_polls_rarer() -> None:
     spends = [
         plan_polls(inputs(quota=quota, least_interval=timedelta(0))).per_day
         for quota in (3_000, 10_000, 30_000, 100_000)
@@ -186,14 +190,14 @@ def test_a_smaller_quota_makes_looks_rarer() -> None:
     assert spends[0] < spends[-1]
 
 
-def test_what_is_left_late_in_the_month_is_spent() -> None:
+def test_quota_left_late_in_the_month_is_spent() -> None:
     early = plan_polls(inputs(least_interval=timedelta(0)))
     late = replace(inputs(least_interval=timedelta(0)), now=RESET - 2 * DAY)
     late = replace(late, last_pulls=pulled_at(late.now), cancellations_pulled_at=late.now)
     assert plan_polls(late).per_day > 5 * early.per_day
 
 
-def test_a_quota_that_is_gone_leaves_nothing_due_until_the_reset() -> None:
+def test_no_pull_is_due_until_the_reset_once_the_quota_is_used_up() -> None:
     for used in (24_000, 29_999, 30_000):
         plan = plan_polls(inputs(used=used, last_pulls={}))
         assert plan.due == ()
@@ -202,7 +206,7 @@ def test_a_quota_that_is_gone_leaves_nothing_due_until_the_reset() -> None:
         assert all("until the reset" in row.why for row in plan.schedule)
 
 
-def test_a_month_that_has_turned_has_its_quota_again() -> None:
+def test_polls_have_the_whole_quota_after_the_reset() -> None:
     after = replace(inputs(used=30_000), now=RESET + DAY)
     assert plan_polls(after).due
 
@@ -212,29 +216,29 @@ def test_a_cap_for_polls_holds_beside_the_quota() -> None:
     assert plan_polls(inputs(cap=100, least_interval=timedelta(0))).per_day < 100 / 21
 
 
-def test_a_fresh_home_looks_at_everything_once() -> None:
+def test_a_fresh_home_pulls_each_feed_once() -> None:
     plan = plan_polls(inputs(last_pulls={}, cancellations_pulled_at=None))
     assert [type(pull) for pull in plan.due] == [CancellationsPull, EventsPull]
     assert plan.due[0] == CancellationsPull(since=None)
     assert plan.due[1].window == PollWindow(NOW.date(), NOW.date() + 90 * DAY)  # type: ignore[union-attr]
 
 
-def test_cancellations_are_asked_for_again_a_little_before_the_last_look() -> None:
+def test_cancellations_are_requested_from_shortly_before_the_last_pull() -> None:
     pulled = NOW - timedelta(hours=6)
-    (pull,) = [item for item in plan_polls(inputs()).due if isinstance(item, CancellationsPull)]
+    (pull,) = [pull for pull in plan_polls(inputs()).due if isinstance(pull, CancellationsPull)]
     assert pull.since is not None
     assert timedelta(minutes=1) < pulled - pull.since < timedelta(minutes=30)
     assert pull.requests == 1
 
 
-def test_vanished_events_are_confirmed_only_where_a_404_tells_something() -> None:
+def test_vanished_events_are_looked_up_only_on_plans_without_a_horizon() -> None:
     for plan in (FREE, STANDARD):
         assert not [
-            item for item in plan_polls(inputs(plan, vanished=("a",))).due if is_look_up(item)
+            pull for pull in plan_polls(inputs(plan, vanished=("a",))).due if is_look_up(pull)
         ]
     for plan in (PRO, ELITE, ENTERPRISE):
         (pull,) = [
-            item for item in plan_polls(inputs(plan, vanished=("a",))).due if is_look_up(item)
+            pull for pull in plan_polls(inputs(plan, vanished=("a",))).due if is_look_up(pull)
         ]
         assert pull == LookUps(("a",))
 
@@ -253,7 +257,7 @@ def test_vanished_events_take_a_bounded_share_oldest_first() -> None:
     assert not any(is_look_up(pull) for pull in plan_polls(after).due)
 
 
-def test_webhooks_replace_polls_but_for_a_look_a_day() -> None:
+def test_webhooks_replace_polls_except_one_pull_a_day() -> None:
     home = Home(inputs(ELITE, webhooks=True))
     home.run_until(NOW + 3 * DAY)
     assert home.pulls == []
@@ -262,7 +266,7 @@ def test_webhooks_replace_polls_but_for_a_look_a_day() -> None:
     assert len([at for at, pull in alone.pulls if isinstance(pull, EventsPull)]) == 3
 
 
-def test_free_is_looked_at_once_a_day() -> None:
+def test_free_is_pulled_once_a_day() -> None:
     with_job = Home(inputs(FREE))
     with_job.run_until(NOW + 3 * DAY)
     assert with_job.pulls == []
@@ -270,10 +274,10 @@ def test_free_is_looked_at_once_a_day() -> None:
     alone.run_until(NOW + 6 * DAY)
     at = [at for at, pull in alone.pulls if isinstance(pull, EventsPull)]
     assert len(at) == 6
-    assert min(later - item for item, later in pairwise(at)) >= DAY
+    assert min(later - earlier for earlier, later in pairwise(at)) >= DAY
 
 
-def test_polls_part_the_day_evenly_between_two_of_the_jobs() -> None:
+def test_polls_divide_the_time_between_two_daily_jobs_evenly() -> None:
     done = datetime(2026, 3, 10, 0, 20, tzinfo=UTC)
     at, found = done, []
     for _ in range(3):
@@ -283,7 +287,7 @@ def test_polls_part_the_day_evenly_between_two_of_the_jobs() -> None:
     assert due_at(at, timedelta(hours=6), timedelta(0)) == done + DAY + 40 * MINUTE
 
 
-def test_each_row_of_the_schedule_says_why() -> None:
+def test_each_row_of_the_schedule_has_a_reason() -> None:
     for plan in (FREE, STANDARD, PRO, ELITE):
         for row in plan_polls(inputs(plan)).schedule:
             assert row.why and len(row.why) < 100
@@ -306,7 +310,7 @@ def test_every_distance_has_a_band() -> None:
     assert [band_of(distance) for distance in (-99, -30, -1, 0, 3, 999)] == [0, 0, 1, 2, 4, 12]
 
 
-def test_an_event_of_several_days_is_counted_where_it_begins_and_where_it_runs_on() -> None:
+def test_an_event_of_several_days_is_counted_at_its_begin_and_on_later_days() -> None:
     first = date(2026, 3, 1)
     found = calendar_of([(first, None), (first, first + 2 * DAY), (first + DAY, first + DAY)])
     assert found.begins == {first: 2, first + DAY: 1}
@@ -359,7 +363,7 @@ def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
 
 @settings(max_examples=25, deadline=None)
 @given(counts=COUNTS, used=st.floats(0, 0.7), hours=st.integers(2, 30))
-def test_no_look_begins_or_ends_with_what_was_looked_at_within_its_least_interval(
+def test_no_poll_begins_or_ends_with_a_date_pulled_within_the_least_interval(
     counts: list[int], used: float, hours: int
 ) -> None:
     begins = {NOW.date() + at * DAY: count for at, count in enumerate(counts)}
@@ -369,10 +373,10 @@ def test_no_look_begins_or_ends_with_what_was_looked_at_within_its_least_interva
     for at, pull in home.pulls:
         if isinstance(pull, EventsPull) and pull.window.last is not None:
             first, last = pull.window.first, pull.window.last
-            # Between them may lie what a neighbour has just shown, where the cut moved: as at
-            # midnight. To leave it out would part the window, and cost a page more.
+            # Dates between the edges may have been pulled just before, if the cut moved, as at
+            # midnight. To leave them out would split the window and cost one more page.
             for edge in (first, last):
-                # The whole comes along with its core a little early.
+                # The whole is pulled a little early along with its core.
                 assert at - seen.get(edge, NOW - DAY) >= 9 * MINUTE
             seen |= {first + number * DAY: at for number in range((last - first).days + 1)}
 
@@ -383,7 +387,7 @@ ROWS_A_DATE = 95
 @settings(max_examples=25, deadline=None)
 @given(falls=st.lists(st.floats(0.2, 1), min_size=len(BANDS), max_size=len(BANDS)))
 @example(falls=[1.0] * 4 + [0.25] + [1.0] * (len(BANDS) - 5))
-def test_where_rates_fall_with_distance_and_costs_are_equal_near_is_never_looked_at_less(
+def test_near_dates_are_polled_no_less_than_far_ones_where_rates_fall_and_costs_are_equal(
     falls: list[float],
 ) -> None:
     edited, rate = [], 0.2
@@ -407,8 +411,8 @@ def test_where_rates_fall_with_distance_and_costs_are_equal_near_is_never_looked
 @settings(max_examples=20, deadline=None)
 @given(plan=PLANS, counts=COUNTS, used=st.integers(0, 30_000))
 def test_the_same_knowledge_gives_the_same_plan(plan: Plan, counts: list[int], used: int) -> None:
-    def once() -> PollPlan:
+    def plan_now() -> PollPlan:
         begins = {NOW.date() + at * DAY: count for at, count in enumerate(counts)}
         return plan_polls(inputs(plan, used=used, calendar=Calendar(begins, {})))
 
-    assert once() == once()
+    assert plan_now() == plan_now()

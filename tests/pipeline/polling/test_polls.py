@@ -1,4 +1,4 @@
-"""Polls: what the sensor asks for, what the job lands, and what is known of it afterwards."""
+"""Polls: what the sensor requests, what the job lands, and the inputs of the planner after it."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -25,7 +25,7 @@ from resources.feeds import pull
 from resources.ingest.scopes import PollWindow
 from resources.request_log import last_usage
 from resources.session import LazySession
-from tests.pipeline.homes_in_days import NOW, QUIET, failure_of, play_days, settings_of
+from tests.pipeline.homes_in_days import NOW, QUIET, failure_of, run_sandbox_days, settings_of
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -50,7 +50,7 @@ class Polled:
         return inputs
 
     def tick(self, now: datetime, cursor: str | None = None) -> dg.SensorResult:
-        """One tick of a daemon that has just been started."""
+        """Evaluate the sensor of a fresh daemon."""
         definitions = build_definitions(self.settings, clock=lambda: now)
         context = build_sensor_context(
             instance=self.instance, cursor=cursor, definitions=definitions
@@ -60,8 +60,8 @@ class Polled:
         return result
 
     def run(self, service: OpenedSession, config: dict[str, object]) -> dg.ExecuteInProcessResult:
-        with LazySession(lambda: nullcontext(service), clock=service.clock) as door:
-            job = build_definitions(self.settings, catalog_for_polls=door).resolve_job_def(POLL)
+        with LazySession(lambda: nullcontext(service), clock=service.clock) as session:
+            job = build_definitions(self.settings, catalog_for_polls=session).resolve_job_def(POLL)
             return job.execute_in_process(
                 instance=self.instance, raise_on_error=False, run_config={**QUIET, **config}
             )
@@ -69,14 +69,14 @@ class Polled:
 
 @pytest.fixture(scope="module")
 def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Polled]:
-    """A home on Pro, after a day's look at NOW."""
+    """A home on Pro after the daily pull at NOW."""
     settings = settings_of(tmp_path_factory.mktemp("home"), coins=(), plan="pro")
     with instance_of(Home(settings.home)) as instance:
-        play_days(settings, instance, days=1)
+        run_sandbox_days(settings, instance, days=1)
         yield Polled(settings, instance)
 
 
-def test_a_fresh_home_asks_for_nothing_and_says_what_to_do(tmp_path: Path) -> None:
+def test_a_fresh_home_requests_no_poll_and_names_the_command_to_run(tmp_path: Path) -> None:
     with instance_of(Home(tmp_path)) as instance:
         result = Polled(settings_of(tmp_path), instance).tick(NOW)
     assert result.run_requests == []
@@ -84,15 +84,15 @@ def test_a_fresh_home_asks_for_nothing_and_says_what_to_do(tmp_path: Path) -> No
     assert "almanac run" in str(result.skip_reason.skip_message)
 
 
-def test_after_the_days_look_nothing_is_due_until_the_interval_is_over(polled: Polled) -> None:
+def test_no_poll_is_due_after_the_daily_pull_until_the_interval_is_over(polled: Polled) -> None:
     result = polled.tick(NOW + timedelta(minutes=5))
     assert result.run_requests == []
     assert "The next pull is due at 2026-03-02 09:1" in str(result.skip_reason)
 
 
-def test_what_is_due_is_asked_for_landed_and_then_not_due_any_more(polled: Polled) -> None:
-    asked = polled.tick(LATER)
-    (request,) = asked.run_requests or []
+def test_a_due_poll_is_requested_landed_and_then_not_due(polled: Polled) -> None:
+    requested = polled.tick(LATER)
+    (request,) = requested.run_requests or []
     assert request.run_key == "poll-20260302T120000"
     with open_service(polled.settings, now=LATER, work="polls") as service:
         result = polled.run(service, request.run_config)
@@ -108,16 +108,16 @@ def test_what_is_due_is_asked_for_landed_and_then_not_due_any_more(polled: Polle
     }
     merge(polled.home)
     soon = LATER + timedelta(minutes=2)
-    after = polled.tick(soon, asked.cursor)
+    after = polled.tick(soon, requested.cursor)
     assert after.run_requests == []
     pulled_at = polled.inputs(soon).cancellations_pulled_at
     assert pulled_at is not None
     assert pulled_at >= LATER - timedelta(seconds=1)
-    # A daemon that lost its cursor asks for nothing twice either: what is landed tells.
+    # A daemon that lost its cursor requests nothing twice: what is due follows from landing.
     assert polled.tick(soon, None).run_requests == []
 
 
-def test_the_known_is_what_the_warehouse_and_landing_tell(polled: Polled) -> None:
+def test_planner_inputs_are_read_from_warehouse_and_landing(polled: Polled) -> None:
     inputs = polled.inputs(LATER)
     assert inputs.plan.name == "pro"
     assert sum(inputs.calendar.begins.values()) > 1_000
@@ -128,14 +128,14 @@ def test_the_known_is_what_the_warehouse_and_landing_tell(polled: Polled) -> Non
     assert inputs.webhooks is False
 
 
-def test_a_run_that_looks_is_waited_for(polled: Polled) -> None:
+def test_no_poll_is_requested_while_a_run_pulls(polled: Polled) -> None:
     inputs = polled.inputs(LATER + timedelta(hours=9))
     decision = decide_poll(inputs, PollState(), LastRuns(), running="0123456789")
     assert decision.request is None
     assert "Run 01234567 is pulling" in decision.reason
 
 
-def test_polls_that_fail_are_asked_for_again_after_a_wait_that_doubles(polled: Polled) -> None:
+def test_a_failed_poll_is_requested_after_a_wait_that_doubles(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
     inputs = polled.inputs(now)
     failed = LastRuns(now - timedelta(minutes=40), failures=6)
@@ -161,13 +161,13 @@ def test_two_polls_are_never_closer_than_the_least_interval(polled: Polled) -> N
     ).request
 
 
-def test_a_garbled_cursor_is_none(polled: Polled) -> None:
+def test_a_garbled_cursor_counts_as_none(polled: Polled) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         fresh = Polled(polled.settings, instance)
         assert fresh.tick(LATER + timedelta(hours=9), "{").run_requests
 
 
-def test_a_poll_looks_up_vanished_events_one_by_one(polled: Polled) -> None:
+def test_a_poll_looks_up_each_vanished_event_by_id(polled: Polled) -> None:
     config = config_of([LookUps(("no-such-event", "nor-this-one"))])
     over = Defer("asked to wait", resume_at=LATER, reason="asked_to_wait")
     DeferredPulls(Storage(polled.home.state)).note(
@@ -179,10 +179,10 @@ def test_a_poll_looks_up_vanished_events_one_by_one(polled: Polled) -> None:
         assert service.log.count - before == 2
     inputs = polled.inputs(LATER + timedelta(hours=1))
     assert inputs.looked_up_today == 2
-    assert DeferredPulls(Storage(polled.home.state)).all() == [], "what it waited for is over"
+    assert DeferredPulls(Storage(polled.home.state)).all() == [], "its time to wait is over"
 
 
-def test_a_poll_that_the_quota_ends_is_noted_and_no_failure(polled: Polled) -> None:
+def test_a_poll_deferred_by_the_quota_is_recorded_and_succeeds(polled: Polled) -> None:
     config = config_of(
         [CancellationsPull(None), EventsPull(PollWindow(date(2026, 3, 2), None), 30)]
     )
@@ -199,7 +199,7 @@ def test_a_poll_that_the_quota_ends_is_noted_and_no_failure(polled: Polled) -> N
     assert deferrals.all() == []
 
 
-def test_a_poll_that_fails_says_why(polled: Polled) -> None:
+def test_a_failed_poll_has_the_reason(polled: Polled) -> None:
     config = config_of([EventsPull(PollWindow(date(2026, 3, 2), None), 30)])
     with open_service(polled.settings, now=LATER + timedelta(hours=4), work="polls") as service:
         assert service.sandbox is not None
@@ -215,12 +215,12 @@ def test_a_window_is_the_same_after_the_config_of_a_run(last: date | None) -> No
     assert PollWindow.of_texts(*window.texts()) == window
 
 
-def test_a_window_of_a_run_that_is_no_date_is_an_error() -> None:
+def test_a_window_that_is_no_date_is_an_error() -> None:
     with pytest.raises(ValueError, match="isoformat"):
         PollWindow.of_texts("tomorrow")
 
 
-def test_the_config_of_a_run_says_what_is_due() -> None:
+def test_the_config_of_a_run_has_the_due_pulls() -> None:
     since = datetime(2026, 3, 1, 4, 30, tzinfo=UTC)
     windows = [PollWindow(date(2026, 3, 2), date(2026, 3, 9)), PollWindow(date(2026, 3, 20), None)]
     due = [
@@ -241,14 +241,14 @@ def test_the_config_of_a_run_says_what_is_due() -> None:
     }
 
 
-def test_where_no_ledger_counts_the_month_is_as_the_service_told_it_last(polled: Polled) -> None:
+def test_without_a_ledger_the_month_is_as_the_service_last_reported_it(polled: Polled) -> None:
     usage = last_usage(polled.home.state)
     assert usage is not None and usage.used is not None
     assert polled.inputs(LATER).month.used == usage.used > 0
     assert polled.inputs(LATER + timedelta(days=31)).month.used == 0, "of another month"
 
 
-def test_a_poll_that_was_put_off_is_waited_for(polled: Polled) -> None:
+def test_no_poll_is_requested_before_a_deferred_one_may_resume(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
     until = now + timedelta(hours=2)
     inputs = polled.inputs(now)
@@ -258,7 +258,7 @@ def test_a_poll_that_was_put_off_is_waited_for(polled: Polled) -> None:
     assert decide_poll(inputs, PollState(), LastRuns(), running=None, wait_until=now).request
 
 
-def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_old(
+def test_free_has_no_polls_beside_the_daily_pull(
     tmp_path: Path,
 ) -> None:
     settings = settings_of(tmp_path, plan="free", coins=())
@@ -270,5 +270,5 @@ def test_on_free_the_daily_look_is_all_there_is_though_what_it_shows_is_a_day_ol
     for hour in range(1, 24):
         inputs = facts.inputs(datetime(2026, 3, 2, hour, 30, tzinfo=UTC))
         assert inputs is not None
-        # The cancellations are not as old as the list: one look at them may be due.
-        assert [item for item in plan_polls(inputs).due if isinstance(item, EventsPull)] == []
+        # The cancellations are fresher than the list: a pull of them may be due.
+        assert [due for due in plan_polls(inputs).due if isinstance(due, EventsPull)] == []

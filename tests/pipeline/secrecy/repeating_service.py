@@ -1,7 +1,7 @@
-"""A service that repeats the key of each request wherever an answer has room for it.
+"""A service that repeats the key of each request in every part of its answers.
 
-It stands before a real one, on loopback. `told` is what it answers: a good answer with the key in
-every part of it, or one of the ways to refuse. The spelling goes round with each answer.
+It is a proxy before a real one, on loopback. ANSWERS has its kinds of answer: a good one with the
+key in every part, or a refusal. Each answer uses the next spelling of the key.
 """
 
 import base64
@@ -21,15 +21,15 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import httpx
 
 KEY: Final = 'cnry/5F1c+9e"7b2A=Zq&'
-"""With characters that URLs, JSON, CSV and HTML each write in their own way."""
+"""It has characters that URLs, JSON, CSV and HTML each escape differently."""
 
 
 def _each(form: str) -> str:
-    return "".join(form.format(ord(item)) for item in KEY)
+    return "".join(form.format(ord(character)) for character in KEY)
 
 
 HOOK: Final = "hook-5d20-canary"
-"""A token in the address of alerts, which is in no answer, and must be nowhere either."""
+"""A token in the address of alerts. It is in no answer, and must be stored nowhere either."""
 SPELLINGS: Final = {
     "exact": KEY,
     "lower": KEY.lower(),
@@ -44,7 +44,7 @@ SPELLINGS: Final = {
     "base64 for urls": base64.urlsafe_b64encode(f"k={KEY}&".encode()).decode(),
 }
 PAGE: Final = 20
-"""Rows of a page; no list has more than two, so that a run takes no time."""
+"""Rows of a page. No list has more than two pages, so that a run is quick."""
 TRACES: Final = tuple(
     part.lower().encode()
     for part in (
@@ -52,13 +52,13 @@ TRACES: Final = tuple(
             HOOK,
             "cnry/5f1c+9e",
             "7b2a=zq",
-            *(SPELLINGS[item][2:-2] for item in ("url", "html", "hex")),
+            *(SPELLINGS[name][2:-2] for name in ("url", "html", "hex")),
         ),
         *(SPELLINGS["url, every character"][3:-3], SPELLINGS["json, every character"][6:-6]),
         *(SPELLINGS[spelling][4:-4].strip("=") for spelling in SPELLINGS if "base64" in spelling),
     )
 )
-"""Parts of each spelling, by which it is known again in any text."""
+"""Parts of each spelling, by which it is recognised in any text."""
 HEADERS: Final = (
     *("Content-Type", "Sunset", "Deprecation", "ETag", "Location", "Set-Cookie", "Server"),
     *("X-Request-Id", "Content-Disposition", "Cache-Control", "Link", "Warning", "X-Plan"),
@@ -67,26 +67,26 @@ HEADERS: Final = (
 
 
 def traces_in(data: bytes) -> list[bytes]:
-    """Return by what the key can be known in some bytes."""
+    """Return the parts of the key that some bytes contain."""
     lowered = data.lower()
     return [trace for trace in TRACES if trace in lowered]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request as it came, how the key is spelled in its answer, and a good answer to it."""
+class Received:
+    """A received request, the spelling of the key in its answer, and a good answer to it."""
 
     path: str
-    said: str
+    spelling: str
     status: int
     body: bytes
     is_json: bool
-    goes_on: bool
+    is_next_page: bool
 
 
 @dataclass
 class Answer:
-    """An answer. `reason` None is the usual one; `cut` bytes less than promised are sent."""
+    """An answer. `reason` None means "OK"; the body sent is `cut` bytes shorter than announced."""
 
     status: int = 200
     body: bytes = b""
@@ -96,76 +96,93 @@ class Answer:
     first_line: bytes = b""
 
 
-def repeated(asked: Asked) -> Answer:
-    """Answer well, with the key in the data, in unknown fields, in `meta` and in the cursor."""
-    said = asked.said
-    if not asked.is_json:
+def repeated(received: Received) -> Answer:
+    """Return a good answer with the key in data, unknown fields, `meta` and the cursor."""
+    spelling = received.spelling
+    if not received.is_json:
         table = io.StringIO(newline="")
-        rows = islice(csv.reader(io.StringIO(asked.body.decode(), newline="")), 2 * PAGE + 1)
-        csv.writer(table, quoting=csv.QUOTE_ALL).writerows([*row, said] for row in rows)
-        return Answer(asked.status, f"{table.getvalue()}{said}\r\n".encode())
-    value = json.loads(asked.body)
+        rows = islice(csv.reader(io.StringIO(received.body.decode(), newline="")), 2 * PAGE + 1)
+        csv.writer(table, quoting=csv.QUOTE_ALL).writerows([*row, spelling] for row in rows)
+        return Answer(received.status, f"{table.getvalue()}{spelling}\r\n".encode())
+    value = json.loads(received.body)
     rows = value["data"] if isinstance(value.get("data"), list) else []
     del rows[PAGE:]
     for row in rows:
-        row |= {"unknown": said, said: {"more": [said]}}
+        row |= {"unknown": spelling, spelling: {"more": [spelling]}}
         for name in ("title", "description", "name"):
             if name in row:
-                row[name] = f"{row[name]} {said}"
-    value |= {"note": said, said: said}
+                row[name] = f"{row[name]} {spelling}"
+    value |= {"note": spelling, spelling: spelling}
     if isinstance(value.get("meta"), dict):
-        value["meta"] |= {"said": said, "total": min(value["meta"]["total"], 2 * PAGE)}
+        value["meta"] |= {"said": spelling, "total": min(value["meta"]["total"], 2 * PAGE)}
         if value["meta"].get("cursor"):
-            value["meta"]["cursor"] = None if asked.goes_on else f"{value['meta']['cursor']}~{said}"
-    return Answer(asked.status, json.dumps(value).replace("\\\\u", "\\u").encode())
+            value["meta"]["cursor"] = (
+                None if received.is_next_page else f"{value['meta']['cursor']}~{spelling}"
+            )
+    return Answer(received.status, json.dumps(value).replace("\\\\u", "\\u").encode())
 
 
-def _error(status: int, *, words: str = "{}") -> Callable[[Asked], Answer]:
-    def tell(asked: Asked) -> Answer:
-        said = words.format(asked.said)
-        error = {"code": said, "message": f"no access for {said}", "requestId": said}
-        body = json.dumps({"error": error, said: said}).replace("\\\\u", "\\u")
+def _error(status: int, *, words: str = "{}") -> Callable[[Received], Answer]:
+    def answer(received: Received) -> Answer:
+        spelling = words.format(received.spelling)
+        error = {"code": spelling, "message": f"no access for {spelling}", "requestId": spelling}
+        body = json.dumps({"error": error, spelling: spelling}).replace("\\\\u", "\\u")
         return Answer(status, body.encode())
 
-    return tell
+    return answer
 
 
-def _page(status: int) -> Callable[[Asked], Answer]:
-    return lambda asked: Answer(
-        status, f"<html><a href='/?key={asked.said}'>{asked.said}</a></html>".encode()
+def _page(status: int) -> Callable[[Received], Answer]:
+    return lambda received: Answer(
+        status, f"<html><a href='/?key={received.spelling}'>{received.spelling}</a></html>".encode()
     )
 
 
-TELLINGS: Final[dict[str, Callable[[Asked], Answer]]] = {
+ANSWERS: Final[dict[str, Callable[[Received], Answer]]] = {
     "good": repeated,
     **{f"error {status}": _error(status) for status in (200, 400, 401, 403, 404, 410, 422, 500)},
     "month gone": _error(429, words="Limit Exceeded {}"),
     "page": _page(200),
     "page 503": _page(503),
-    "redirect": lambda asked: Answer(
-        302, headers={"Location": f"http://127.0.0.1:9/?k={asked.said}"}
+    "redirect": lambda received: Answer(
+        302, headers={"Location": f"http://127.0.0.1:9/?k={received.spelling}"}
     ),
-    "reason": lambda asked: Answer(418, asked.said.encode(), reason=f"Teapot {asked.said}"),
-    "cut": lambda asked: Answer(200, repeated(asked).body + asked.said.encode() * 9, cut=700),
-    "nothing like it": lambda asked: Answer(200, asked.said.encode()),
-    "odd head": lambda asked: Answer(first_line=f"HTTP/9.{asked.said} 200 {asked.said}".encode()),
-    "odd field": lambda asked: Answer(200, asked.body, headers={asked.said: asked.said}),
-    "plan": lambda asked: Answer(
+    "reason": lambda received: Answer(
+        418, received.spelling.encode(), reason=f"Teapot {received.spelling}"
+    ),
+    "cut": lambda received: Answer(
+        200, repeated(received).body + received.spelling.encode() * 9, cut=700
+    ),
+    "nothing like it": lambda received: Answer(200, received.spelling.encode()),
+    "odd head": lambda received: Answer(
+        first_line=f"HTTP/9.{received.spelling} 200 {received.spelling}".encode()
+    ),
+    "odd field": lambda received: Answer(
+        200, received.body, headers={received.spelling: received.spelling}
+    ),
+    "plan": lambda received: Answer(
         200,
-        json.dumps({"plan": asked.said, "used": 1, "limit": None, asked.said: asked.said}).encode(),
+        json.dumps(
+            {
+                "plan": received.spelling,
+                "used": 1,
+                "limit": None,
+                received.spelling: received.spelling,
+            }
+        ).encode(),
     ),
-    "waiting": lambda asked: Answer(503, b"{}", headers={"Retry-After": asked.said}),
-    "encoding": lambda asked: Answer(200, b"x", headers={"Content-Encoding": asked.said}),
+    "waiting": lambda received: Answer(503, b"{}", headers={"Retry-After": received.spelling}),
+    "encoding": lambda received: Answer(200, b"x", headers={"Content-Encoding": received.spelling}),
 }
 
 
 class RepeatingService:
-    """`tell` names the answer, by the path's last part; the rest is told as `usual`."""
+    """`answers` has the name of an answer by the path's last part; `usual` is for the rest."""
 
     def __init__(self, upstream: str, key: str) -> None:
         self.usual = "good"
-        self.tell: dict[str, str] = {}
-        self.asked = 0
+        self.answers: dict[str, str] = {}
+        self.request_count = 0
         self._numbers = count()
         self._http = httpx.Client(
             base_url=upstream,
@@ -189,27 +206,29 @@ class RepeatingService:
             thread.join()
 
     def _answer(self, target: str) -> Answer:
-        self.asked += 1
-        said = list(SPELLINGS.values())[next(self._numbers) % len(SPELLINGS)]
+        self.request_count += 1
+        spelling = list(SPELLINGS.values())[next(self._numbers) % len(SPELLINGS)]
         url = urlsplit(target)
         params = [(name, value.partition("~")[0]) for name, value in parse_qsl(url.query)]
         good = self._http.get(url.path, params=params)
         is_json = "json" in good.headers.get("content-type", "")
-        asked = Asked(
-            url.path, said, good.status_code, good.content, is_json, "cursor" in url.query
+        received = Received(
+            url.path, spelling, good.status_code, good.content, is_json, "cursor" in url.query
         )
-        if url.path.endswith("/usage") and "usage" not in self.tell:
-            # Beside the known names alone, so that the plan and the month can be read.
-            answer = Answer(200, json.dumps({**good.json(), "owner": said, said: said}).encode())
+        if url.path.endswith("/usage") and "usage" not in self.answers:
+            # Only beside the known names, so that plan and usage stay readable.
+            answer = Answer(
+                200, json.dumps({**good.json(), "owner": spelling, spelling: spelling}).encode()
+            )
         else:
-            answer = TELLINGS[self.tell.get(url.path.rpartition("/")[2], self.usual)](asked)
+            answer = ANSWERS[self.answers.get(url.path.rpartition("/")[2], self.usual)](received)
         kept = {
             name: good.headers[name] for name in ("date", "last-modified") if name in good.headers
         }
         answer.headers = {
             **kept,
-            **{name: said for name in HEADERS},
-            f"X-{quote(said, safe='')}": said,
+            **{name: spelling for name in HEADERS},
+            f"X-{quote(spelling, safe='')}": spelling,
             **answer.headers,
         }
         return answer

@@ -1,6 +1,6 @@
-"""A service that repeats the key in every part of its answers: it is found nowhere afterwards.
+"""If a service repeats the key in every part of its answers, the key is stored nowhere.
 
-Real commands on a real home, one after the other; then every file, output and process is looked at.
+Real commands run on a real home; then every file, output and process is searched for the key.
 """
 
 import json
@@ -21,10 +21,10 @@ import zstandard
 from catalog.sandbox.sandbox import Sandbox
 from tests.pipeline.automation.daemon import ui, wait_for
 from tests.pipeline.secrecy.repeating_service import (
+    ANSWERS,
     HOOK,
     KEY,
     SPELLINGS,
-    TELLINGS,
     RepeatingService,
     traces_in,
 )
@@ -39,21 +39,21 @@ QUICK_RUNS: tuple[dict[str, str], ...] = (
         "cancellations": "nothing like it",
     },
 )
-"""By the end of the path, what is answered in each of the runs of the default tests."""
+"""For each run of the default tests, the kind of answer by the end of the path."""
 FEEDS = ("usage", "coins", "events", "export")
-"""What is answered badly in the long run, one after the other."""
-QUICK_LOOKS = (
+"""The paths that get a bad answer in the long test, one after the other."""
+QUICK_COMMANDS = (
     *(("status", "--alert"), ("status", "--json"), ("doctor",), ("batches", "list")),
     *(("sql", "SELECT * FROM batches"), ("prune", "--dry-run")),
 )
-LONG_LOOKS = (
-    *QUICK_LOOKS,
+LONG_COMMANDS = (
+    *QUICK_COMMANDS,
     *(("verify",), ("budget",), ("sql", "SELECT * FROM events", "--format", "json")),
 )
 
 
 class Owner:
-    """Who has the key, and starts commands; what they say is kept."""
+    """The owner of the key, who starts commands and keeps their output."""
 
     def __init__(self, folder: Path, service: RepeatingService) -> None:
         self.home = folder / "data"
@@ -75,7 +75,7 @@ class Owner:
             "ALMANAC_COINS": "bitcoin",
             "TMPDIR": str(self.temporary),
         }
-        self.said: list[str] = []
+        self.output: list[str] = []
 
     def start(self, *words: str, **given: str) -> str:
         done = subprocess.run(
@@ -86,11 +86,11 @@ class Owner:
             timeout=300,
             umask=0o022,
         )
-        said = (done.stdout + done.stderr).decode()
-        assert "Traceback" not in said, said
-        assert traces_in(said.encode()) == [], said
-        self.said.append(said)
-        return said
+        output = (done.stdout + done.stderr).decode()
+        assert "Traceback" not in output, output
+        assert traces_in(output.encode()) == [], output
+        self.output.append(output)
+        return output
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def owner(tmp_path: Path, almanac_sandbox: Sandbox) -> Iterator[tuple[Owner, Rep
 
 @contextmanager
 def watched_processes() -> Iterator[list[str]]:
-    """Look at the words of every process meanwhile, and yield those that show the key."""
+    """Watch the arguments of every process, and yield a list of those that show the key."""
     found: list[str] = []
     stop = threading.Event()
 
@@ -110,11 +110,11 @@ def watched_processes() -> Iterator[list[str]]:
         while not stop.wait(0.2):
             for words in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
-                    said = words.read_bytes()
+                    output = words.read_bytes()
                 except OSError:
                     continue  # It has ended.
-                if traces_in(said):
-                    found.append(said.decode())
+                if traces_in(output):
+                    found.append(output.decode())
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -126,7 +126,7 @@ def watched_processes() -> Iterator[list[str]]:
 
 
 def contents(path: Path) -> Iterator[bytes]:
-    """Yield what a file holds: its bytes, and what they say unpacked."""
+    """Yield the bytes of a file, and its unpacked content."""
     data = path.read_bytes()
     yield str(path).encode() + data
     if path.suffix == ".zst":
@@ -164,7 +164,7 @@ def assert_kept_nowhere(owner: Owner) -> None:
 
 
 def assert_private(owner: Owner) -> None:
-    """All that commands made under a usual umask is their owner's alone."""
+    """Assert that files made under a usual umask are accessible to their owner only."""
     paths = [
         path for root in (owner.home, owner.folder / "machine") for path in (root, *root.rglob("*"))
     ]
@@ -173,52 +173,54 @@ def assert_private(owner: Owner) -> None:
     assert [path for path in paths if stat.S_IMODE(path.lstat().st_mode) & 0o077] == []
 
 
-def look_around(owner: Owner, looks: tuple[tuple[str, ...], ...]) -> None:
-    """Start the commands that show what came."""
-    for words in looks:
+def run_commands(owner: Owner, commands: tuple[tuple[str, ...], ...]) -> None:
+    """Start the commands that show received data."""
+    for words in commands:
         owner.start(*words)
     listed = json.loads(owner.start("batches", "list", "--json"))
-    assert any(item["why"] or item["why_incomplete"] for item in listed)
+    assert any(batch["why"] or batch["why_incomplete"] for batch in listed)
     owner.start("batches", "show", listed[0]["batch_id"])
 
 
 def test_the_key_is_found_nowhere(owner: tuple[Owner, RepeatingService]) -> None:
     user, service = owner
     with watched_processes() as shown:
-        for tell in QUICK_RUNS:
-            service.tell = tell
+        for answers in QUICK_RUNS:
+            service.answers = answers
             user.start("run")
-        service.tell = {"usage": "plan"}
+        service.answers = {"usage": "plan"}
         assert "[api key removed]" in user.start("doctor", ALMANAC_PLAN="").lower()
-        service.tell = {"events": "error 403"}
+        service.answers = {"events": "error 403"}
         user.start("backfill", "--from", "2026-03-01", "--to", "2026-03-31", "--yes")
     assert shown == []
-    assert service.asked > len(SPELLINGS)
-    service.tell = {}
-    look_around(user, QUICK_LOOKS)
-    assert "repeated the API key" in "".join(user.said)
+    assert service.request_count > len(SPELLINGS)
+    service.answers = {}
+    run_commands(user, QUICK_COMMANDS)
+    assert "repeated the API key" in "".join(user.output)
     assert_kept_nowhere(user)
     assert_private(user)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", TELLINGS)
-def test_nor_whatever_is_answered(name: str, owner: tuple[Owner, RepeatingService]) -> None:
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_key_is_stored_nowhere_for_each_kind_of_answer(
+    name: str, owner: tuple[Owner, RepeatingService]
+) -> None:
     user, service = owner
     user.start("run")
     for feed in FEEDS:
-        service.tell = {feed: name}
+        service.answers = {feed: name}
         user.start("run")
-    service.tell, service.usual = {}, name
+    service.answers, service.usual = {}, name
     for words in (("run",), ("doctor",), ("backfill", "--from", "2026-03-01", "--yes")):
         user.start(*words)
     service.usual = "good"
-    look_around(user, LONG_LOOKS)
+    run_commands(user, LONG_COMMANDS)
     assert_kept_nowhere(user)
 
 
 @pytest.mark.long
-def test_no_page_of_dagster_shows_it(owner: tuple[Owner, RepeatingService]) -> None:
+def test_no_page_of_dagster_shows_the_key(owner: tuple[Owner, RepeatingService]) -> None:
     user, service = owner
     user.start("run")
     everything = """
@@ -231,11 +233,11 @@ def test_no_page_of_dagster_shows_it(owner: tuple[Owner, RepeatingService]) -> N
               ... on TextMetadataEntry { text } ... on MarkdownMetadataEntry { mdStr } } } } } } }
     """
     with watched_processes() as shown, ui(user.home, user.env) as (_, pages):
-        for tell in ({}, {"coins": "error 403"}, {"coins": "page"}, {"coins": "cut"}):
-            service.tell = tell
+        for answers in ({}, {"coins": "error 403"}, {"coins": "page"}, {"coins": "cut"}):
+            service.answers = answers
             run_id = pages.materialise("landed_coins", "2026-03-02")
             wait_for(lambda run=run_id: pages.run_status(run) in ("SUCCESS", "FAILURE"))
-            page: dict[str, Any] = pages.ask(everything, id=run_id)
+            page: dict[str, Any] = pages.query(everything, id=run_id)
             assert "messages" in json.dumps(page) or "message" in json.dumps(page)
             assert traces_in(json.dumps(page).encode()) == []
         time.sleep(1)

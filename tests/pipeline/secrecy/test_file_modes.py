@@ -1,4 +1,4 @@
-"""Files of home and state are their owner's alone, and what others can read is told and closed."""
+"""Files of home and state are private; files that others can read are reported and restricted."""
 
 import json
 import stat
@@ -39,7 +39,7 @@ def modes_below(*roots: Path) -> dict[str, int]:
 def test_what_a_command_makes_is_its_owners_or_its_groups(
     shared: str, expected: set[int], tmp_path: Path
 ) -> None:
-    """All that a run makes, Dagster's files too, is looked at in test_canary.py."""
+    """All files of a run, Dagster's too, are checked in test_canary.py."""
     small = SmallHome(tmp_path / "data")
     small.land("coins")
     start(small.home.root, "merge", ALMANAC_SHARED=shared)
@@ -66,7 +66,7 @@ def test_an_answer_has_the_modes_of_its_user(tmp_path: Path) -> None:
     assert stat.S_IMODE(target.stat().st_mode) == 0o644
 
 
-def test_doctor_tells_of_files_that_others_can_read_and_closes_them(
+def test_doctor_reports_files_that_others_can_read_and_restricts_them(
     tmp_path: Path, almanac: Almanac
 ) -> None:
     small = SmallHome(tmp_path / "data")
@@ -79,7 +79,7 @@ def test_doctor_tells_of_files_that_others_can_read_and_closes_them(
     before = stat.S_IMODE(tmp_path.stat().st_mode)
     assert "others can read" in almanac("doctor", home=str(root)).stdout
     found = json.loads(almanac("doctor", "--json", home=str(root)).stdout)
-    assert [item["is_caution"] for item in found if item["what"] == "files"] == [True]
+    assert [check["is_caution"] for check in found if check["what"] == "files"] == [True]
     assert len(found) > len(PACKAGES)
     assert "no longer readable by others" in almanac("doctor", "--fix", home=str(root)).stdout
     assert [path for path, mode in modes_below(root).items() if mode & 0o077] == [str(link)]

@@ -1,6 +1,6 @@
-"""The key, and the address of alerts, are nowhere but in memory: in no page, config, log or file.
+"""Key and alert address are in memory only: in no page, config, log or file.
 
-What posting to that address leaves behind is in test_alerts.py.
+Posting to that address is tested in test_alerts.py.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from pipeline.build import build_definitions, build_resources
 from pipeline.health.report import health_of
 from pipeline.instance import instance_of
 from resources.http.retries import utc_now
-from tests.pipeline.homes_in_days import NOW, address_of, play_days, run_assets, settings_of
+from tests.pipeline.homes_in_days import NOW, address_of, run_assets, run_sandbox_days, settings_of
 from tests.pipeline.small_home import NOW as THEN
 from tests.pipeline.small_home import SmallHome
 from warehouse.history.merge import merge
@@ -31,7 +31,7 @@ def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
     settings = settings_of(tmp_path, **given, alert_url=hook)
     secrets = (key, HOOK)
     with instance_of(Home(tmp_path)) as instance:
-        play_days(settings, instance, days=1, now=NOW.replace(hour=12))
+        run_sandbox_days(settings, instance, days=1, now=NOW.replace(hour=12))
         for run in instance.get_runs():
             lines = [str(entry) for entry in instance.all_logs(run.run_id)]
             kept = "".join(lines) + str(run.run_config) + str(run.tags)
@@ -46,7 +46,7 @@ def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
     assert [secret for secret in secrets if secret in shown] == []
 
 
-def test_a_key_that_is_refused_is_not_told_by_the_failure(
+def test_the_failure_for_a_refused_key_does_not_show_the_key(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:
     canary = "canary-4f1d9a77c2"

@@ -1,4 +1,4 @@
-"""The settings: read in one place, told plainly, never shown."""
+"""The settings: read in one place, errors that name the setting, no secret in any text."""
 
 import grp
 import json
@@ -36,7 +36,7 @@ def test_without_address_and_key_it_is_the_sandbox() -> None:
         ("ALMANAC_API_KEY", "ALMANAC_BASE_URL"),
     ],
 )
-def test_one_without_the_other_is_refused(
+def test_an_address_without_a_key_or_a_key_without_an_address_is_refused(
     monkeypatch: pytest.MonkeyPatch, given: str, lacking: str
 ) -> None:
     monkeypatch.setenv(given, "https://api.example.com")
@@ -70,7 +70,7 @@ def test_comma_lists_and_empty_texts_are_read_as_people_write_them(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("ALMANAC_PLAN", "gold", "there is no plan 'gold'"),
         ("ALMANAC_RATE_PER_S", "0", "greater than 0"),
@@ -78,13 +78,13 @@ def test_comma_lists_and_empty_texts_are_read_as_people_write_them(
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_setting(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv("ALMANAC_API_KEY", "canary-1")
     monkeypatch.setenv(name, value)
     with pytest.raises(SettingsError, match=name) as caught:
         read_settings()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "canary-1" not in str(caught.value)
 
@@ -97,7 +97,7 @@ def test_every_setting_is_described() -> None:
     assert all(meaning.endswith((".", "`.")) for _, _, meaning in rows)
 
 
-def test_an_empty_text_is_the_default_also_where_there_is_one(
+def test_an_empty_value_means_the_default_of_a_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, _, _ in described():
@@ -247,12 +247,14 @@ def test_an_address_in_the_clear_and_a_key_file_for_all_are_warned_of(
     key_file.write_text(KEY)
     monkeypatch.setenv("ALMANAC_API_KEY_FILE", str(key_file))
     key_file.chmod(0o600)
-    assert any("unencrypted" in item for item in cautions_of(read_settings())) == warned
+    assert any("unencrypted" in caution for caution in cautions_of(read_settings())) == warned
     key_file.chmod(0o644)
-    assert any("_FILE: others can read" in item for item in cautions_of(read_settings()))
+    assert any("_FILE: others can read" in caution for caution in cautions_of(read_settings()))
 
 
-def test_each_warning_of_secrets_is_said_once_a_command(almanac: Almanac, tmp_path: Path) -> None:
+def test_each_warning_of_secrets_is_printed_once_a_command(
+    almanac: Almanac, tmp_path: Path
+) -> None:
     key_file = tmp_path / "key"
     key_file.write_text("short")
     key_file.chmod(0o640)
@@ -262,7 +264,7 @@ def test_each_warning_of_secrets_is_said_once_a_command(almanac: Almanac, tmp_pa
     assert done.stderr.count("warning: ALMANAC_API_KEY_FILE: others can read") == 1
     assert done.stderr.count("warning: ALMANAC_BASE_URL: http://") == 1
     shown = json.loads(almanac("status", "--json", **given).stdout)
-    assert "exposed" in [item["kind"] for item in shown["warnings"]]
+    assert "exposed" in [warning["kind"] for warning in shown["warnings"]]
     short = settings_of(tmp_path, **address_of("http://a.test", "short"))
     assert "fewer than 12 characters" in short_key(short)
     assert short_key(settings_of(tmp_path, **address_of("http://a.test", KEY))) == ""

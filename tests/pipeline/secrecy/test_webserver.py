@@ -1,4 +1,4 @@
-"""Dagster's pages behind the guard: no page of anybody else can change anything."""
+"""Dagster's pages behind the guard: no foreign page can change anything."""
 
 import json
 import socket
@@ -26,7 +26,7 @@ class Pages:
     """The real application behind the guard, on a port of its own."""
 
     def __init__(self, instance: DagsterInstance, host: str, stack: ExitStack) -> None:
-        # Of the workers that collect these tests one runs them, and GraphQL takes a second.
+        # Imported here: every worker collects these tests, one runs them, and the import takes 1 s.
         from dagster._core.workspace.context import WorkspaceProcessContext
         from dagster_webserver.app import create_app_from_workspace_process_context
 
@@ -69,7 +69,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
         yield Pages(instance, "127.0.0.1", stack)
 
 
-def test_the_change_of_these_tests_is_one(pages: Pages) -> None:
+def test_the_mutation_of_these_tests_takes_effect(pages: Pages) -> None:
     answer = httpx.post(f"{pages.address}/graphql", json={"query": CHANGE}, trust_env=False)
     assert answer.json() == {"data": {"setConcurrencyLimit": True}}
     assert pages.changed()
@@ -100,7 +100,7 @@ def test_known_hosts_are_answered_on_any_port(pages: Pages, host: str) -> None:
     ],
 )
 def test_the_pages_own_requests_pass(pages: Pages, host: str, origin: str) -> None:
-    """Also behind a proxy that ends TLS, and keeps the Host."""
+    """Also behind a proxy that ends TLS and keeps the Host."""
     headers = {
         "Host": host.replace("<port>", str(pages.port)),
         "Origin": origin.replace("<port>", str(pages.port)),
@@ -134,7 +134,7 @@ def test_subscriptions_of_the_pages_pass(pages: Pages) -> None:
         assert json.loads(websocket.recv(10))["type"] == "connection_ack"
 
 
-def test_a_refusal_says_why(pages: Pages) -> None:
+def test_a_refused_request_gets_the_reason(pages: Pages) -> None:
     answer = httpx.get(pages.address, headers={"Host": "evil.example"}, trust_env=False)
     assert (answer.status_code, answer.text) == (
         421,
@@ -142,7 +142,7 @@ def test_a_refusal_says_why(pages: Pages) -> None:
     )
 
 
-def test_on_every_address_the_one_that_was_asked_is_known(tmp_path: Path) -> None:
+def test_a_server_on_every_address_accepts_the_requested_address(tmp_path: Path) -> None:
     async def app(scope: object, receive: object, send: object) -> None:
         raise AssertionError("not called")
 
@@ -153,5 +153,5 @@ def test_on_every_address_the_one_that_was_asked_is_known(tmp_path: Path) -> Non
         (b"192.168.1.8", "192.168.1.7", True),
         (b"myhost", "192.168.1.7", True),
     ):
-        asked = {**scope, "headers": [(b"host", host)], "server": (server, 3000)}
-        assert (rules.refusal(asked) is not None) is refused
+        request = {**scope, "headers": [(b"host", host)], "server": (server, 3000)}
+        assert (rules.refusal(request) is not None) is refused
