@@ -1,7 +1,7 @@
 """The calendar: all events by the month in which they take place.
 
-What one backfills where the export is not in the plan, or to look again. Months of one run are
-one sweep, and each is recorded as it becomes whole, so that a run that dies loses none.
+It is for backfills: on a plan without the export, or to pull events again. The months of a run are
+one backfill; each is recorded as soon as it is complete, so that a run that dies loses none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,13 +28,13 @@ FIRST_MONTH: Final = "2017-01-01"
 MONTHS_AHEAD: Final = 24
 MAX_REQUESTS: Final = 2_000
 
-# Dagster counts by the machine's month. The offset makes this month and two years ahead partitions,
-# not only months that have ended, and one month more: the service's day may be in the next one.
+# Dagster counts by the machine's month. The offset adds this month and two years ahead, since by
+# default only ended months are partitions, and one month more for a service whose day is ahead.
 EVENT_MONTHS: Final = dg.MonthlyPartitionsDefinition(FIRST_MONTH, end_offset=MONTHS_AHEAD + 2)
 
 
 class CalendarConfig(dg.Config):
-    """How a backfill of the calendar is bounded."""
+    """The limits of a backfill of the calendar."""
 
     max_requests: int = Field(
         default=MAX_REQUESTS,
@@ -54,7 +54,7 @@ class CalendarConfig(dg.Config):
     )
 
     def span(self, months: Sequence[date]) -> tuple[date, date]:
-        """Return the first and last event date of a run of months."""
+        """Return the first and last event date of the backfill of some months."""
         last = next_month(first_instant(months[-1])).date() - timedelta(days=1)
         return (
             date.fromisoformat(self.begin) if self.begin else months[0],
@@ -62,7 +62,7 @@ class CalendarConfig(dg.Config):
         )
 
 
-# Skippable: months are recorded as they come, and once more at the end would be twice.
+# Skippable: each month is recorded when complete, and Dagster would record it again at the end.
 _SPEC: Final = dg.AssetSpec(
     "landed_calendar",
     skippable=True,
@@ -94,10 +94,10 @@ def backfill_months(
     home: Home,
     months: list[date],
 ) -> None:
-    """Land the events of successive months, and record each month as it becomes whole.
+    """Land the events of successive months, and record each month as soon as it is complete.
 
     Raises:
-        CatalogError, WarehouseError: what is recorded before it stands.
+        CatalogError, WarehouseError: the backfill failed; months recorded before it stay recorded.
         dg.Failure: it would take more requests than `max_requests`.
     """
     states = BackfillStates(Storage(home.state), home.landing)

@@ -47,10 +47,10 @@ def event_changes(
 
 
 def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
-    """Fold in what is not merged; where a past day is among the days, again from the first one.
+    """Merge what is not merged yet, or refold from the first of the days if it is in the past.
 
     Raises:
-        WarehouseError: the lake can't be gone on from, nothing was landed on a past day, or a day
+        WarehouseError: the lake can't be continued, nothing was landed on a past day, or a day
             has not begun for the service.
     """
     if days[-1] > today:

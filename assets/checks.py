@@ -1,7 +1,7 @@
-"""What must hold of the published tables, shown beside them.
+"""Asset checks of the published tables.
 
-The first four held before the file was put in place, else it would not have been: here they are
-shown, over the file that readers have. The others are warnings for people.
+The first four were already checked before publication; here they run on the file that readers
+open. The others are warnings for people.
 """
 
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def published_checks(
     catalog: dg.ResourceParam[LazySession],
     home: dg.ResourceParam[Home],
 ) -> Iterator[dg.AssetCheckResult]:
-    """Check the file that readers open now."""
+    """Check the published file that readers open now."""
     if not home.warehouse.exists():
         raise dg.Failure("There is no published file to check.", allow_retries=False)
     with connected(home.warehouse, own_files=True) as connection:
@@ -103,7 +103,7 @@ def _check(
 
 
 def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> CheckResult:
-    """Whether the file was made from the days that the lake has, and has all their versions."""
+    """Check that the file was made from all days of the lake, and has all their versions."""
     log = ChangeLog.of(home)
     lake = {day_file.day: day_file.sha256 for day_file in log.days()}
     rows = connection.execute(SQL["check_published_days"]).fetchall()

@@ -1,16 +1,16 @@
--- What must hold of the published tables: a query for each asset check. Each reads alone.
+-- Asset checks of the published tables: a query for each check. Each only reads.
 
 -- name: check_event_keys
--- Grain: one row, how many event_id are there more than once. Run twice: the same row.
+-- Grain: one row, the number of event_id that occur more than once. Run twice: the same row.
 SELECT count(*) FROM (SELECT 1 FROM events GROUP BY event_id HAVING count(*) > 1)
 
 -- name: check_version_keys
--- Grain: one row, how many (event_id, version) are there more than once. Run twice: the same row.
+-- Grain: one row, the number of (event_id, version) that occur more than once. Run twice: the same.
 SELECT count(*)
 FROM (SELECT 1 FROM event_versions GROUP BY event_id, version HAVING count(*) > 1)
 
 -- name: check_current_version
--- Grain: one row, how many events do not have exactly one current version, equal to their own.
+-- Grain: one row, the number of events without exactly one current version of the same number.
 -- Run twice: the same row.
 SELECT count(*)
 FROM (
@@ -22,7 +22,7 @@ FROM (
 )
 
 -- name: check_known_spans
--- Grain: one row, how many versions end before they begin. Run twice: the same row.
+-- Grain: one row, the number of versions that end before they begin. Run twice: the same row.
 SELECT count(*) FROM event_versions WHERE known_to < known_from
 
 -- name: check_published_days
@@ -30,21 +30,21 @@ SELECT count(*) FROM event_versions WHERE known_to < known_from
 SELECT day, sha256, versions FROM _almanac_published ORDER BY day
 
 -- name: count_versions
--- Grain: one row, how many versions there are. Run twice: the same row.
+-- Grain: one row, the number of versions. Run twice: the same row.
 SELECT count(*) FROM event_versions
 
 -- name: check_quarantined
--- Grain: one row per batch in quarantine, newest first. Run twice: the same rows.
+-- Grain: one row per quarantined batch, newest first. Run twice: the same rows.
 SELECT batch_id, why FROM batches WHERE status = 'quarantined' ORDER BY observed_at DESC
 
 -- name: check_rejects
--- Grain: one row, of the newest day with batches: rows that arrived, and those rejected.
+-- Grain: one row for the newest day with batches: its rows arrived and rejected.
 -- Run twice: the same row.
 SELECT max(observed_date), coalesce(sum(arrived), 0), coalesce(sum(rejected), 0)
 FROM batches
 WHERE observed_date = (SELECT max(observed_date) FROM batches)
 
 -- name: check_freshness
--- Grain: one row, when a complete look at events was last merged; NULL for never.
+-- Grain: one row, the observed time of the newest merged complete pull of events; NULL for none.
 -- Run twice: the same row.
 SELECT max(observed_at) FROM coverage WHERE feed IN ('export', 'events')

@@ -1,7 +1,7 @@
-"""One feed on one observed day: pulled if the day is today, else found in landing.
+"""One feed on one observed day: pulled if the day is today, else reused from landing.
 
-Belongs here: what becomes of such a look. Does not: how a feed is pulled (resources), how the
-look is told (metadata.py).
+Belongs here: the result for a feed and day. Does not: how a feed is pulled (resources), how the
+result is shown (metadata.py).
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from warehouse.landing.batches import Feed, Manifest
 from warehouse.landing.landing import Landing
 
 NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
-"""What comes by itself, and is never pulled."""
+"""Feeds whose batches arrive by themselves."""
 
 
 class DayNotLanded(Exception):
-    """A day of which nothing is in landing and nothing can come: the service gives today only."""
+    """A day without a landed batch that can't be pulled: the service gives today's data only."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedDay:
-    """What there is of a feed on a day. `rows` None is not counted yet."""
+    """The batches of a feed on a day, pulled or reused. `rows` None is not counted yet."""
 
     feed: Feed
     day: date
@@ -46,8 +46,8 @@ def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing)
     """Pull a feed if the day is the service's, else reuse what was landed on it.
 
     Raises:
-        CatalogError: the service could not be asked, and neither plan nor quota is why.
-        DayNotLanded: a past day, or one to come, of which nothing is in landing.
+        CatalogError: the pull failed, for another reason than plan or quota.
+        DayNotLanded: a past or future day without a batch in landing.
     """
     if feed in NEVER_PULLED:
         return _reused(feed, day, landing)
@@ -65,7 +65,7 @@ def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing)
 
 
 def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
-    """Return what became of a pull as a look of a day."""
+    """Return the result of a pull as a feed day."""
     outcome = pulled.why_nothing or "pulled"
     if pulled.landed and pulled.deferred is not None:
         outcome = f"pulled in part; the rest is deferred: {pulled.deferred}"

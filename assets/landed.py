@@ -1,7 +1,7 @@
-"""What the service sent, day by day, as it came: one asset a feed.
+"""The landed batches of each feed by observed day, as received: one asset for each feed.
 
 Today's partition pulls. A past one is reused from landing without a request: the service gives
-today only.
+today's data only.
 """
 
 from datetime import date
@@ -29,7 +29,7 @@ Landed = dg.MaterializeResult[None]
 
 
 def _land(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Landed:
-    """Look at a feed on every day of the run; each day has its own account."""
+    """Pull or reuse a feed on every day of the run; each day has its own metadata."""
     metadata_of_days: dict[date, Metadata] = {}
     for day in days_of(context):
         try:
@@ -48,7 +48,7 @@ def _land(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Lan
 
 
 def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
-    """Keep in mind what was put off, until the same look succeeds."""
+    """Record a deferred pull; remove the record once the same pull succeeds."""
     deferrals = DeferredPulls(Storage(home.state))
     if feed_day.resume_at is not None:
         deferrals.note(
@@ -61,7 +61,7 @@ def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> Non
             )
         )
     elif feed_day.requests or not feed_day.manifests:
-        # Looked at, or not in the plan any more: there is nothing left to go on with.
+        # Pulled, or no longer in the plan: nothing is left to resume.
         deferrals.done("daily", feed_day.feed)
         deferrals.done("polls", feed_day.feed)
 

@@ -1,8 +1,8 @@
-"""What a materialisation shows on Dagster's pages: metadata, and previews of rows and tables.
+"""The metadata of materialisations on Dagster's pages, with previews of rows and tables.
 
-Belongs here: naming and shape, one convention for all assets; which columns are worth a preview;
-making the text of others harmless in Markdown, so that no link, picture or HTML of theirs acts.
-No secret is ever put here. Estimated dates are shown as `displayed_date`, never as dates.
+Belongs here: names and shapes, the same for all assets; the columns of previews; escaping foreign
+text in Markdown, so that no link, picture or HTML in it acts. No secret is ever put here.
+Estimated dates are shown as `displayed_date`, never as dates.
 """
 
 import csv
@@ -36,13 +36,13 @@ SQL: Final = Statements(__package__)
 ROWS: Final = 5
 _HEAD_BYTES: Final = 1 << 16
 _PAGE_BYTES: Final = 4 << 20
-"""A larger page is not read for a glance."""
+"""A larger page is not read for a preview."""
 _WIDTH: Final = 48
 _CELL_CHARS_MAX: Final = 1_000
 _LIST_ITEMS_MAX: Final = 50
 _HARMLESS: Final = re.compile(r"[\w ,.;:'\"%+()/?=…–—’“”$€-]*")
 _LINKED: Final = re.compile(r"://|www\.", re.IGNORECASE)
-"""Many renderers make a link of it without any mark."""
+"""Many renderers turn this into a link without any markup."""
 _WIRE_COLUMNS: Final[Mapping[Feed, tuple[str, ...]]] = {
     "export": ("id", "title", "displayedDate", "coins"),
     "events": ("id", "title", "displayedDate", "coins"),
@@ -55,7 +55,7 @@ _WIRE_COLUMNS: Final[Mapping[Feed, tuple[str, ...]]] = {
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a Markdown table; cells are cut to a glance's width."""
+    """Return a Markdown table with truncated cells."""
     lines = ["| " + " | ".join(map(_cell, columns)) + " |", "|" + " --- |" * len(columns)]
     lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
     return "\n".join(lines)
@@ -67,7 +67,7 @@ def bullets(texts: Iterable[str]) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return a text as Markdown that shows it and nothing else: in doubt as code."""
+    """Return Markdown that only shows a text: as code, unless all its characters are harmless."""
     text = plain_line(text)
     if _HARMLESS.fullmatch(text) and not _LINKED.search(text):
         return text
@@ -76,9 +76,9 @@ def harmless(text: str) -> str:
 
 
 def batch_preview(landing: Landing, manifest: Manifest) -> str:
-    """Return the first rows of a batch, read from its beginning alone.
+    """Return the first rows of a batch, read only from its beginning.
 
-    Empty where nothing can be shown: a preview is of use, and never a reason to fail.
+    Empty if nothing can be shown: a preview never fails a run.
     """
     columns = _WIRE_COLUMNS[manifest.feed]
     try:
@@ -97,7 +97,7 @@ def batch_preview(landing: Landing, manifest: Manifest) -> str:
 
 def _first_csv_rows(head: bytes) -> list[dict[str, Any]]:
     # The head may end within a character or a row, and is shorter than the longest field that
-    # Python's reader takes: what is cut off is no more than the last row.
+    # Python's reader accepts, so at most the last row is truncated.
     reader = csv.DictReader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""))
     return list(islice(reader, ROWS))
 
@@ -129,11 +129,11 @@ def _name(value: Any) -> Any:
 
 Metadata = dict[str, Any]
 REFOLD_NOTES: Final = "changes by the refold"
-"""The key of the lines that say what became of the history there was."""
+"""The key of the lines that report how a refold changed history."""
 
 
 def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None) -> Metadata:
-    """Return what a landing asset says of one feed on one day."""
+    """Return the metadata of a landing asset for one feed on one day."""
     metadata: Metadata = {
         "outcome": plain_line(feed_day.outcome),
         "requests": feed_day.requests,
@@ -162,12 +162,12 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
 def poll_metadata(
     pulled: Pulled, landing: Landing, *, day: date, quota_left: int | None
 ) -> Metadata:
-    """Return what a poll says of one feed."""
+    """Return the metadata of a poll for one feed."""
     return pull_metadata(feed_day_of(pulled, day), landing, quota_left=quota_left)
 
 
 def backfill_metadata(backfill: Backfill) -> Metadata:
-    """Return what is said of each month that has just become whole."""
+    """Return the metadata of a month that a backfill has completed."""
     metadata: Metadata = {"requests so far": backfill.requests}
     if not backfill.manifests:
         return {**metadata, "batch": "landed before"}
@@ -180,7 +180,7 @@ def backfill_metadata(backfill: Backfill) -> Metadata:
 
 
 def outcome_metadata(outcomes: Sequence[Outcome]) -> Metadata:
-    """Return what a merge did with the batches of a day."""
+    """Return the metadata of the batches of a day in a merge."""
     changes = changes_of(outcomes)
     metadata: Metadata = {
         "rows": sum(outcome.arrived for outcome in outcomes),
@@ -198,7 +198,7 @@ def outcome_metadata(outcomes: Sequence[Outcome]) -> Metadata:
 
 
 def merge_metadata(report: MergeReport) -> Metadata:
-    """Return what a merge was as a whole."""
+    """Return the metadata of a merge as a whole."""
     metadata: Metadata = {"seconds": round(report.seconds, 3), "waited for the lock": report.waited}
     if report.refolded:
         rows = ((day, *counts) for day, counts in sorted(report.refolded.items()))
@@ -209,7 +209,7 @@ def merge_metadata(report: MergeReport) -> Metadata:
 
 
 def changes_of(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
-    """Return how many events changed, by kind, most first."""
+    """Return the number of changed events by change kind, largest first."""
     found: dict[str, int] = {}
     for outcome in outcomes:
         for kind, count in outcome.changes.items():
@@ -267,7 +267,7 @@ _PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "batches": ("batch_id", "feed", "status", "arrived", "versions"),
     "coverage": ("feed", "lower", "upper", "observed_at", "rows"),
 }
-"""What is shown of the wider tables. Never `date`: an estimated one is a deadline."""
+"""The columns shown of wide tables. Never `date`: an estimated one is a deadline."""
 _NEWEST_BY: Final[Mapping[str, str]] = {
     "events": "changed_at",
     "event_versions": "known_from",
@@ -278,7 +278,7 @@ _NEWEST_BY: Final[Mapping[str, str]] = {
 
 
 def table_preview(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
-    """Return a few rows of a table as Markdown, the newest where it has an order of news."""
+    """Return a few rows of a table as Markdown, the newest if the table has a time column."""
     columns = _PREVIEW_COLUMNS.get(table.name, table.names)
     relation = connection.table(table.name)
     if table.name in _NEWEST_BY:
@@ -288,6 +288,6 @@ def table_preview(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
 
 
 def single(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[Any, ...]:
-    """Return the one row of a statement."""
+    """Return the only row of a statement."""
     (row,) = connection.execute(SQL[name]).fetchall()
     return tuple(row)

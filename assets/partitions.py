@@ -1,6 +1,6 @@
-"""The partitions that assets share: the days on which we observed, UTC.
+"""The partitions that assets share: observed days, UTC.
 
-Belongs here: the partitions, what every asset of a day has in common. Does not: what it does.
+Belongs here: partitions, and what all assets with a partition per day share. Does not: the assets.
 """
 
 import warnings
@@ -14,14 +14,15 @@ import dagster as dg
 FIRST_DAY: Final = "2017-01-01"
 """Imported exports may be as old as the catalog."""
 FRESH_WITHIN: Final = timedelta(hours=36)
-"""How old the newest pull of a feed, and what is published of it, may be: a day and a half."""
+"""The largest accepted age of the newest pull of events, and of the published file."""
 CATALOG_POOL: Final = "catalog"
-"""Pulls of a home take turns: two at once would only share one rate."""
+"""Pulls of a home run one after the other, since they share one rate."""
 WAREHOUSE_POOL: Final = "warehouse"
-"""So do merges, which hold a lock of their own."""
+"""Merges of a home run one after the other; each holds the merge lock."""
 
-# Dagster counts by the machine's day. The offset makes today a partition, not only days that have
-# ended, and two days more: the service's day may be ahead. One that has not begun is refused.
+# Dagster counts by the machine's day. The offset adds today, since by default only ended days are
+# partitions, and two days more for a service whose day is ahead. A day that has not begun for the
+# service is refused.
 OBSERVED_DAYS: Final = dg.DailyPartitionsDefinition(FIRST_DAY, end_offset=3)
 
 YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
@@ -40,7 +41,7 @@ def day_asset(
 ) -> Callable[[AssetFn], dg.AssetsDefinition]:
     """Return a decorator for an asset with a partition for each observed day.
 
-    A range of days is one run: folding again from a day does all the days after it anyway.
+    A range of days is one run, since a refold from a day also folds all days after it.
     """
 
     def decorate(function: AssetFn) -> dg.AssetsDefinition:
@@ -61,7 +62,7 @@ def day_asset(
 
 @contextmanager
 def quiet_about_beta() -> Iterator[None]:
-    """`backfill_policy` is marked as beta; whoever starts Almanac can't do a thing."""
+    """Hide Dagster's warning that `backfill_policy` is beta: users can't act on it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
         yield
@@ -75,7 +76,7 @@ def days_of(context: dg.AssetExecutionContext) -> list[date]:
 def record_so_far(
     context: dg.AssetExecutionContext, metadata_of_days: Mapping[date, dict[str, Any]]
 ) -> None:
-    """Keep the days that were done before a failure: only what is logged survives it."""
+    """Record the days that were done before a failure; without this Dagster would lose them."""
     for day, metadata in metadata_of_days.items():
         context.log_event(
             dg.AssetMaterialization(context.asset_key, partition=day.isoformat(), metadata=metadata)

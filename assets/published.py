@@ -1,6 +1,6 @@
-"""The tables that analysts read, published together: one file replaces the other.
+"""The tables that analysts read, all published together in one file.
 
-Unpartitioned: they hold all days. Declared from the tables of the warehouse.
+They have no partitions, since each holds all days. They follow from the tables of the warehouse.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ from warehouse.schema.tables import Table
 
 GROUP: Final = "warehouse"
 _LOCAL: Final = (tables.REQUESTS, tables.USAGE)
-"""What comes from this machine's logs, and is no product of the catalog."""
+"""Tables made from this machine's logs, not from the catalog."""
 PUBLISHED: Final = tuple(table for table in tables.TABLES if table not in _LOCAL)
 _STALE_AFTER: Final = timedelta(hours=26)
 
 
 def spec_of(table: Table) -> dg.AssetSpec:
-    """Declare a published table, with its columns and their meaning."""
+    """Return the asset spec of a published table, with its columns and their meaning."""
     columns = [
         dg.TableColumn(column.name, column.type, description=column.meaning)
         for column in table.columns
@@ -53,13 +53,13 @@ def spec_of(table: Table) -> dg.AssetSpec:
 @dg.multi_asset(
     name="published_tables",
     specs=[spec_of(table) for table in PUBLISHED],
-    can_subset=True,  # a table may be asked for by itself; all are published at once anyway
+    can_subset=True,  # a single table may be selected; all are published together anyway
     pool=WAREHOUSE_POOL,
 )
 def published_tables(
     context: dg.AssetExecutionContext, home: dg.ResourceParam[Home]
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Fold in what is not merged yet, and publish."""
+    """Merge what is not merged yet, and publish."""
     try:
         report = merge(home)
     except WarehouseError as error:

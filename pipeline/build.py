@@ -1,7 +1,7 @@
-"""Builds the Dagster definitions from settings. Resources are made in one place.
+"""Builds the Dagster definitions and resources from settings.
 
-Nothing is opened here: a service is opened by the first asset of a run that has to ask it.
-Resources are plain objects, so that no value of theirs is in any config, page or log.
+Nothing is opened here: the first asset of a run that needs the service opens the session.
+Resources are plain objects, so that none of their values is in a config, page or log.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ from warehouse.home import Home
 def build_definitions(
     settings: Settings, *, clock: Callable[[], datetime] = utc_now, **overrides: Any
 ) -> dg.Definitions:
-    """Return all there is to run. `overrides` take the place of resources, by name."""
+    """Return all definitions. `overrides` replace resources by name."""
     home = home_of(settings)
     service_now = service_time(home.state, clock)
     return dg.Definitions(
@@ -61,7 +61,7 @@ def build_resources(
     """Return the resources by name.
 
     Raises:
-        ValueError: an override of a resource that there is not.
+        ValueError: an override names an unknown resource.
     """
     resources: dict[str, Any] = {
         "home": dg.ResourceDefinition(_home(settings)),
@@ -92,7 +92,7 @@ def _session(
 ) -> Callable[..., Iterator[Any]]:
     def catalog(context: dg.InitResourceContext) -> Iterator[LazySession]:
         service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
-        # Where nothing was heard yet, the service's day may be any that its Date may tell.
+        # Without a Date of the service so far, its day may be any within the accepted skew.
         is_known = service_clock.offset is not None or settings.base_url is None
         near_days = NEAR_DAYS if is_known else MAX_SKEW.days
         with LazySession(

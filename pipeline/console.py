@@ -1,7 +1,7 @@
-"""How the command line speaks: tables for people, JSON for programs, errors in one line.
+"""The output of the command line: tables for people, JSON for programs, errors in one line.
 
-The one place that writes to a terminal. What it is given is text and never markup, and what of it
-would act on a terminal is shown instead: most of it comes from a service.
+Only this module writes to a terminal. It prints text, never markup, and shows control characters in
+escaped form, since most texts come from a service.
 """
 
 import sys
@@ -29,7 +29,7 @@ INTERRUPTED = "interrupted. Finished work is kept; run the command again to resu
 
 
 class PlainConsole(Console):
-    """A console to which every text, also in the cells of a table, is only text."""
+    """A console that prints every text as it is, also in the cells of a table."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         shown = {**options, "emoji": False, "markup": False, "highlight": False}
@@ -41,7 +41,7 @@ warnings = PlainConsole(stderr=True, highlight=False)
 
 
 def folded(value: object) -> Text:
-    """Return a cell that is shown whole, in several lines where it has to be."""
+    """Return a cell that is wrapped instead of truncated."""
     return Text(plain_line(str(value)), overflow="fold")
 
 
@@ -54,7 +54,7 @@ def print_json(value: Any) -> None:
 def progress(count: str, *, quiet: bool) -> Progress:
     """Return a bar with a count, as `{task.completed} of {task.total}`, time and description.
 
-    Where nobody watches it would leave empty lines: there it shows nothing.
+    It shows nothing unless standard error is a terminal, where it would leave empty lines.
     """
     return Progress(
         BarColumn(bar_width=24),
@@ -80,7 +80,7 @@ class _PlainColumn(TextColumn):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt for Ctrl-C in a query, which DuckDB tells as a RuntimeError."""
+    """Raise KeyboardInterrupt for Ctrl-C in a query, which DuckDB raises as a RuntimeError."""
     try:
         yield
     except RuntimeError as error:
@@ -99,13 +99,13 @@ def errors_as_messages(*errors: type[Exception]) -> Iterator[None]:
 
 
 def fail(message: str, *, code: int = EXIT_ERROR) -> NoReturn:
-    """Say what went wrong on standard error, and end with an exit code."""
+    """Print a message on standard error, and end with an exit code."""
     warnings.print(f"almanac: {message}", soft_wrap=True)
     raise typer.Exit(code)
 
 
 def quota_left(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:
-    """Return what is left of a month's requests; what the service did not say is not guessed."""
+    """Return a text for the quota left; what the service did not report is not guessed."""
     if is_unlimited:
         return "no limit"
     if quota is None:

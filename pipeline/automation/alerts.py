@@ -1,8 +1,8 @@
-"""The sensor of warnings, and the job that posts what began and what is over.
+"""The sensor of warnings, and the job that posts warnings that began or ended.
 
-The sensor reads local state alone and sends nothing. What was posted is in `state/alerts.json`, so
-that it needs no cursor, and a daemon that was restarted posts nothing twice. The job finds out anew
-what there is to post, so that nothing of it, nor the address, is in its config.
+The sensor reads only local state and sends nothing. `state/alerts.json` records what was posted, so
+the sensor needs no cursor, and a restarted daemon posts nothing twice. The job determines the
+warnings again, so that its config has neither warnings nor the address.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ def alert_job(
     *,
     retry_wait_s: float = _RETRY_WAIT_S,
 ) -> dg.JobDefinition:
-    """Return the job. After its retries it fails, and the sensor asks for another run."""
+    """Return the job. After its retries it fails, and the sensor requests another run."""
 
     @dg.op(
         description="Posts warnings that began or ended, and records that they were posted.",
@@ -67,8 +67,8 @@ _LONGEST_WAIT: Final = timedelta(hours=1)
 def decide_alert(due: Changes, last: LastRuns, *, now: datetime, running: str | None) -> Decision:
     """Decide whether to request a run that posts.
 
-    After a run that failed the wait doubles. The key says what is posted, the attempt and the time:
-    Dagster never launches a used one, and the same may begin again another day.
+    After a failed run the wait doubles. The run key has the warnings, the attempt and the time:
+    Dagster never launches a used key, and the same warnings may begin again on another day.
     """
     if not due:
         return Decision(f"Nothing new to post. Next check in {EVERY_S // 60} min.")
@@ -90,14 +90,14 @@ def decide_alert(due: Changes, last: LastRuns, *, now: datetime, running: str | 
 def alert_sensors(
     settings: Settings, home: Home, clock: Callable[[], datetime]
 ) -> list[dg.SensorDefinition]:
-    """Return the sensor of warnings; none where there is no address to post them to."""
+    """Return the sensor of warnings, or none without an address to post to."""
     return [alerts_sensor(settings, home, clock)] if settings.alerts else []
 
 
 def alerts_sensor(
     settings: Settings, home: Home, clock: Callable[[], datetime]
 ) -> dg.SensorDefinition:
-    """Return the sensor that has new warnings told. It brings its job along."""
+    """Return the sensor that requests a run to post new warnings, with its job."""
 
     @dg.sensor(
         name="alerts",

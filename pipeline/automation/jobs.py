@@ -1,7 +1,7 @@
-"""The jobs, and the schedule of the day.
+"""The jobs, and the daily schedule.
 
-`daily` looks at everything and publishes; `merge` publishes what is landed already. Runs are in
-one process: a process for each step would cost seconds of import.
+`daily` pulls every feed and publishes; `merge` publishes landed batches. A run is one process,
+since a process for each step would take seconds to import.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ DAILY: Final = "daily"
 MERGE: Final = "merge"
 CALENDAR: Final = "calendar"
 EXPORT_IS_OUT: Final = "20 0 * * *"
-"""The export is taken at 00:05 UTC; by now it is there for every plan."""
+"""The service makes the export at 00:05 UTC; at this time every plan can pull it."""
 _CHECKS: Final = dg.AssetSelection.checks(published_checks)
 _PUBLISHED: Final = dg.AssetSelection.assets(published_tables)
 
@@ -48,9 +48,9 @@ calendar_job: Final = dg.define_asset_job(
 def daily_schedule(
     clock: Callable[[], datetime], service_now: Callable[[], datetime]
 ) -> dg.ScheduleDefinition:
-    """Return the schedule that runs the job of the service's day, once a day of the machine.
+    """Return the schedule that runs the job for the service's day, once a day of the machine.
 
-    Where the clocks agree, that is once the export is out.
+    If the clocks agree, that is once the export is out.
     """
 
     @dg.schedule(

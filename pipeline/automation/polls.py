@@ -1,8 +1,7 @@
-"""The sensor of polls, and the job that pulls what the planner says is due.
+"""The sensor of polls, and the job that executes the due pulls of the planner.
 
-What is due follows from what is landed, so that nothing is requested twice, whatever becomes of
-the daemon or of a run; only when it last asked for a run is kept in the cursor. Local state alone
-is read by the sensor.
+Due pulls follow from landing, so a crash of the daemon or of a run repeats no request. The cursor
+has only the time of the last run request. The sensor reads only local state.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +46,7 @@ _ASSETS: Final[dict[Feed, str]] = {
 
 
 class PollConfig(dg.Config):
-    """What to look at."""
+    """The pulls of a run."""
 
     windows: list[list[str]] = Field(
         default=[],
@@ -67,7 +66,7 @@ class PollConfig(dg.Config):
 
 
 def config_of(due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, object]:
-    """Return the config of a run that does what is due."""
+    """Return the config of a run that executes the due pulls."""
     windows: list[list[str]] = []
     event_ids: list[str] = []
     cancellations, since = False, ""
@@ -96,7 +95,7 @@ def pull_due(
     catalog_for_polls: dg.ResourceParam[LazySession],
     home: dg.ResourceParam[Home],
 ) -> None:
-    """Look at what is asked for, and land it."""
+    """Execute the pulls of the config, and land the results."""
     deferrals = DeferredPulls(Storage(home.state))
     session = catalog if config.as_daily else catalog_for_polls
     try:
@@ -174,12 +173,13 @@ def decide_poll(
     wait_until: datetime | None = None,
     ahead: timedelta = timedelta(0),
 ) -> Decision:
-    """Decide whether to request a poll, and of what.
+    """Decide whether to request a poll, and its pulls.
 
-    At most one in the least interval; after a failure the wait doubles. While a poll or the daily
-    pull is in progress nothing is requested: what it lands is not due any more. Nor before
-    `wait_until`, where the service or the quota deferred a poll. `known` and `wait_until` are by
-    the service's clock, which is `ahead` of the machine's, and so of the state and of runs.
+    There is at most one poll in the least interval; after a failure the wait doubles. None is
+    requested while a poll or the daily pull is in progress, since what it lands is no longer due,
+    nor before `wait_until`, if the service or the quota deferred a poll. `inputs` and `wait_until`
+    are by the service's clock, which is `ahead` of the machine's; state and runs are by the
+    machine's.
     """
     if inputs is None:
         return Decision("Nothing was pulled yet, and the plan is not known. Run: almanac run.")
@@ -212,7 +212,7 @@ def decide_poll(
 
 
 def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinition:
-    """Return the sensor that has the catalog looked at again within the day."""
+    """Return the sensor that requests polls between the daily pulls."""
 
     @dg.sensor(
         name="polls",

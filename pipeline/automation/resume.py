@@ -1,8 +1,8 @@
-"""The sensors that see to what was put off, and to cancellations that nobody looked at.
+"""The sensors that resume deferred work, and that request cancellations not pulled for long.
 
-`quota` goes on with looks and backfills once the quota is there again, or the service's wait is
-over. `cancellations` asks for a look when there was none for days, whatever the polls do: after 90
-days some are lost. Local state alone is read.
+`quota` resumes pulls and backfills once the quota has reset or the service's wait is over.
+`cancellations` requests a pull if there was none for two days, independent of polls: after 90 days
+some are lost. Both read only local state.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ from warehouse.home import Home
 
 EVERY_S: Final = 60
 PULLED_WITHIN: Final = timedelta(days=2)
-"""The day's look brings them every day; after two without one the look itself is ill."""
+"""The daily pull includes them; two days without one mean that it fails."""
 ABANDONED_AFTER: Final = timedelta(days=7)
-"""What could have gone on for so long and did not is left to a person; `status` shows it."""
+"""Work that could resume for this long and did not is left to a person; `status` shows it."""
 _SEARCHED: Final = timedelta(days=100)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=6)
@@ -44,9 +44,9 @@ def decide_resume(
 ) -> Decision:
     """Decide what to resume: a daily pull, or the rest of a backfill.
 
-    Polls need nothing: what they lack is due in their own plan. What is deferred until when is by
-    the service's clock, `at_service`; runs, and so the next try, by the machine's, `now`. `last`
-    returns how the newest runs of a job went.
+    Deferred polls are not resumed here: the poll plan has them as due. Deferrals are by the
+    service's clock (`at_service`), runs and attempts by the machine's (`now`). `last` returns how
+    the newest runs of a job went.
     """
     oldest = at_service - ABANDONED_AFTER
     daily = [pull for pull in deferrals if pull.work == "daily" and pull.resume_at > oldest]
@@ -88,9 +88,9 @@ def _unless_too_early(request: dg.RunRequest, why: str, last: LastRuns, now: dat
 def quota(
     home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
 ) -> dg.SensorDefinition:
-    """Return the sensor that goes on with what was put off.
+    """Return the sensor that resumes deferred work.
 
-    By `service_now` is told what is put off until when; by `clock`, as runs are, the next try.
+    Deferrals are by `service_now`; runs and attempts are by `clock`.
     """
 
     @dg.sensor(
@@ -118,7 +118,7 @@ def quota(
 def cancellations(
     home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
 ) -> dg.SensorDefinition:
-    """Return the sensor that sees to it that cancellations are looked at; clocks as `quota`."""
+    """Return the sensor that requests overdue cancellations; clocks as in `quota`."""
 
     @dg.sensor(
         name="cancellations",
@@ -152,20 +152,20 @@ def decide_cancellations(
     running: str | None,
     last: LastRuns,
 ) -> Decision:
-    """Decide whether to request the cancellations; clocks as `decide_resume`."""
+    """Decide whether to request the cancellations; clocks as in `decide_resume`."""
     if pulled_at is not None and at_service - pulled_at < PULLED_WITHIN:
         return Decision(f"Pulled at {pulled_at:%Y-%m-%d %H:%M} UTC; no new pull needed yet.")
     if running is not None:
         return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
     since = None if pulled_at is None else pulled_at - timedelta(days=1)
-    # As a daily pull, which it stands in for: polls may have no share left.
+    # It counts as a daily pull, which it replaces: polls may have no quota left.
     config = config_of([CancellationsPull(since)], as_daily=True)
     request = dg.RunRequest(run_key=_key("cancellations", now), run_config=config)
     return _unless_too_early(request, "The pull failed", last, now)
 
 
 def cancellations_pulled_at(home: Home, now: datetime) -> datetime | None:
-    """Return when the cancellations were last looked at in full, None for not in 100 days."""
+    """Return the time of the last complete pull of cancellations, None for none in 100 days."""
     landing = home.landing
     for day in reversed(landing.days(since=(now - _SEARCHED).date())):
         for batch_id in reversed(landing.batch_ids(day=day)):
@@ -177,18 +177,19 @@ def cancellations_pulled_at(home: Home, now: datetime) -> datetime | None:
 
 
 def _next_attempt_at(last: LastRuns) -> datetime | None:
-    """Return when to ask again. Also after a success: what it left undone it may leave again."""
+    """Return the time of the next attempt. After a success there is a wait too, since the same work
+    may be left undone again."""
     if last.newest_at is None:
         return None
     return last.newest_at + doubled(_FIRST_WAIT, last.failures, longest=_LONGEST_WAIT)
 
 
 def _resume_request(backfill: BackfillState, key: str) -> dg.RunRequest:
-    """Return the run that lands what a backfill lacks."""
+    """Return the run that resumes a backfill."""
     lower, upper = backfill.scope.lower, backfill.scope.upper
     assert lower is not None and upper is not None
     months = EVENT_MONTHS.get_partition_keys()
-    # Dates beyond the partitions are told by `begin` and `end`; some month there has to be.
+    # `begin` and `end` give dates beyond the partitions; a run needs some partition all the same.
     first, last = (
         min(max(month_key(month_start(at)), months[0]), months[-1]) for at in (lower, upper)
     )

@@ -1,6 +1,6 @@
-"""What a sensor decides and remembers, and what an instance says of runs. Nothing is written.
+"""The decision and state of a sensor, and the runs of an instance. Nothing is written.
 
-A sensor reads local state, hands it to a function `decide_…`, and returns what that decided.
+A sensor reads local state, passes it to a function `decide_…`, and returns its decision.
 Belongs here: what all sensors share. Does not: what is due (polls, resume, unmerged, alerts).
 """
 
@@ -24,11 +24,11 @@ _DOUBLED_MAX: Final = 10
 
 
 class SensorState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sensor remembers from one evaluation to the next. Its cursor is this as JSON."""
+    """The state of a sensor from one evaluation to the next. Its cursor is this as JSON."""
 
     @classmethod
     def of_cursor(cls, cursor: str | None) -> Self:
-        """Return what a cursor says; one that is missing or damaged is that of a new sensor."""
+        """Return the state in a cursor; a missing or damaged cursor gives the initial state."""
         try:
             return msgspec.json.decode(cursor or "{}", type=cls)
         except msgspec.MsgspecError:
@@ -40,10 +40,10 @@ class SensorState(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a sensor does now: it requests a run, or none.
+    """The decision of a sensor to request a run or none.
 
-    `reason` says why, and without a request what comes next. `state` is what to remember; None
-    leaves the cursor as it is.
+    `reason` explains it and, without a request, what comes next. `state` is the new state; None
+    keeps the cursor.
     """
 
     reason: str
@@ -60,14 +60,14 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class LastRuns:
-    """When the newest run of a job was asked for, and how many failed since one succeeded."""
+    """The creation time of a job's newest run, and the failures since the last success."""
 
     newest_at: datetime | None = None
     failures: int = 0
 
 
 def run_in_progress(instance: dg.DagsterInstance, job_names: Sequence[str]) -> str | None:
-    """Return the id of a run of one of the jobs that has not ended."""
+    """Return the id of a run of one of the jobs that has not ended, None if there is none."""
     for job_name in job_names:
         filters = dg.RunsFilter(job_name=job_name, statuses=list(IN_PROGRESS_STATUSES))
         runs = instance.get_runs(filters=filters, limit=1)
@@ -90,6 +90,6 @@ def last_runs(instance: dg.DagsterInstance, job_name: str) -> LastRuns:
 
 
 def doubled(first: timedelta, times: int, *, longest: timedelta) -> timedelta:
-    """Return a wait that was doubled so often, and is never over the longest."""
+    """Return a wait doubled a number of times, at most the longest."""
     wait: timedelta = first * 2 ** min(max(times, 0), _DOUBLED_MAX)
     return min(longest, wait)

@@ -1,6 +1,6 @@
-"""The sensor of landed batches that are not merged yet. It reads local state alone.
+"""The sensor of landed batches that are not merged yet. It reads only local state.
 
-Whatever lands a batch (polls, deliveries, backfills, imports) leaves a marker; while there is one,
+Landing a batch (by polls, deliveries, backfills, imports) leaves a marker; while there is one,
 `unmerged_batches` requests the merge job.
 """
 
@@ -21,7 +21,7 @@ _LONGEST_WAIT: Final = timedelta(hours=1)
 
 
 class MergeState(SensorState, frozen=True, kw_only=True):
-    """For which batches a merge was requested, how often, and when last."""
+    """The batches for which a merge was requested, the number of requests, and the last time."""
 
     waiting: str = ""
     attempt: int = 0
@@ -31,10 +31,10 @@ class MergeState(SensorState, frozen=True, kw_only=True):
 def decide_merge(
     pending: Sequence[str], state: MergeState, *, now: datetime, running: str | None
 ) -> Decision:
-    """Decide whether to request a merge of what waits.
+    """Decide whether to request a merge of pending batches.
 
-    A merge of the same batches is requested again only after a wait that doubles, each time under
-    a new key: Dagster never launches a used one. `running` is the id of a run that merges.
+    A merge of the same batches is requested again after a wait that doubles, each time with a new
+    run key, since Dagster never launches a used one. `running` is the id of a run that merges.
     """
     if not pending:
         reason = f"Nothing to merge. Next check in {EVERY_S} s."
@@ -62,7 +62,7 @@ def decide_merge(
 
 
 def unmerged_batches(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
-    """Return the sensor that has landed batches merged and published."""
+    """Return the sensor that requests the merge and publication of landed batches."""
 
     @dg.sensor(
         name="unmerged_batches",

@@ -1,7 +1,7 @@
-"""`almanac keys` and `almanac endpoints`: who may ask a server of ours, and who gets webhooks.
+"""`almanac keys` and `almanac endpoints`: the keys of our server, and its webhook endpoints.
 
-Works on the files of a service, whether or not a server runs on them. People get tables, programs
-`--json`; instants are UTC. A secret is printed once, when it is made.
+The commands work on the files of a server, running or not. They print tables, or JSON with
+`--json`; instants are UTC. A secret is printed once, when it is created.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -296,7 +296,7 @@ def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:
 
 
 def _endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
-    """Return all but the secrets' values."""
+    """Return the fields of an endpoint without the values of its secrets."""
     fields = msgspec.structs.asdict(endpoint)
     fields["secrets"] = [
         {"created_at": secret.created_at, "expires_at": secret.expires_at}
@@ -306,7 +306,7 @@ def _endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _delivery_fields(delivery: OutboxDelivery) -> dict[str, Any]:
-    """Return all but the body."""
+    """Return the fields of a delivery without its body."""
     names = ("id", "endpoint_id", "kind", "created_at", "state", "attempts", "next_attempt_at")
     return {name: getattr(delivery, name) for name in (*names, "last_status", "last_error")}
 

@@ -1,7 +1,7 @@
 """`almanac backfill`: all events of a range of event dates, with the price first.
 
-Exit codes: 0 also when the quota is out before the end (what came is landed, and it goes on by
-itself or with the same command); 1 for an error or a "no"; 2 for what can't be done as typed;
+Exit codes: 0 also when the quota runs out before the end (received rows are landed, and it resumes
+by itself or with the same command); 1 for an error or a "no"; 2 for arguments that can't be used;
 130 after Ctrl-C.
 """
 
@@ -41,7 +41,7 @@ from warehouse.home import Home
 
 @dataclass(slots=True)
 class _BackfillSummary:
-    """What a backfill came to."""
+    """The result of a backfill, as `--json` prints it."""
 
     prices: list[Price]
     by: Source

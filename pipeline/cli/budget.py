@@ -1,7 +1,7 @@
-"""`almanac budget`: when what is looked at, what that costs until the reset, and why.
+"""`almanac budget`: the poll plan with its reasons, and its cost until the reset.
 
-From local state, without a request; with `--from` also the price of a backfill, which takes one
-or two to count.
+It reads local state and sends no request; with `--from` it also shows the price of a backfill,
+which takes one or two requests to count.
 """
 
 from dataclasses import asdict
@@ -60,7 +60,7 @@ def budget(
 
 
 def _show_prices_alone(settings: Settings, begin: str, end: str | None, *, as_json: bool) -> None:
-    """Before anything was looked at: from the service alone, and no home is made of it."""
+    """Show the prices before the first pull, from the service alone; no home is created."""
     home = Home(settings.home)
     with TemporaryDirectory(prefix="budget-", dir=own_folder()) as folder:
         plan, prices = _prices(settings, home, begin, end, probe_state=Path(folder))
@@ -80,7 +80,7 @@ def _prices(
     *,
     probe_state: Path | None = None,
 ) -> tuple[str, list[Price]]:
-    """Return the plan's name, and the price by each way."""
+    """Return the plan's name, and the price by list and by export."""
     lower, upper = dates_option(begin, end)
     try:
         with open_service(settings, work="backfill", probe_state=probe_state) as service:

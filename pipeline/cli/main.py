@@ -1,9 +1,8 @@
-"""The command `almanac`: its commands, the errors that none of them answers, and its exit.
+"""The program `almanac`: its commands, the errors that no command handles, and its exit.
 
-Exit codes: 2 for settings that can't be used, 1 for files that can't, and for data at rest that
-is not as it should be; 130 for what Ctrl-C, SIGTERM or SIGHUP interrupted. The process ends at
-once: an interpreter that ends frees all it holds one by one, which takes seconds for a world and
-Dagster's modules.
+Exit codes: 2 for unusable settings, 1 for unusable files and damaged data, 130 after Ctrl-C,
+SIGTERM or SIGHUP. The process exits without teardown: the interpreter would free every object,
+which takes seconds for a synthetic catalog and Dagster's modules.
 """
 
 import atexit
@@ -40,7 +39,7 @@ from warehouse.errors import WarehouseError
 
 
 class PlainGroup(TyperGroup):
-    """A group whose commands end with a line and an exit code, never with a traceback of these."""
+    """A group whose commands print one line for these errors, and no traceback."""
 
     # The class of a context has no public name in Typer.
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
@@ -59,7 +58,7 @@ class PlainGroup(TyperGroup):
         except WarehouseError as error:
             fail(str(error))
         except BrokenPipeError:
-            # Nobody reads any more, which Typer ends quietly.
+            # The reader closed the pipe; Typer ends quietly.
             raise
         except OSError as error:
             fail(file_trouble(error))
@@ -68,17 +67,17 @@ class PlainGroup(TyperGroup):
 
 
 def warn_of_secrets() -> None:
-    """Say on standard error how a secret may get out, once a command."""
+    """Print on standard error how a secret could leak, once for each command."""
     try:
         cautions = cautions_of(read_settings())
     except SettingsError:
-        return  # The command says so itself, where it needs them.
+        return  # A command that needs the settings reports this itself.
     for caution in cautions:
         warnings.print(f"almanac: warning: {caution}", soft_wrap=True)
 
 
 def file_trouble(error: OSError) -> str:
-    """Return which file can't be used, why, and what to do."""
+    """Return a message with the unusable file, the reason, and what to do."""
     where = "" if error.filename is None else f"{error.filename}: "
     reason = error.strerror or str(error)
     return (
@@ -88,14 +87,14 @@ def file_trouble(error: OSError) -> str:
 
 
 def exit_without_teardown(code: str | int | None) -> None:
-    """End the process as an interpreter does, but leave its memory to the operating system.
+    """Exit as the interpreter does, but without freeing objects.
 
-    Threads are waited for, exit handlers run, streams are flushed. Returns only where the
-    interpreter has something to say itself: a code that is a text, a stream that is closed.
+    It waits for threads, runs exit handlers and flushes streams. It returns only if the interpreter
+    has to print something itself: for a code that is a text, or a closed stream.
     """
     if isinstance(code, str):
         return
-    # What is called has no public name; both are the interpreter's own first steps at its end.
+    # Both calls have no public name; they are the interpreter's own first steps at exit.
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
@@ -104,7 +103,7 @@ def exit_without_teardown(code: str | int | None) -> None:
     except (OSError, ValueError):
         return
     except KeyboardInterrupt:
-        # All is said already; who asks once more does not want to wait.
+        # Everything is printed already; a second Ctrl-C means not to wait.
         os._exit(code or EXIT_INTERRUPTED)
     os._exit(code or 0)
 
@@ -143,7 +142,7 @@ def main() -> None:
         exit_without_teardown(ended.code)
         raise
     except KeyboardInterrupt:
-        # Where no command runs: before it, while Typer makes it out of its function, or after it.
+        # While no command runs: before it, while Typer builds it from its function, or after it.
         warnings.print(f"almanac: {INTERRUPTED}", soft_wrap=True)
         exit_without_teardown(EXIT_INTERRUPTED)
 

@@ -41,13 +41,13 @@ PACKAGES = ("dagster", "duckdb", "httpx", "granian")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     holds: bool
     found: str
     is_caution: bool = False
-    """Nothing is in the way, and something should be looked at."""
+    """The check holds, but a person should look into it."""
 
 
 def doctor(
@@ -123,7 +123,7 @@ def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
 
 
 def _stamp(home: Home) -> Iterator[Checked]:
-    """Make a stamp again that is damaged; say so where it was."""
+    """Rebuild a damaged stamp, and report it."""
     try:
         source = home.rebuild_stamp()
     except WarehouseError as error:
@@ -142,7 +142,7 @@ def _home(home: Home, source: str) -> str:
 
 
 def _warehouse(home: Home) -> str:
-    """Look whether the published file can be opened; another program's log is set aside."""
+    """Check that the published file can be opened; set aside the log of another program."""
     aside = set_aside_foreign_wal(home.warehouse)
     with connected(home.warehouse):
         pass
@@ -154,7 +154,7 @@ def _warehouse(home: Home) -> str:
 
 
 def _writable(root: Path) -> Checked:
-    """Look whether the home can be written, or made where it is not there yet."""
+    """Check that the home can be written, or created if it does not exist."""
     existing = _nearest_existing(root)
     what = "home writable"
     if not existing.is_dir():
@@ -170,12 +170,12 @@ def _disk(root: Path) -> Checked:
 
 
 def _nearest_existing(root: Path) -> Path:
-    """Return the path, or the nearest above it that is there."""
+    """Return the path, or its nearest existing parent."""
     return next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
 
 
 def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
-    """Ask the service who we are; what it answers says whether address, key and plan are right."""
+    """Check address, key and plan by a usage request to the service."""
     try:
         with open_service(settings, probe_state=log_folder) as service:
             yield Checked("reach", True, "the service responds")
@@ -193,7 +193,7 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
 
 
 def _clock(service_clock: ServiceClock) -> Checked:
-    """Look how far the service's clock is from the machine's; all is dated by the service's."""
+    """Check how far the service's clock is from the machine's: data is dated by the service's."""
     if service_clock.offset is None:
         return Checked("clock", False, "the service sent no plausible Date")
     size = f"{abs(service_clock.ahead.total_seconds()):,.0f} s"
@@ -211,12 +211,12 @@ def _checked(what: str, check: Callable[[], str]) -> Checked:
 
 
 _SET_ASIDE: Final = re.compile(r"\.(?:foreign|damaged)-(\d{8})T")
-"""What has such a name says its day: when it was written last, or set aside."""
+"""The end of such a name has the day of the last write, or on which the file was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """One kind of thing that was taken away."""
+    """The deleted files of one kind."""
 
     what: str
     count: int
@@ -264,9 +264,9 @@ def _old_logs(home: Home, before: date) -> list[Path]:
 
 
 def _unfinished(home: Home) -> list[Path]:
-    """Return what writers left that were killed; the lock keeps those that live away.
+    """Return the files that killed writers left; the merge lock excludes living writers.
 
-    Not from landing, where pulls write without it: there only what is old.
+    Pulls write to landing without that lock, so from there only old files are returned.
     """
     left = [
         *home.root.glob(".unfinished-*"),
@@ -285,12 +285,12 @@ def _is_empty_spill(path: Path) -> bool:
 
 
 def _foreign_logs(home: Home, before: date) -> list[Path]:
-    """Return what other programs wrote to published files, where it was written long ago."""
+    """Return the old logs that other programs wrote beside published files."""
     return _old(home.root.glob(f"{home.warehouse.name}.wal.foreign-*"), before)
 
 
 def _damaged(home: Home, before: date) -> list[Path]:
-    """Return the Dagster databases that were set aside long ago, and what lay beside them."""
+    """Return the Dagster databases that were set aside long ago, with their journals."""
     folders = {(home.dagster / name).parent for name in STORES}
     return _old((path for folder in folders for path in folder.glob("*.damaged-*")), before)
 
@@ -317,7 +317,7 @@ def _runs(home: Home, before: date, *, dry_run: bool) -> Pruned:
     """Remove the records of finished runs from before a day."""
     if not home.dagster.exists():
         return Pruned("Dagster runs", 0, 0)
-    # Here, since importing Dagster takes longer than most commands.
+    # Imported here, since importing Dagster takes longer than most commands.
     from dagster import RunsFilter
 
     from pipeline.instance import instance_of

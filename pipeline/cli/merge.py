@@ -1,4 +1,4 @@
-"""`almanac merge`, `replay`, `import` and `batches`: from what is landed to the warehouse."""
+"""`almanac merge`, `replay`, `import` and `batches`: from landed batches to the warehouse."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -36,9 +36,9 @@ _SHOWN_DAYS = 10
 def merge(as_json: JsonOption = False) -> None:
     """Merge landed batches into the lake and publish the warehouse. Sends no request.
 
-    A quarantined batch is told and is no error: the exit code is 0, and `status --exit-code` ends
-    with 1. Where a batch is damaged in landing, it is left out, and the exit code is 1; also where
-    a batch that was merged before is quarantined now.
+    A quarantined batch is reported and is no error: the exit code is 0, and `status --exit-code`
+    exits with 1. A batch that is damaged in landing is left out, and the exit code is 1. It is also
+    1 if a batch that was merged before is quarantined now.
     """
     home = home_there()
     with people.status("Merging ..."):
@@ -49,9 +49,9 @@ def merge(as_json: JsonOption = False) -> None:
 def replay(as_json: JsonOption = False) -> None:
     """Rebuild lake and warehouse from landing. Sends no request.
 
-    Whatever became of them: what is damaged there is replaced. A quarantined batch is told and is
-    no error: the exit code is 0, and `status --exit-code` ends with 1. Where a batch is damaged in
-    landing, it is left out, and the exit code is 1; also where a batch that was merged before is
+    Damaged files of the lake and the warehouse are replaced. A quarantined batch is reported and is
+    no error: the exit code is 0, and `status --exit-code` exits with 1. A batch that is damaged in
+    landing is left out, and the exit code is 1. It is also 1 if a batch that was merged before is
     quarantined now.
     """
     home = home_there()
@@ -106,7 +106,7 @@ def import_file(
     home = Home(settings.home)
     source = settings.source
     home.check(source)
-    if path.is_file():  # A name that was mistyped stamps nothing.
+    if path.is_file():  # A mistyped path claims no home.
         home.claim(source)
     manifest = import_export(
         home.landing,
@@ -118,7 +118,7 @@ def import_file(
         now=now,
         covers=covers,
     )
-    # A manifest is never written again: the first landing's time stands.
+    # A manifest is never rewritten, so it has the time of the first landing.
     was_landed = manifest.landed_at != now
     if as_json:
         print_json(
@@ -141,7 +141,7 @@ def import_file(
 
 
 def show_report(home: Home, report: MergeReport, *, as_json: bool) -> None:
-    """Print what a merge did.
+    """Print the report of a merge.
 
     Raises:
         typer.Exit: a batch is damaged, or is quarantined and was merged before.
@@ -175,7 +175,7 @@ def _show_report(home: Home, report: MergeReport) -> None:
 
 
 def _show_refolded(report: MergeReport) -> None:
-    """Print the days that were folded again, and what is other than before."""
+    """Print the refolded days, and what changed."""
     changed = {day: both for day, both in report.refolded.items() if any(both)}
     if report.refolded:
         people.print(
@@ -192,7 +192,7 @@ def _show_refolded(report: MergeReport) -> None:
 
 
 def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
-    """Return what a merge did, for programs."""
+    """Return the report of a merge as a record for JSON."""
     return {
         "batches": len(report.outcomes),
         "days": [day.isoformat() for day in report.days],
@@ -271,7 +271,7 @@ def release(batch_id: Annotated[str, typer.Argument()]) -> None:
 
 
 def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]:
-    """Yield name and value of all that is known, the inner names after the outer."""
+    """Yield name and value of all fields; names of nested fields have the outer name in front."""
     for name, value in record.items():
         if isinstance(value, dict) and value:
             yield from _lines(value, f"{under}{name}.")
@@ -321,7 +321,7 @@ def _rows(home: Home, days: int) -> list[dict[str, Any]]:
 
 
 def _damaged_row(batch_id: str, why: str) -> dict[str, Any]:
-    """Return a row for a batch of which nothing can be read, or that is set aside for it."""
+    """Return a row for a damaged batch: it can't be read, or was set aside."""
     names = ("observed_at", "content_at", "plan", "bytes", "requests", "why_incomplete")
     counts = ("arrived", "rejected", "versions", "flagged")
     return {

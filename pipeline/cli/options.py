@@ -1,7 +1,7 @@
-"""What several commands share: options, how they read what is typed, and how signals end them.
+"""Options that several commands share, parsing of dates, and handling of signals.
 
 Ctrl-C, SIGTERM (a supervisor, `kill`) and SIGHUP (a closed terminal) all raise KeyboardInterrupt
-where the program is, so that what is held is released and what was interrupted is reported.
+at the current place of the program, so that locks are released and the interrupt is reported.
 """
 
 import logging
@@ -20,12 +20,12 @@ import typer
 from pipeline.console import EXIT_USAGE, fail
 
 YEARS: Final = range(1970, 2201)
-"""Further off it is a slip of the hand, and arithmetic on it may overflow."""
+"""A year outside is a typing error, and arithmetic on it may overflow."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def instant_option(name: str, text: str) -> datetime:
-    """Return an instant as typed; without a zone it is UTC."""
+    """Parse an instant; without a zone it is UTC."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
@@ -38,7 +38,7 @@ def instant_option(name: str, text: str) -> datetime:
 
 
 def dates_option(begin: str, end: str | None) -> tuple[date, date | None]:
-    """Return the event dates of `--from` and `--to` as typed; without `--to` the last is None."""
+    """Parse the event dates of `--from` and `--to`; without `--to` the last is None."""
     lower = date_option("--from", begin)
     upper = None if end is None else date_option("--to", end)
     if upper is not None and upper < lower:
@@ -47,7 +47,7 @@ def dates_option(begin: str, end: str | None) -> tuple[date, date | None]:
 
 
 def date_option(name: str, text: str) -> date:
-    """Return a date as typed."""
+    """Parse a date."""
     try:
         parsed = date.fromisoformat(text)
     except ValueError:
@@ -69,28 +69,28 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def interrupt_by_signals() -> None:
-    """Have the signals that end a program interrupt it. To be called by the main thread, once."""
+    """Make ending signals raise KeyboardInterrupt. Call it once, from the main thread."""
     _on_ending(_interrupt)
-    # Dagster puts handlers of its own for the other two in place while a step runs.
+    # While a step runs, Dagster sets its own handlers for the other two signals.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _as_ctrl_c)
     sys.unraisablehook = _interrupt_later
     if logging.lastResort is not None:
-        # SQLAlchemy logs what interrupts it, with a traceback, before it passes it on.
+        # SQLAlchemy logs an interrupt with a traceback before it raises it again.
         logging.lastResort.addFilter(_is_no_interrupt)
 
 
 def stop_by_signals(stop: Callable[[], None]) -> None:
-    """Have them call a function, for a command that serves until it is asked to stop."""
+    """Make ending signals call a function, for a command that runs until it is stopped."""
     _on_ending(lambda number, frame: stop())
 
 
 @contextmanager
 def signals_held() -> Iterator[Callable[[], bool]]:
-    """Hold back the signals that end a program, for code in which no handler of Python runs.
+    """Hold back ending signals, for code during which no Python handler runs.
 
-    Lends what says at once, to any thread, whether one came. For one that did KeyboardInterrupt
-    is raised at the end, where all handlers are what they were. To be used by the main thread.
+    Yields a function that returns in any thread whether a signal has arrived. If one has,
+    KeyboardInterrupt is raised at the end, after the handlers are restored. For the main thread.
     """
     arrived = threading.Event()
     reader, writer = os.pipe()
@@ -103,7 +103,7 @@ def signals_held() -> Iterator[Callable[[], bool]]:
                 arrived.set()
         return arrived.is_set()
 
-    # The number of a signal is written there when it comes, whatever runs.
+    # Python writes the number of an arriving signal there, whatever code runs.
     wakeup_fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     handlers = {
         number: signal.signal(number, lambda *_: arrived.set())
@@ -125,7 +125,7 @@ def signals_held() -> Iterator[Callable[[], bool]]:
 
 def _on_ending(handler: Callable[[int, FrameType | None], None]) -> None:
     for number in ENDING:
-        # `nohup` has SIGHUP ignored: who asked for that gets it.
+        # Under `nohup` SIGHUP stays ignored.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
@@ -135,16 +135,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
-    """Do what Ctrl-C does at this moment."""
+    """Call the current handler of SIGINT."""
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):
         handler(number, frame)
 
 
 def _interrupt_later(unraisable: Any) -> None:
-    """Interrupt once more where it came while an object was taken apart, which loses it."""
+    """Interrupt once more if the interrupt was lost in the destructor of an object."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        # A little later: from within here it would be lost again.
+        # A little later: raised here, it would be lost again.
         timer = threading.Timer(_REPEATED_AFTER_S, os.kill, (os.getpid(), signal.SIGINT))
         timer.daemon = True
         timer.start()

@@ -1,7 +1,7 @@
-"""`almanac run`: look at everything now, with the sandbox for the last days, and publish.
+"""`almanac run`: run the daily job now, with the sandbox for the last days, and publish.
 
-Exit codes: 0 also when the quota is out or the service asks to wait (what came is landed, and
-the reason is said); 1 for an error; 2 for settings that can't be used; 130 after Ctrl-C.
+Exit codes: 0 also when the quota is used up or the service asks to wait (received rows are landed,
+and the reason is printed); 1 for an error; 2 for unusable settings; 130 after Ctrl-C.
 """
 
 from contextlib import ExitStack
@@ -73,14 +73,14 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
     now = datetime.now(UTC).replace(microsecond=0)
     simulated = settings.service_address() is None
     with ExitStack() as held:
-        # Modules and a world stay to the end; the collector would walk through them for seconds.
+        # Modules and catalog live until the end; the garbage collector would scan them for seconds.
         with collector_paused(), ExitStack() as opening:
             world_process = None
             if simulated:
                 world_process = opening.enter_context(
                     WorldProcess(settings.sandbox_seed, until=now)
                 )
-            # Imported here: the other commands should not wait for Dagster.
+            # Imported here, so that other commands do not wait for Dagster.
             from pipeline.daily_run import RunFailed, instants_of, run_days
             from pipeline.instance import instance_of
             from pipeline.runs.dead_runs import fail_dead_runs
@@ -94,7 +94,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             instants = instants_of(
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
             )
-            # Before the service: all that Dagster imports is time for the world_process.
+            # Before the session, so that the sandbox generates its catalog during Dagster's import.
             instance = held.enter_context(instance_of(home))
             for run in fail_dead_runs(home, instance):
                 warnings.print(f"Run {run.run_id} was killed; it is marked failed.", markup=False)
@@ -137,7 +137,7 @@ def _record_of(run_summary: "RunSummary", home: Home, source: str, plan: str) ->
 
 
 class _ProgressDisplay:
-    """What a person sees while it works."""
+    """The progress that is shown during a run."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

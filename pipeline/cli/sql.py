@@ -1,4 +1,4 @@
-"""`almanac sql`: one query over the warehouse, as a table or in a form for programs."""
+"""`almanac sql`: one query of the warehouse, printed as a table, CSV, JSON or Parquet."""
 
 import os
 import resource
@@ -30,13 +30,13 @@ from warehouse.query_limits import QueryHooks, QueryLimits
 
 _WIDEST = 60
 _PROGRAM_BYTES = 1_000_000_000
-"""Memory of the program itself, beside twice that of the query: once for the rows in Python."""
+"""Memory of the program beside twice that of the query, since Python holds the rows again."""
 _STACK_BYTES = 64_000_000
-"""Of each thread, most of it never used."""
+"""Of each thread; most of it is never used."""
 
 
 class Form(StrEnum):
-    """How the rows are given."""
+    """The output format of the rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -113,9 +113,9 @@ def _limits(settings: Settings) -> QueryLimits:
 
 
 def _bound_memory(limits: QueryLimits) -> None:
-    """Bound what this process may hold: DuckDB's limit leaves out what its functions make.
+    """Limit the memory of this process: DuckDB's own limit ignores memory of its functions.
 
-    Linux alone keeps to it.
+    Only Linux enforces it.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     stacks = (limits.threads or os.cpu_count() or 1) * _STACK_BYTES
@@ -128,7 +128,7 @@ def _lower(bound: int, hard: int) -> int:
 
 
 def _end_stuck(why: str | None) -> None:
-    """End the program for a query that does not end: some functions never see the interrupt."""
+    """Exit for a query that does not end: some functions never check for an interrupt."""
     remove_own_folders()
     message = INTERRUPTED if why is None else f"the query was stopped: {why}"
     warnings.print(f"almanac: {message}", soft_wrap=True)
@@ -136,11 +136,11 @@ def _end_stuck(why: str | None) -> None:
 
 
 def _is_stdout(output: Path) -> bool:
-    """Whether a path is what standard output goes to; then nothing else is to be said there."""
+    """Return whether a path is the file of standard output; then nothing else is printed there."""
     try:
         return os.path.samestat(output.stat(), os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):
-        return False  # Not there yet, or standard output is no file at all.
+        return False  # The path does not exist, or standard output is no file.
 
 
 def _show(answer: queries.QueryAnswer, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""`almanac status`: how fresh the warehouse is, what waits, and what is wrong."""
+"""`almanac status`: freshness, waiting and deferred work, quota, and warnings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ _GAPS_SHOWN: Final = 3
 
 
 def show(home: Home, health: Health) -> None:
-    """Print feeds, facts, and what is warned of."""
+    """Print feeds, facts and warnings."""
     people.print(f"{home.root}, from {health.source}", soft_wrap=True)
     feeds = Table("Feed", "Last pull (UTC)", "Age", "Last complete (UTC)", "State", "Batches")
     for feed in health.feeds:
@@ -66,7 +66,7 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
 
 
 def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:
-    """Give what is left, by whom and when it was counted; others may have spent since."""
+    """Yield the quota left, with who counted it and when; others may have used more since."""
     left = quota_left(quota.remaining, quota.quota, is_unlimited=quota.is_unlimited)
     resets = "" if quota.reset_at is None else f"; resets {_when(quota.reset_at)}"
     basis = "as of" if quota.counted_by == "service" else "counted by this machine,"
@@ -136,7 +136,7 @@ def status(
     if alert and not settings.alerts:
         raise SettingsError("--alert needs ALMANAC_ALERT_URL, which is not set.")
     home = Home(settings.home)
-    # First, since it is told also where the home can't be read.
+    # First, since warnings are posted even if the home can't be read.
     changes, not_posted = _alerted(settings, home, now) if alert else (None, "")
     health = health_of(settings, home, now)
     if health.source is not None:
@@ -156,7 +156,7 @@ def status(
 
 
 def _alerted(settings: Settings, home: Home, now: datetime) -> tuple[Changes, str]:
-    """Return what was posted, and why it was not."""
+    """Post new warnings; return what was posted, and the reason if that failed."""
     try:
         return post_changes(settings, home, now), ""
     except AlertNotPosted as error:

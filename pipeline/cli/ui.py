@@ -1,6 +1,6 @@
 """`almanac ui`: Dagster's pages and its daemon on the home, until Ctrl-C.
 
-Exit codes: 0 when it was asked to stop (Ctrl-C, SIGTERM, SIGHUP), 1 when something ended it.
+Exit codes: 0 after a signal (Ctrl-C, SIGTERM, SIGHUP), 1 if one of the programs ended by itself.
 """
 
 import threading
@@ -61,7 +61,7 @@ def ui(
         from pipeline.runs.dead_runs import StartWatch, fail_dead_runs
 
         end_orphans(home)
-        # Both programs would make its databases at once, and one of them fail.
+        # Otherwise both programs would create the databases at once, and one would fail.
         instance = stack.enter_context(instance_of(home))
         watch = StartWatch()
         fail_dead_runs(home, instance, watch)
@@ -85,7 +85,7 @@ def ui(
         while not stop.wait(0.5):
             fail_if_ended(programs)
             if monotonic() - checked_at > _DEAD_RUNS_EVERY_S:
-                # The daemon may be at a long write: the next look comes soon.
+                # The daemon may be in a long write; the next check is soon.
                 with suppress(RunRecordsBusy), plain_faults(home):
                     fail_dead_runs(home, instance, watch)
                 checked_at = monotonic()
