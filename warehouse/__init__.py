@@ -1,13 +1,13 @@
 """Data at rest: landing, lake, tables and queries, as a pure library.
 
-Knows nothing of HTTP, Dagster or the command line. Its rooms, the ground first:
+It does not depend on HTTP, Dagster or the command line. Its packages, lowest first:
 
-    files/      storage, modes, hashes, and locks that say who holds them
+    files/      storage, modes, hashes, and locks that record their holder
     schema/     columns, tables and views declared as data
-    landing/    bodies as they came, manifests, the journal
+    landing/    bodies as received, manifests, the journal
     normalise/  one landed batch to typed rows
     publish/    from the lake to warehouse.duckdb
     history/    observations folded into versions: start at merge.py and fold.py
 
-Beside them: home.py, which folders a home has; queries.py, reading what is published.
+Beside them: home.py has the folders of a home; queries.py reads the published file.
 """

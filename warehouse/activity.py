@@ -1,6 +1,6 @@
-"""How lively the catalog is, by a published warehouse: what lies when, what changed, what vanished.
+"""How active the catalog is: the dates, changes and missing events of a published warehouse.
 
-What the planner of polls follows from. Read in one go from one publication; instants are UTC.
+The poll planner uses these figures. They are read together from one publication; instants are UTC.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from warehouse.sql import Statements
 _SQL = Statements(__package__)
 
 CHANGES_COUNTED_FOR: Final = timedelta(days=28)
-"""How far back changes are counted: long enough to be many, short enough to be of now."""
+"""How far back changes are counted: long enough for many changes, short enough to be current."""
 _PAST: Final = timedelta(days=31)
 _LISTED: Final = timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What is known of a catalog's dates and changes.
+    """The known dates and changes of a catalog.
 
-    `spans` are an event's first and last date, and how many events have them; `changes` are kind
-    (announced, edited, cancelled), distance in days and how many, since `watched_since`, which is
-    None where nothing was looked at.
+    `spans` has first date, last date and the number of events with both. `changes` has the kind
+    (announced, edited, cancelled), the distance in days and the number, counted since
+    `watched_since`; it is None if nothing was observed.
     """
 
     spans: tuple[tuple[date, date | None, int], ...] = ()
@@ -44,7 +44,7 @@ NO_ACTIVITY: Final = Activity()
 
 
 def activity_of(warehouse: Path, now: datetime) -> Activity:
-    """Return what a warehouse tells; NO_ACTIVITY where there is none yet.
+    """Return the activity in a warehouse; NO_ACTIVITY if there is no warehouse yet.
 
     Raises:
         WarehouseError: it can't be read.

@@ -1,7 +1,7 @@
--- How much changes, and when: what the poll planner learns from history. Each reads alone.
+-- How much changes, and when: the figures that the poll planner uses. Each only reads.
 
 -- name: count_feeds
--- What a day's look at the other feeds has to page through, and since when anything was watched.
+-- Numbers of coins and cancellations that the daily pulls page through, and the first observation.
 -- Grain: one row. Parameters: $since, as far back as cancellations are listed.
 SELECT
     (SELECT count(*) FROM coins WHERE missing_since IS NULL) AS coins,
@@ -9,7 +9,7 @@ SELECT
     (SELECT first_at FROM _almanac_first_look) AS first_look;
 
 -- name: count_spans
--- How many events lie on which dates, as now known. Grain: first and last date.
+-- Number of events for each pair of dates, as known now. Grain: first and last date.
 -- Parameters: $since, the first date of interest.
 SELECT CAST(date AS DATE) AS first, CAST(date_end AS DATE) AS last, count(*) AS events
 FROM events
@@ -19,9 +19,9 @@ GROUP BY ALL
 ORDER BY ALL;
 
 -- name: count_changes
--- What changed since an instant, by how far ahead the event lay when that became known. Grain: kind
--- and distance in days. Parameters: $since. First sightings of what is not new are left out: they
--- tell of our own looks.
+-- Changes since an instant, by how far ahead the event was when the change became known. Grain: kind
+-- and distance in days. Parameters: $since. First sightings of events that are not new are left out:
+-- they only show that our pulls reached further.
 SELECT
     CASE
         WHEN list_contains(change_kinds, 'cancelled') THEN 'cancelled'
@@ -37,8 +37,8 @@ GROUP BY ALL
 ORDER BY ALL;
 
 -- name: list_vanished
--- Events that a look should have shown and did not, of which nobody asked since. Grain: event_id,
--- missing longest first. Parameters: $now; what is over is not asked for.
+-- Missing events without a look-up since. Grain: event_id, missing longest first. Parameters: $now;
+-- events that are over are left out.
 SELECT event_id
 FROM events AS e
 WHERE status = 'scheduled' AND missing_since IS NOT NULL

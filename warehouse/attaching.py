@@ -1,10 +1,10 @@
 """The published file, attached for reading.
 
-It is attached under a hard link in a folder that is gone before the first query. DuckDB lets SQL
-read and write every file that it has attached, and the `.wal` beside it, also where files are
-closed to it; under a name that is gone there is nothing to open. Nor can a `.wal` that another
-program left beside the file stop a reader. Belongs here: attaching, and setting such a `.wal`
-aside. Does not: what a query may do (query_limits).
+It is attached through a hard link in a folder that is removed before the first query. DuckDB lets
+SQL read and write every attached file and the `.wal` beside it, even if external access is off;
+SQL can't open a name that no longer exists. A `.wal` that another program left beside the file
+does not block readers either. Belongs here: attaching, and setting such a `.wal` aside. Does not:
+what a query may do (query_limits).
 """
 
 import logging
@@ -24,7 +24,7 @@ from warehouse.schema import ddl
 
 _LINKS: Final = ".reading-"
 _ABANDONED_AFTER_S: Final = 60.0
-"""A link is held for milliseconds; an older one was left by a process that was killed."""
+"""A link exists for milliseconds; an older one was left by a killed process."""
 _log = logging.getLogger(__name__)
 
 
@@ -40,11 +40,11 @@ def attach_published(connection: duckdb.DuckDBPyConnection, warehouse: Path, ali
 
 
 def set_aside_foreign_wal(warehouse: Path) -> Path | None:
-    """Rename the `.wal` beside a published file; return its new name, None where there is none.
+    """Rename the `.wal` beside a published file; return its new name, None if there is no `.wal`.
 
-    Almanac publishes a finished file, which never has one: it is of another program, which wrote
-    to this file or to one published earlier. DuckDB would replay it, or refuse the file. It is
-    kept, named by when it was written last.
+    A file that Almanac publishes has no `.wal`, so another program wrote it, to this file or to
+    an earlier one. DuckDB would replay it or refuse the file. The `.wal` is kept; its new name has
+    the time when it was last written.
     """
     wal = warehouse.with_name(f"{warehouse.name}.wal")
     with suppress(FileNotFoundError):
@@ -53,7 +53,7 @@ def set_aside_foreign_wal(warehouse: Path) -> Path | None:
         try:
             wal.rename(aside)
         except PermissionError:
-            return None  # Readers of ours pass it by; `doctor` names it.
+            return None  # Our readers ignore it; `doctor` reports it.
         _log.warning(
             "%s was renamed to %s: another program wrote to the published file, which is "
             "read-only. Open it read-only there, or copy it to write.",
@@ -83,9 +83,9 @@ def abandoned_links(folder: Path) -> list[Path]:
 
 @contextmanager
 def _linked(warehouse: Path) -> Iterator[Path]:
-    """Lend another name of the file, gone at the end; its own where it can have no other.
+    """Yield a temporary hard link to the file, or the file's own path if none can be made.
 
-    That is where the folder or the file is another user's, or the disk knows no hard links.
+    None can be made if another user owns the folder or the file, or the disk has no hard links.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix=_LINKS, dir=warehouse.parent.resolve()))

@@ -1,8 +1,8 @@
-"""What a person should know of a landed batch: it came in part, was flagged, was set aside,
-repeated the API key, had no Date that could be believed, or was damaged since.
+"""Problems of landed batches: partial, flagged, set aside, repeated the API key, had no
+believable Date, or damaged after landing.
 
-Belongs here: which batches have a problem, why, and the line that says so. Does not: what is
-warned of later (pipeline/health/report.py).
+Belongs here: which batches have a problem, why, and the line that reports it. Does not: later
+warnings (pipeline/health/report.py).
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ class BatchProblem:
 def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
     """Return the problems of a merged batch, from its record in the change log."""
     batch_id, feed = record["batch_id"], record["feed"]
-    # Days that an earlier Almanac merged say neither.
+    # Days that an earlier Almanac merged record neither.
     others = [
         *_repeated(batch_id, feed, record.get("redacted", 0)),
         *_undated(batch_id, feed, record.get("date_doubt")),
@@ -68,7 +68,7 @@ def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
 
 
 def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
-    """Return the problems that are known of batches before they are merged."""
+    """Return the problems of batches that are known before the merge."""
     found: list[BatchProblem] = []
     for manifest in manifests:
         batch_id, feed = manifest.batch_id, manifest.feed
@@ -80,7 +80,7 @@ def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
 
 
 def problems_of_damaged(damaged: Mapping[str, str]) -> list[BatchProblem]:
-    """Return the problems of batches that are set aside, from why they are, by id."""
+    """Return the problems of batches that are set aside; `damaged` has the reason for each id."""
     return [
         BatchProblem(batch_id, feed_of(batch_id), "damaged", why)
         for batch_id, why in damaged.items()
@@ -98,10 +98,10 @@ def _undated(batch_id: str, feed: Feed, doubt: str | None) -> list[BatchProblem]
 def problems_since(
     home: Home, known: Iterable[str], records: Iterable[Mapping[str, Any]]
 ) -> list[BatchProblem]:
-    """Return the problems of the batches of a home but the known ones, in the order of landing.
+    """Return the problems of the batches of a home except the known ones, in order of landing.
 
-    `records` are those of the change log on the days of these batches; a batch that has none is
-    not merged yet.
+    `records` are those of the change log on the days of these batches; a batch without a record
+    is not merged yet.
     """
     merged = {record["batch_id"]: record for record in records}
     before = set(known)

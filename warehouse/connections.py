@@ -1,7 +1,7 @@
-"""DuckDB, opened and closed in one way: in memory, on UTC, each connection a database of its own.
+"""Opening and closing DuckDB: in memory, on UTC, each connection with its own database.
 
-Belongs here: opening a connection, bounding what it may take, closing it. Does not: attaching the
-published file (attaching), what SQL of others may use and touch (query_limits).
+Belongs here: opening a connection, limiting its memory, closing it. Does not: attaching the
+published file (attaching), what users' SQL may use and touch (query_limits).
 """
 
 import logging
@@ -13,8 +13,8 @@ from typing import Final
 import duckdb
 
 MEMORY_LIMIT: Final = "1600MB"
-"""What DuckDB may hold, in bytes, while it makes lake or warehouse; the rest is spilled to the
-disk. With what Python and Dagster hold beside it, a machine of 4 GB has room for it."""
+"""Memory limit of DuckDB while it makes lake or warehouse; the rest is spilled to disk. Together
+with Python and Dagster it fits on a machine with 4 GB."""
 DUCKDB_MAJOR: Final = int(duckdb.__version__.partition(".")[0])
 _log = logging.getLogger(__name__)
 
@@ -22,12 +22,12 @@ _log = logging.getLogger(__name__)
 def open_memory() -> duckdb.DuckDBPyConnection:
     """Open a database in memory, on UTC, that writes files with the threads of the query.
 
-    DuckDB 2.0 writes the file of a COPY with threads of its own. Where such a COPY is interrupted,
-    the query can wait for one of them, and it for the query, for ever: one in about 180 did.
+    DuckDB 2.0 writes the file of a COPY with its own threads. If such a COPY is interrupted, the
+    query and one of these threads can wait for each other forever: about one in 180 did.
     """
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    # DuckDB draws it on stdout, where a program expects the answer of a command.
+    # DuckDB draws it on stdout, where programs expect the output of the command.
     connection.execute("SET enable_progress_bar = false")
     if DUCKDB_MAJOR >= 2:
         connection.execute("SET async_threads = 0")
@@ -37,7 +37,7 @@ def open_memory() -> duckdb.DuckDBPyConnection:
 @cache
 def _kept_open() -> duckdb.DuckDBPyConnection:
     connection = open_memory()
-    # A file is read as it is now, also where only a byte of it was changed.
+    # Without the cache a file is read as it is now, even if only one byte changed.
     connection.execute("SET enable_external_file_cache = false")
     return connection
 
@@ -45,13 +45,13 @@ def _kept_open() -> duckdb.DuckDBPyConnection:
 def open_for_footers() -> duckdb.DuckDBPyConnection:
     """Open another connection to the one database of this process that only reads footers.
 
-    To make a database takes 12 ms, to read what a Parquet file says of itself less than one.
+    Making a database takes 12 ms, reading the metadata of a Parquet file less than one.
     """
     return _kept_open().cursor()
 
 
 def open_spilling(spill: Path) -> duckdb.DuckDBPyConnection:
-    """Open as `open_memory`, with `MEMORY_LIMIT`, and a folder for what that does not hold."""
+    """Open as `open_memory`, with `MEMORY_LIMIT` and a folder for spilled data."""
     connection = open_memory()
     connection.execute("SET memory_limit = $limit", {"limit": MEMORY_LIMIT})
     connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
@@ -59,12 +59,12 @@ def open_spilling(spill: Path) -> duckdb.DuckDBPyConnection:
 
 
 def close_within(connection: duckdb.DuckDBPyConnection, grace_s: float) -> None:
-    """Close a connection, or leave it behind when that takes longer than `grace_s`.
+    """Close a connection, or leave it open if closing takes longer than `grace_s`.
 
-    DuckDB ends what is still running before it closes, and waits for it where neither an interrupt
-    nor a signal reaches it. What was answered is whole by then, so nothing is lost but memory and
-    threads, until the process ends. Nobody may interrupt the connection any more: that would be a
-    use after free.
+    DuckDB ends running work before it closes, and waits for work that neither an interrupt nor a
+    signal stops. The answer is complete by then, so a connection that stays open only costs memory
+    and threads until the process ends. Do not interrupt the connection after this call: that would
+    be a use after free.
 
     Raises:
         duckdb.Error: DuckDB refused to close it.
@@ -77,7 +77,7 @@ def close_within(connection: duckdb.DuckDBPyConnection, grace_s: float) -> None:
         except duckdb.Error as error:
             refused.append(error)
 
-    # A daemon, which the end of the process does not wait for. The join lets signals in.
+    # A daemon thread does not delay the end of the process. Signals are handled during the join.
     closing = threading.Thread(target=close, name="query-close", daemon=True)
     closing.start()
     closing.join(grace_s)

@@ -1,31 +1,31 @@
-"""What goes wrong with data at rest, sorted by what the caller does.
+"""Errors of data at rest, sorted by what the caller does next.
 
 WarehouseError
-├── LandingError      a batch that can't be landed or read; nothing else is touched
-│   ├── DamagedBatch  what was landed is not what is there
+├── LandingError      a batch that can't be landed or read; nothing else is affected
+│   ├── DamagedBatch  the files of the batch changed after landing
 │   │   ├── DamagedBody      of the body
 │   │   └── DamagedManifest  of the manifest
-│   └── BatchFailed   folding a batch failed by what is in it, foreseen or not: it is set aside
-├── OwnFault          a fault of Almanac's own; no batch is set aside for it
+│   └── BatchFailed   the content of a batch made folding fail: the batch is set aside
+├── OwnFault          an error in Almanac; no batch is set aside for it
 ├── UnknownBatch      no batch has this id
-├── HomeRefused       the folder is another source's, or a newer Almanac's
-│   └── DamagedStamp  home.json is not what was written
-├── RunRecordsUnusable  a database of Dagster's can't be used; nothing of the warehouse is in it
-│   ├── RunRecordsDamaged     it is not what was written: `almanac doctor --fix`
-│   ├── RunRecordsBusy        another program has it: the same again, later
+├── HomeRefused       the folder belongs to another source, or to a newer Almanac
+│   └── DamagedStamp  home.json changed after it was written
+├── RunRecordsUnusable  a Dagster database can't be used; it holds no warehouse data
+│   ├── RunRecordsDamaged     it changed after it was written: `almanac doctor --fix`
+│   ├── RunRecordsBusy        another program uses it: try again later
 │   └── RunRecordsInaccessible  the disk is full, or this user may not use it
 ├── LockHeld          another process holds a lock of the home for longer than the wait
-└── LakeDamaged       a file of the lake can't be read; `almanac replay` makes it again
+└── LakeDamaged       a file of the lake can't be read; `almanac replay` rebuilds it
 """
 
 from typing import Final
 
 QUERY_INTERRUPTED: Final = "Query interrupted"
-"""What DuckDB says in a RuntimeError, where a signal's KeyboardInterrupt comes during a query."""
+"""Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
 
 
 class WarehouseError(Exception):
-    """Data at rest is not as it should be. The message says what state is left."""
+    """Data at rest is wrong. The message gives the state that is left."""
 
 
 class LandingError(WarehouseError):
@@ -33,7 +33,7 @@ class LandingError(WarehouseError):
 
 
 class DamagedBatch(LandingError):
-    """What was landed is not what is there: the disk or a hand changed it."""
+    """The files of a batch changed after landing, by a disk error or by hand."""
 
 
 class DamagedBody(DamagedBatch):
@@ -41,11 +41,11 @@ class DamagedBody(DamagedBatch):
 
 
 class DamagedManifest(DamagedBatch):
-    """The manifest of a batch is gone, or is not what was written."""
+    """The manifest of a batch is missing, or changed after it was written."""
 
 
 class BatchFailed(LandingError):
-    """Folding one batch failed, for a reason that lies in it. Never leaves a merge."""
+    """Folding one batch failed because of its content. A merge always handles it."""
 
     def __init__(self, batch_id: str, why: str) -> None:
         super().__init__(f"batch {batch_id} could not be folded: {why}")
@@ -54,7 +54,7 @@ class BatchFailed(LandingError):
 
 
 class OwnFault(WarehouseError):
-    """Almanac failed, whatever the data: nothing was set aside, and nothing is lost."""
+    """An error in Almanac, independent of the data: nothing was set aside or lost."""
 
 
 class UnknownBatch(WarehouseError):
@@ -62,32 +62,32 @@ class UnknownBatch(WarehouseError):
 
 
 class HomeRefused(WarehouseError):
-    """The home can't be used as it was asked for; it was left as it is."""
+    """The home can't be used as requested; it was not changed."""
 
 
 class DamagedStamp(HomeRefused):
-    """The stamp of a home is not what was written; what is landed says the source."""
+    """The stamp of a home changed after it was written; the landed batches record the source."""
 
 
 class RunRecordsUnusable(WarehouseError):
-    """A database in which Dagster keeps the history of runs can't be used."""
+    """A Dagster database with the history of runs can't be used."""
 
 
 class RunRecordsDamaged(RunRecordsUnusable):
-    """What is in it is not what was written."""
+    """Its content changed after it was written."""
 
 
 class RunRecordsBusy(RunRecordsUnusable):
-    """Another program has it, for longer than is waited for; the same again may work."""
+    """Another program used it for the whole wait; a second try may succeed."""
 
 
 class RunRecordsInaccessible(RunRecordsUnusable):
-    """The machine does not let it be used: the disk, or permissions."""
+    """The disk is full, or this user lacks permission."""
 
 
 class LockHeld(WarehouseError):
-    """Another process has the turn that was waited for; nothing was done."""
+    """Another process still holds the lock; nothing was done."""
 
 
 class LakeDamaged(WarehouseError):
-    """A file of the lake is not what was written; landing still has all of it."""
+    """A file of the lake changed after it was written; landing still has all the data."""

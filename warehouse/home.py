@@ -1,8 +1,8 @@
-"""A home: the folder in which one warehouse lives, stamped with where its data comes from.
+"""A home: the folder of one warehouse, stamped with the source of its data.
 
     landing/  lake/  warehouse.duckdb  state/  dagster/  home.json
 
-Belongs here: where things lie, the stamp, the one lock. Does not: what is in them.
+Belongs here: the paths, the stamp, the locks. Does not: the content of the folders.
 """
 
 import os
@@ -24,26 +24,26 @@ from warehouse.landing.landing import Landing
 FORMAT = 1
 _STAMP = "home.json"
 _UI_WAIT_S = 1.0
-"""For one that is just ending."""
+"""Enough for an `almanac ui` that is just ending."""
 _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """What a home says of itself. `source` is a base address, or `sandbox:` and a seed."""
+    """Description of a home. `source` is a base address, or `sandbox:` and a seed."""
 
     source: str
     format: int = FORMAT
 
 
 class Home:
-    """The places of a home. Nothing is made until something is put there."""
+    """The paths of a home. No folder is made until something is written there."""
 
     def __init__(self, root: Path, *, wait_s: float = WAIT_S, wait_setting: str = "") -> None:
         self.root = root
         self.wait_s = wait_s
-        """How long a turn is waited for, in seconds."""
+        """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting
-        """The setting that this comes from, for messages; empty where it is fixed."""
+        """The setting that gives the wait, for messages; empty if it is fixed."""
         self.lake = Storage(root / "lake")
         self.state = root / "state"
         self.dagster = root / "dagster"
@@ -61,11 +61,11 @@ class Home:
         return Landing(self.root / "landing")
 
     def stamp(self) -> Stamp | None:
-        """Return the stamp, None where there is no home yet.
+        """Return the stamp, None if there is no home yet.
 
         Raises:
-            HomeRefused: it can't be read, a newer Almanac wrote it, a file has its place, or its
-                path is one that DuckDB or Dagster takes for another.
+            HomeRefused: it can't be read, a newer Almanac wrote it, the home is a file, or DuckDB
+                or Dagster would misread its path.
         """
         self._refuse_path()
         if self.root.exists() and not self.root.is_dir():
@@ -81,7 +81,7 @@ class Home:
             is_sealed(data)
             found = msgspec.json.decode(data, type=Stamp)
             if "scope" in msgspec.json.decode(data, type=dict[str, Any]):
-                # A manifest has a source and a format too: it is no stamp of a newer Almanac.
+                # A manifest has a source and a format as well, but is not a stamp.
                 raise BrokenSeal("it is the intent of a pull")
             if found.format < 1:
                 raise BrokenSeal(f"there is no format {found.format}")
@@ -101,10 +101,10 @@ class Home:
         return found
 
     def refuse_lost_stamp(self) -> None:
-        """Check that a home that holds batches is stamped.
+        """Check that a home with batches has a stamp.
 
         Raises:
-            HomeRefused: its home.json is gone.
+            HomeRefused: its home.json is missing.
         """
         if self.stamp() is None and self.has_batches_or_pulls():
             raise HomeRefused(
@@ -125,7 +125,7 @@ class Home:
         """Check that the home may be used for a source. Writes nothing.
 
         Raises:
-            HomeRefused: it holds another source: histories of two must not be mixed.
+            HomeRefused: it holds another source; the histories of two sources must not be mixed.
         """
         found = self.stamp()
         if not self.has_batches_or_pulls():
@@ -138,7 +138,7 @@ class Home:
             )
 
     def claim(self, source: str) -> None:
-        """Stamp a home, or check that it has the same source; an empty one may change it.
+        """Stamp a home, or check that it has the same source; an empty home may change its source.
 
         Raises:
             HomeRefused: as `check`.
@@ -149,15 +149,15 @@ class Home:
             self._write_stamp(Stamp(source=source))
 
     def is_stamped_with(self, stamp: Stamp) -> bool:
-        """Whether the stamp's file has the bytes that are written for it, by any version."""
+        """Whether the file has the bytes that any version writes for this stamp."""
         data = (self.root / _STAMP).read_bytes()
         return data in (formatted(stamp), sealed(formatted(stamp)))
 
     def rebuild_stamp(self) -> str | None:
-        """Make a damaged stamp again from the batches; return the source, None where all is well.
+        """Rebuild a damaged stamp from the batches; return the source, None if nothing is wrong.
 
         Raises:
-            HomeRefused: a newer Almanac wrote it, or the batches don't say one source.
+            HomeRefused: a newer Almanac wrote it, or the batches don't have a single source.
         """
         try:
             found = self.stamp()
@@ -191,20 +191,20 @@ class Home:
         Storage(self.root).put(_STAMP, sealed(formatted(stamp)))
 
     def has_batches_or_pulls(self) -> bool:
-        """Whether a batch is landed, or being pulled: the source of those is the home's."""
+        """Whether a batch is landed or being pulled; its source is the source of the home."""
         storage = self.landing.storage
         return bool(storage.folders("batches") or storage.folders("journal"))
 
     def merge_lock(self) -> AbstractContextManager[bool]:
-        """Hold the one lock of merge and publish; yields whether it had to be waited for.
+        """Hold the lock of merge and publish; yields whether there was a wait.
 
         Raises:
-            LockHeld: another process holds it, and still does after the home's `wait_s`.
+            LockHeld: another process still holds it after the home's `wait_s`.
         """
         return self._hold_lock("merge.lock", "to merge")
 
     def run_lock(self) -> AbstractContextManager[bool]:
-        """Hold the lock of `almanac run`: two at once would land the same days twice.
+        """Hold the lock of `almanac run`: two runs at once would land the same days twice.
 
         Raises:
             LockHeld: as `merge_lock`.
@@ -212,7 +212,7 @@ class Home:
         return self._hold_lock("run.lock", "to run")
 
     def ui_lock(self) -> AbstractContextManager[bool]:
-        """Hold the lock of `almanac ui`, of which a home has one. Not waited for.
+        """Hold the lock of `almanac ui`, without a wait: a home has at most one.
 
         Raises:
             LockHeld: another process holds it.

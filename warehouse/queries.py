@@ -1,10 +1,10 @@
 """Queries on a published warehouse: rows, or files in a form for programs.
 
-A connection is in memory and attaches the file read-only: it keeps the file it opened, never
-blocks a publication, and a new one sees what is published now. It reaches nothing else. Statements
-that do not read are refused: `EXPLAIN ANALYZE` runs what it explains, a PIVOT inside a COPY is a
-PIVOT to DuckDB, and a SELECT may have a COPY or an INSERT in its WITH. Belongs here: connecting,
-running one reading statement, writing its answer. Does not: how a table looks on a terminal.
+A connection is in memory and attaches the file read-only: it keeps the file it opened and never
+blocks a publication; a new connection sees the current file. It can access nothing else.
+Statements that do not only read are refused: `EXPLAIN ANALYZE` runs what it explains, DuckDB types
+a PIVOT inside a COPY as PIVOT, and a SELECT may have a COPY or an INSERT in its WITH. Belongs here:
+connecting, running one reading statement, writing its answer. Does not: tables on a terminal.
 """
 
 import re
@@ -47,13 +47,13 @@ _BEFORE_A_BODY: Final = frozenset({"as", "materialized"})
 _PAST_A_LOCK: Final = frozenset(
     {
         *("enable_logging", "disable_logging", "enable_profiling", "disable_profiling"),
-        "json_execute_serialized_sql",  # Whatever its text says.
+        "json_execute_serialized_sql",  # It may run any statement.
     }
 )
 """Functions through which DuckDB before 2.0 changes a locked configuration. Later it refuses."""
 _LOCK_HOLDS: Final = DUCKDB_MAJOR >= 2
 _ENDS_WORD: Final = re.compile(r"\s|/\*|--")
-"""To DuckDB before 2.0, a comment belongs to the word before it."""
+"""DuckDB before 2.0 adds a comment to the word before it."""
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
 
 
@@ -62,7 +62,7 @@ def begins_as_reading(sql: str) -> bool:
     for word in _words(sql):
         if word not in _EXPLAINING:
             return word in _OPENING_WORDS
-    # All of it is in brackets, where nothing but a SELECT may stand.
+    # The whole statement is in brackets, which only a SELECT can be.
     return True
 
 
@@ -87,7 +87,7 @@ def changes_what_is_locked(sql: str) -> bool:
             return True
         if called == "query":
             inner = _TEXT.fullmatch(text)
-            # A text that is put together could hold anything.
+            # A concatenated text could contain anything.
             if end != ")" or inner is None or changes_what_is_locked(inner[1].replace("''", "'")):
                 return True
     return False
@@ -99,7 +99,7 @@ def _words(sql: str) -> Iterator[str]:
 
 
 def _words_and_depths(sql: str) -> Iterator[tuple[str, int]]:
-    """Yield words and brackets, in small letters, with how many brackets they stand in."""
+    """Yield words and brackets, in small letters, with their depth in brackets."""
     depth = 0
     for token in _tokens(sql):
         if token[:1] == ")":
@@ -128,7 +128,7 @@ _TEXT_OR_BARE: Final = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)', re
 
 
 def without_bare_numbers(path: Path) -> None:
-    """Write a file again in which no number is bare text. DuckDB gives each row a line."""
+    """Rewrite a JSON file with null for NaN and infinities. DuckDB writes each row on a line."""
     rewritten = path.with_name(path.name + ".strict")
     try:
         with path.open("rb") as given, rewritten.open("wb") as strict:
@@ -145,9 +145,9 @@ def _strict(line: bytes) -> bytes:
 
 FileForm = Literal["csv", "json", "parquet"]
 _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
-"""MULTI is a PIVOT, which names its columns in a step before; a COPY may hold one as well."""
+"""MULTI is a PIVOT, which finds its columns in an earlier step; a COPY may contain one as well."""
 _OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
-"""Where names stand for what a process has open."""
+"""Paths that stand for a process's open files."""
 _LINKS_MAX: Final = 40
 _SQL_CHARACTERS_MAX: Final = 1_000_000
 _FETCHED: Final = 1000
@@ -157,18 +157,18 @@ _numbers = count(1)
 
 
 class QueryRefused(WarehouseError):
-    """What was asked is not one statement that reads, or it fails. Nothing was changed."""
+    """The query is not one reading statement, or it failed. Nothing was changed."""
 
 
 class NoFolder(QueryRefused):
-    """An answer has a folder that is not there. Nothing was written."""
+    """The folder for an answer does not exist. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryAnswer:
     """Rows as Python values, with the names and DuckDB types of their columns.
 
-    `count` is how many rows there were, which may be more than were kept.
+    `count` is the number of rows of the result, which may be more than `rows` has.
     """
 
     columns: tuple[str, ...]
@@ -182,14 +182,14 @@ def connect(
 ) -> duckdb.DuckDBPyConnection:
     """Open a published warehouse for reading, on UTC. The caller closes it, as `connected` does.
 
-    SQL on it reaches the warehouse alone: no file, address, extension or Python variable, within
-    the memory, threads and spilled bytes of `limits`, and no setting can be changed. (The time is
-    kept by `run_sql` and the writing functions.) A data frame is lent with
-    `connection.register("name", frame)`. `own_files` opens it to all that DuckDB can reach, as
-    `FROM 'mine.csv'` and `FROM frame`, without limits: for SQL of your own, not of others.
+    SQL on it can access only the warehouse: no file, address, extension or Python variable. It has
+    the memory, threads and spilled bytes of `limits`, and no setting can be changed. (`run_sql` and
+    the writing functions enforce the time.) Add a data frame with
+    `connection.register("name", frame)`. `own_files` allows everything that DuckDB can access, as
+    `FROM 'mine.csv'` and `FROM frame`, without limits: use it for your own SQL, not for others'.
 
     Raises:
-        WarehouseError: there is none, or it can't be opened.
+        WarehouseError: there is no warehouse, or it can't be opened.
     """
     return _open(warehouse, () if not own_files else None, limits)
 
@@ -198,7 +198,7 @@ def connect(
 def connected(
     warehouse: Path, *, own_files: bool = False, limits: QueryLimits = _LIMITS
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lend a connection as of `connect`, and close it, within the grace of `limits`."""
+    """Yield a connection as of `connect`; close it at the end, within the grace of `limits`."""
     connection = connect(warehouse, own_files=own_files, limits=limits)
     try:
         yield connection
@@ -214,7 +214,7 @@ def run_sql(
     limits: QueryLimits = _LIMITS,
     program: QueryHooks = _PROGRAM,
 ) -> QueryAnswer:
-    """Run one statement that reads; keep all of its rows, or the first `rows_max`.
+    """Run one reading statement; return all of its rows, or the first `rows_max`.
 
     Raises:
         QueryRefused: it is not one statement, would write, takes too long, or fails; the message
@@ -247,11 +247,11 @@ def write_answer(
 ) -> int:
     """Write the rows of one reading statement to a file or an open stream; return how many.
 
-    A file appears whole or not at all; a link stays, and what it leads to is replaced. A stream, a
-    device or a pipe gets the bytes once the statement ran to its end. JSON is an array of objects,
-    strictly: NaN and infinities are null. CSV has a header; without `formulas`, text that a
-    spreadsheet would run has a mark before it. The statement runs on a connection of its own,
-    which can write nothing but this answer.
+    A file appears complete or not at all; a link is kept, and its target is replaced. A stream, a
+    device or a pipe gets the bytes after the statement has ended. JSON is an array of objects, and
+    strict: NaN and infinities are null. CSV has a header; without `formulas`, text that a
+    spreadsheet would run gets a mark in front. The statement runs on its own connection, which can
+    write only this answer.
 
     Raises:
         WarehouseError: as `connect`.
@@ -265,8 +265,8 @@ def write_answer(
     if not isinstance(target, Path):
         return _stream(write, target, form)
     if _names_a_stream(target):
-        # Never by a rename: whatever else is written there would lose it. Appended, since what
-        # a shell redirected may hold something already.
+        # Not by a rename: other writers to the same stream would lose it. Appended, since a file
+        # that a shell redirected to may have content already.
         with target.open("ab") as stream:
             return _stream(write, stream, form)
     file = target.resolve()
@@ -304,7 +304,7 @@ def _open(
 
 
 def _names_a_stream(target: Path) -> bool:
-    """Whether a path is a device or a pipe, or names what is open, which may be a file as well."""
+    """Whether a path is a device or a pipe, or names an open file of a process."""
     step = target.absolute()
     for _ in range(_LINKS_MAX):
         if str(step).startswith(_OPEN):
@@ -335,7 +335,7 @@ def _write(
     limits: QueryLimits,
     program: QueryHooks,
 ) -> int:
-    """Write to a file of our own, which may be left half there by an error."""
+    """Write to a file of our own, which an error may leave incomplete."""
     connection = _open(warehouse, [target], limits)
     try:
         with _explained(QueryWatch(connection, limits, program, answer=target)):
@@ -362,7 +362,7 @@ def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBP
         raise QueryRefused(f"it has {len(sql):,} characters; the limit is {_SQL_CHARACTERS_MAX:,}")
     statements = connection.extract_statements(sql)
     if len(statements) == 2 and not any(statement.query for statement in statements):
-        # To DuckDB before 2.0, a PIVOT is two statements without a text.
+        # DuckDB before 2.0 splits a PIVOT into two statements without a text.
         kind = "MULTI"
     elif len(statements) != 1:
         raise QueryRefused(f"expected one statement, got {len(statements)}; run them one by one")
@@ -386,7 +386,7 @@ def _kind(statement: duckdb.Statement) -> str:
 
 @contextmanager
 def _explained(watch: QueryWatch) -> Iterator[None]:
-    """Turn what goes wrong in a query into a refusal that says what to do."""
+    """Turn the errors of a query into a QueryRefused that says what to do."""
     try:
         with watch:
             yield

@@ -1,9 +1,9 @@
-"""What a query may use and touch: memory, threads, disk and time; no file, address or variable.
+"""The limits of a query: memory, threads, disk and time; no file, address or variable.
 
-A connection is in one of two phases. While a statement runs, a `QueryWatch` may interrupt it; when
-the watch is left, nobody interrupts it any more, and it may be closed. Belongs here: shutting a
-connection off from the outside, and stopping what runs on it. Does not: which statements are
-allowed (queries). Sizes are in bytes, times in seconds.
+A connection is in one of two phases. While a statement runs, a `QueryWatch` may interrupt it; after
+the watch has exited, nothing interrupts it, and it may be closed. Belongs here: restricting a
+connection, and stopping its query. Does not: which statements are allowed (queries). Sizes are in
+bytes, times in seconds.
 """
 
 import shutil
@@ -23,19 +23,19 @@ import duckdb
 from warehouse.files.temporary import own_folder
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
-"""What answers and spilled rows leave free on a disk."""
+"""Free disk space that answers and spilled rows must leave."""
 _ANSWER_BYTES_MIN: Final = 64_000_000
-"""An answer may be so large on any disk."""
+"""An answer may have this size on any disk."""
 _TICK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """The most that one connection may use. `threads` None is as many as there are cores.
+    """The most that one connection may use. `threads` None means one for each core.
 
-    Rows that memory does not hold are spilled to the disk, twice as much as memory at the most.
-    `grace_s` is how long a query may take to end once it was stopped, since some functions do not
-    look, and how long its connection may take to close.
+    Rows that do not fit into memory are spilled to disk, at most twice the memory. `grace_s` is the
+    time that a stopped query has to end, since some functions do not check for an interrupt, and
+    that its connection has to close.
     """
 
     memory_bytes: int = 2_000_000_000
@@ -50,11 +50,11 @@ def _no_signals() -> AbstractContextManager[Callable[[], bool]]:
 
 @dataclass(frozen=True, slots=True)
 class QueryHooks:
-    """What the program that asks has to do with a query while it runs, where no Python does.
+    """Hooks of the calling program while a query runs, when no Python code of it does.
 
-    `hold_signals` holds back the signals that end the program: it lends what says, to any thread,
-    whether one came, and raises KeyboardInterrupt for it at its end. `on_stuck` ends the process
-    when a query that was stopped does not end; it hears why, None where a signal came.
+    `hold_signals` holds back the signals that end the program: it yields a function that tells any
+    thread whether one arrived, and raises KeyboardInterrupt for it at its end. `on_stuck` ends the
+    process if a stopped query does not end; it gets the reason, None for a signal.
     """
 
     hold_signals: Callable[[], AbstractContextManager[Callable[[], bool]]] = _no_signals
@@ -64,13 +64,13 @@ class QueryHooks:
 def restrict(
     connection: duckdb.DuckDBPyConnection, limits: QueryLimits, writable: Sequence[Path] = ()
 ) -> None:
-    """Close a connection to files, addresses and Python's variables, but for `writable`.
+    """Deny a connection files, addresses and Python variables, except the paths in `writable`.
 
-    What is attached stays readable. It can't be undone, as no setting can be changed any more.
+    Attached files stay readable. This can't be undone, since no setting can be changed afterwards.
     """
     free = shutil.disk_usage(tempfile.gettempdir()).free - LEFT_FREE_BYTES
     spill_bytes = max(0, min(2 * limits.memory_bytes, free))
-    # DuckDB makes it for the first rows that it spills, and removes it.
+    # DuckDB makes the folder for the first spilled rows, and removes it.
     spill = str(own_folder() / f"spill-{uuid.uuid4().hex}") if spill_bytes else ""
     settings: list[tuple[str, Any]] = [
         ("SET memory_limit = $value", f"{limits.memory_bytes}B"),
@@ -93,12 +93,12 @@ def restrict(
 
 
 class QueryWatch:
-    """Stops what a connection runs when its time is over, its answer has no more room, or a
-    signal came.
+    """Stops the query of a connection when its time is over, the disk has no space for its answer,
+    or a signal arrived.
 
-    Used as a context around it; `stopped` says why, None where it was not. A query that does not
-    end even then goes on, unless the program's `on_stuck` ends the process. Once the context is
-    left, the connection is not interrupted any more, and may be closed.
+    Use it as a context around the query; `stopped` has the reason, None if it was not stopped. A
+    query that still does not end continues, unless `on_stuck` of the program ends the process.
+    After the context, the connection is not interrupted and may be closed.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class QueryWatch:
         self._undo.__exit__(kind, error, trace)
 
     def _end(self) -> None:
-        # Under the lock: even where a signal breaks off the join, no interrupt comes after it.
+        # Under the lock, so that no interrupt follows even if a signal ends the join early.
         with self._interrupting:
             self._done.set()
         self._thread.join()
@@ -185,4 +185,4 @@ class QueryWatch:
         try:
             return 0 if self._answer is None else self._answer.stat().st_size
         except FileNotFoundError:
-            return 0  # Not begun.
+            return 0  # The file does not exist yet.

@@ -1,8 +1,8 @@
-"""Taking turns at a home: OS locks that say who holds them, and go with their process.
+"""Locks of a home: OS locks that record their holder and end with its process.
 
-Belongs here: the lock, the wait for it, who holds it and whether that is surely the same process.
-Does not: what is done in a turn. A lock is a file that is never removed while it is held; what it
-says is for people, and for ending what a killed program left.
+Belongs here: the lock, the wait for it, its holder, and whether a process is surely that holder.
+Does not: the work under a lock. A lock is a file that is never removed while it is held. Its
+content is for people, and for ending programs that a killed one left.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from warehouse.errors import LockHeld
 
 _PROC: Final = Path("/proc")
 _STARTED: Final = 19
-"""The place of the start time in /proc/<pid>/stat, counted after the program's name."""
+"""Index of the start time in /proc/<pid>/stat, counted after the program's name."""
 
 
 @cache
@@ -34,7 +34,7 @@ def host() -> str:
 
 
 def machine() -> str:
-    """Return what no other boot, and no other container, has; the host alone where that is all."""
+    """Return an id of this boot and container, or the host name alone if no more is known."""
     boot = _text(_PROC / "sys/kernel/random/boot_id")
     try:
         namespace = str((_PROC / "self/ns/pid").readlink())
@@ -44,8 +44,8 @@ def machine() -> str:
 
 
 def start_of(pid: int) -> str:
-    """Return when a process of this machine began, in the system's own units; else nothing."""
-    # The name may hold blanks and brackets.
+    """Return the start time of a process on this machine, in clock ticks; "" if not known."""
+    # The name may contain blanks and brackets.
     words = _text(_PROC / str(pid) / "stat").rpartition(")")[2].split()
     return words[_STARTED] if len(words) > _STARTED else ""
 
@@ -60,15 +60,15 @@ def _text(path: Path) -> str:
 WAIT_S: Final = 1800.0
 _POLL_S: Final = 0.05
 _TEST_HELD_S: Final = 0.25
-"""Who looks whether a lock is held has it for a moment; so long it is waited for in any case."""
+"""`is_held` takes the lock for a moment, so every wait is at least this long."""
 _SILENT_S: Final = 1.0
-"""Most turns are over by then: a shorter wait is not worth a line."""
+"""Most locks are released by then: a shorter wait is not logged."""
 
 log = logging.getLogger(__name__)
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Which program has a turn, and since when."""
+    """Which program holds a lock, and since when."""
 
     program: str
     pid: int
@@ -76,7 +76,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     machine: str = ""
     started: str = ""
-    """When the process began, by which it is told from a later one of the same id."""
+    """Start time of the process, which distinguishes it from a later one with the same id."""
 
     def __str__(self) -> str:
         where = f" on {self.host}" if self.host not in ("", host()) else ""
@@ -85,7 +85,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_the_process_here(self) -> bool:
-        """Whether the process of this id, on this machine and in this container, is the holder."""
+        """Whether the process with this id on this machine, in this container, is the holder."""
         return self.machine == machine() and self.started == start_of(self.pid)
 
 
@@ -93,17 +93,17 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 def hold_lock(
     path: Path, what: str, *, wait_s: float = WAIT_S, wait_setting: str = ""
 ) -> Iterator[bool]:
-    """Hold a lock; yields whether it had to be waited for. Any signal ends the wait.
+    """Hold a lock; yields whether there was a wait. Any signal ends the wait.
 
-    `what` says what the turn is for, as "to merge". A wait of over a second is logged as a warning
-    that names the holder, which a command shows on standard error. `wait_setting` names the setting
-    that `wait_s` comes from, where there is one.
+    `what` gives the purpose, as "to merge". A wait of over a second is logged as a warning that
+    names the holder; a command shows it on standard error. `wait_setting` names the setting that
+    gives `wait_s`, if there is one.
 
     Raises:
         LockHeld: another process still holds it after `wait_s` seconds; 0 hardly waits.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():  # A hand or a repair of the disk made it, and nobody holds that.
+    if path.is_dir():  # Made by hand or by a disk repair; nobody holds it.
         shutil.rmtree(path)
     with path.open("a+b") as lock:
         waited = _acquire(lock, path, what, wait_s, wait_setting)
@@ -129,7 +129,7 @@ def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting
 
 
 def try_lock(lock: IO[bytes] | int, *, shared: bool = False) -> bool:
-    """Lock an open file or folder, without waiting; returns whether it could be had."""
+    """Lock an open file or folder without a wait; return whether it is locked."""
     try:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,13 +138,13 @@ def try_lock(lock: IO[bytes] | int, *, shared: bool = False) -> bool:
 
 
 def holder_text(path: Path) -> str:
-    """Return who holds a lock, in words."""
+    """Return the holder of a lock as text."""
     found = holder(path)
     return "another process" if found is None else str(found)
 
 
 def holder(path: Path) -> Holder | None:
-    """Return who last signed a lock; None where nobody did, or it is just being signed."""
+    """Return the last recorded holder of a lock; None if there is none, or it is being written."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Holder)
     except (OSError, msgspec.MsgspecError):
@@ -152,7 +152,7 @@ def holder(path: Path) -> Holder | None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds a lock. To see that, it is taken for a moment."""
+    """Whether a live process holds a lock. The test takes a shared lock for a moment."""
     try:
         with path.open("rb") as lock:
             return not try_lock(lock, shared=True)
@@ -161,7 +161,7 @@ def is_held(path: Path) -> bool:
 
 
 def me() -> Holder:
-    """Return what this process says of itself."""
+    """Return this process as a holder."""
     started = Path(sys.argv[0])
     name = started.parent.name if started.stem == "__main__" else started.stem
     program = " ".join([name or "python", *sys.argv[1:2]])

@@ -1,10 +1,10 @@
-"""What a process writes among the temporary files: in one folder of its own, gone with it.
+"""The temporary files of a process: in a folder of its own that is removed when it ends.
 
     <temporary folder>/almanac-process-…/
 
-The process holds an OS lock on its folder for as long as it lives. A folder whose lock is free was
-left by a process that was killed, and the next process of the same user removes it. Belongs here:
-making and removing that folder. Does not: what is written in it.
+The process holds an OS lock on its folder until it ends. A folder whose lock is free was left by a
+killed process; the next process of the same user removes it. Belongs here: making and removing
+that folder. Does not: its content.
 """
 
 import atexit
@@ -31,18 +31,18 @@ class _LockedFolder:
 
 
 _locked: Final[dict[tuple[int, str], _LockedFolder]] = {}
-"""By process, since a fork inherits what its parent holds, and by temporary folder."""
+"""By process, since a fork inherits the folders of its parent, and by temporary folder."""
 _making: Final = threading.Lock()
 
 
 def own_folder() -> Path:
     """Return the folder of this process, which no other user can open.
 
-    It is removed when the process ends, and a later process removes it where this one is killed.
-    The first call removes what killed processes left.
+    It is removed when the process ends; if the process is killed, a later one removes it. The
+    first call removes the folders that killed processes left.
 
     Raises:
-        OSError: there is no room for it, or no right to make it.
+        OSError: there is no space for it, or no permission to make it.
     """
     parent = tempfile.gettempdir()
     key = (os.getpid(), parent)
@@ -57,12 +57,12 @@ def own_folder() -> Path:
 
 
 def remove_own_folders() -> None:
-    """Remove what this process has among the temporary files, even while it is written to."""
+    """Remove the temporary files of this process, even while they are written to."""
     for key, locked in list(_locked.items()):
         if key[0] == os.getpid():
             ended = locked.folder.with_name(locked.folder.name + _ENDED)
             with suppress(OSError):
-                # Under another name nothing new can be made in it meanwhile.
+                # After the rename, no new file can be made in it.
                 locked.folder.rename(ended)
             shutil.rmtree(ended, ignore_errors=True)
             os.close(locked.descriptor)
@@ -70,12 +70,12 @@ def remove_own_folders() -> None:
 
 
 def leftovers() -> Iterator[Path]:
-    """Yield the folders that dead processes of this user left; each is locked until the next."""
+    """Yield the folders that dead processes of this user left; each is locked while in use."""
     for folder in sorted(Path(tempfile.gettempdir()).resolve().glob(f"{_PREFIX}*")):
         try:
             descriptor = _opened(folder)
         except OSError:
-            continue  # No folder, or gone just now.
+            continue  # Not a folder, or just removed.
         try:
             if os.fstat(descriptor).st_uid == os.getuid() and _is_free(descriptor):
                 yield folder
@@ -89,11 +89,11 @@ def _make_locked(parent: str) -> _LockedFolder:
         try:
             descriptor = _opened(folder)
         except FileNotFoundError:
-            continue  # It was taken for one that was left.
+            continue  # Another process removed it as a leftover.
         try:
             is_ours = try_lock(descriptor) and folder.exists()
         except OSError:
-            is_ours = True  # This disk locks no folders: nobody can take it for one that was left.
+            is_ours = True  # This disk can't lock folders, so no process removes it as a leftover.
         if is_ours:
             return _LockedFolder(folder, descriptor)
         os.close(descriptor)
@@ -107,4 +107,4 @@ def _is_free(descriptor: int) -> bool:
     try:
         return try_lock(descriptor)
     except OSError:
-        return False  # This disk locks no folders: who lives can't be told.
+        return False  # This disk can't lock folders, so the owner may be alive.

@@ -1,9 +1,9 @@
-"""The change log: a Parquet file a day with the versions that began on it.
+"""The change log: one Parquet file for each day, with the versions that began on it.
 
     lake/event_changes/observed_date=YYYY-MM-DD/changes.parquet
 
-Each file says which batches were folded into it, and the hash of the file before: a batch takes
-effect when its day's file is renamed into place, and a chain that was broken is seen.
+Each file records the batches that were folded into it, and the hash of the previous file. A batch
+takes effect when its day's file is renamed into place; a broken chain is detected.
 """
 
 from collections.abc import Iterable
@@ -29,28 +29,28 @@ _SQL = Statements(__package__, GROUPS)
 
 FORMAT = 1
 NORMALISER = 2
-"""Raised when the same bytes would give other history: days folded by an older one are refolded."""
+"""Increased when the same bytes would give another history; days with an older one are refolded."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What a day's file says of its place in the chain."""
+    """The place of a day's file in the chain."""
 
     day: str
     previous: str | None
     """The sha256 of the file of the day before, None for the first."""
     fold_id: str
     folded_to: tuple[str, str, int, str] | None
-    """The key of the last look folded in."""
+    """The fold key of the last observation."""
     checkpoint: str | None
     files: dict[str, str] | None = None
-    """The sha256 of the other files of the day, by their names in the lake; None: an older Almanac
-    wrote the day, and they are not recorded."""
+    """The sha256 of the other files of the day, by their names in the lake; None if an older
+    Almanac wrote the day and did not record them."""
     normaliser: int = NORMALISER
     format: int = FORMAT
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a batch's account by others than the tables: a file without it is damaged."""
+    """The fields of a batch's record that code reads; a file without them is damaged."""
 
     batch_id: str
     feed: Feed
@@ -74,7 +74,7 @@ class _Account(Head, frozen=True, kw_only=True):
 
 
 class IndexedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A day's file as it was when it was last read, so that an unchanged one is not read again."""
+    """A day's file when it was last read, so that an unchanged file is not read again."""
 
     size: int
     modified_ns: int
@@ -89,7 +89,7 @@ class DayFile:
     def __init__(
         self, day: date, path: Path, indexed: IndexedFile, text: str | None = None
     ) -> None:
-        """`text` is what the file says of itself, if it was read just now."""
+        """`text` is the file's metadata, if it was read just now."""
         self.day = day
         self.path = path
         self.sha256 = indexed.sha256
@@ -103,18 +103,18 @@ class DayFile:
 
     @cached_property
     def meta(self) -> dict[str, Any]:
-        """All that the file says of itself, with the outcomes of its batches."""
+        """The metadata of the file, with the records of its batches."""
         if self._text is not None:
             return msgspec.json.decode(self._text, type=dict[str, Any])
         return msgspec.json.decode(_read_account(self.path), type=dict[str, Any])
 
     def batches(self) -> dict[str, dict[str, Any]]:
-        """Return what became of the batches folded in, by id."""
+        """Return the records of the folded batches, by id."""
         return {batch["batch_id"]: batch for batch in self.meta["batches"]}
 
 
 class ChangeLog:
-    """The days of a lake. `index` is a file that spares reading; it may be lost."""
+    """The days of a lake. `index` is a cache file that saves reading; it may be deleted."""
 
     @classmethod
     def of(cls, home: Home) -> "ChangeLog":
@@ -136,7 +136,7 @@ class ChangeLog:
         return found
 
     def readable(self, *, by_reading: bool = False) -> tuple[list[DayFile], list[LakeDamaged]]:
-        """Return the days that can be read, oldest first, and what is wrong with the others."""
+        """Return the readable days, oldest first, and the errors of the others."""
         known = {} if by_reading else self._read_index()
         found: list[DayFile] = []
         damaged: list[LakeDamaged] = []
@@ -159,7 +159,7 @@ class ChangeLog:
         head: Head,
         batches: list[dict[str, Any]],
     ) -> DayFile:
-        """Put the log of a day in place, with what was folded into it: this is the commit."""
+        """Write the file of a day, with the records of its batches: this is the commit."""
         day = date.fromisoformat(head.day)
         meta = {**msgspec.to_builtins(head), "batches": batches}
         with self._lake.writing(lake_paths.changes_name(day)) as staged:
@@ -172,7 +172,7 @@ class ChangeLog:
         self._lake.remove_folder(lake_paths.day_folder(lake_paths.EVENT_CHANGES, day))
 
     def keep(self, days: set[date]) -> None:
-        """Remove the folders of all other days, and what no fold has made."""
+        """Remove the folders of all other days, and any that no fold has made."""
         for folder in self._lake.folders(lake_paths.EVENT_CHANGES):
             if lake_paths.day_of(folder) not in days:
                 self._lake.remove_folder(f"{lake_paths.EVENT_CHANGES}/{folder}")
@@ -185,7 +185,7 @@ class ChangeLog:
 
 
 def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
-    """Return what became of the batches folded in on some days, read through one connection.
+    """Return the records of the batches folded on some days, read through one connection.
 
     Raises:
         LakeDamaged: a file can't be read.
@@ -199,20 +199,20 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
 
 
 def first_break(days: list[DayFile]) -> date | None:
-    """Return the first day to be folded again: of another version's fold, or where days part."""
+    """Return the first day to be refolded: it has other rules, or the chain breaks there."""
     first = next(iter(folded_by_other_rules(days)), None)
     return min((day for day in (first_mismatch(days), first) if day is not None), default=None)
 
 
 def folded_by_other_rules(days: Iterable[DayFile]) -> list[date]:
-    """Return the days that were folded by other rules than those of this version, oldest first."""
+    """Return the days that another version folded by other rules, oldest first."""
     return [day_file.day for day_file in days if day_file.head.normaliser != NORMALISER]
 
 
 def first_mismatch(days: list[DayFile]) -> date | None:
-    """Return the first day that is not what the day after it says, None where all are.
+    """Return the first day whose file does not match the chain, None if all match.
 
-    Where a day names another hash than the day before it has, it is the day before that changed.
+    If a day records another hash than the previous file has, the previous file changed.
     """
     before: DayFile | None = None
     for day_file in days:
@@ -223,12 +223,12 @@ def first_mismatch(days: list[DayFile]) -> date | None:
 
 
 def day_before(days: list[DayFile], day: date) -> DayFile | None:
-    """Return the last day before one, None where it is the first."""
+    """Return the last day before `day`, None if there is none."""
     return next((day_file for day_file in reversed(days) if day_file.day < day), None)
 
 
 def _indexed(path: Path, known: IndexedFile | None) -> tuple[IndexedFile, str | None]:
-    """Return a file as it is, and what it says of itself if it had to be read."""
+    """Return the index entry of a file, and its metadata if it had to be read."""
     try:
         stat = path.stat()
     except OSError as error:
@@ -260,7 +260,7 @@ def _indexed(path: Path, known: IndexedFile | None) -> tuple[IndexedFile, str | 
 
 
 def _read_account(path: Path) -> str:
-    """Return what a file says of itself, held to its form."""
+    """Return the metadata of a file, checked against its type."""
     try:
         text = _read_meta(path)
         msgspec.json.decode(text, type=_Account)

@@ -1,9 +1,9 @@
-"""Checkpoints: the whole state after a day, so that a merge need not begin at the beginning.
+"""Checkpoints: the whole state after a day, so that a merge need not start from the first day.
 
     lake/checkpoints/YYYY-MM-DD-{fold id}/{events,coins,…}.parquet, state.json
 
-The fold id names what was folded, so a checkpoint belongs to one history only. Kept are those of
-the newest seven days and the last of each month. All of it can be made again from landing.
+The fold id identifies what was folded, so a checkpoint belongs to one history only. Those of the
+newest seven days and the last day of each month are kept. All can be rebuilt from landing.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _TABLES = {
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the state is in no table, and how many rows the tables have."""
+    """The part of the state that is in no table, and the number of rows of each table."""
 
     fold_id: str
     rows: dict[str, int]
@@ -61,7 +61,7 @@ class Checkpoints:
         return self._lake.exists(lake_paths.checkpoint_state(name))
 
     def files(self, name: str) -> list[str]:
-        """Return the names in the lake of the files that a checkpoint has."""
+        """Return the names in the lake of the files of a checkpoint."""
         tables = [lake_paths.checkpoint_table(name, table) for table in ("events", *_TABLES)]
         return [*tables, lake_paths.checkpoint_state(name)]
 
@@ -71,7 +71,7 @@ class Checkpoints:
     def save(self, fold: Fold, day: date, fold_id: str) -> tuple[str, dict[str, str]]:
         """Write the state; return the checkpoint's name, and the sha256 of its files by name.
 
-        It appears whole or not at all.
+        The checkpoint appears complete or not at all.
         """
         name = name_of(day, fold_id)
         rows: dict[str, int] = {}
@@ -100,7 +100,7 @@ class Checkpoints:
         """Read a checkpoint into an empty fold. `files` has the sha256 of each of its files.
 
         Raises:
-            LakeDamaged: it is not there, can't be read, or belongs to another history.
+            LakeDamaged: it is missing, can't be read, or belongs to another history.
         """
         folder = self.path(name)
         for file in self.files(name):
@@ -126,7 +126,7 @@ class Checkpoints:
         fold.write_watched()
 
     def prune(self, keep: set[str]) -> None:
-        """Remove all but some, which are in use."""
+        """Remove all checkpoints except those in `keep`."""
         for name in self.names():
             if name not in keep:
                 self._lake.remove_folder(lake_paths.checkpoint_folder(name))
@@ -141,7 +141,7 @@ class Checkpoints:
 
 
 def worth_keeping(days: list[date]) -> set[date]:
-    """Return the days whose checkpoints are kept: the newest seven, and the last of a month."""
+    """Return the days whose checkpoints are kept: the newest seven, and the last of each month."""
     newest = set(days[-NEWEST_KEPT:])
     return newest | {
         day
@@ -151,7 +151,7 @@ def worth_keeping(days: list[date]) -> set[date]:
 
 
 def _write(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> int:
-    """Copy a query's rows into a Parquet file that is on the disk when this returns."""
+    """Copy the rows of a query into a Parquet file, synced to disk; return their number."""
     path = target.with_suffix(".parquet")
     copy = _SQL["write_checkpoint_file"].replace("{query}", query.rstrip().rstrip(";"))
     values: dict[str, Any] = {"file": str(path)}

@@ -1,7 +1,7 @@
-"""One day of history: its looks folded in, its files written, the day's file last.
+"""One day of history: its observations are folded, its files written, the day's file last.
 
-What is written before the day's file is named by it or made again, so a crash at any point
-leaves the day as it was, or as it should be.
+The day's file names the files that were written before it, and a later merge rewrites those that
+no file names; so a crash at any point leaves the old day or the new one.
 """
 
 import hashlib
@@ -30,12 +30,12 @@ _SQL = Statements(__package__, GROUPS)
 
 _SORTABLE = "%Y-%m-%dT%H:%M:%S.%fZ"
 Step = Callable[[str], None]
-"""Hears of each point that was reached, by name."""
+"""Called at each step with its name."""
 
 
 @dataclass(slots=True)
 class DayMerged:
-    """What became of a day. `added` and `removed` are versions that differ from before."""
+    """The outcome of a day. `added` and `removed` count versions that differ from before."""
 
     day: date
     outcomes: list[Outcome] = field(default_factory=list)
@@ -73,7 +73,7 @@ class DayWriter:
         released: frozenset[str],
         keep_checkpoint: bool,
     ) -> tuple[DayFile, DayMerged]:
-        """Fold batches into a day, anew or (`so_far`) after what it has, and commit it."""
+        """Fold batches into a new day, or append them to an existing one (`so_far`); commit it."""
         merged = DayMerged(day)
         files = self._begin(so_far)
         last: FoldKey | None = None
@@ -83,7 +83,7 @@ class DayWriter:
             try:
                 outcome = self._fold.fold(observation, self._landing, released=batch_id in released)
             except DamagedBatch as error:
-                # Nothing of it is in the state: its rows are read before any is folded.
+                # The state is unchanged: all rows are read before any is folded.
                 self._set_aside(batch_id, error)
                 continue
             files |= self._write_rejects(day, outcome)
@@ -116,7 +116,7 @@ class DayWriter:
         return committed, merged
 
     def _begin(self, so_far: DayFile | None) -> dict[str, str]:
-        """Take up what a day has; return the hashes of the files that stay with it."""
+        """Load the content of a day; return the hashes of the files that it keeps."""
         connection = self._fold.connection
         for table in ("day_versions", "snapshot"):
             connection.execute(_SQL[f"empty_{table}"])
@@ -135,7 +135,7 @@ class DayWriter:
             if record["rejected"]
         ]
         recorded = so_far.head.files
-        if recorded is None:  # An older Almanac wrote the day: what is there is what it wrote.
+        if recorded is None:  # An older Almanac wrote the day and recorded no hashes.
             recorded = {
                 name: sha256_of(self._lake.path(name)) for name in kept if self._lake.exists(name)
             }
@@ -163,20 +163,20 @@ class DayWriter:
         return {name: sha256}
 
     def _difference(self, day: date) -> tuple[int, int]:
-        """Return how many versions of the day are new or other, and how many are no more."""
+        """Return how many versions of the day are new or changed, and how many were removed."""
         path = self._lake.path(changes_name(day))
         connection = self._fold.connection
         with suppress(duckdb.Error):
             file = {"file": literal(path)}
             added, removed = connection.execute(_SQL["count_differences"], file).fetchall()[0]
             return int(added), int(removed)
-        # There is none, or a damaged one that is now replaced.
+        # The file is missing, or damaged and about to be replaced.
         (count,) = connection.table("day_versions").aggregate("count(*)").fetchall()[0]
         return int(count), 0
 
 
 def follow(last: DayFile, fresh: list[Manifest]) -> bool:
-    """Whether all that is fresh sorts after all that was folded, and nothing was released."""
+    """Whether all new batches sort after everything folded, and none was released."""
     folded_to = last.head.folded_to
     known = last.batches()
     return all(
@@ -193,7 +193,7 @@ def key_text(key: FoldKey) -> tuple[str, str, int, str]:
 
 
 def _joined(so_far: Outcome | None, more: Outcome) -> Outcome:
-    """Return one account of a batch that was folded as several looks."""
+    """Return one outcome for a batch that was folded as several observations."""
     if so_far is None:
         return more
     so_far.stale += more.stale
@@ -205,7 +205,7 @@ def _joined(so_far: Outcome | None, more: Outcome) -> Outcome:
 
 
 def _fold_id(before: DayFile | None, records: list[dict[str, object]]) -> str:
-    """Return what names a history: the same batches with the same verdicts give the same."""
+    """Return the id of a history; the same batches with the same status give the same id."""
     digest = hashlib.sha256(f"{NORMALISER}/{before.head.fold_id if before else ''}".encode())
     for record in sorted(records, key=lambda entry: str(entry["batch_id"])):
         digest.update(f"/{record['batch_id']}:{record['status']}:{record['released']}".encode())

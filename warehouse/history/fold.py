@@ -1,8 +1,9 @@
-"""The fold: one look after another changes the state and adds versions to the log.
+"""The fold: each observation in turn changes the state and adds versions to the log.
 
-The rules are in docs/history.md. A fold holds the whole state in one database in memory; what
-it says is a pure function of the looks, in their order. Belongs here: which statements a look
-runs. Does not: the order of looks (observations.py), files (checkpoints.py, change_log.py).
+The rules are in docs/history.md. A fold keeps the whole state in one database in memory; its
+result is a pure function of the observations and their order. Belongs here: the statements that
+run for an observation. Does not: the order of observations (observations.py), files
+(checkpoints.py, change_log.py).
 """
 
 from typing import Any
@@ -44,11 +45,11 @@ class Fold:
         self.watched = WatchedSpans()
         self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
         self.failed: dict[str, str] = {}
-        """Batches that can't be folded, and why: they are set aside unread."""
+        """Batches that can't be folded, with the reason: they are set aside unread."""
         self.reset()
 
     def reset(self) -> None:
-        """Go back to knowing nothing."""
+        """Empty the state."""
         self.watched = WatchedSpans()
         self.cancellations_seen = ()
         self._unchanged = UnchangedRecords(self.connection)
@@ -58,12 +59,12 @@ class Fold:
     def fold(
         self, observation: Observation, landing: Landing, *, released: bool = False
     ) -> Outcome:
-        """Fold one look in; return what became of it. `released`: a person trusts it.
+        """Fold one observation; return its outcome. `released`: a person trusts the batch.
 
         Raises:
-            BatchFailed: the state is half changed; go on from an earlier one without the batch
-                (`failed`).
-            OwnFault: it failed, and not by what is in it; the state is half changed.
+            BatchFailed: the state is half changed; continue from an earlier state without the
+                batch (`failed`).
+            OwnFault: an error in Almanac, not in the batch; the state is half changed.
         """
         manifest = observation.manifest
         if (why := self.failed.get(manifest.batch_id)) is not None:
@@ -73,7 +74,7 @@ class Fold:
                 read = normalise(self.connection, landing, manifest, self._unchanged)
         except BatchFailed as failure:
             if observation.key != first_key(manifest):
-                raise  # Deliveries before these are in the state.
+                raise  # The state already has earlier deliveries of this batch.
             self.failed[manifest.batch_id] = failure.why
             return unread(manifest, failure.why, released=released)
         with failures_sorted(manifest):
@@ -97,7 +98,7 @@ class Fold:
                 self._run("pick_newest_rows")
             self._run("take_picked_rows" if read.duplicates else "take_all_rows")
             self._fold_rows(manifest, outcome, released=released)
-        # The state has it now; the rows of a large look would fill the memory that is left.
+        # The state has the rows now; those of a large batch would fill the remaining memory.
         empty_events(self.connection)
         return outcome
 
@@ -117,7 +118,7 @@ class Fold:
             outcome.flagged = self._too_few(manifest, visible)
         self._fold_incoming(manifest, outcome)
         if not manifest.complete:
-            return  # A partial look proves nothing absent.
+            return  # A partial batch does not prove that an event is absent.
         if manifest.feed == "event":
             self._fold_not_found(manifest, outcome)
         elif manifest.feed == "cancellations":
@@ -128,7 +129,7 @@ class Fold:
             self._note_watched(manifest, visible)
 
     def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> None:
-        """Fold rows of different events: judge each, then write versions, then the state."""
+        """Fold rows of different events: classify each, then write versions, then the state."""
         stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
         impact = {"impact_bit": BIT["impact"]}
         content_at = {"content_at": manifest.content_at}
@@ -189,7 +190,7 @@ class Fold:
         self._mark_absent(manifest, outcome)
 
     def _mark_absent(self, manifest: Manifest, outcome: Outcome) -> None:
-        """Make the absent missing, and those that are absent for good withdrawn."""
+        """Make absent events missing, or withdrawn where there is proof."""
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
         missing = self._count("absent")
         if not missing:
@@ -221,7 +222,7 @@ class Fold:
         self._run("add_to_snapshot", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
 
     def _flag_anyones(self, outcome: Outcome, naming: str) -> bool:
-        """Flag a look with rejected rows that may be anyone's: then none is absent for sure."""
+        """Flag a batch with rejected rows that may belong to any event: none is surely absent."""
         count = self._rows("count_rejected_of_anyone", naming=naming)[0][0]
         if count:
             rows = "1 rejected row does" if count == 1 else f"{count} rejected rows do"
@@ -229,7 +230,7 @@ class Fold:
         return bool(count)
 
     def _too_few(self, manifest: Manifest, visible: VisibleScope) -> str | None:
-        """Return why an export can't be all there is, judged by what was known and claimed."""
+        """Return why an export looks incomplete beside the known and claimed rows, or None."""
         filters = self._filters(visible)
         known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
         expected = max(known, manifest.rows_claimed or 0)
@@ -239,7 +240,7 @@ class Fold:
         return f"{received} events came, and {expected} were expected: it makes nothing missing"
 
     def _filters(self, visible: VisibleScope) -> dict[str, Any] | None:
-        """Return the reach as parameters; None when it can't be told what it covers."""
+        """Return the visible scope as parameters; None if a category of it is not known."""
         categories: list[str] | None = None
         if visible.categories is not None:
             names = dict(self._rows("list_category_names"))
@@ -255,7 +256,7 @@ class Fold:
         }
 
     def _covered(self, visible: VisibleScope) -> list[str] | None:
-        """Return the coins that the plan covers, as last ranked; None is all."""
+        """Return the coins that the plan covers, by their last known ranks; None means all."""
         if visible.plan.coverage_top is None:
             return None
         return [slug for (slug,) in self._rows("list_top_coins", top=visible.plan.coverage_top)]
@@ -270,7 +271,7 @@ class Fold:
         self.cancellations_seen = with_cancellations(self.cancellations_seen, new)
 
     def _note_watched(self, manifest: Manifest, visible: VisibleScope) -> None:
-        """Remember a look that showed all there was; with a coverage it did not."""
+        """Record the span of an observation that showed all events; a coverage hides some."""
         if not visible.covers_all_coins:
             return
         span = WatchedSpan(
@@ -284,7 +285,7 @@ class Fold:
             self.write_watched()
 
     def write_watched(self) -> None:
-        """Put the watched spans where the statements read them, categories by name."""
+        """Write the watched spans to the table that the statements read, categories by name."""
         self.connection.execute("DELETE FROM watched_spans")
         names = dict(self._rows("list_category_names"))
         for span in self.watched.spans:

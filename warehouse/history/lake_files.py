@@ -1,10 +1,10 @@
-"""The files of a lake: which belong to it, what each was when written, and which are there.
+"""The files of a lake: which belong to it, their recorded hashes, and which exist.
 
     lake/head.json    the newest day of the change log, and the sha256 of its file
 
-Of every other day the day after it has the hash. Belongs here: the list, the head, what a hand or a
-disk did to it, and making room for a replay. Does not: what is in a file (change_log, checkpoints,
-lake_events).
+The hash of every other day is in the file of the next day. Belongs here: the list, the head, damage
+by hand or disk, and making room for a replay. Does not: the content of a file (change_log,
+checkpoints, lake_events).
 """
 
 import shutil
@@ -26,19 +26,19 @@ from warehouse.publish import lake_events
 
 
 class LakeHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the change log ends. Nothing follows the newest day that would have its hash."""
+    """The end of the change log. It has the hash of the newest day, which no later file records."""
 
     day: date | None
     sha256: str | None
     unfinished_from: date | None
-    """The first day that a fold set out to write; None once it has written them all."""
+    """The first day that a fold in progress writes; None once it has written all days."""
 
 
 def read_head(lake: Storage) -> LakeHead | None:
-    """Return the head of a lake, None where none was written yet.
+    """Return the head of a lake, None if none was written yet.
 
     Raises:
-        LakeDamaged: it can't be read, or is not what was written.
+        LakeDamaged: it can't be read, or changed after it was written.
     """
     path = lake.path(lake_paths.HEAD)
     if not path.exists():
@@ -52,7 +52,7 @@ def read_head(lake: Storage) -> LakeHead | None:
 
 
 def write_head(lake: Storage, newest: DayFile | None, *, unfinished_from: date | None) -> None:
-    """Write which day is the newest. `unfinished_from`: a fold sets out to write from there on."""
+    """Write which day is the newest. `unfinished_from`: a fold is about to write from that day."""
     head = LakeHead(
         day=None if newest is None else newest.day,
         sha256=None if newest is None else newest.sha256,
@@ -62,9 +62,9 @@ def write_head(lake: Storage, newest: DayFile | None, *, unfinished_from: date |
 
 
 def doubtful_from(lake: Storage, days: list[DayFile]) -> date | None:
-    """Return the first day to fold again by what the head says, None where all is as written.
+    """Return the first day to refold according to the head, None if nothing changed.
 
-    A fold was cut short, or the newest day is not the one that was written.
+    A day is returned if a fold was interrupted, or the newest day is not the one in the head.
     """
     newest = days[-1] if days else None
     try:
@@ -72,7 +72,7 @@ def doubtful_from(lake: Storage, days: list[DayFile]) -> date | None:
     except LakeDamaged:
         return None if newest is None else newest.day
     if head is None:
-        # An older Almanac wrote the lake; or the head is gone, and the day may be another.
+        # An older Almanac wrote the lake; or the head is missing, and the day may have changed.
         return None if newest is None or newest.head.files is None else newest.day
     if head.unfinished_from is not None:
         return head.unfinished_from
@@ -86,18 +86,18 @@ _MENDED_BY = "`almanac replay` rebuilds it"
 
 @dataclass(frozen=True, slots=True)
 class LakeFiles:
-    """The files that a lake should have, with their sha256; None where it is not recorded."""
+    """The files that a lake should have, with their sha256; None if it is not recorded."""
 
     hashes: dict[str, str | None]
     sealed: tuple[str, ...]
-    """Files that say themselves whether they are whole."""
+    """Files that contain their own hash."""
 
     @property
     def unrecorded(self) -> int:
         return sum(sha256 is None for sha256 in self.hashes.values())
 
     def damaged(self, lake: Storage) -> Iterator[str]:
-        """Yield a line for each file that is missing, of other bytes, or not of the lake."""
+        """Yield a line for each file that is missing, changed, or does not belong to the lake."""
         there = set(_there(lake))
         for name, expected in self.hashes.items():
             if name not in there:
@@ -111,10 +111,10 @@ class LakeFiles:
 
 
 def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
-    """Return the files that belong to the days of a change log, and to what is published of it.
+    """Return the files of the days of a change log, and the published events by month.
 
     Raises:
-        LakeDamaged: what is recorded of the events by month can't be read.
+        LakeDamaged: the record of the events by month can't be read.
     """
     hashes: dict[str, str | None] = {}
     kept = worth_keeping([day_file.day for day_file in days])
@@ -137,7 +137,7 @@ def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
 
 
 def is_whole(lake: Storage, day_file: DayFile) -> bool:
-    """Whether what a day is appended to is what was written: the index goes by size and times."""
+    """Whether the files of a day are unchanged, by hash: the index compares only size and times."""
     coins = lake_paths.coins_name(day_file.day)
     wrong = (
         damage(lake, day_file.name, {day_file.name: day_file.sha256}),
@@ -147,13 +147,13 @@ def is_whole(lake: Storage, day_file: DayFile) -> bool:
 
 
 def released_before(home: Home) -> list[str]:
-    """Return the ids of the batches that were folded since a person trusted them."""
+    """Return the ids of the batches that were folded as released."""
     days, _ = ChangeLog.of(home).readable()
     return [str(record["batch_id"]) for record in records_of(days) if record["released"]]
 
 
 def remove_obstacles(home: Home) -> None:
-    """Remove what stands where a replay will put a folder or a file."""
+    """Remove whatever blocks a path where a replay makes a folder or a file."""
     root = home.lake.root
     for path in (root, *(root / name for name in lake_paths.FOLDERS)):
         _remove_unless_folder(path)
@@ -167,7 +167,7 @@ def remove_obstacles(home: Home) -> None:
 
 
 def remove_surplus(home: Home) -> None:
-    """Remove from the lake what belongs to no day of it, once all of them were made again."""
+    """Remove files that belong to no day of the lake, once all days were rebuilt."""
     days = ChangeLog.of(home).days()
     files = files_of(home.lake, days)
     for name in _there(home.lake):
@@ -183,7 +183,7 @@ def _of_day(lake: Storage, day_file: DayFile, *, keeps_checkpoint: bool) -> dict
             for name, sha256 in files.items()
             if keeps_checkpoint or not name.startswith(f"{lake_paths.CHECKPOINTS}/")
         }
-    # An older Almanac wrote the day: what it would have written, where it is.
+    # An older Almanac wrote the day: return the files that it would have written.
     named = day_file.head.checkpoint if keeps_checkpoint else None
     checkpoint = [] if named is None else Checkpoints(lake).files(named)
     kinds = (lake_paths.REJECTS, lake_paths.COIN_SNAPSHOTS)
@@ -194,7 +194,7 @@ def _of_day(lake: Storage, day_file: DayFile, *, keeps_checkpoint: bool) -> dict
 
 
 def _there(lake: Storage) -> list[str]:
-    """Return the names of all finished files of a lake, and of folders in the place of one."""
+    """Return the names of all finished files of a lake, and of folders in place of a file."""
     found: list[str] = []
     for path in sorted(lake.root.rglob("*")) if lake.root.is_dir() else ():
         parts = path.relative_to(lake.root).parts

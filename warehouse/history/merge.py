@@ -1,8 +1,8 @@
 """Merge: every landed batch takes effect in the lake exactly once, and the warehouse follows.
 
-One process at a time, under the home's lock; the list of what is unmerged is made inside it.
-A batch that sorts before the last one folded rewinds: its day and all after it are folded again
-from the checkpoint before. Belongs here: which days, from where. Does not: a day (day.py).
+One process merges at a time, under the home's lock; it lists the unmerged batches under the lock.
+If a batch sorts before the last one folded, its day and all later days are refolded from the
+checkpoint before. Belongs here: which days, from where. Does not: a day (day.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ from warehouse.landing.repair import lost_batch, repair_landing, restore_whole
 from warehouse.publish.publish import publish
 
 ABANDONED_S = 3600.0
-"""What was begun in landing or state, where others write too, and not touched for so long."""
+"""Unfinished files in landing or state, where other processes write too, are removed after this."""
 
 
 def merge(
@@ -43,16 +43,16 @@ def merge(
     publishing: bool = True,
     refold_from: date | None = None,
 ) -> MergeReport:
-    """Fold what is landed and not merged into the lake, and publish. Waits for the lock.
+    """Fold the landed batches that are not merged into the lake, and publish. Waits for the lock.
 
-    `refold_from` folds that day and all after it again, from the checkpoint before.
+    `refold_from` refolds that day and all later days, from the checkpoint before.
 
-    A batch that is damaged in landing and never took effect is set aside, and told in the report.
+    A batch that is damaged in landing and never took effect is set aside and listed in the report.
 
     Raises:
-        DamagedBatch: one that took effect is to be folded again, and is damaged.
+        DamagedBatch: a batch that took effect must be refolded, and is damaged.
         LakeDamaged: a file of the lake can't be read; nothing was changed.
-        WarehouseError: what would be published is wrong; the old warehouse stands.
+        WarehouseError: the new publication is wrong; the old warehouse is kept.
     """
     return _locked(home, step, clock, publishing, refold_from)
 
@@ -64,12 +64,12 @@ def replay(
     clock: Callable[[], float] = monotonic,
     with_repair: bool = True,
 ) -> MergeReport:
-    """Make lake and warehouse again from landing alone, with no request.
+    """Rebuild lake and warehouse from landing alone, without a request.
 
-    Every day is replaced as it is made, so readers see the old warehouse until the end. Whatever
-    lake and state hold, and in whatever form, they are made again; batches that are damaged in
-    landing are set aside, and told in the report. `mending_landing` also writes again what of
-    landing can be: markers, and bodies whose content is whole.
+    Each day is replaced when it is finished, and readers see the old warehouse until the end. Lake
+    and state are rebuilt whatever they contain; batches that are damaged in landing are set aside
+    and listed in the report. `with_repair` also rewrites the files of landing that can be
+    rewritten: markers, and bodies whose content is intact.
     """
     return _locked(home, step, clock, True, date.min, with_repair)
 
@@ -127,16 +127,16 @@ class _Merge:
         self._report = MergeReport()
         self._before: list[DayFile] = []
         self._written: dict[date, DayFile] = {}
-        """The days that this merge has written, oldest first: from one of them it goes on where a
-        batch failed."""
+        """The days that this merge has written, oldest first; after a failed batch it continues
+        from one of them."""
         self._removes_after = date.max
-        """Days after this one that have no batch any more are removed."""
+        """Days after this one that no longer have a batch are removed."""
         self._is_doubtful = False
-        """Whether the newest day is not to be gone on from."""
+        """Whether the newest day can't be continued from."""
         self._compared = Comparison(home)
 
     def run(self) -> MergeReport:
-        """Merge; where a batch fails, go on without it from the last state that is whole."""
+        """Merge; if a batch fails, continue without it from the last intact state."""
         days = self._before = self._days()
         if self._is_replay:
             self._set_aside_lost()
@@ -155,7 +155,7 @@ class _Merge:
         return self._report
 
     def _fold_all(self, start: date, days: list[DayFile], fresh: list[Manifest]) -> bool:
-        """Fold; return whether all was: else a batch failed, and is to be set aside."""
+        """Fold; return False if a batch failed, which the next try sets aside."""
         connection = self._home.connect()
         try:
             fold = Fold(connection)
@@ -173,12 +173,12 @@ class _Merge:
         return True
 
     def _days(self) -> list[DayFile]:
-        """Return the days there are; a replay needs none of them, and goes on with the whole."""
+        """Return the existing days; a replay needs none, so it accepts unreadable ones."""
         return self._log.readable()[0] if self._is_replay else self._log.days()
 
     @cached_property
     def _records(self) -> list[dict[str, Any]]:
-        """What became of all batches that took effect before this merge."""
+        """The records of all batches that took effect before this merge."""
         return records_of(self._before)
 
     @cached_property
@@ -187,7 +187,7 @@ class _Merge:
         return {str(record["batch_id"]) for record in self._records}
 
     def _set_aside_lost(self) -> None:
-        """Set aside what took effect and is gone."""
+        """Set aside batches that took effect and are missing from landing."""
         there = {*self._landing.batch_ids(), *self._landing.damaged()}
         for batch_id in sorted(self._folded - there):
             self._landing.set_aside(batch_id, str(lost_batch(batch_id)))
@@ -195,14 +195,14 @@ class _Merge:
         self._report.damaged.update(self._landing.damaged())
 
     def _set_aside(self, batch_id: str, error: DamagedBatch) -> None:
-        """Leave a batch out. One that took effect is left out by a replay alone."""
+        """Set a batch aside; only a replay does so with a batch that took effect."""
         if batch_id in self._folded and not self._is_replay:
             raise error
         self._landing.set_aside(batch_id, str(error))
         self._report.damaged[batch_id] = str(error)
 
     def _manifest(self, batch_id: str) -> Manifest | None:
-        """Return a manifest; None where there is none, or none that can be read."""
+        """Return a manifest; None if it is missing or can't be read."""
         try:
             return self._landing.manifest(batch_id)
         except UnknownBatch:
@@ -212,7 +212,7 @@ class _Merge:
             return None
 
     def _fresh(self, pending: list[str], by_day: dict[date, DayFile]) -> list[Manifest]:
-        """Return what is marked and has not taken effect; a marker alone is still being landed."""
+        """Return marked batches that have no effect yet; a lone marker means still landing."""
         found: list[Manifest] = []
         for batch_id in pending:
             if (manifest := self._manifest(batch_id)) is None:
@@ -224,7 +224,7 @@ class _Merge:
         return found
 
     def _start(self, fresh: list[Manifest], days: list[DayFile]) -> date | None:
-        """Return the first day to be folded, None where there is nothing to do."""
+        """Return the first day to be folded, None if there is nothing to do."""
         starts = {manifest.observed_at.date() for manifest in fresh}
         if self._refold_from is not None:
             starts.update(self._landing.days(since=self._refold_from)[:1])
@@ -237,14 +237,14 @@ class _Merge:
             self._is_doubtful = doubtful is not None
             starts |= {doubtful} if doubtful else set()
         if days and not self._checkpoints.has(days[-1].head.checkpoint or "-"):
-            # Killed while a replay put it in the place of its like; publishing needs it.
+            # A replay was killed while it replaced the checkpoint, which publishing needs.
             starts.add(days[-1].day)
         return min(starts, default=None)
 
     def _base(
         self, fold: Fold, start: date, days: list[DayFile], fresh: list[Manifest]
     ) -> tuple[DayFile | None, bool]:
-        """Load the state to go on from; return its day, and whether `start` is appended to."""
+        """Load the state to continue from; return its day, and whether `start` is appended to."""
         for day_file in reversed(self._written.values()):
             if self._load(fold, day_file):
                 return day_file, False
@@ -266,7 +266,7 @@ class _Merge:
         return None, False
 
     def _load(self, fold: Fold, day_file: DayFile) -> bool:
-        """Load a day's checkpoint; one that is not there or disagrees is made again later."""
+        """Load a day's checkpoint; one that is missing or does not match is rebuilt later."""
         name = day_file.head.checkpoint
         if name is None or not self._checkpoints.has(name):
             return False
@@ -292,7 +292,7 @@ class _Merge:
         )
         old = {day_file.day: day_file for day_file in days}
         first = start if appending else (base.day if base else date.min)
-        # A day whose batches were set aside since it was written is still one.
+        # A written day stays a day, even if its batches were set aside since.
         found = sorted({*self._landing.days(since=first), *self._written})
         landed = [day for day in found if day > first or (appending and day == first)]
         self._written = {day: day_file for day, day_file in self._written.items() if day <= first}
@@ -328,7 +328,7 @@ class _Merge:
         self._prune(keep)
 
     def _refuse_lost(self, day: DayFile) -> None:
-        """Stop where a day is to be folded again without a batch that was folded into it."""
+        """Stop if a day would be refolded without a batch that was folded into it."""
         self._compared.note(day.batches().values())
         there = {*self._landing.batch_ids(day=day.day), *self._landing.damaged()}
         for batch_id in sorted(day.batches().keys() - there):
@@ -343,7 +343,7 @@ class _Merge:
         self._checkpoints.prune({name for name in named if name is not None})
 
     def _clear(self, pending: Iterable[str]) -> None:
-        """Take away the markers of what has taken effect."""
+        """Remove the markers of batches that took effect."""
         folded = {day_file.day: day_file for day_file in self._log.days()}
         for batch_id in pending:
             manifest = self._manifest(batch_id)

@@ -34,11 +34,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """Days that an Almanac of other rules folded, and this one again.
+    """Days that an Almanac with other rules folded, and this one refolded.
 
-    Of these, days into which new batches were folded as well are not compared: what differs there
-    need not be of the rules. `added` are versions that are new or other, `removed` those that are
-    no more. The counts are None where the files could not be read.
+    Days that also got new batches are not compared, since their differences may come from those.
+    `added` counts versions that are new or changed, `removed` those that no longer exist. The
+    counts are None if the files could not be read.
     """
 
     days: int
@@ -77,7 +77,7 @@ class Upgrade:
 
 
 class Comparison:
-    """The history there was when a merge began, against what it became."""
+    """Compares the history before a merge with the history after it."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -87,22 +87,22 @@ class Comparison:
         self._before: Counts | None = None
 
     def begin(self, days: Sequence[DayFile], fresh: Iterable[Manifest]) -> None:
-        """Look at the days there are, before any is folded again, and batches before they are."""
+        """Record the existing days before any is refolded, and the new batches."""
         self._older = set(folded_by_other_rules(days))
         self._with_fresh = {manifest.observed_at.date() for manifest in fresh}
         self._before = self._counts(days) if self._older else None
 
     def note(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Note what became before of batches that may be folded again."""
+        """Record the earlier outcomes of batches that may be refolded."""
         self._merged |= {
             str(record["batch_id"]) for record in records if record["status"] == "merged"
         }
 
     def lost(self, quarantined: Iterable[Outcome]) -> dict[str, str]:
-        """Return the quarantined batches that took part before, with why they do so no more.
+        """Return the quarantined batches that were merged before, with the reason.
 
-        Before is in the lake, or in the published file: of a replay that was killed, the lake is
-        what that left.
+        They were merged before according to the lake or the published file, since a killed replay
+        may have left an incomplete lake.
         """
         why = {outcome.manifest.batch_id: outcome.why or "" for outcome in quarantined}
         if not why:
@@ -113,9 +113,9 @@ class Comparison:
     def upgrade(
         self, days: Callable[[], list[DayFile]], refolded: Mapping[date, tuple[int, int]]
     ) -> Upgrade | None:
-        """Return what became of history, None where no day of other rules was folded again.
+        """Return how history differs, None if no day with other rules was refolded.
 
-        `refolded` has the versions of each day that are new or other, and those that are no more.
+        `refolded` has for each day the number of new or changed versions, and of removed ones.
         """
         refolded_days = self._older & refolded.keys()
         if not refolded_days:
@@ -131,7 +131,7 @@ class Comparison:
         )
 
     def _counts(self, days: Iterable[DayFile]) -> Counts | None:
-        """Return the counts of the files that are compared; None where one can't be read."""
+        """Return the counts of the compared files; None if one can't be read."""
         compared = self._older - self._with_fresh
         files = [literal(day_file.path) for day_file in days if day_file.day in compared]
         if not files:
@@ -144,7 +144,7 @@ class Comparison:
 
 
 def _published(home: Home) -> set[str]:
-    """Return the ids of the batches in the published file; none where it can't be read."""
+    """Return the ids of the batches in the published file; none if it can't be read."""
     if not home.warehouse.is_file():
         return set()
     with suppress(duckdb.Error), home.connect() as connection:
@@ -156,25 +156,25 @@ def _published(home: Home) -> set[str]:
 
 @dataclass(slots=True)
 class MergeReport:
-    """What a merge did. `refolded` has the days that were folded before, with what differs."""
+    """What a merge did. `refolded` has the days that were folded before, with the differences."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     days: list[date] = field(default_factory=list)
     refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
     rebuilt: list[str] = field(default_factory=list)
-    """Checkpoints that could not be used, so that more was folded again."""
+    """Checkpoints that could not be used, so that more days were refolded."""
     damaged: dict[str, str] = field(default_factory=dict)
-    """Batches that were set aside since their files in landing are damaged, with why."""
+    """Batches that were set aside because their files in landing are damaged, with the reason."""
     lost: dict[str, str] = field(default_factory=dict)
-    """Batches that took part in history before and are quarantined now, with why."""
+    """Batches that were merged before and are quarantined now, with the reason."""
     upgrade: Upgrade | None = None
-    """Where days of an older Almanac were folded again: what became of history."""
+    """How history differs, if days of an older Almanac were refolded."""
     waited: bool = False
     seconds: float = 0.0
     published: PublishReport | None = None
 
     def note(self, merged: DayMerged, *, refolded: bool) -> None:
-        """Take up what became of a day; one that is folded twice, after a batch failed, once."""
+        """Add the outcome of a day; a day that is folded twice after a failed batch counts once."""
         if merged.day in self.days:
             self.outcomes = [outcome for outcome in self.outcomes if outcome.day != merged.day]
         else:
@@ -185,7 +185,7 @@ class MergeReport:
 
     @property
     def changes(self) -> Counter[str]:
-        """How many versions of each kind there are."""
+        """The number of versions of each kind."""
         total: Counter[str] = Counter()
         for outcome in self.outcomes:
             total.update(outcome.changes)
@@ -208,7 +208,7 @@ class MergeReport:
 
     @property
     def notes(self) -> list[str]:
-        """A line for whatever folding again did to the history there was."""
+        """A line for each effect that refolding had on the earlier history."""
         lost = (
             f"{batch_id} was merged before and is quarantined now: its rows are no longer in the "
             f"warehouse. {why}"

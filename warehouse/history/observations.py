@@ -1,9 +1,9 @@
-"""The observations of a day, in the order in which history is folded, and what each would show.
+"""The observations of a day in the order of folding, and the visible scope of each.
 
-A batch is one observation, but each delivery was received on its own: other observations may lie
-between two deliveries of one batch, and are folded between them. Absence means something only
-within the visible scope, which the plan's window and coverage narrow (interface 8.3). Bounds are
-inclusive; instants are aware UTC.
+A batch is one observation, but each delivery has its own time of receipt: other observations may
+lie between two deliveries of one batch, and are folded between them. Absence has a meaning only
+within the visible scope, which the window and coverage of the plan narrow (interface 8.3). Bounds
+are inclusive; instants are aware UTC.
 """
 
 from collections.abc import Iterable
@@ -46,14 +46,14 @@ def receipts(manifest: Manifest) -> list[tuple[FoldKey, int]]:
 
 
 def first_key(manifest: Manifest) -> FoldKey:
-    """Return the fold key of the first look in a batch."""
+    """Return the fold key of the first observation in a batch."""
     if manifest.feed == "deliveries" and manifest.pages:
         return receipts(manifest)[0][0]
     return manifest.fold_key()
 
 
 def in_fold_order(manifests: Iterable[Manifest]) -> list[Observation]:
-    """Return the looks of some batches; deliveries with nothing in between are one look."""
+    """Return the observations of some batches; consecutive deliveries are one observation."""
     keyed: list[tuple[FoldKey, int, Manifest]] = []
     for manifest in manifests:
         if manifest.feed == "deliveries":
@@ -75,7 +75,7 @@ def in_fold_order(manifests: Iterable[Manifest]) -> list[Observation]:
 
 @dataclass(frozen=True, slots=True)
 class VisibleScope:
-    """The dates, coins and categories in which a look shows every event. None is no bound."""
+    """The dates, coins and categories within which every event is shown. None is no bound."""
 
     plan: Plan
     lower: datetime
@@ -89,10 +89,10 @@ class VisibleScope:
 
 
 def visible_scope(manifest: Manifest) -> VisibleScope:
-    """Return the reach of an events or export look.
+    """Return the visible scope of an events or export batch.
 
-    A plan's window moves at midnight, and content is older than the answer: only what lies in
-    the windows of both instants is sure to have been shown.
+    The window of a plan moves at midnight, and content is older than the answer: only dates in
+    the windows of both instants are sure to have been shown.
     """
     plan, scope = plan_named(manifest.plan), manifest.scope
     windows = [plan_window(plan, at) for at in (manifest.content_at, manifest.observed_at)]
@@ -108,6 +108,7 @@ def visible_scope(manifest: Manifest) -> VisibleScope:
 def proves_withdrawal(plan: Plan) -> bool:
     """Whether a 404 of an event within the window means that it was withdrawn.
 
-    Not where events beyond a horizon, or without a top coin, are 404 as well: it may have moved.
+    False if the plan also answers 404 for events beyond its horizon or without a top coin, since
+    the event may have moved there.
     """
     return plan.horizon_days is None and plan.coverage_top is None

@@ -1,7 +1,7 @@
-"""What became of each batch that was folded: its counts, why it was set aside, whose fault it was.
+"""The outcome of each folded batch: its counts, why it was set aside, the cause of a failure.
 
-Belongs here: one batch's outcome, and telling a fault of the batch from one of the machine or of
-Almanac itself. Does not: the day's or the merge's (day, merge_report).
+Belongs here: the outcome of one batch, and the distinction between failures of the batch, the
+machine and Almanac itself. Does not: outcomes of a day or a merge (day, merge_report).
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class Outcome:
             self.changes[kind] = self.changes.get(kind, 0) + number
 
     def record(self) -> dict[str, Any]:
-        """Return what the file of the day keeps."""
+        """Return the record that the day's file stores."""
         manifest = self.manifest
         scope = manifest.scope
         return {
@@ -104,7 +104,7 @@ class Outcome:
 
 
 def outcome_of(manifest: Manifest, read: NormalisedBatch) -> Outcome:
-    """Begin the account of a batch with what its rows were."""
+    """Return the outcome of a batch with the counts of its rows."""
     return Outcome(
         manifest,
         arrived=read.arrived,
@@ -117,7 +117,7 @@ def outcome_of(manifest: Manifest, read: NormalisedBatch) -> Outcome:
 
 
 def unread(manifest: Manifest, why: str, *, released: bool) -> Outcome:
-    """Return the account of a batch that could not be read: nothing of it is counted."""
+    """Return the outcome of a batch that could not be read: all its counts are 0."""
     outcome = Outcome(
         manifest,
         arrived=0,
@@ -140,29 +140,29 @@ _OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException
 _TOO_LITTLE_MEMORY: Final = (MemoryError, duckdb.OutOfMemoryException)
 _OWN: Final = (
     *(NameError, ImportError, SyntaxError, AssertionError, NotImplementedError),
-    # A statement that is wrong, whatever the rows hold.
+    # A statement is wrong, whatever the rows contain.
     *(duckdb.ParserException, duckdb.SyntaxException, duckdb.BinderException),
     *(duckdb.CatalogException, duckdb.PermissionException, duckdb.DependencyException),
-    # The database, which is of no use after these.
+    # The database can't be used after these.
     *(duckdb.InternalException, duckdb.FatalException, duckdb.ConnectionException),
     *(duckdb.TransactionException, duckdb.ResourceInUseException),
 )
-"""What the content of a batch can't bring about: values are bound, never part of a statement."""
+"""Errors that the content of a batch can't cause: values are bound, never part of a statement."""
 _CONTENT: Final = (str, bytes, int, float, list, dict, type(None))
-"""What a body is read into. An attribute that one of these lacks was asked of a value of another
-type than was expected, which a service may send; of anything else it is a fault of the code."""
+"""The types that a body is read into. An AttributeError on one of these means that the service
+sent a value of an unexpected type; on any other type it is an error in the code."""
 _WHY_CHARS: Final = 200
 
 
 @contextmanager
 def failures_sorted(manifest: Manifest) -> Iterator[None]:
-    """Turn whatever goes wrong in folding a batch into an error that says whose fault it is.
+    """Turn any failure while a batch is folded into an error that gives its cause.
 
     Raises:
-        BatchFailed: the batch's, also where nobody foresaw it: it must not end each later merge.
-        KeyboardInterrupt: a signal came during a query.
-        OwnFault: Almanac's; the batch is as good as it was.
-        WarehouseError: the machine's, which has too little memory; or a damaged batch.
+        BatchFailed: the batch, even if unforeseen: it must not stop every later merge.
+        KeyboardInterrupt: a signal arrived during a query.
+        OwnFault: an error in Almanac; the batch is not affected.
+        WarehouseError: the machine has too little memory; or the batch is damaged.
     """
     try:
         yield
@@ -173,8 +173,8 @@ def failures_sorted(manifest: Manifest) -> Iterator[None]:
     except (WarehouseError, *_OF_THE_MACHINE):
         raise
     except _TOO_LITTLE_MEMORY as error:
-        # What a body may hold is bounded: it is the machine that has too little, as where the
-        # disk is full and nothing can be spilled to it.
+        # The size of a body is limited, so the machine has too little memory, or its disk is full
+        # and nothing can be spilled.
         raise WarehouseError(
             f"there was not enough memory, or disk to spill to, for batch {manifest.batch_id}: "
             f"{_first_line(error)}. Earlier merges are kept, and the batch waits. Free memory or "

@@ -1,7 +1,7 @@
-"""Verify: landing against lake against tables, by reading all of them.
+"""Verify: compare landing, lake and tables by reading all of them.
 
-Changes nothing. `deep` also replays landing into a folder that goes away, and compares every
-row of every table. Belongs here: what must agree. Does not: mending (merge, replay).
+Changes nothing. `deep` also replays landing into a temporary folder, and compares every row of
+every table. Belongs here: what must agree. Does not: repair (merge, replay).
 """
 
 import tempfile
@@ -34,7 +34,7 @@ _NAMED = 3
 
 
 def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
-    """Yield what was checked, one after the other, under the merge's lock."""
+    """Yield the findings one by one, under the merge lock."""
     with home.merge_lock():
         log = ChangeLog.of(home)
         days, damaged = log.readable(by_reading=True)
@@ -131,7 +131,7 @@ def _checkpoint(home: Home, newest: DayFile) -> Finding:
 
 
 def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
-    """Compare what is published with the lake, row by row."""
+    """Compare the published tables with the lake, row by row."""
     connection = home.connect()
     try:
         attach_published(connection, home.warehouse, "published")
@@ -154,7 +154,7 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
 
 
 def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
-    """Compare the events that other engines read in the lake with those published."""
+    """Compare the lake's events by month, which other engines read, with the published ones."""
     names = map(lake_paths.events_in, home.lake.folders(lake_paths.EVENTS))
     files = [literal(home.lake.path(name)) for name in names if home.lake.exists(name)]
     check = "the events by month match the warehouse"
@@ -169,7 +169,7 @@ def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
 
 
 def _history(connection: duckdb.DuckDBPyConnection, days: list[DayFile]) -> Finding:
-    """Compare the days that were published, by their hashes, with those of the lake."""
+    """Compare the published days with the days of the lake, by their hashes."""
     rows = connection.execute(_SQL["list_published_days"]).fetchall()
     there = [(day_file.day, day_file.sha256) for day_file in days]
     check = "the days of the change log match the published days"
@@ -195,7 +195,7 @@ def _compared(
 
 
 def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
-    """Replay what of landing took effect beside the home, and compare table by table."""
+    """Replay the batches that took effect beside the home, and compare table by table."""
     if folded_by_other_rules(days):
         # A replay uses other rules than those days did, so a difference would not show damage.
         note = "it is compared with a replay after its days are refolded"
@@ -204,7 +204,7 @@ def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
     folded = {batch_id: record for day in days for batch_id, record in day.batches().items()}
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
         replayed = Home(Path(folder))
-        # Not the markers of what is pending: the replay would take them away.
+        # Not the pending markers: the replay would remove them.
         for part in ("bodies", "batches"):
             link = replayed.root / "landing" / part
             link.parent.mkdir(exist_ok=True)

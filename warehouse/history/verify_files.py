@@ -1,7 +1,7 @@
-"""Verify: every file of a home, by the hash it was written with.
+"""Verify: compare every file of a home with the hash that was recorded when it was written.
 
-Changes nothing. A finding says of each file what it has become, and what to do. Belongs here: the
-files. Does not: whether what they say agrees (verify.py).
+Changes nothing. A finding says what happened to a file and what to do. Belongs here: the files.
+Does not: whether their contents agree (verify.py).
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _MARKER = b"{}"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `wrong` is empty where it holds; `notes` are no faults."""
+    """The result of one check. `wrong` is empty if the check holds; `notes` are not faults."""
 
     check: str
     looked_at: int
@@ -35,7 +35,7 @@ class Finding:
 
 
 def manifests_of(home: Home) -> tuple[list[Manifest], Finding]:
-    """Return the manifests that can be read, and what is found of all of them."""
+    """Return the readable manifests, and the finding about all of them."""
     found: list[Manifest] = []
     wrong: list[str] = list(home.landing.damaged().values())
     for batch_id in home.landing.batch_ids():
@@ -63,7 +63,7 @@ def bodies(home: Home, manifests: list[Manifest]) -> Finding:
 
 
 def lake(home: Home, days: list[DayFile]) -> Finding:
-    """Look at every file of the lake."""
+    """Check every file of the lake."""
     check = "every file of the lake matches its hash"
     try:
         files = files_of(home.lake, days)
@@ -79,7 +79,7 @@ def lake(home: Home, days: list[DayFile]) -> Finding:
 
 
 def head(home: Home, days: list[DayFile]) -> Finding:
-    """Look whether the change log ends in the day that was written last."""
+    """Check that the change log ends with the day that was written last."""
     check = "the change log is complete up to its recorded end"
     try:
         found = read_head(home.lake)
@@ -109,7 +109,7 @@ def head(home: Home, days: list[DayFile]) -> Finding:
 
 
 def landing(home: Home, manifests: list[Manifest]) -> Finding:
-    """Look for files in landing that belong to no batch, and at the bytes that no reader sees."""
+    """Check landing for files that belong to no batch, and for changed compressed bytes."""
     wrong: list[str] = []
     notes: list[str] = []
     storage = home.landing.storage
@@ -167,7 +167,7 @@ def _markers(home: Home, folder: str) -> Iterator[str]:
 
 
 def stamp(home: Home, manifests: list[Manifest]) -> Finding:
-    """Look whether the home's stamp is what was written, and of the source of what is landed."""
+    """Check that the home's stamp is unchanged and names the source of the landed batches."""
     found = home.stamp()
     wrong: list[str] = []
     if found is None:
@@ -183,7 +183,7 @@ def stamp(home: Home, manifests: list[Manifest]) -> Finding:
 
 
 def published(home: Home) -> Finding:
-    """Look whether the published file has the bytes that were published."""
+    """Check that the published file has the bytes that were published."""
     check = "the published file is unchanged"
     hashes = published_as(home.state_storage)
     if not home.warehouse.is_file():
@@ -205,7 +205,7 @@ def published(home: Home) -> Finding:
 
 
 def released(home: Home, days: list[DayFile]) -> Finding:
-    """Look whether the batches that were folded as released still are, and the other way round."""
+    """Check that the batches folded as released are still released, and the reverse."""
     folded = {
         record["batch_id"]: record["released"] for day in days for record in day.meta["batches"]
     }

@@ -1,7 +1,7 @@
-"""What was watched, and since when: tells an event that is new from one that came into view.
+"""Watched spans: they distinguish a new event from one that merely became visible.
 
-A complete look at a span of event dates makes every event created after it, and dated in the
-span, a creation; any other first sighting is a revelation. Bounds are inclusive, aware UTC.
+After a complete pull of a span of event dates, an event in the span that was created later is a
+creation; any other first sighting is a revelation. Bounds are inclusive, aware UTC.
 """
 
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class WatchedSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """A span of event dates, watched since an instant, through a filter or none."""
+    """A span of event dates, watched since an instant, with a filter or without."""
 
     lower: datetime
     upper: datetime
@@ -29,7 +29,7 @@ class WatchedSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancellationsSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The span of time whose cancellations were all looked at, and when last."""
+    """A span of time whose cancellations were all pulled, and when last."""
 
     since: datetime
     until: datetime
@@ -39,9 +39,9 @@ class CancellationsSeen(msgspec.Struct, frozen=True, kw_only=True):
 def with_cancellations(
     seen: tuple[CancellationsSeen, ...], new: CancellationsSeen
 ) -> tuple[CancellationsSeen, ...]:
-    """Add a look, the latest of all: it prolongs the spans it reaches, or begins one after a gap.
+    """Add the latest pull: it extends the spans that it touches, or begins one after a gap.
 
-    A span before a gap is kept, since what was absent by then was looked for all the same.
+    A span before a gap is kept: it still proves that cancellations were pulled at that time.
     """
     while seen and new.since <= seen[-1].until:
         new = msgspec.structs.replace(new, since=min(new.since, seen[-1].since))
@@ -50,13 +50,13 @@ def with_cancellations(
 
 
 class WatchedSpans:
-    """Disjoint spans for each filter, each with the earliest look at it."""
+    """Disjoint spans for each filter, each with the time of its earliest complete pull."""
 
     def __init__(self, spans: tuple[WatchedSpan, ...] = ()) -> None:
         self.spans = spans
 
     def add(self, new: WatchedSpan) -> bool:
-        """Note a complete look; return whether it tells anything new."""
+        """Record a complete pull; return whether the spans changed."""
         same = [span for span in self.spans if span.filter == new.filter]
         if any(
             span.lower <= new.lower and new.upper <= span.upper and span.since <= new.since
@@ -69,7 +69,7 @@ class WatchedSpans:
 
 
 def _merged(spans: list[WatchedSpan]) -> list[WatchedSpan]:
-    """Cut overlapping spans at each other's bounds; the earliest look wins on every piece."""
+    """Cut overlapping spans at each other's bounds; each piece has its earliest pull."""
     edges = sorted({span.lower for span in spans} | {_after(span.upper) for span in spans})
     pieces: list[WatchedSpan] = []
     for lower, end in pairwise(edges):

@@ -1,1 +1,1 @@
-"""Bodies as they came, manifests, the journal, archived files."""
+"""Bodies as received, manifests, the journal, archived files."""

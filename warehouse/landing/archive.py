@@ -1,6 +1,6 @@
-"""Archived files as batches: what a person kept of the export, with the times they vouch for.
+"""Archived files as batches: exports that a person kept, with times that the person states.
 
-The rows are marked as attested: when they were known is the user's word. Instants are aware UTC.
+The rows are marked as attested: the user states when they were known. Instants are aware UTC.
 """
 
 from datetime import date, datetime
@@ -26,13 +26,13 @@ def import_export(
     now: datetime,
     covers: tuple[date, date] | None = None,
 ) -> Manifest:
-    """Land a file of the bulk export; the next merge folds it in at its place in history.
+    """Land a file of the bulk export; the next merge folds it at its place in history.
 
-    `observed_at` is when it was known, by default when it was true. `covers` are the first and
-    last event dates of which the file has every event; without it absence tells nothing.
+    `observed_at` is when it was known, by default `content_at`. `covers` has the first and last
+    event date of the range for which the file has every event; without it, absence means nothing.
 
     Raises:
-        LandingError: no file, or times that can't be: known before it was true, or in the future.
+        LandingError: no file, or impossible times: known before it was true, or in the future.
     """
     known_at = content_at if observed_at is None else observed_at
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""A batch: one pull of one feed, and what it claims to cover (the manifest).
+"""A batch: one pull of one feed, and the scope that it claims (the manifest).
 
-Never changed once landed. Belongs here: what is known of a batch, and its id. Does not:
-where it lies (landing), what its rows say (normalise). Instants are aware UTC.
+A batch never changes once landed. Belongs here: the manifest of a batch, and its id. Does not:
+its paths (landing), the content of its rows (normalise). Instants are aware UTC.
 """
 
 import hashlib
@@ -28,22 +28,22 @@ RANK: dict[Feed, int] = {
 }
 """Among batches of equal times, the later rank is folded later."""
 ENOUGH_ROWS_SHARE = 0.98
-"""An export with a smaller share of the rows expected is not complete, and proves nothing absent.
-What is expected may be counted a little later than the export, so a few more or less are no
-fault."""
+"""An export with a smaller share of the expected rows is not complete, and does not prove that an
+event is absent. The expected rows may be counted a little later than the export, so a small
+difference is not a fault."""
 FORMAT = 2
 """Of a manifest; from 2 on it ends in a seal (hashes.py)."""
 SEALED_SINCE = 2
 KEY_MARK = "[API key removed]"
-"""Stands in landed bytes where the service had repeated the key of the request."""
+"""Replaces the API key in landed bytes where the service repeated it."""
 _ID_DIGITS = 12
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a batch claims to cover: of events, those that overlap `[lower, upper]`.
+    """The scope that a batch claims: for events, those that overlap `[lower, upper]`.
 
-    None is no bound or no filter. `event_id` is for a single look-up, `since` for
-    cancellations. What the plan shows at `content_at` narrows it further.
+    None is no bound or no filter. `event_id` is for a look-up, `since` for cancellations. The
+    fields and dates that the plan shows at `content_at` narrow it further.
     """
 
     lower: datetime | None = None
@@ -55,18 +55,18 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LandedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One body as it came, as a part of the batch's bytes. Offset and length are in bytes."""
+    """One body as received, as a part of the batch's bytes. Offset and length are in bytes."""
 
     offset: int
     length: int
     sha256: str
     status: int = 200
     received_at: datetime | None = None
-    """For a delivery, its receipt: each has its own."""
+    """When it was received; only deliveries have it, each its own."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a batch. Written last; a batch without it was never landed."""
+    """The record of a batch. It is written last; a batch without it was never landed."""
 
     batch_id: str
     feed: Feed
@@ -79,24 +79,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     content_at: datetime
     """When it was true."""
     landed_at: datetime
-    """The machine's clock, for people; no rule reads it."""
+    """The machine's clock, for people; no rule uses it."""
     requests: int
     rows_claimed: int | None
-    """What the service said would come (`meta.total`); None where it said nothing."""
+    """The number of rows that the service announced (`meta.total`); None if it announced none."""
     sha256: str
-    """Of all bytes together, which name the body."""
+    """Of all bytes together; it names the body."""
     bytes: int
     pages: tuple[LandedPage, ...]
     complete: bool
     why_incomplete: str | None = None
     attested: bool = False
-    """Imported: `observed_at` is the user's word."""
+    """Imported: the user states `observed_at`."""
     redacted: int = 0
-    """How often `KEY_MARK` stands in the bytes."""
+    """How often `KEY_MARK` occurs in the bytes."""
     date_doubt: str | None = None
-    """Why `observed_at` is not the service's own Date; None where it is."""
+    """Why `observed_at` is not the service's own Date; None if it is."""
     stored_sha256: str | None = None
-    """Of the compressed file; None: an older Almanac landed it."""
+    """Of the compressed file; None if an older Almanac landed it."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def feed_of(batch_id: str) -> Feed:
-    """Return the feed that an id names."""
+    """Return the feed in a batch id."""
     name = batch_id.split("-")[1]
     return next(feed for feed in FEEDS if feed == name)
 
@@ -130,7 +130,7 @@ def batch_id_of(
     content_at: datetime,
     sha256: str,
 ) -> str:
-    """Return the id, which says what a batch is: the same pull landed twice is one batch."""
+    """Return the id, a hash of the batch's identity: the same pull landed twice is one batch."""
     text = msgspec.json.encode((feed, scope, plan, source, observed_at, content_at, sha256))
     digest = hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
     return f"{observed_at:%Y%m%dT%H%M%SZ}-{feed}-{digest}"

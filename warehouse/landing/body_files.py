@@ -1,4 +1,4 @@
-"""The files of landed bodies: zstd, a frame for each page. See landing.py for where they lie."""
+"""The files of landed bodies: zstd, one frame for each page. Their paths are in landing.py."""
 
 import hashlib
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def compress(
                     if not is_first:
                         digest.update(chunk)
                     length += len(chunk)
-            if is_first:  # so far it is all there is, and need not be hashed twice
+            if is_first:  # The first page is all data so far, and need not be hashed twice.
                 digest = whole.copy()
             page = LandedPage(
                 offset=offset,
@@ -50,7 +50,7 @@ def compress(
 
 
 class RedactionCounter:
-    """Counts the places of a body from which the API key was taken out."""
+    """Counts the places of a body where the API key was removed."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -64,7 +64,7 @@ class RedactionCounter:
 
 
 def decompressed(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in chunks, all frames in one go.
+    """Yield the bytes of a file in chunks, across all frames.
 
     Raises:
         OSError, zstandard.ZstdError: it can't be read.

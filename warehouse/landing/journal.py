@@ -1,10 +1,10 @@
-"""The journal of a pull under way: each page is on disk before the next one is asked for.
+"""The journal of a pull in progress: each page is on disk before the next one is requested.
 
     landing/journal/{pull id}/pull.json      what is being pulled
     landing/journal/{pull id}/000001.page    a line of JSON, then the body, zstd
 
-After a crash the pages already paid for are read back, and the pull goes on from the last
-cursor. Belongs here: keeping and reading back. Does not: whether to go on (resources).
+After a crash the pages already paid for are read back, and the pull continues from the last
+cursor. Belongs here: storing pages and reading them back. Does not: whether to resume (resources).
 """
 
 import hashlib
@@ -25,13 +25,13 @@ RESUMED_WITHIN = timedelta(minutes=15)
 """A pull resumed later than this is closed as a partial batch, and the rest is a new one."""
 _ID_DIGITS = 12
 _LEVEL = 1
-"""A page lies here until its pull ends."""
+"""Pages are stored only until their pull ends."""
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _HEAD_BYTES = 1 << 20
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pull sets out to do, before the first request."""
+    """What a pull is going to request, recorded before the first request."""
 
     feed: Feed
     scope: Scope
@@ -47,7 +47,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known of a page to go on after it. `date` is the service's."""
+    """The data about a page that a resumed pull needs. `date` is the service's."""
 
     number: int
     cursor_in: str | None
@@ -57,16 +57,16 @@ class PageNote(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     date: datetime
     received_at: datetime
-    """The machine's clock: what the 15 minutes are counted on."""
+    """The machine's clock, on which the 15 minutes are counted."""
     lower: str | None = None
     upper: str | None = None
-    """The range that was asked for, as text: a sweep may go on over narrower ones."""
+    """The requested range as text: a list may continue over narrower ranges."""
     date_doubt: str = ""
-    """Why `date` is not the Date of the answer; empty where it is."""
+    """Why `date` is not the Date of the answer; empty if it is."""
 
 
 class OpenPull:
-    """One pull under way, in a folder of its own."""
+    """One pull in progress, in its own folder."""
 
     def __init__(self, storage: Storage, intent: Intent) -> None:
         self._storage = storage
@@ -75,7 +75,7 @@ class OpenPull:
         self._count = len(self._page_names())
 
     def add(self, note: PageNote, body: bytes) -> None:
-        """Keep a page. When this returns, the page outlasts a crash.
+        """Store a page. When this returns, the page survives a crash.
 
         Raises:
             LandingError: pages are not added in order, without a gap.
@@ -91,7 +91,7 @@ class OpenPull:
         self._count = note.number
 
     def pages(self) -> Iterator[tuple[PageNote, bytes]]:
-        """Yield the pages kept so far, in order."""
+        """Yield the pages stored so far, in order."""
         return self._read(self._page_names())
 
     def _read(self, names: list[str]) -> Iterator[tuple[PageNote, bytes]]:
@@ -103,9 +103,10 @@ class OpenPull:
                 raise LandingError(f"the journal page {name} can't be read: {error}") from error
 
     def drop_damaged(self) -> None:
-        """Remove the first page that is damaged or gone, and all after it: they are asked again.
+        """Remove the first damaged or missing page and all later ones; they are requested again.
 
-        Only by who holds the pull: a page that another process adds meanwhile would go as well.
+        Only the process that holds the pull may call this: it would also remove a page that
+        another process adds meanwhile.
         """
         names = self._page_names()
         whole = 0
@@ -119,11 +120,11 @@ class OpenPull:
         self._count = whole
 
     def last_note(self) -> PageNote | None:
-        """Return the note of the last page, which alone is read; None where there is no page."""
+        """Return the note of the last page, the only one read; None if there is no page."""
         return next((note for note, _ in self._read(self._page_names()[-1:])), None)
 
     def may_continue(self, now: datetime) -> bool:
-        """Whether the pull may go on as one look: its last page is not older than 15 minutes."""
+        """Whether the pull may continue as one batch: its last page is at most 15 minutes old."""
         last = self.last_note()
         since = self.intent.started_at if last is None else last.received_at
         return timedelta(0) <= now - since <= RESUMED_WITHIN
@@ -137,34 +138,34 @@ class OpenPull:
 
 
 class Journal:
-    """The pulls under way in a landing folder."""
+    """The pulls in progress in a landing folder."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def begin(self, intent: Intent) -> OpenPull:
-        """Note what is about to be pulled, before the first request is paid for."""
+        """Record what is going to be pulled, before the first request is paid for."""
         name = f"journal/{intent.pull_id}/pull.json"
         self._storage.put(name, sealed(formatted(intent)))
         return OpenPull(self._storage, intent)
 
     def ids(self) -> list[str]:
-        """Return the ids of the pulls that were begun and not landed, oldest first."""
+        """Return the ids of the pulls that began and are not landed, oldest first."""
         return self._storage.folders("journal")
 
     def recovered(self, pull_id: str) -> OpenPull | None:
-        """Return a pull that an earlier process left, None where nothing of it is of use.
+        """Return a pull that an earlier process left, None if no part of it can be used.
 
-        Of what is damaged nothing was landed yet: it is dropped, and asked for again. Only by
-        who holds the pull: of one that is just begun or landed by another process, a part is there.
+        Damaged pages are not landed yet: they are dropped and requested again. Only the process
+        that holds the pull may call this: another process may be writing or landing it.
 
         Raises:
-            OSError: it can't be read now, and may be later: what is there stands.
+            OSError: it can't be read now, but perhaps later; its files are kept.
         """
         try:
             intent = self._intent(pull_id)
         except (FileNotFoundError, ValueError):
-            # Or killed while the folder was made or removed: nothing in it was needed.
+            # Or the process was killed while it made or removed the folder, which is not needed.
             self._storage.remove_folder(f"journal/{pull_id}")
             return None
         pull = OpenPull(self._storage, intent)
@@ -172,7 +173,7 @@ class Journal:
         return pull
 
     def open_pulls(self) -> list[OpenPull]:
-        """Return the pulls under way as they are, oldest first; nothing is changed."""
+        """Return the pulls in progress, oldest first; nothing is changed."""
         found: list[OpenPull] = []
         for pull_id in self.ids():
             with suppress(OSError, ValueError):
@@ -186,7 +187,7 @@ class Journal:
 
 
 def _unpacked(page: bytes) -> bytes:
-    """Undo zstd; pages that were journaled plain, by an earlier version, are read as they are.
+    """Decompress a page; a plain page of an earlier version is returned as it is.
 
     Raises:
         ZstdError: damaged, or larger than a page can be.

@@ -1,14 +1,14 @@
-"""Landing: what the service sent, as it came, kept for good.
+"""Landing: the bytes that the service sent, as received, kept forever.
 
     landing/bodies/ab/abcd….zst      the bytes of batches, once per sha256
     landing/batches/YYYY-MM-DD/….json manifests, by observed day, written last
     landing/pending/….json           markers of batches that may not be merged yet
     landing/released/….json          markers of batches that a person trusts
     landing/damaged/….json           damaged batches that were set aside, and why
-    landing/journal/                 pulls under way (journal.py)
+    landing/journal/                 pulls in progress (journal.py)
 
-A body has a zstd frame for each page, so that any of them can be read alone and all of
-them in one go. Everything else can be made again from here without asking the service.
+A body has a zstd frame for each page, so that one page can be read alone, or all pages as one
+stream. Everything else can be rebuilt from landing without a request.
 """
 
 import filecmp
@@ -43,7 +43,7 @@ class _Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetAside:
-    """The notes of what is set aside in a landing folder."""
+    """The notes about batches that are set aside in a landing folder."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -75,7 +75,7 @@ _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
 
 
 class Pull(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pull was, once it has ended: all of a manifest that its bytes don't say."""
+    """The data of a finished pull: all fields of a manifest that don't come from its bytes."""
 
     feed: Feed
     scope: Scope
@@ -92,7 +92,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Landing:
-    """The landing folder of a home. Safe for several processes: every step is one rename."""
+    """The landing folder of a home. Several processes may use it: every step is one rename."""
 
     def __init__(self, root: Path) -> None:
         self.storage = Storage(root)
@@ -106,13 +106,13 @@ class Landing:
         *,
         status: int = 200,
     ) -> Manifest:
-        """Keep the bodies of a pull, each with its receipt if it has one of its own.
+        """Store the bodies of a pull, each with its own time of receipt if it has one.
 
-        `status` is the one under which they came. Landing the same pull again changes nothing
+        `status` is the HTTP status of their answers. Landing the same pull again changes nothing
         and returns the same manifest.
 
         Raises:
-            LandingError: deliveries of several days; a day's history must be foldable alone.
+            LandingError: deliveries of several days; each day must be foldable alone.
         """
         if pull.feed == "deliveries":
             bodies = list(bodies)
@@ -125,7 +125,7 @@ class Landing:
         return self._land(pull, ((iter((body,)), at) for body, at in bodies), status)
 
     def land_file(self, pull: Pull, path: Path) -> Manifest:
-        """Keep a file as the one body of a pull, without ever holding it whole."""
+        """Store a file as the only body of a pull, without reading it into memory at once."""
         with path.open("rb") as file:
             chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
             return self._land(pull, iter(((chunks, None),)), 200)
@@ -135,7 +135,7 @@ class Landing:
 
         Raises:
             UnknownBatch: there is none.
-            DamagedManifest: it can't be read, or is not what was written.
+            DamagedManifest: it can't be read, or changed after it was written.
         """
         name = _manifest_name(batch_id)
         if not self.storage.exists(name):
@@ -159,10 +159,10 @@ class Landing:
         return manifest
 
     def readable(self, batch_ids: Iterable[str]) -> tuple[list[Manifest], dict[str, str]]:
-        """Return the manifests of some batches that can be read, and why the others can't, by id.
+        """Return the readable manifests of some batches, and the errors of the others, by id.
 
         Raises:
-            UnknownBatch: there is no batch of an id.
+            UnknownBatch: an id belongs to no batch.
         """
         found: list[Manifest] = []
         damaged: dict[str, str] = {}
@@ -176,7 +176,7 @@ class Landing:
     def batch_ids(self, *, day: date | None = None) -> list[str]:
         """Return the ids of all batches, or of those observed on a day, oldest first.
 
-        Those that are set aside are not among them.
+        Batches that are set aside are left out.
         """
         folder = "batches" if day is None else f"batches/{day.isoformat()}"
         names = (name for name in self.storage.names(folder) if name.endswith(".json"))
@@ -193,26 +193,26 @@ class Landing:
         return [day for day in days if self.batch_ids(day=day)]
 
     def damaged(self) -> dict[str, str]:
-        """Return the ids of batches that are set aside, with why."""
+        """Return the batches that are set aside: the reason by id."""
         return self._set_aside.all()
 
     def clear_set_aside(self, batch_id: str) -> None:
-        """Let a batch that was set aside take part again."""
+        """Use a batch again that was set aside."""
         self._set_aside.remove(batch_id)
 
     def set_aside(self, batch_id: str, why: str) -> None:
-        """Leave a batch out of all that is made from landing, until it is whole again."""
+        """Exclude a batch from everything made from landing, until it is restored."""
         self._set_aside.add(batch_id, why)
 
     def released(self) -> list[str]:
-        """Return the ids of batches that a person trusts in spite of what was found."""
+        """Return the ids of batches that a person trusts in spite of a warning."""
         return self.marked("released")
 
     def release(self, batch_id: str) -> None:
-        """Trust a batch: the next merge folds it in, and so does every replay.
+        """Trust a batch: the next merge and every replay fold it.
 
         Raises:
-            UnknownBatch: there is none of that id.
+            UnknownBatch: there is none with that id.
         """
         self.manifest(batch_id)
         self.storage.put(f"released/{batch_id}.json", MARKER)
@@ -253,19 +253,19 @@ class Landing:
             pass
 
     def pages(self, manifest: Manifest) -> Iterator[tuple[LandedPage, bytes]]:
-        """Yield every page with its bytes, in the order they came."""
+        """Yield every page with its bytes, in the order of arrival."""
         whole = b"".join(self.body(manifest))
         for page in manifest.pages:
             yield page, whole[page.offset : page.offset + page.length]
 
     def body_path(self, manifest: Manifest) -> Path:
-        """Return the compressed file, for readers that take zstd as it is."""
+        """Return the compressed file, for readers that accept zstd."""
         return self.storage.path(_body_name(manifest.sha256))
 
     def pending(self) -> list[str]:
         """Return the ids of batches that are marked as not merged yet, oldest first.
 
-        Not of what was never landed: whoever is killed before the manifest leaves its marker.
+        Markers without a manifest are left out: a process that was killed while landing left them.
         """
         aside = self.damaged()
         return [
@@ -275,7 +275,7 @@ class Landing:
         ]
 
     def never_landed(self, *, older_than_s: float) -> list[Path]:
-        """Return the markers of batches whose landing was cut short so long ago."""
+        """Return the markers of batches whose landing was interrupted at least so long ago."""
         oldest = time() - older_than_s
         found = (
             self.storage.path(f"pending/{batch_id}.json")
@@ -285,13 +285,13 @@ class Landing:
         return [path for path in found if path.exists() and path.stat().st_mtime < oldest]
 
     def _has_body(self, name: str, staged: Path) -> bool:
-        """Whether a body is there already, whole; one that is damaged is replaced."""
+        """Whether an intact body is stored already; a damaged one is replaced."""
         path = self.storage.path(name)
         if not path.is_file():
             return False
         if filecmp.cmp(path, staged, shallow=False):
             return True
-        # In other frames perhaps, as another batch had these bytes.
+        # Another batch may have stored the same bytes in other frames.
         digest = hashlib.sha256()
         with suppress(OSError, MemoryError, zstandard.ZstdError):
             for chunk in decompressed(path):
@@ -299,7 +299,7 @@ class Landing:
         return digest.hexdigest() == path.stem
 
     def marked(self, folder: str = "pending") -> list[str]:
-        """Return the ids that have a marker, whether or not their batches are there."""
+        """Return the ids that have a marker, whether or not their batches exist."""
         path = self.storage.path(folder)
         names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
         ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
@@ -320,7 +320,7 @@ class Landing:
         stored = sha256_of(self.storage.path(_body_name(sha256)))
         manifest = _manifest(pull, sha256, size, tuple(pages), stored, redactions.count)
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
-            # The marker first: a batch whose marker is missing would wait for a full look.
+            # The marker first: a merge would not find a batch without a marker.
             self.storage.put(f"pending/{manifest.batch_id}.json", MARKER)
             self.storage.put(_manifest_name(manifest.batch_id), sealed(formatted(manifest)))
         return self.manifest(manifest.batch_id)
@@ -355,7 +355,7 @@ def _body_name(sha256: str) -> str:
 
 
 def _manifest_name(batch_id: str) -> str:
-    """Return where a manifest lies: below the day that its id begins with."""
+    """Return the name of a manifest: in the folder of the day that its id begins with."""
     if not _BATCH_ID.fullmatch(batch_id):
         raise UnknownBatch(f"no such batch: {batch_id!r}; `almanac batches list` lists the batches")
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"

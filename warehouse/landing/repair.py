@@ -1,7 +1,8 @@
-"""What of a damaged landing can be written again: markers, and bodies whose content is whole.
+"""Repair of a damaged landing: rewrite markers, and bodies whose content is intact.
 
-Of anything else landing has the only copy: it is set aside, told, and taken back once someone
-restored it. Belongs here: that. Does not: who asks for it (merge.py, at a replay).
+Landing has the only copy of anything else: a damaged batch is set aside and reported, and used
+again once someone restored it. Belongs here: the repair. Does not: when it runs (merge.py, at a
+replay).
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ _MARKERS = ("pending", "released")
 
 
 def repair_landing(landing: Landing, released: Iterable[str]) -> None:
-    """Write again what can be; `released` are the batches that are known to be trusted."""
+    """Rewrite the files that can be rewritten; `released` are the batches known to be trusted."""
     for folder in _MARKERS:
         for batch_id in landing.marked(folder):
             _rewrite_marker(landing, f"{folder}/{batch_id}.json")
@@ -33,7 +34,7 @@ def repair_landing(landing: Landing, released: Iterable[str]) -> None:
 
 
 def restore_whole(landing: Landing) -> list[str]:
-    """Take back what is set aside and is whole again, as from a copy; return the ids."""
+    """Use batches again that were set aside and are intact now, as from a copy; return the ids."""
     whole: list[str] = []
     for batch_id in landing.damaged():
         with suppress(DamagedBatch, UnknownBatch):
@@ -44,7 +45,7 @@ def restore_whole(landing: Landing) -> list[str]:
 
 
 def lost_batch(batch_id: str) -> DamagedManifest:
-    """Return what is told of a batch that took effect, and of which landing has nothing more."""
+    """Return the error for a batch that took effect and is missing from landing."""
     return DamagedManifest(
         f"batch {batch_id}: its manifest is missing from landing. Restore {batch_id}.json from a "
         "backup; `almanac replay` continues without it."
@@ -58,7 +59,7 @@ def _rewrite_marker(landing: Landing, name: str) -> None:
 
 
 def _repair_body(landing: Landing, manifest: Manifest) -> None:
-    """Write a body's file as it was landed, where what changed is none of its content."""
+    """Rewrite a body's file as it was landed, if only its compressed form changed."""
     path = landing.body_path(manifest)
     if manifest.stored_sha256 is None or sha256_of(path) == manifest.stored_sha256:
         return

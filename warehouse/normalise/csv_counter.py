@@ -1,7 +1,7 @@
 """Counts the records of a CSV stream (RFC 4180) without keeping them.
 
-Reads quotes as Python's csv does, and is fed bytes in any cut. Line ends are LF, CRLF or CR;
-a blank line is no record; a byte order mark at the start is skipped.
+Quotes are read as in Python's csv; bytes may be fed in chunks of any size. Line ends are LF, CRLF
+or CR; a blank line is not a record; a byte order mark at the start is skipped.
 """
 
 import codecs
@@ -12,9 +12,9 @@ _NO_SIGNS: Final = bytes(set(range(256)) - set(b'"\n\r\0'))
 
 
 class RecordCounter:
-    """Feed it the bytes, then read its findings. Header and rows count alike.
+    """Counts records, header included: feed it the bytes, then read the attributes.
 
-    `records` counts those that ended with a line end; `finish` adds an open last one.
+    `records` counts those that end with a line end; `finish` adds an open last record.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class RecordCounter:
         self._feed(data)
 
     def finish(self) -> None:
-        """Say that no more comes: an open record is counted."""
+        """End the input: an open record is counted."""
         if self._head is not None:
             data, self._head = self._head, None
             self._feed(data)
@@ -54,7 +54,7 @@ class RecordCounter:
                 self._unquoted(text)
 
     def _quote(self) -> None:
-        """A quote opens a field at its start, doubles after one that closed, else is text."""
+        """Handle a quote, which opens or closes a field, doubles a closing quote, or is text."""
         self._open = True
         if self.in_quotes:
             self.in_quotes, self._just_closed = False, True
@@ -90,8 +90,8 @@ class RecordCounter:
 class QuickCounter:
     """The same count at ten times the speed, from line ends and the parity of quotes alone.
 
-    It errs where a quote stands inside an unquoted field, and counts blank lines: whoever uses
-    it compares it with another count, and asks RecordCounter where they differ.
+    It is wrong if a quote is inside an unquoted field, and it counts blank lines. Compare it with
+    another count, and use RecordCounter if they differ.
     """
 
     def __init__(self) -> None:
@@ -115,5 +115,5 @@ class QuickCounter:
 
     @property
     def records(self) -> int:
-        """Records so far, an open last one among them."""
+        """Records so far, including an open last one."""
         return self._ends + (self._last not in (b"", b"\n", b"\r"))

@@ -1,6 +1,6 @@
-"""The header of an export, and how its lists are joined: what must be known before the rows.
+"""The header of an export and its list separators, which are needed before the rows are read.
 
-Columns are matched by name, in any order. Belongs here: names, places, separators. Does not:
+Columns are matched by name, in any order. Belongs here: names, positions, separators. Does not:
 rows (csv_reader.py).
 """
 
@@ -20,14 +20,14 @@ from warehouse.normalise.json_rows import columns_of, folded
 
 JSON_JOIN: Final = "["
 JOINS: Final = (JSON_JOIN, LIST_SEPARATOR, "|", ",")
-"""How a list may be joined in a cell; the first that is met in a column holds for it all."""
+"""Possible list separators; the first of these that occurs in a column is used for all of it."""
 _SAMPLE_ROWS: Final = 200
 _JOINED: Final = ("categories", "coins")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a file: their names, and the place of each that is ours."""
+    """The columns of a file: all names, and the positions of the known columns and the extras."""
 
     names: tuple[str, ...]
     places: dict[str, int]
@@ -35,7 +35,7 @@ class Columns:
 
     @property
     def duplicates(self) -> list[str]:
-        """Return names that occur twice, also in another spelling."""
+        """Return names that occur twice, even in another spelling."""
         times = Counter(folded(name) or name for name in self.names)
         return [name for name in self.names if times[folded(name) or name] > 1]
 
@@ -44,7 +44,7 @@ class Columns:
         return len(self.names) > bounds.KEYS
 
     def notes(self) -> Iterator[str]:
-        """Say how these columns differ from those that the contract has."""
+        """Yield how these columns differ from those of the contract."""
         ours = [name for name in self.names if folded(name) in _WIRE_FOLDED]
         order = [_WIRE_FOLDED[folded(name)] for name in ours]
         if order != sorted(order):
@@ -56,7 +56,7 @@ class Columns:
             yield f"unknown columns: {', '.join(sorted(self.extras))[:200]}"
 
     def fault(self) -> str | None:
-        """Return why this is no header of events, or None."""
+        """Return why this is not a header of events, or None."""
         if self.too_many:
             return f"{len(self.names)} columns; expected at most {bounds.KEYS}"
         if self.duplicates:
@@ -73,7 +73,7 @@ _WIRE_FOLDED: Final = {folded(name): place for place, name in enumerate(EVENT_FI
 
 @dataclass(frozen=True, slots=True)
 class ListSeparators:
-    """How the lists of a file are joined."""
+    """The list separators of a file."""
 
     categories: str = LIST_SEPARATOR
     coins: str = LIST_SEPARATOR
@@ -88,7 +88,7 @@ class ListSeparators:
 
 
 class _Chunks(io.RawIOBase):
-    """Chunks of bytes as a file. `told` is given each as it is read."""
+    """Chunks of bytes as a file. `on_chunk` is called with each chunk when it is read."""
 
     def __init__(self, chunks: Iterable[bytes], on_chunk: Callable[[bytes], None]) -> None:
         self._chunks = iter(chunks)
@@ -115,10 +115,10 @@ class _Chunks(io.RawIOBase):
 def csv_rows(
     chunks: Iterable[bytes], on_chunk: Callable[[bytes], None] = lambda chunk: None
 ) -> Iterator[Iterator[list[str]]]:
-    """Lend the records of a CSV stream, blank lines left out; bytes that are not UTF-8 become
-    halves of surrogate pairs.
+    """Yield the records of a CSV stream without blank lines; bytes that are not UTF-8 become lone
+    surrogates.
 
-    A record may raise csv.Error, when it is beyond RECORD_CHARS.
+    Reading a record raises csv.Error if it is longer than RECORD_CHARS.
     """
     raw = io.BufferedReader(_Chunks(chunks, on_chunk), 1 << 20)
     limit = csv.field_size_limit(bounds.RECORD_CHARS)
@@ -130,7 +130,7 @@ def csv_rows(
 
 
 def _records(text: io.TextIOWrapper) -> Iterator[list[str]]:
-    """Yield the records of a text; a line, too, is read no further than a record may be long."""
+    """Yield the records of a text; neither a line nor a record is read beyond RECORD_CHARS."""
     chars = 0
 
     def lines() -> Iterator[str]:
@@ -141,7 +141,7 @@ def _records(text: io.TextIOWrapper) -> Iterator[list[str]]:
                 raise csv.Error(f"a record of over {bounds.RECORD_CHARS} characters")
             yield line
 
-    # DuckDB's reader, too, takes a quote after spaces as the start of a quoted field.
+    # As DuckDB's reader, take a quote after spaces as the start of a quoted field.
     for cells in csv.reader(lines(), skipinitialspace=True):
         chars = 0
         if cells:
@@ -149,7 +149,7 @@ def _records(text: io.TextIOWrapper) -> Iterator[list[str]]:
 
 
 def read_header(chunks: Iterable[bytes]) -> tuple[Columns, ListSeparators]:
-    """Return the columns of a file, and how the first rows join their lists."""
+    """Return the columns of a file, and the list separators of its first rows."""
     with csv_rows(chunks) as rows:
         try:
             columns = columns_from(next(rows, []))
@@ -170,10 +170,10 @@ def columns_from(names: list[str]) -> Columns:
 
 
 def separators_in(columns: Columns, rows: Iterable[list[str]]) -> ListSeparators:
-    """Tell from some rows how lists are joined, holding one of them at a time."""
+    """Return the list separators of some rows, with one row in memory at a time."""
     places = {name: columns.places[name] for name in _JOINED if name in columns.places}
     separators: dict[str, set[str]] = {name: set() for name in places}
-    # The reader of all rows meets a row that can't be read again, and rejects it.
+    # The full read finds the same unreadable row and rejects it.
     with suppress(csv.Error):
         for row in rows:
             for name, place in places.items():
@@ -188,5 +188,5 @@ def _separators_of(cell: str) -> set[str]:
 
 
 def chosen(separators: set[str]) -> str:
-    """Return which of the separators that occur in a column is the one that joins."""
+    """Return the separator of a column among those that occur in it."""
     return next((join for join in JOINS if join in separators), LIST_SEPARATOR)

@@ -1,8 +1,8 @@
-"""The rows of an export: by DuckDB's reader where it can, else by Python's, row by row.
+"""The rows of an export: read by DuckDB if possible, else by Python, row by row.
 
-DuckDB's reader is quick, but refuses a whole file for one odd row, takes columns by position,
-and gives no error for what is no CSV: so the header is read here, and what it read is counted
-against the bytes. Belongs here: the two readers. Does not: what makes a row good (sql/).
+DuckDB's reader is quick, but refuses a whole file for one odd row, takes columns by position, and
+gives no error for input that is not CSV. So the header is read here, and the number of rows is
+compared with the bytes. Belongs here: the two readers. Does not: what makes a row good (sql/).
 """
 
 import csv
@@ -33,7 +33,7 @@ _OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 @dataclass(frozen=True, slots=True)
 class CsvSource:
-    """The file of an export, and its bytes as often as they are wanted."""
+    """The file of an export, and a function that reads its bytes from the start."""
 
     path: Path
     compression: str
@@ -69,7 +69,7 @@ def _rows(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
 
 
 def _unchanged_query(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
-    """Return the statement that finds the records of a file that came before."""
+    """Return the statement that finds the unchanged records of a file, and its parameters."""
     rows, values = _rows(source, reading)
     columns = reading.columns
     cells = (f"if(is_unchanged, NULL, c{n}) AS c{n}" for n in range(len(columns.names)))
@@ -79,7 +79,7 @@ def _unchanged_query(source: CsvSource, reading: Reading) -> tuple[str, dict[str
 
 
 def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict[str, Any]]:
-    """Return the statement that makes events of records, and the parameters of its own."""
+    """Return the statement that makes events from records, and its own parameters."""
     columns, joins, visible = reading.columns, reading.joins, reading.visible
     values: dict[str, Any] = {
         "shown": sum(BIT[name] for name in columns.places if name in BIT and shows(visible, name)),
@@ -111,7 +111,7 @@ def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict
 def read_quickly(
     tables: EventTables, source: CsvSource, reading: Reading, unchanged: UnchangedRecords
 ) -> int | str:
-    """Read a file with DuckDB; return how many rows it took, or why it would not."""
+    """Read a file with DuckDB; return the number of rows, or why DuckDB refused it."""
     try:
         found = None
         if "event_id" in reading.columns.places and unchanged.may_find():
@@ -137,7 +137,7 @@ def read_quickly(
 def _find_unread_places(
     connection: duckdb.DuckDBPyConnection, source: CsvSource, reading: Reading
 ) -> None:
-    """Say where the rows stand that can't be read; if there are any, by a second look."""
+    """Find the positions of unreadable rows, by a second read if there are any."""
     if connection.execute(_SQL["has_unread"]).fetchall()[0][0]:
         rows, values = _rows(source, reading)
         text = _SQL["find_unread_places"].replace("{rows}", rows)
@@ -152,7 +152,7 @@ def read_tolerantly(
     sink: Sink,
     counts: BatchCounts,
 ) -> int:
-    """Read a file row by row; return how many records its bytes hold, the header left out."""
+    """Read a file row by row; return the number of its records without the header."""
     counter = RecordCounter()
     builder = _RowBuilder(columns, rows, joins, sink, counts)
     previous: list[str] | None = None
@@ -177,7 +177,7 @@ def read_tolerantly(
 
 
 def count_records(source: CsvSource) -> int:
-    """Return how many records a file holds, the header left out."""
+    """Return the number of records in a file, without the header."""
     counter = RecordCounter()
     for chunk in source.chunks():
         counter.feed(chunk)
@@ -186,7 +186,7 @@ def count_records(source: CsvSource) -> int:
 
 
 class _RowBuilder:
-    """Makes rows of records."""
+    """Makes rows from records."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The body of an export, whatever it turns out to be: CSV as a rule, gzip, JSON, or no catalog.
+"""The body of an export, whatever its form: usually CSV, or gzip, JSON, or no catalog at all.
 
-Belongs here: which reader is taken, and the comparison of what it read with what the bytes
-hold. Does not: the readers (csv_reader.py, json_feeds.py).
+Belongs here: the choice of a reader, and the comparison of the rows it read with the number in
+the bytes. Does not: the readers (csv_reader.py, json_feeds.py).
 """
 
 import codecs
@@ -51,7 +51,7 @@ def read_export(
     rows: EventRows,
     unchanged: UnchangedRecords,
 ) -> BatchCounts:
-    """Read an export into the tables; return its account."""
+    """Read an export into the tables; return its counts."""
     if (before := unchanged.same_body_as_before(manifest)) is not None:
         return before
     counts = BatchCounts()
@@ -83,7 +83,7 @@ def read_export(
 
 @contextmanager
 def _source(landing: Landing, manifest: Manifest) -> Iterator[CsvSource]:
-    """Lend the body as a file that DuckDB reads: as it lies, or unpacked where it is gzip."""
+    """Yield the body as a file for DuckDB: the stored file, or an unpacked copy if it is gzip."""
     if not _head(landing.body(manifest)).startswith(GZIP_MAGIC):
         yield CsvSource(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
         return
@@ -97,7 +97,7 @@ def _source(landing: Landing, manifest: Manifest) -> Iterator[CsvSource]:
 
 @dataclass(slots=True)
 class _CsvExport:
-    """One export that is CSV, and where its rows go."""
+    """A CSV export, and the tables that its rows go to."""
 
     source: CsvSource
     tables: EventTables
@@ -129,18 +129,18 @@ class _CsvExport:
             counts.faults.append("the export is a header without rows")
 
     def _read(self, columns: Columns, joins: ListSeparators) -> tuple[str | None, ListSeparators]:
-        """Read the file; say why the quick reader did not do, and how lists are joined indeed."""
+        """Read the file; return why the quick reader failed, and the actual list separators."""
         why = self._read_once(columns, joins)
         joined = self.tables.joins(joins)
         if joined != joins and self.unchanged.is_on:
-            # All rows judge how lists are joined, not the few that are new.
+            # All rows determine the list separators, not only the new ones.
             self.unchanged.forget()
             why = self._read_once(columns, joins)
             joined = self.tables.joins(joins)
         return why, joined
 
     def _read_once(self, columns: Columns, joins: ListSeparators) -> str | None:
-        """Read the file; return why the quick reader did not do, or None."""
+        """Read the file; return why the quick reader failed, or None."""
         counts = self.counts
         counts.rejected = 0
         self.tables.empty()
@@ -159,7 +159,7 @@ class _CsvExport:
         return why
 
     def _read_quickly(self, reading: Reading) -> str | None:
-        """Let DuckDB read while the records are counted beside it; return why that failed."""
+        """Read with DuckDB and count the records in parallel; return why that failed, or None."""
         counts = self.counts
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(_counted, self.source)
@@ -183,7 +183,7 @@ def _counted(source: CsvSource) -> QuickCounter:
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:
-    """Return the first bytes of a body; a chunk may be of any size."""
+    """Return the first bytes of a body; a chunk may have any size."""
     head = b""
     while len(head) < _HEAD_BYTES and (chunk := next(chunks, b"")):
         head += chunk

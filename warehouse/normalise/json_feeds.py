@@ -1,7 +1,7 @@
 """The pages of each feed as rows: lists, single look-ups, cancellations, deliveries.
 
-Belongs here: what a page of a feed is, and what its rows say beside the event. Does not: the
-fields of an event (json_rows.py).
+Belongs here: the form of a feed's pages, and what its rows contain besides the event. Does not:
+the fields of an event (json_rows.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -42,14 +42,14 @@ def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts)
 
 
 def read_cancellations(pages: Pages, sink: Sink, counts: BatchCounts) -> None:
-    """Read lists of `{"id", "cancelledAt"}`; whatever else a row has is left."""
+    """Read lists of `{"id", "cancelledAt"}`; other fields of a row are ignored."""
     read_lists(pages, _cancellation, sink, counts)
 
 
 def read_look_ups(
     pages: Pages, manifest: Manifest, rows: EventRows, sink: Sink, counts: BatchCounts
 ) -> None:
-    """Read answers about single events: 200, 410 (cancelled) and 404 (not there)."""
+    """Read answers about single events: 200, 410 (cancelled) and 404 (not found)."""
     empty = True
     for number, (page, body) in enumerate(pages, 1):
         empty = False
@@ -77,7 +77,7 @@ def read_look_ups(
 
 
 def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCounts) -> None:
-    """Read webhook bodies, one a page."""
+    """Read webhook bodies, one for each page."""
     for page, body in pages:
         try:
             value, strict = decoded(body)

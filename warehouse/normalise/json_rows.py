@@ -1,7 +1,7 @@
-"""Records as JSON has them, made ready for SQL: names, shown fields, canonical texts.
+"""JSON records prepared for SQL: names, shown fields, canonical texts.
 
-Belongs here: one event, coin or category to one flat row. Does not: pages and feeds (json_feeds),
-types and reasons that SQL gives (sql/events.sql).
+Belongs here: turning an event, coin or category into one flat row. Does not: pages and feeds
+(json_feeds), types and reasons that SQL determines (sql/events.sql).
 """
 
 import math
@@ -21,14 +21,14 @@ _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _TOO_DEEP: Final = f"nested deeper than {bounds.DEPTH}"
 _KEPT_CHARS: Final = 10_000
-"""Names longer than this together are not remembered from one row to the next."""
+"""The layout of keys that are longer than this together is not cached."""
 _LISTS: Final = frozenset({"categories", "coins"})
 _IMPACT: Final = BIT["impact"] | BIT["impact_band"]
 _OWN_KEYS: Final = frozenset({"id", "cancelledAt"})
 
 
 def folded(name: str) -> str:
-    """Return a name without case and joints: `displayedDate` and `displayed_date` are one."""
+    """Return a name in lower case without `_` and `-`: `displayedDate` equals `displayed_date`."""
     return "".join(filter(str.isalnum, name)).lower()
 
 
@@ -40,7 +40,7 @@ COLUMN_OF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the keys of an object are: found once for all rows that have the same keys."""
+    """The meaning of an object's keys, determined once for all rows with the same keys."""
 
     id_key: str | None
     texts: tuple[tuple[str, str, str], ...]
@@ -52,7 +52,7 @@ class Layout:
 
 
 class EventRows:
-    """Makes rows of events. `visible` has the bits of the fields that the plan shows."""
+    """Makes rows from events. `visible` has the bits of the fields that the plan shows."""
 
     def __init__(self, visible: int) -> None:
         self.visible = visible
@@ -62,7 +62,7 @@ class EventRows:
         """Return the row of one event.
 
         Raises:
-            BadRow: it is no event that could be kept.
+            BadRow: it is not an event that can be stored.
         """
         if not isinstance(event, dict):
             raise BadRow(f"expected an object, met {shown_raw(event)}")
@@ -87,7 +87,7 @@ class EventRows:
         return row
 
     def layout(self, keys: tuple[str, ...]) -> Layout:
-        """Return what some keys mean."""
+        """Return the layout of some keys."""
         known = self._layouts.get(keys)
         if known is None:
             known = self._layout(keys)
@@ -130,9 +130,9 @@ def shows(visible: int, column: str) -> bool:
 
 
 def columns_of(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
-    """Return the key of each column, and the keys that are none of ours.
+    """Return the key of each column, and the unknown keys.
 
-    Of two keys for one column the wire's own name is taken; the other is an extra.
+    If two keys match one column, the one with the exact wire name is used; the other is an extra.
     """
     places: dict[str, str] = {}
     extras: list[str] = []
@@ -173,12 +173,12 @@ def extra_of(event: dict[str, Any], keys: tuple[str, ...]) -> str:
         raise BadRow(f"unknown fields of {len(text)} characters")
     if text.count("[") + text.count("{") > bounds.DEPTH and _depth(text) > bounds.DEPTH:
         raise BadRow(_TOO_DEEP)
-    # DuckDB, which makes this text of a CSV file, writes its escapes in capitals.
+    # For CSV files DuckDB makes this text, with its escapes in capitals.
     return _ESCAPE.sub(_capital, text) if "\\u" in text else text
 
 
 def _depth(text: str) -> int:
-    """Return how many brackets of a JSON text are open at once; those inside texts don't count."""
+    """Return the maximum depth of open brackets in a JSON text, those in strings not counted."""
     depth = deepest = 0
     for found in _STRUCTURE.finditer(text):
         token = found[0]
@@ -206,7 +206,7 @@ _INTEGER_MAX: Final = 2**31 - 1
 
 
 class CoinRows:
-    """Makes rows of coins, as a plan shows them."""
+    """Makes rows from coins, as a plan shows them."""
 
     def __init__(self, plan: Plan) -> None:
         self._counters = plan.score_counters
@@ -233,7 +233,7 @@ def category_row(category: Any, position: int) -> dict[str, Any]:
     """Return the row of a category; a numeric id becomes text.
 
     Raises:
-        BadRow: no object, or one without an id.
+        BadRow: it is not an object, or has no id.
     """
     known = _object(category)
     return {

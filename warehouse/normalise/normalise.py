@@ -1,14 +1,14 @@
-"""One landed batch as typed rows in canonical form, in temporary tables of a connection.
+"""Turn one landed batch into typed rows in canonical form, in temporary tables of a connection.
 
     seen              export, events, event, cancellations, deliveries
-    again             the same, and those records of an export that came before
+    unchanged         export: the events whose records are the same as before
     seen_coins        coins
     seen_categories   categories
     rejected          every feed: what can't be read, with the reason
 
-Belongs here: which reader a batch takes, and whether it is to be quarantined. Does not: what a
-look does to the history (fold.py). Nothing is kept between two calls; run twice, a batch gives
-the same. Call it outside a transaction: a reader that fails gives way to another.
+Belongs here: the choice of a reader, and whether a batch is quarantined. Does not: the effect of a
+batch on the history (fold.py). Nothing is kept between two calls; run twice, a batch gives the
+same. Call it outside a transaction: if one reader fails, another is used.
 """
 
 from collections.abc import Iterator
@@ -50,10 +50,10 @@ _NOTES_MAX: Final = 20
 
 
 class NormalisedBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of a batch: good + rejected + ignored = arrived, unless it is quarantined."""
+    """The counts of a batch: good + rejected + ignored = arrived, unless it is quarantined."""
 
     arrived: int
-    """Rows, counted from the bytes and not by the reader that made the tables."""
+    """Rows, counted from the bytes, not by the reader that filled the tables."""
     good: int
     rejected: int
     duplicates: int
@@ -61,9 +61,9 @@ class NormalisedBatch(msgspec.Struct, frozen=True, kw_only=True):
     ignored: int
     """Deliveries of a type we don't know: stored, counted, not applied."""
     quarantine: str | None
-    """Why the batch is not to be merged, in words."""
+    """Why the batch is quarantined, None if it is not."""
     notes: tuple[str, ...]
-    """Which of the variants that we accept were met."""
+    """The accepted variants that occurred in the batch."""
 
 
 def normalise(
@@ -72,14 +72,14 @@ def normalise(
     manifest: Manifest,
     unchanged: UnchangedRecords | None = None,
 ) -> NormalisedBatch:
-    """Fill the tables of the batch's feed, as well as its rows allow, and say how it went.
+    """Fill the tables of the batch's feed as far as its rows can be read; return the counts.
 
-    With `recall`, records of an export that the state accepted before are not in `seen`: they
-    are counted as good, and stand in the view `unchanged`.
+    With `unchanged`, records of an export that the state accepted before are not in `seen`: they
+    are counted as good, and are in the view `unchanged`.
 
     Raises:
         DamagedBody: the bytes are not those that were landed.
-        LandingError: the plan is none we know.
+        LandingError: the plan is not known.
     """
     connection.execute("SET TimeZone = 'UTC'")
     try:
@@ -88,7 +88,7 @@ def normalise(
         else:
             read = _events(connection, landing, manifest, unchanged)
     except Exception:
-        # What no reader can take may be what the disk made of it.
+        # A failure of every reader may come from damage on disk.
         landing.check(manifest)
         raise
     if read.quarantine is not None:
@@ -153,7 +153,7 @@ def _lists(
 
 @contextmanager
 def _noting(counts: BatchCounts) -> Iterator[None]:
-    """Take a body that can't be read to its end for a fault of the batch."""
+    """Record a body that can't be read to its end as a fault of the batch."""
     try:
         yield
     except Unreadable as error:
@@ -179,7 +179,7 @@ def _account(counts: BatchCounts, good: int, rejected: int, duplicates: int) -> 
 
 
 def _shortened(words: str) -> str:
-    """Return words that quote what came, in a form and length that can be kept."""
+    """Return text that quotes the input, in a form and length that can be stored."""
     return storable_text(words[:_NOTE_CHARS])
 
 

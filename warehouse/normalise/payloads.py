@@ -1,7 +1,7 @@
-"""What the bytes of a body are, and how they are read: pages one by one, gzip undone.
+"""The form of a body's bytes and how they are read: page by page, with gzip decompressed.
 
-Belongs here: everything that can be told without knowing a field. Does not: rows
-(json_rows.py, csv_header.py).
+Belongs here: everything that does not depend on a field. Does not: rows (json_rows.py,
+csv_header.py).
 """
 
 import codecs
@@ -31,7 +31,7 @@ _GZIP_WBITS: Final = zlib.MAX_WBITS | 16
 
 
 class Unreadable(WarehouseError):
-    """A body that is no JSON, or no CSV, at all. The message says what it is."""
+    """A body that is neither JSON nor CSV. The message says what it is."""
 
 
 class HtmlBody(Unreadable):
@@ -42,13 +42,13 @@ class HtmlBody(Unreadable):
 
 
 class Oversized(Unreadable):
-    """A body that would take more memory or disk than it may (bounds.py)."""
+    """A body that exceeds a limit of memory or disk (bounds.py)."""
 
 
 def kind_of(head: bytes) -> Kind:
-    """Tell from its first bytes what a body is; what is nothing else is CSV.
+    """Return the kind of a body from its first bytes; CSV if it is nothing else.
 
-    No JSON and no CSV of ours begins with `<`: that is HTML, or other markup.
+    Valid JSON and CSV never begin with `<` here: that is HTML or other markup.
     """
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if not start:
@@ -59,7 +59,7 @@ def kind_of(head: bytes) -> Kind:
 
 
 def pages(landing: Landing, manifest: Manifest) -> Iterator[tuple[LandedPage, bytes]]:
-    """Yield every page with its bytes as they were landed, holding no more than one.
+    """Yield every page with its landed bytes; only one page is in memory at a time.
 
     Raises:
         Unreadable: a page is too large to be read whole.
@@ -77,18 +77,18 @@ def pages(landing: Landing, manifest: Manifest) -> Iterator[tuple[LandedPage, by
         start = page.offset
         yield page, bytes(buffer[: page.length])
     for _ in chunks:
-        pass  # to the end, where the bytes are checked against their sha256
+        pass  # The sha256 is checked at the end of the bytes.
 
 
 class DamagedGzip(Exception):
-    """Bytes that are no sound gzip, in the words of zlib."""
+    """Bytes that are not valid gzip; the message is from zlib."""
 
 
 class Gunzip:
-    """Undoes gzip, in one member or several; each must end with its CRC and length.
+    """Decompresses gzip of one or more members; each must end with its CRC and length.
 
-    `packed_bytes` counts what was read. Zeros behind a member are skipped where it may be padded,
-    as a file on a tape is; in an answer they are damage.
+    `packed_bytes` counts the bytes read. Zeros after a member are skipped if padding is allowed,
+    as for a file on tape; in an answer they are damage.
     """
 
     def __init__(self, *, may_be_padded: bool = False) -> None:
@@ -97,12 +97,12 @@ class Gunzip:
         self.packed_bytes = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield what some more bytes hold, in pieces that are small, whatever they unpack to.
+        """Decompress more bytes; yield small pieces, however large the result.
 
         Raises:
-            DamagedGzip: they are no gzip.
+            DamagedGzip: they are not gzip.
         """
-        # In short parts: of many tiny members, each copies what is left of its part.
+        # In short parts, since every member copies the rest of its part.
         for start in range(0, len(data), _PACKED_PIECE_BYTES):
             part = data[start : start + _PACKED_PIECE_BYTES]
             self.packed_bytes += len(part)
@@ -124,15 +124,15 @@ class Gunzip:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether what was read ends within a member."""
+        """Whether the bytes read so far end within a member."""
         return self.packed_bytes > 0 and not self._member.eof
 
 
 def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
-    """Undo gzip of landed bytes; each piece is small, whatever it unpacks to.
+    """Decompress landed gzip bytes; yield small pieces, however large the result.
 
     Raises:
-        Unreadable: it is damaged, cut off, or unpacks to more than it may.
+        Unreadable: it is damaged, cut off, or unpacks to more than the limit.
     """
     decoder, unpacked = Gunzip(may_be_padded=True), 0
     try:
@@ -155,7 +155,7 @@ def _check_bounds(packed: int, unpacked: int, max_bytes: int) -> None:
 
 
 def plain(body: bytes) -> bytes:
-    """Return a page with gzip undone.
+    """Return a page, decompressed if it is gzip.
 
     Raises:
         Unreadable: it is damaged, or too large.
@@ -166,13 +166,13 @@ def plain(body: bytes) -> bytes:
 
 
 def decoded(data: bytes) -> tuple[Any, bool]:
-    """Return the value of a JSON body, and whether the strict reader took it.
+    """Return the value of a JSON body, and whether the strict reader accepted it.
 
-    Of a key that occurs twice the last value holds. The tolerant reader also takes NaN, a byte
-    order mark, lone surrogates, and turns bytes that are not UTF-8 into such.
+    If a key occurs twice, the last value is used. The tolerant reader also accepts NaN, a byte
+    order mark and lone surrogates, and turns bytes that are not UTF-8 into lone surrogates.
 
     Raises:
-        Unreadable: it is no JSON, or would not fit into memory.
+        Unreadable: it is not JSON, or exceeds the limits.
     """
     body = plain(data)
     _check_elements(body)
@@ -193,7 +193,7 @@ def decoded(data: bytes) -> tuple[Any, bool]:
 
 
 def _check_elements(body: bytes) -> None:
-    """Refuse a body of millions of values before they are made: three bytes can take 70."""
+    """Refuse a body of millions of values before it is decoded: three bytes can need 70."""
     if len(body) > bounds.ELEMENTS:
         elements = sum(map(body.count, (b",", b"[", b"{")))
         if elements > bounds.ELEMENTS:
@@ -207,11 +207,11 @@ def _integer(digits: str) -> int | float:
 
 
 def list_in(value: Any) -> ListBody:
-    """Return the list that a page is.
+    """Return the list in the value of a page.
 
     Raises:
-        Unreadable: it holds no list; the message gives an error's own words.
-        Oversized: it holds more rows than a page can have.
+        Unreadable: there is no list; the message quotes the service's error, if there is one.
+        Oversized: there are more rows than a page can have.
     """
     found = list_body(value)
     if found is not None:
@@ -225,7 +225,7 @@ def list_in(value: Any) -> ListBody:
 
 
 def error_words(value: Any) -> str | None:
-    """Return what an error body says, or None where it is no error."""
+    """Return the message of an error body, or None if it is not an error."""
     if not isinstance(value, dict):
         return None
     error = value.get("error", value.get("message"))

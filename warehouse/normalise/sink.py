@@ -1,7 +1,7 @@
-"""Where rows prepared in Python go: in chunks, as JSON bound to a statement; and their counts.
+"""Inserts rows prepared in Python, in chunks of JSON bound to a statement; and their counts.
 
-No file and no Arrow in between: a chunk is one bound text. Belongs here: chunks, and what a row
-must be to be stored. Does not: what a row means (json_rows).
+A chunk is one bound text, without a file or Arrow in between. Belongs here: chunks, and the
+conditions for storing a row. Does not: the meaning of a row (json_rows).
 """
 
 from typing import Any, Final
@@ -24,7 +24,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class Sink:
-    """Rows on their way into the database. `insert` is the statement, `values` its parameters."""
+    """Collects rows and inserts them. `insert` is the statement, `values` its parameters."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Sink:
         self.rejected = 0
 
     def add(self, row: dict[str, Any]) -> None:
-        """Keep one row.
+        """Add one row.
 
         Raises:
             BadRow: it has a character that can't be stored, or is too large.
@@ -60,7 +60,7 @@ class Sink:
         self._good.add(encoded)
 
     def reject(self, position: int, reason: str, raw: Any) -> None:
-        """Keep a row that can't be read, with the reason; beyond some thousand, count it."""
+        """Add an unreadable row with the reason; above `bounds.REJECTS`, only count it."""
         self.rejected += 1
         if self.rejected > bounds.REJECTS:
             return
@@ -106,7 +106,7 @@ class _Chunk:
 
 
 class BatchCounts:
-    """What arrived, counted from the pages themselves, and what is wrong with them."""
+    """The rows that arrived, counted from the pages themselves, and the faults of the pages."""
 
     def __init__(self) -> None:
         self.arrived = 0

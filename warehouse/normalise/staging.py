@@ -1,4 +1,4 @@
-"""The tables that events are normalised into, and the account of what they hold.
+"""The tables that events are normalised into, and the counts of their rows.
 
 Belongs here: filling and counting `normalised`, `seen` and `rejected`. Does not: readers.
 """
@@ -20,11 +20,11 @@ _SQL = Statements(__package__, GROUPS)
 
 _BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
 _PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
-"""Connections that have the macros and the view, which outlive the tables of a batch."""
+"""Connections that have the macros and the view; both remain when the tables are replaced."""
 
 
 def empty_events(connection: duckdb.DuckDBPyConnection) -> None:
-    """Empty the table of the last batch's events, whose rows would else fill the memory."""
+    """Empty the table with the last batch's events, to free its memory."""
     connection.execute(_SQL["create_events"])
 
 
@@ -36,7 +36,7 @@ class EventTables:
         self._manifest = manifest
         self.empty()
         if connection not in _PREPARED:
-            # The place of a row in a file is that in the table.
+            # The position of a row in the file is its position in the table.
             connection.execute("SET preserve_insertion_order = true")
             define_macros(connection)
             connection.execute(_SQL["view_seen"])
@@ -47,7 +47,7 @@ class EventTables:
             self.connection.execute(_SQL[f"create_{name}"])
 
     def values(self) -> dict[str, Any]:
-        """Return the parameters of insert_events but those of its reader."""
+        """Return the parameters of insert_events except those of its reader."""
         return {
             **_BITS,
             "observed_at": self._manifest.observed_at,
@@ -57,26 +57,26 @@ class EventTables:
         }
 
     def sink(self) -> Sink:
-        """Return where rows made in Python go."""
+        """Return the sink for rows made in Python."""
         rows = _SQL["json_events"]
         insert = _SQL["insert_events"].replace("{arrived_rows}", rows)
         return Sink(self.connection, self._manifest.batch_id, parsed(insert), self.values())
 
     def counts(self) -> tuple[int, int, int]:
-        """Return the rows read, those of them that can't be kept, and the ids of the others.
+        """Return the number of rows, of unreadable rows, and of different ids among the others.
 
-        Records that came before are not among them.
+        Unchanged records are not counted.
         """
         count = parsed(_SQL["count_events"])
         return self.connection.execute(count).fetchall()[0]
 
     def reject(self) -> None:
-        """Put the rows that SQL found wanting with the other rejected ones."""
+        """Add the rows that SQL could not read to the rejected ones."""
         values = {"batch_id": self._manifest.batch_id, "raw_max": RAW_MAX}
         self.connection.execute(_SQL["reject_unread"], values)
 
     def joins(self, used: ListSeparators) -> ListSeparators:
-        """Return how the lists that were read are joined indeed, judged by all rows."""
+        """Return the actual separators of the lists, from all rows."""
         seen = self.connection.execute(_SQL["find_separators"]).fetchall()[0]
         half = len(seen) // 2
         return ListSeparators(
@@ -85,7 +85,7 @@ class EventTables:
 
 
 def _chosen(seen: tuple[bool, ...], used: str) -> str:
-    """Judge one column: whether `used` parted it, then whether an element holds a separator."""
+    """Choose the separator of a column: did `used` split it, and which do its elements contain?"""
     parted, *others = seen
     found = {join for join, is_seen in zip((*JOINS[1:], JOINS[0]), others, strict=True) if is_seen}
     if used == JSON_JOIN or not found:

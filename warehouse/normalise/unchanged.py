@@ -1,9 +1,9 @@
-"""Records of an export that came before are not typed, judged and compared again.
+"""Unchanged records of an export are not typed, classified and compared a second time.
 
-Most of an export is as it was the day before. The state keeps the md5 of each record that it
-accepted from an export, until anything else about its event is accepted; a record with that md5
-says nothing new but that it was seen. Belongs here: finding such records. Does not: what they
-touch (touch_unchanged), the reading of the others (csv_reader.py).
+Most records of an export are the same as the day before. The state keeps the md5 of each record
+that it accepted from an export, until anything else about its event is accepted. A record with
+that md5 only shows that the event was seen. Belongs here: finding such records. Does not: their
+effect (touch_unchanged), reading the other records (csv_reader.py).
 """
 
 import copy
@@ -20,7 +20,7 @@ _SQL = Statements(__package__, GROUPS)
 
 
 class _Body(NamedTuple):
-    """The export that `arrived` holds the records of: its bytes, how it was read, its account."""
+    """The export whose records are in `arrived`: its hash, its plan, its counts."""
 
     sha256: str
     plan: str
@@ -28,7 +28,7 @@ class _Body(NamedTuple):
 
 
 class UnchangedRecords:
-    """What a state remembers of earlier exports. It holds the tables `event_seen` and `arrived`."""
+    """The unchanged records of an export. Uses the tables `event_seen` and `arrived`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -36,33 +36,33 @@ class UnchangedRecords:
         self._is_allowed = False
         self._is_on = False
         self.count = 0
-        """Records of the batch at hand that came before."""
+        """Number of unchanged records in the current batch."""
 
     @property
     def is_on(self) -> bool:
-        """Whether records of the batch at hand were recalled."""
+        """Whether unchanged records were searched in the current batch."""
         return self._is_on
 
     def begin(self) -> None:
-        """Begin a batch: nothing of it is known to have come before."""
+        """Begin a batch, without any unchanged record so far."""
         self._is_allowed, self._is_on, self.count = True, False, 0
         self._connection.execute(_SQL["nothing_unchanged"])
 
     def forget(self) -> None:
-        """Let the batch at hand be read whole."""
+        """Treat every record of the current batch as new."""
         self.begin()
         self._body, self._is_allowed = None, False
 
     def may_find(self) -> bool:
-        """Whether any record can come again; without, looking for them is in vain."""
+        """Whether any record can be unchanged; if not, no search is needed."""
         if not self._is_allowed:
             return False
         return bool(self._connection.execute(_SQL["has_accepted_records"]).fetchall()[0][0])
 
     def find(self, query: str, values: dict[str, Any]) -> int | None:
-        """Run the query that fills `arrived` from a file; return its records.
+        """Run the query that fills `arrived` from a file; return the number of its records.
 
-        None where an id occurs twice: which of its rows holds is told by their content.
+        None if an id occurs twice: the content of its rows decides which is used.
 
         Raises:
             duckdb.Error: the file can't be read that way.
@@ -76,12 +76,12 @@ class UnchangedRecords:
         return records
 
     def note(self, manifest: Manifest, counts: BatchCounts) -> None:
-        """Remember that `arrived` has all of a body, which was read without a fault."""
+        """Record that `arrived` has all records of a body, if it was read without a fault."""
         if self._is_on and not counts.faults:
             self._body = _Body(manifest.sha256, manifest.plan, copy.deepcopy(counts))
 
     def same_body_as_before(self, manifest: Manifest) -> BatchCounts | None:
-        """Return the account of a body that came as the export before, if all of it holds still."""
+        """Return the counts of the previous export if this body is the same and still valid."""
         body = self._body
         if body is None or (body.sha256, body.plan) != (manifest.sha256, manifest.plan):
             return None

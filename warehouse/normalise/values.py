@@ -1,7 +1,7 @@
 """Single values in canonical form, in Python and as macros of DuckDB: texts, lists, coins.
 
-Most macros are statements of `sql/`. Those of the impact bands are built here from the contract's
-edges, so that the edges stand in one place. Does not belong here: rows (json_rows).
+Most macros are statements in `sql/`. Those of the impact bands are built here from the edges in
+the contract, the only place that declares them. Does not belong here: rows (json_rows).
 """
 
 import math
@@ -23,11 +23,11 @@ _INTEGER_BITS: Final = 63
 
 
 class BadRow(Exception):
-    """A row that can't be kept; the message is the reason. Never leaves normalisation."""
+    """A row that can't be stored; the message is the reason. Normalisation always handles it."""
 
 
 def clean(text: str) -> str | None:
-    """Return a text with LF line ends and nothing around it; None for nothing."""
+    """Return a text with LF line ends and no surrounding white space; None if it is empty."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.strip(WHITE) or None
@@ -51,7 +51,7 @@ def text_of(value: Any, name: str) -> str | None:
 def set_of(texts: Iterable[str | None]) -> list[str]:
     """Return clean texts as a set: without empty ones, distinct, sorted as UTF-8."""
     known = {text for text in texts if text is not None}
-    # Code points sort as their UTF-8 does, and so as DuckDB sorts.
+    # Code points sort in the same order as UTF-8 bytes, which is DuckDB's order.
     return sorted(known) if len(known) > 1 else list(known)
 
 
@@ -59,16 +59,16 @@ def names_of(value: Any, name: str) -> list[str]:
     """Return a list of names: texts, or objects with a name (or an id).
 
     Raises:
-        BadRow: no list of these.
+        BadRow: it is not such a list.
     """
     return set_of([_name_of(element, name) for element in _listed(value, name)])
 
 
 def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | None]] | None]:
-    """Return the slugs of linked coins, and their labels where they came with any.
+    """Return the slugs of linked coins, and their labels if the list has any.
 
     Raises:
-        BadRow: no list of coins.
+        BadRow: it is not a list of coins.
     """
     slugs, labels = list[str | None](), dict[str, dict[str, str | None]]()
     listed = _listed(value, name)
@@ -90,7 +90,7 @@ def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | Non
 
 
 def storable(value: Any) -> Any:
-    """Return a value that JSON can hold: numbers without end or beyond 64 bits become texts."""
+    """Return a value that JSON can hold: infinite numbers and those over 64 bits become text."""
     if isinstance(value, dict):
         return {key: storable(element) for key, element in value.items()}
     if isinstance(value, list):
@@ -103,7 +103,7 @@ def storable(value: Any) -> Any:
 
 
 def storable_text(text: str) -> str:
-    """Return a text that can be stored: what can't is replaced by marks."""
+    """Return a text that can be stored: other characters are replaced by escapes."""
     if "\0" in text:
         text = text.replace("\0", "\u2400")
     return text.encode("utf-8", "backslashreplace").decode()
@@ -118,7 +118,7 @@ def holds_nul(value: Any) -> bool:
 
 
 def raw_text(value: Any) -> str:
-    """Return a row as JSON text, whatever it is, for people to look at."""
+    """Return any row as JSON text for people to read."""
     try:
         return msgspec.json.encode(value).decode()
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -158,7 +158,7 @@ _FILES: Final = ("clean", "instant", "list", "expected")
 
 
 def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give a connection the macros."""
+    """Define the macros on a connection."""
     for name in _FILES:
         connection.execute(_SQL[f"define_{name}"])
     connection.execute(band_of_macro(IMPACT_BANDS))

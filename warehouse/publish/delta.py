@@ -1,10 +1,9 @@
-"""Bring a copy of the published warehouse up to the lake, by what differs alone.
+"""Update a copy of the published warehouse to the lake, by writing only the differences.
 
-What a table should hold is compared with what it has, by key and 64-bit hash of each row, over
-the rows that may differ: those of the days that changed, of the events that did, or all. Only rows
-that differ are written; what changes in nearly every row, as what each look says anew, is updated
-in place, which leaves the file its size. Belongs here: that comparison. Does not: the rows
-(sql/publish_*.sql).
+The expected rows of a table are compared with its actual rows, by key and 64-bit hash, over the
+rows that may differ: those of changed days, of changed events, or all. Only rows that differ are
+written. Columns that change in nearly every row, as the time of the last observation, are updated
+in place, so that the file keeps its size. Belongs here: that comparison. Does not: the rows (sql/).
 """
 
 from datetime import date
@@ -21,7 +20,7 @@ from warehouse.sql import Statements
 _SQL = Statements(__package__, GROUPS)
 
 SHARE_MAX: Final = 0.2
-"""Of a table's rows; where more are no more, it is cheaper to write all of them anew."""
+"""Share of a table's rows; if more were removed, it is cheaper to write the whole table."""
 ROWS_ALWAYS: Final = 10_000
 _CONDITIONS: Final[dict[DeltaRule, str]] = {
     "days": "observed_date >= $first_day",
@@ -32,15 +31,15 @@ _CONDITIONS: Final[dict[DeltaRule, str]] = {
 }
 """Which rows of a table may differ."""
 _REWRITTEN: Final = frozenset({"state", "links"})
-"""Rules by which a table may be rewritten, where too many of its rows differ."""
+"""Rules whose tables may be rewritten if too many rows differ."""
 
 
 class DoesNotFit(Exception):
-    """The published file can't be brought up to the lake; it is to be made anew."""
+    """The published file can't be updated to the lake; a full build is needed."""
 
 
 def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
-    """Apply the days that changed, from `first_day` on, and the state after the last.
+    """Apply the days that changed, from `first_day` on, and the state after the last day.
 
     Raises:
         DoesNotFit: too much differs.
@@ -64,7 +63,7 @@ def apply(staged: Staged, inputs: Inputs, first_day: date) -> None:
 
 
 def apply_local(staged: Staged, local: LocalState) -> None:
-    """Replace what comes from this machine's logs."""
+    """Replace the tables that come from this machine's logs."""
     for table in _following("local"):
         _replace(staged, table, local.files)
 
@@ -89,7 +88,7 @@ def _apply_state(staged: Staged, values: Values) -> None:
 
 
 def _apply_links(staged: Staged, values: Values) -> None:
-    """Compare the links of touched events; update in all of them what their other ends say."""
+    """Compare the links of touched events; update the names and ids of coins and categories."""
     for table in _following("links"):
         _apply(staged, table, values)
     for name in ("update_coin_names", "update_category_ids"):
@@ -97,13 +96,13 @@ def _apply_links(staged: Staged, values: Values) -> None:
 
 
 def _apply_spans(staged: Staged) -> None:
-    """Say anew until when the versions of touched events hold."""
+    """Update the ends of the versions of touched events."""
     for name in ("find_touched_starts", "find_version_spans", "update_version_spans"):
         staged.run(_SQL[name])
 
 
 def _apply(staged: Staged, table: Table, values: Values) -> str:
-    """Delete and insert what differs; return the query for what the table should have."""
+    """Delete and insert the rows that differ; return the query for the expected rows."""
     query = query_of(table, values)
     compared = tuple(name for name in table.names if name not in _in_place(table))
     assert table.delta is not None
@@ -126,7 +125,7 @@ def _apply(staged: Staged, table: Table, values: Values) -> str:
 
 
 def _in_place(table: Table) -> tuple[str, ...]:
-    """Return the columns that are updated once the rows are there."""
+    """Return the columns that are updated after the rows are inserted."""
     if table.delta == "state" and not table.in_place:
         return tuple(name for name in table.names if name not in table.key)
     return tuple(name for name in table.names if name in table.in_place)

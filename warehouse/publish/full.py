@@ -1,7 +1,7 @@
-"""Make the whole warehouse anew from the lake.
+"""Build the whole warehouse from the lake.
 
 Belongs here: filling an empty file, and finding the statement of a table. The order is declared
-with the tables (schema/tables.py). Does not: the rows (sql/publish_*.sql).
+with the tables (schema/tables.py). Does not: the rows (sql/).
 """
 
 from warehouse.publish.inputs import Inputs, LocalState
@@ -18,7 +18,7 @@ _BEGINNING = "-infinity"
 
 
 def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
-    """Fill an empty file with everything. A table whose files are missing stays empty."""
+    """Fill all tables of an empty file. A table without input files stays empty."""
     declare(staged)
     values = {
         **inputs.files(),
@@ -40,7 +40,7 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
 
 
 def declare(staged: Staged) -> None:
-    """Make the tables, views and macros, with what each is said beside it."""
+    """Make the tables, views and macros, with comments that describe them."""
     for table in (*TABLES, *INTERNAL):
         staged.run(ddl.create(table))
     for view in VIEWS:
@@ -57,12 +57,13 @@ def declare(staged: Staged) -> None:
 
 
 def query_of(table: Table, values: Values) -> str:
-    """Return the statement of what a table should hold; one of no rows where there are no files.
+    """Return the query for the rows of a table; a query without rows if it has no input files.
 
-    That is so in a lake without days, rejects or snapshots, and where this machine has no logs.
+    A lake without days, rejects or snapshots has none, and a machine without logs.
 
     Raises:
-        ValueError: the statement takes other values than the table declares, or one is not given.
+        ValueError: the parameters of the statement differ from those the table declares, or a
+            value is missing.
     """
     query = _SQL["select_" + table.name.removeprefix("_almanac_")]
     names = parameters(query)

@@ -1,12 +1,12 @@
 """The files that a publication reads, by the names of the statements' parameters.
 
-The lake's, and what this machine recorded of its own requests, which is outside the lake and not
-made by a replay:
+They are the files of the lake, and this machine's logs of its own requests, which are outside the
+lake and not rebuilt by a replay:
 
     state/requests/*.jsonl    state/usage.jsonl
 
-Belongs here: which files there are, and whether they changed. Does not: their columns (tables),
-what is done with them (publish).
+Belongs here: which files exist, and whether they changed. Does not: their columns (tables), their
+use (publish).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ STATE = ("events", "coins", "categories", "cancellations", "labels")
 
 
 class LakeDay(Protocol):
-    """What is needed of a day of the change log (change_log.py)."""
+    """The required attributes of a day of the change log (change_log.py)."""
 
     @property
     def day(self) -> date: ...
@@ -40,7 +40,7 @@ class LakeDay(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Some days of the lake, and the state after the last day of all."""
+    """Some days of the lake, and the state after the newest day."""
 
     days: tuple[LakeDay, ...]
     state: dict[str, str]
@@ -49,7 +49,7 @@ class Inputs:
     rejects: list[str]
 
     def __post_init__(self) -> None:
-        # An empty lake has no files; of any other none is missing.
+        # An empty lake has no files; any other lake has all of them.
         if len(self.changes) != len(self.days) or set(self.state) not in (set(), set(STATE)):
             raise ValueError(
                 f"{len(self.days)} days have {len(self.changes)} files of changes, and the state "
@@ -57,7 +57,7 @@ class Inputs:
             )
 
     def files(self) -> dict[str, Any]:
-        """Return what can be bound: all names, None or an empty list where there is no file."""
+        """Return the values to bind, with None or an empty list for missing files."""
         lists = {"changes": self.changes, "snapshots": self.snapshots, "rejects": self.rejects}
         return {**dict.fromkeys(STATE), **self.state, **lists}
 
@@ -66,7 +66,7 @@ def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]
     """Find the files of some days of a chain, and those of its newest checkpoint.
 
     Raises:
-        WarehouseError: a file that the chain speaks of is not there, or not what was written.
+        WarehouseError: a file that the chain names is missing, or changed after it was written.
     """
     return Inputs(
         days=tuple(days),
@@ -81,7 +81,7 @@ def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]
 
 
 def _files_of_kind(lake: Storage, days: Sequence[LakeDay], kind: str) -> list[str]:
-    """Return the files of one kind that days have beside their changes."""
+    """Return the files of one kind that days have in addition to their changes."""
     found: list[str] = []
     for day_file in days:
         recorded = day_file.meta.get("files")
@@ -106,7 +106,7 @@ def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
 
 
 def _checked_file(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:
-    """Return a file as readers are to be given it, once its hash is what is recorded."""
+    """Return the path of a file as DuckDB's readers take it, after a check of its hash."""
     path = lake.path(name)
     if not path.exists():
         raise LakeDamaged(
@@ -123,14 +123,14 @@ def _checked_file(lake: Storage, name: str, files: Mapping[str, str] | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
-    """The files by the parameter they are bound to, and a mark that changes when they do."""
+    """The files by the parameter they are bound to, and a fingerprint that changes with them."""
 
     files: dict[str, list[str]]
     fingerprint: str
 
 
 def find_local_state(folder: Path | None) -> LocalState:
-    """Find the logs of a state folder; none is no error."""
+    """Find the logs of a state folder; it may have none."""
     found = {
         "requests": [] if folder is None else sorted(folder.glob("requests/*.jsonl")),
         "usage": [] if folder is None else sorted(folder.glob("usage.jsonl")),

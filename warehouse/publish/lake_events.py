@@ -1,11 +1,11 @@
 """The current events in the lake, by event month, for engines that read Parquet.
 
     lake/events/event_month=YYYY-MM/events.parquet
-    lake/events/_sha256.json          what each of them was when it was written
+    lake/events/_sha256.json          the hash of each of them when it was written
 
-Their columns are those of `events_as_of`. A month is rewritten when an event in it differs from
-what was published. While that goes on, a marker names the months: after a crash the next
-publication rewrites them too, whatever it compares.
+Their columns are those of `events_as_of`. A month is rewritten if an event in it differs from the
+published one. During the write a marker names the months: after a crash the next publication
+rewrites them too, whatever the comparison finds.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +24,9 @@ from warehouse.sql import Statements
 _SQL = Statements(__package__, GROUPS)
 
 SORTED_ABOVE: Final = 8
-"""Months; from so many on, sorting the events once is cheaper than a look at all for each."""
+"""With more months than this, sorting all events once is cheaper than one scan per month."""
 _SIDE_BY_SIDE: Final = 4
-"""Months written at a time: while one waits for the disk, others are compressed."""
+"""Months written in parallel: while one waits for the disk, others are compressed."""
 
 
 class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +39,9 @@ def changed_months(staged: Staged) -> set[str]:
 
 
 def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
-    """Rewrite some months, or all, and return how many; one that is empty now is removed.
+    """Rewrite some months, or all, and return their number; a month without events is removed.
 
-    What is staged must be committed.
+    The staged data must be committed.
     """
     if months is not None:
         months = months | unsettled_months(lake)
@@ -50,11 +50,11 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
     try:
         known = recorded(lake)
     except LakeDamaged:
-        known, months = {}, None  # Which of them stand as written is not known.
+        known, months = {}, None  # It is not known which of them are unchanged.
     filled = {month for (month,) in staged.run(_SQL["list_months"])}
     touched = months if months is not None else filled | _existing_months(lake)
     if known is None:
-        # An older Almanac wrote them: what is there is what it wrote.
+        # An older Almanac wrote them and recorded no hashes.
         paths = {month: lake.path(lake_paths.month_name(month)) for month in _existing_months(lake)}
         known = {month: sha256_of(path) for month, path in paths.items() if path.is_file()}
     lake.put(lake_paths.EVENTS_MARKER, msgspec.json.encode(sorted(touched)))
@@ -68,10 +68,10 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
 
 
 def recorded(lake: Storage) -> dict[str, str] | None:
-    """Return the sha256 of each month's file, None where none is recorded.
+    """Return the sha256 of each month's file, None if none is recorded.
 
     Raises:
-        LakeDamaged: the record is not what was written.
+        LakeDamaged: the record changed after it was written.
     """
     path = lake.path(lake_paths.EVENTS_HASHES)
     if not path.exists():
@@ -86,22 +86,22 @@ def recorded(lake: Storage) -> dict[str, str] | None:
 
 
 def settle(lake: Storage) -> None:
-    """Forget which months were rewritten, once the warehouse that goes with them is in place."""
+    """Remove the marker of rewritten months, once the matching warehouse is published."""
     lake.remove(lake_paths.EVENTS_MARKER)
 
 
 def unsettled_months(lake: Storage) -> set[str]:
-    """Return the months that may not be as published, since a publication did not end."""
+    """Return the months that may differ from the published ones, since a publication failed."""
     if not lake.exists(lake_paths.EVENTS_MARKER):
         return set()
     try:
         return set(msgspec.json.decode(lake.read(lake_paths.EVENTS_MARKER), type=list[str]))
     except (OSError, ValueError):
-        return _existing_months(lake)  # Which of them it named is not known.
+        return _existing_months(lake)  # It is not known which months it named.
 
 
 def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str, str]:
-    """Write some months; return the sha256 of each one's file."""
+    """Write some months; return the sha256 of each file."""
     is_sorted = len(months) > SORTED_ABOVE
     staged.run(_SQL["create_lake_events_by_date" if is_sorted else "create_lake_events"])
 
@@ -116,7 +116,7 @@ def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str,
 
 
 def names(lake: Storage) -> list[str]:
-    """Return the names of the files that are there, of all months."""
+    """Return the names of the existing files of all months."""
     found = (lake_paths.month_name(month) for month in sorted(_existing_months(lake)))
     return [name for name in found if lake.exists(name)]
 

@@ -1,8 +1,8 @@
-"""Publish: the tables, built from the lake into a new file that replaces the old in one rename.
+"""Publish: build the tables from the lake into a new file that replaces the old in one rename.
 
-Readers keep the file they opened, and never wait or make anyone wait. Where the published file
-goes back to the same history, a copy of it is brought up to date; else all is made anew. Checks
-run before readers see it.
+Readers keep the file they opened; they never wait, and nothing waits for them. If the published
+file has the same earlier history, a copy of it is updated; else everything is built from the lake.
+Checks run before readers see the new file.
 """
 
 import hashlib
@@ -35,10 +35,10 @@ _SQL = Statements(__package__, GROUPS)
 
 
 def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
-    """Check counts against the lake's own, and the versions of all or of touched events.
+    """Check counts against those of the lake, and the versions of all or of touched events.
 
     Raises:
-        WarehouseError: something does not hold; what was published stands.
+        WarehouseError: a check failed; the published file is kept.
     """
     wrong = staged.run(_SQL["check_versions"], {"everything": everything})
     if wrong:
@@ -65,16 +65,16 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
 
 
 BLOAT_MAX: Final = 1.6
-"""Size of the file by that of the last one made anew; above it, it is made anew again."""
+"""Size of the file relative to the last full build; above it, the next build is full."""
 SMALL_BYTES: Final = 32_000_000
-"""A file up to this size may be as bloated as it likes."""
+"""The bloat of a file up to this size does not matter."""
 Step = Callable[[str], None]
-"""Hears of each point that was reached, by name."""
+"""Called at each step with its name."""
 
 
 @dataclass(slots=True)
 class PublishReport:
-    """What a publication did. `why_full` says why all was made anew; sizes are in bytes."""
+    """What a publication did. `why_full` is the reason for a full build; sizes are in bytes."""
 
     mode: Literal["full", "delta", "none"]
     why_full: str | None = None
@@ -94,13 +94,13 @@ def publish(
     full: bool = False,
     step: Step = lambda _: None,
 ) -> PublishReport:
-    """Make the warehouse say what the lake says. Only under the merge's lock.
+    """Update the warehouse to the lake. Call only under the merge lock.
 
-    `chain` has all days of the change log, oldest first. Publishing the same twice does nothing.
+    `chain` has all days of the change log, oldest first. A second call does nothing.
 
     Raises:
-        WarehouseError: what would be published is wrong, or a file of the lake is; the old
-            warehouse stands.
+        WarehouseError: the new publication or a file of the lake is wrong; the old warehouse is
+            kept.
     """
     began = monotonic()
     if warehouse_path.is_dir():
@@ -121,7 +121,7 @@ def publish(
         try:
             report = publication.bring_up_to_date()
         except LakeDamaged:
-            raise  # Made anew it would be of the same files.
+            raise  # A full build would read the same files.
         except (DoesNotFit, WarehouseError, duckdb.Error, LookupError) as reason:
             why_full = str(reason)
     if why_full is not None:
@@ -133,7 +133,7 @@ def publish(
 
 @dataclass(slots=True)
 class _Publication:
-    """What is to be published, and where to."""
+    """The input and the target of one publication."""
 
     lake: Storage
     warehouse: Path
@@ -141,13 +141,13 @@ class _Publication:
     local: LocalState
     step: Step
     notes: Storage | None
-    """The state folder, where the hash of the published file is kept."""
+    """The state folder, which has the hash of the published file."""
 
     def bring_up_to_date(self) -> PublishReport:
-        """Apply what differs to a copy of the published file.
+        """Apply the differences to a copy of the published file.
 
         Raises:
-            DoesNotFit: the file is of another history or form, or too much differs.
+            DoesNotFit: the file has another history or form, or too much differs.
         """
         if not self.warehouse.exists():
             raise DoesNotFit("there is no warehouse yet")
@@ -208,7 +208,7 @@ class _Publication:
             raise DoesNotFit(f"it has grown to {size} bytes from {facts['full_bytes']}")
 
     def _put(self, staged: Staged, report: PublishReport, months: set[str] | None) -> PublishReport:
-        """Put the lake's events and the file in place; the file last."""
+        """Write the lake's events, then rename the file."""
         self.step("publish:built")
         report.rows = _rows(staged)
         staged.commit()
@@ -226,7 +226,7 @@ class _Publication:
 
 
 def _first_changed(published: Sequence[tuple[date, str]], chain: Sequence[LakeDay]) -> date | None:
-    """Return the first day on which two histories part, None where they are one."""
+    """Return the first day on which two histories differ, None if they are the same."""
     current = [(day_file.day, day_file.sha256) for day_file in chain]
     for old, new in zip_longest(published, current):
         if old != new:
@@ -249,7 +249,7 @@ def _rows(staged: Staged) -> dict[str, int]:
 
 @cache
 def _signature() -> str:
-    """Return what names the form of the file: the declarations and the SQL that fills it."""
+    """Return a hash of the file's form: the declarations and the SQL that fills it."""
     digest = hashlib.sha256(repr((TABLES, INTERNAL, VIEWS, MACROS)).encode())
     for text in (*ddl.definitions(), *_SQL.texts.values()):
         digest.update(text.encode())

@@ -1,13 +1,12 @@
 """A warehouse file under construction, beside the one that readers have open.
 
-It takes the published name in one rename, on disk, or leaves nothing. Its sha256 is noted outside
-of it, before it takes its name and with the hash of the file before: whichever of both a crash
-leaves in place is known. Lost, it is written again by the next publication.
+It takes the published name in one synced rename, or is removed. Its sha256 is recorded in another
+file before the rename, together with the hash of the previous file, so the published file is known
+whichever of the two a crash leaves. If the record is lost, the next publication writes it again.
 
     state/published.json
 
-Belongs here: opening, binding, closing, putting in place. Does not: what is written (full,
-delta).
+Belongs here: opening, binding, closing, renaming. Does not: the content (full, delta).
 """
 
 import os
@@ -37,7 +36,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_published(state: Storage | None, staged: Path, warehouse: Path) -> None:
-    """Note the hash of a file that is about to be published, beside that of the one it replaces."""
+    """Record the hash of a file before it is published, with that of the file it replaces."""
     if state is None:
         return
     before = _read(state)
@@ -47,7 +46,7 @@ def note_published(state: Storage | None, staged: Path, warehouse: Path) -> None
 
 
 def published_as(state: Storage) -> tuple[str, ...]:
-    """Return the hashes that the published file may have; none where they are not known."""
+    """Return the hashes that the published file may have; none if they are not known."""
     note = _read(state)
     return () if note is None else tuple(digest for digest in (note.sha256, note.before) if digest)
 
@@ -65,7 +64,7 @@ Values = Mapping[str, Any]
 
 
 class Staged:
-    """One connection with the staged file attached and in use, in a transaction until `commit`."""
+    """A connection with the staged file attached and in use, in a transaction until `commit`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,28 +74,28 @@ class Staged:
         self.connection.execute("BEGIN")
 
     def run(self, sql: str, values: Values | None = None) -> list[tuple[Any, ...]]:
-        """Run one statement with those of the values that it names."""
+        """Run one statement, bound to those values that it names."""
         return self.connection.execute(sql, _named(sql, values or {})).fetchall()
 
     def run_beside(self, sql: str, values: Values) -> None:
-        """Run one statement on a connection of its own, which sees what is committed.
+        """Run one statement on its own connection, which sees committed data.
 
-        For threads: one connection runs one statement at a time.
+        For threads: a connection runs one statement at a time.
         """
         with self.connection.cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute(sql, _named(sql, values))
 
     def commit_so_far(self) -> None:
-        """Commit what is there so far, so that memory need not hold it, and go on.
+        """Commit the data so far to free memory, and begin the next transaction.
 
-        For a file that is made anew: it is nothing until its rename, in one transaction or many.
+        For a full build: the file counts only after its rename, however many transactions.
         """
         for text in ("COMMIT", "BEGIN"):
             self.connection.execute(text)
 
     def commit(self) -> None:
-        """Write all of it to the file, which nothing waits beside."""
+        """Write all data to the file, so that it needs no `.wal`."""
         for text in ("COMMIT", "CHECKPOINT staged"):
             self.connection.execute(text)
 
@@ -111,9 +110,10 @@ class Staged:
 
 @contextmanager
 def staging(warehouse: Path) -> Iterator[Path]:
-    """Lend a path beside the warehouse; what is left there at the end is removed.
+    """Yield a path beside the warehouse; a file left there at the end is removed.
 
-    So is what a process left that was killed: one publishes at a time, under the merge's lock.
+    Files of killed processes are removed too: one process publishes at a time, under the merge
+    lock.
     """
     make_folders(warehouse.parent)
     _remove_unfinished(warehouse.parent)
@@ -125,9 +125,9 @@ def staging(warehouse: Path) -> Iterator[Path]:
 
 
 def put_in_place(staged: Path, warehouse: Path) -> None:
-    """Let a finished file take the published name, for good; it is only read from then on.
+    """Rename a finished file to the published name and sync; it is read-only from then on.
 
-    A log that someone's own writing left belongs to the old file, and must not meet the new.
+    A `.wal` that another program left belongs to the old file, and must not apply to the new one.
     """
     close_for_writing(staged)
     sync(staged)
@@ -137,7 +137,7 @@ def put_in_place(staged: Path, warehouse: Path) -> None:
 
 
 def parameters(sql: str) -> set[str]:
-    """Return the names of the values that a statement takes."""
+    """Return the names of the parameters of a statement."""
     code = "\n".join(line.partition("--")[0] for line in sql.splitlines())
     return {name for name in _PARAMETER.findall(code) if name}
 

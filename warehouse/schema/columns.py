@@ -1,8 +1,8 @@
 """The columns of events, declared once: name, type, meaning, unit, and which plan shows them.
 
-Belongs here: what a column is, and the groups that several tables and statements share. Does
-not: which table has which (tables, views). A set of fields is a bitmask, bit `n` for the n-th
-field: cheap on a million rows. Instants are UTC.
+Belongs here: the columns, and the groups that several tables and statements share. Does not: the
+columns of each table (tables, views). A set of fields is a bitmask with bit `n` for the n-th
+field, which is cheap on a million rows. Instants are UTC.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ TEXTS: Final = "VARCHAR[]"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `type` is DuckDB's name for it, `unit` is empty where there is none."""
+    """One column. `type` is a DuckDB type, `unit` is empty if there is none."""
 
     name: str
     type: str
@@ -27,13 +27,13 @@ class Column:
 
 
 Change = Literal["revised", "rescored", "rescheduled", "estimate", "date_text"]
-"""What a changed field is: a kind of change; a flip of `is_estimated`, which has two kinds; or a
-text of the date, which is a revision where the date itself stays."""
+"""What a change of a field means: a kind of change; a flip of `is_estimated`, which has two kinds;
+or a text of the date, which is a revision if the date itself is the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventField(Column):
-    """A field that the service gives an event. `wire` is its name there.
+    """A field that the service gives an event. `wire` is its name in the service's JSON.
 
     `change` is None where a difference in it alone makes no version.
     """
@@ -118,7 +118,7 @@ FIELDS: Final = (
         change=None,
     ),
 )
-"""The fields of an event; a new one stands last, since the place is a bit in the lake.
+"""The fields of an event; add a new one at the end, since its position is a bit in the lake.
 
 `impactBand` is ours: the wire has both in `impact`.
 """
@@ -127,7 +127,7 @@ CONTENT: Final = (
     Column("status", "VARCHAR", "scheduled, cancelled or withdrawn."),
     Column("cancelled_at", INSTANT, "When it was cancelled; NULL unless it was.", "UTC"),
 )
-"""What an event says: its fields and its status, `slug` to `cancelled_at`."""
+"""The content of an event: its fields and its status, `slug` to `cancelled_at`."""
 CONTENT_NAMED: Final = {column.name: column for column in CONTENT}
 
 FIRST_SEEN_AT: Final = Column(
@@ -191,7 +191,7 @@ IMPACT: Final = CONTENT_NAMED["impact"]
 IS_ESTIMATED: Final = CONTENT_NAMED["is_estimated"]
 
 AS_OF: Final = (EVENT_ID, *CONTENT, FIRST_SEEN_AT, CHANGED_AT, VERSION, *UNKNOWN)
-"""What could be said of an event at an instant; also the columns of `lake/events`."""
+"""What was known of an event at an instant; also the columns of `lake/events`."""
 
 
 WIRE: Final[dict[str, str]] = {field.name: field.wire for field in FIELDS}
@@ -207,7 +207,7 @@ def mask(*names: str) -> int:
 
 
 def shown_by(plan: Plan) -> int:
-    """Return the fields that a plan shows with a value (interface 8.3), never judged by a null."""
+    """Return the fields that a plan shows with a value (interface 8.3); a null plays no part."""
     shown = {column for column, wire in WIRE.items() if plan.shows(wire)} - {"impact"}
     if plan.impact is not ImpactView.NONE:
         shown.add("impact_band")
@@ -244,10 +244,10 @@ _MARKS: Final[dict[str, dict[str, str]]] = {
         "digest": "len(@name), nul, array_to_string(@name, chr(0))",
     },
 }
-"""By type, what a mark stands for in a statement, but `@name`, `@wire` and `@state`.
+"""By type, the text for each mark in a statement, except `@name`, `@wire` and `@state`.
 
 `type`: as in a CREATE TABLE. `json`: as it arrives in a JSON text. `raw`: the column of
-`insert_events` that has it as it arrived. `digest`: what of it goes into `content_md5`.
+`insert_events` that has it as it arrived. `digest`: its part of `content_md5`.
 """
 
 

@@ -1,7 +1,7 @@
-"""Statements made from the declared tables: the only place where an identifier enters a text.
+"""Statements made from the declared tables: the only place that puts an identifier into SQL.
 
-Every name comes from a declaration, and is quoted. Values are bound; comments can't be, and are
-quoted as literals.
+Every name comes from a declaration and is quoted. Values are bound; comments can't be bound, and
+are quoted as literals.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _SQL = Statements(__package__, GROUPS)
 def attach(path: Path, alias: str, *, read_only: bool) -> str:
     """Return the ATTACH of a file; DuckDB 1.5 binds no values in it.
 
-    A file that is made by it has the form that DuckDB 1.4 and later open.
+    A file made by it has a storage version that DuckDB 1.4 and later open.
     """
     option = "READ_ONLY" if read_only else "STORAGE_VERSION 'v1.4.0'"
     return "ATTACH " + _literal(str(path)) + " AS " + quoted(alias) + " (" + option + ")"
@@ -48,7 +48,7 @@ def definitions() -> list[str]:
 
 
 def comments(table: Table, kind: str) -> Iterator[str]:
-    """Yield statements that say in the file what a table is; `kind` is TABLE or VIEW."""
+    """Yield statements that describe a table in the file; `kind` is TABLE or VIEW."""
     name = quoted(table.name)
     yield "COMMENT ON " + kind + " " + name + " IS " + _literal(table.grain)
     for column in table.columns:
@@ -79,22 +79,22 @@ def no_rows(table: Table) -> str:
 
 
 def have(table: Table, columns: tuple[str, ...], condition: str) -> str:
-    """Keep in `have_…` the key and the hash of the rows that a table has and that may differ."""
+    """Store in `have_…` the keys and hashes of the table's rows that may differ."""
     return _marks(table, "have_", columns, quoted(table.name) + " WHERE " + condition)
 
 
 def want(table: Table, columns: tuple[str, ...], query: str) -> str:
-    """Keep in `want_…` the key and the hash of the rows that a table should have of these."""
+    """Store in `want_…` the keys and hashes of the expected rows."""
     return _marks(table, "want_", columns, "(\n" + query + "\n)")
 
 
 def gone(table: Table) -> str:
-    """Keep in `gone_…` the rows that a table has and should not."""
+    """Store in `gone_…` the rows that a table has and should not have."""
     return _only(table, "gone_", quoted(table.name), ("have_", "want_"))
 
 
 def new(table: Table, query: str) -> str:
-    """Keep in `new_…` the rows that a table should have and has not."""
+    """Store in `new_…` the rows that a table should have and does not have."""
     return _only(table, "new_", "(\n" + query + "\n)", ("want_", "have_"))
 
 
@@ -106,7 +106,7 @@ def delete_gone(table: Table) -> str:
 
 
 def update(table: Table, columns: tuple[str, ...], query: str) -> str:
-    """Set columns to what a query says of the same key, where they differ."""
+    """Set columns to the values of a query for the same key, where they differ."""
     published = "SELECT " + _list((*table.key, *columns)) + " FROM (\n" + query + "\n)"
     name = quoted(table.name)
     changes = ", ".join(quoted(column) + " = expected." + quoted(column) for column in columns)
@@ -142,7 +142,7 @@ def _marks(table: Table, prefix: str, columns: tuple[str, ...], source: str) -> 
 
 
 def _only(table: Table, prefix: str, source: str, sides: tuple[str, str]) -> str:
-    """Keep the rows of a source whose mark is on the first side alone."""
+    """Store the rows of a source whose key and hash are on the first side only."""
     left, right = (quoted(side + table.name) for side in sides)
     marks = "(FROM " + left + " EXCEPT FROM " + right + ")"
     using = " USING (" + _list(table.key) + ")"

@@ -1,14 +1,14 @@
--- What a complete observation should have shown and did not: missing, then withdrawn.
+-- Events that a complete observation should have shown and did not: missing, then withdrawn.
 --
 --     count_expected                       an export with too few rows makes nothing missing
---     count_rejected_of_anyone             nor does one with rows that may be anyone's
+--     count_rejected_of_anyone             nor does one with rejected rows of unknown events
 --     find_absent                          lists and exports
 --     touch_still_withdrawn → find_not_found   a single event's own address
 --     mark_missing → count_withdrawn → log_withdrawn → take_withdrawn_content, take_withdrawn_seen
 
 -- name: count_expected
--- How many known events a look with this scope should show. Grain: one row.
--- Scope by `date` alone: a service may match events of several days by their first.
+-- How many known events an observation with this scope should show. Grain: one row.
+-- The scope uses `date` alone: a service may match events of several days by their first day.
 SELECT count(*)
 FROM event_current AS c
 WHERE c.status = 'scheduled' AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
@@ -17,17 +17,17 @@ WHERE c.status = 'scheduled' AND c.date >= $lower AND ($upper IS NULL OR c.date 
   AND ($covered IS NULL OR list_has_any(c.coins, $covered));
 
 -- name: count_rejected_of_anyone
--- How many rejected rows don't say whose they are: without what names them, or cut before it.
--- Grain: one row. Parameters: $naming, the field that names a row.
+-- How many rejected rows can't be assigned: the id is missing or unreadable, or was cut off.
+-- Grain: one row. Parameters: $naming, the field that identifies a row.
 SELECT count(*)
 FROM rejected
 WHERE starts_with(reason, $naming || ':') OR starts_with(reason, 'expected an object')
     OR contains(reason, '(raw text cut)');
 
 -- name: find_absent
--- Scheduled events that a complete look should have shown, and did not. Grain: event.
--- One whose row came but was rejected is not absent. `is_second` is one that the complete export
--- before this did not show either, with the cancellations looked at in between.
+-- Scheduled events that a complete observation should have shown, and did not. Grain: event.
+-- An event whose row was rejected is not absent. `is_second`: the previous complete export did not
+-- show the event either, and the cancellations were pulled in between.
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT
     c.event_id,
@@ -48,7 +48,7 @@ WHERE c.status = 'scheduled' AND s.content_at < $content_at
   AND NOT EXISTS (SELECT 1 FROM rejected AS r WHERE contains(r.raw, c.event_id));
 
 -- name: touch_still_withdrawn
--- A withdrawn event whose own address still answers 404: no news, but newer. Grain: event.
+-- A withdrawn event whose look-up still answers 404: only the content time is newer. Grain: event.
 UPDATE event_seen SET content_at = $content_at
 FROM seen AS w
 JOIN event_current AS c ON c.event_id = w.event_id
@@ -57,8 +57,8 @@ WHERE event_seen.event_id = w.event_id AND w.status = 'not_found' AND c.status =
   AND $is_proof AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper);
 
 -- name: find_not_found
--- An event whose own address answered 404 though it should be visible. Grain: event.
--- A proof that is as old as what is known is the later word; a mere absence is not.
+-- An event whose look-up answered 404 though it should be visible. Grain: event.
+-- A proof of the same content time as the known state overrides it; a mere absence does not.
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT c.event_id, $is_proof AS is_second
 FROM seen AS w
@@ -70,7 +70,7 @@ WHERE w.status = 'not_found' AND c.status = 'scheduled'
   AND ($covered IS NULL OR list_has_any(c.coins, $covered));
 
 -- name: mark_missing
--- Absent events are missing from now on: state, not history. Grain: event. Twice is once.
+-- Mark absent events as missing: state, not history. Grain: event. Run twice: the same.
 UPDATE event_seen SET
     missing_since = coalesce(event_seen.missing_since, $observed_at),
     absent_export_at = if($is_export, coalesce(event_seen.absent_export_at, $observed_at),
@@ -79,11 +79,11 @@ FROM absent AS a
 WHERE event_seen.event_id = a.event_id;
 
 -- name: count_withdrawn
--- How many of the absent are withdrawn. Grain: one row.
+-- How many absent events are withdrawn. Grain: one row.
 SELECT count(*) FROM absent WHERE is_second;
 
 -- name: log_withdrawn
--- Withdrawn: absent for good. Grain: event, version. Once per look.
+-- Versions of withdrawn events. Grain: event, version. Once per observation.
 INSERT INTO day_versions
 SELECT
     c.event_id, c.version + 1, $observed_at, 'observed', ['withdrawn'], ['status'],
@@ -96,7 +96,7 @@ JOIN event_seen AS s USING (event_id)
 WHERE a.is_second;
 
 -- name: take_withdrawn_content
--- The state takes the withdrawals. Grain: event. Once per look.
+-- Apply the withdrawals to the state. Grain: event. Once per observation.
 UPDATE event_current SET
     status = 'withdrawn', cancelled_at = NULL, version = event_current.version + 1,
     changed_at = $observed_at
@@ -104,7 +104,7 @@ FROM absent AS a
 WHERE event_current.event_id = a.event_id AND a.is_second;
 
 -- name: take_withdrawn_seen
--- The state takes the withdrawals. Grain: event. Twice is once.
+-- Apply the withdrawals to the state. Grain: event. Run twice: the same.
 UPDATE event_seen SET
     content_at = $content_at, content_md5 = NULL, row_md5 = NULL,
     missing_since = NULL, absent_export_at = NULL

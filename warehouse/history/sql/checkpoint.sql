@@ -1,9 +1,9 @@
--- A checkpoint: the state of a fold after a day, as files, and back into an empty state.
+-- A checkpoint: writes the state of a fold after a day to files, and loads it into an empty state.
 --
 --     list_state_events, save_… → write_checkpoint_file         load_…
 
 -- name: list_state_events
--- The whole state of events, as a checkpoint keeps it. Grain: event.
+-- The whole state of events, as a checkpoint stores it. Grain: event.
 SELECT
     c.event_id,
     {each fields: @state.@name},
@@ -36,7 +36,7 @@ SELECT * FROM categories_state ORDER BY id;
 COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2);
 
 -- name: load_current
--- The content of a checkpoint's events into an empty state. Grain: event.
+-- Load the content of a checkpoint's events into an empty state. Grain: event.
 INSERT INTO event_current BY NAME
 SELECT
     event_id,
@@ -45,7 +45,7 @@ SELECT
 FROM read_parquet($file, hive_partitioning = false);
 
 -- name: load_seen
--- When a checkpoint's events were seen, into an empty state. Grain: event.
+-- Load when a checkpoint's events were seen into an empty state. Grain: event.
 INSERT INTO event_seen BY NAME
 SELECT
     event_id, known, {each uncompared: @name}, extra, content_at, last_seen_at,

@@ -1,13 +1,13 @@
--- The rows of one observation, one row an event, and what each is against the state.
+-- The rows of one observation, one for each event, and how each compares with the state.
 --
 --     normalised rows ─ pick_newest_rows | pick_deliveries → take_picked_rows ┐
---                     └ take_all_rows (no id came twice) ─────────────────────┴ classify_rows
+--                     └ take_all_rows (all ids differ) ───────────────────────┴ classify_rows
 --                                                                               → count_verdicts
--- `versions.sql` goes on with the verdicts: new, differs, same, unchanged, stale.
+-- `versions.sql` continues with the verdicts: new, differs, same, unchanged, stale.
 
 -- name: pick_newest_rows
--- The rows of one look, one row per event. Grain: event.
--- Of rows with the same id in one answer the newest content is taken, then the last to arrive.
+-- The rows of one observation, one row per event. Grain: event.
+-- Of rows with the same id in one answer, the newest content is used, then the last to arrive.
 CREATE OR REPLACE TEMP TABLE deduplicated AS
 SELECT * EXCLUDE (place)
 FROM (
@@ -33,27 +33,27 @@ FROM (
 WHERE place = $place;
 
 -- name: take_picked_rows
--- The rows of one look that were chosen among several of an event. Grain: event.
+-- The rows of one observation that were chosen among several of an event. Grain: event.
 CREATE OR REPLACE TEMP VIEW incoming AS
 SELECT * FROM deduplicated;
 
 -- name: take_all_rows
--- The rows of one look whose ids are all different: nothing to choose. Grain: event.
+-- The rows of one observation whose ids are all different: no choice is needed. Grain: event.
 CREATE OR REPLACE TEMP VIEW incoming AS
 SELECT * FROM seen WHERE status <> 'not_found';
 
 -- name: classify_rows
--- What each row of a look is against the state. Grain: event. Asked again, the same.
--- Stale: its content is older than what is known, by either clock; it is only counted.
--- Again: the record of an export as it was when last accepted, and nothing accepted since.
--- Parameters: $content_at of the look.
+-- Compare each row of an observation with the state. Grain: event. Run twice: the same.
+-- Stale: its content is older than the known content, by either clock; it is only counted.
+-- Unchanged: the same export record as last accepted, and nothing accepted since.
+-- Parameters: $content_at of the observation.
 CREATE OR REPLACE TEMP TABLE classified AS
 SELECT
     w.event_id,
     CASE
         WHEN s.event_id IS NULL THEN if(w.shown = 0, 'unknown', 'new')
         WHEN w.content_at < s.content_at THEN 'stale'
-        -- What is held was accepted with the look that saw it last.
+        -- The known content was accepted with the observation that last showed the event.
         WHEN believed(w.updated_at, w.observed_at) < believed(s.updated_at, s.last_seen_at)
             THEN 'stale'
         WHEN w.content_md5 = s.content_md5 THEN 'same'
@@ -67,5 +67,5 @@ FROM event_seen AS s
 WHERE s.event_id IN (SELECT event_id FROM unchanged);
 
 -- name: count_verdicts
--- How many rows of a look have each verdict. Grain: verdict.
+-- How many rows of an observation have each verdict. Grain: verdict.
 SELECT verdict, count(*) FROM classified GROUP BY verdict;

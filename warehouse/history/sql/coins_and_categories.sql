@@ -1,5 +1,5 @@
--- Coins and categories as last shown, the names of coins in events, and what complete observations
--- have watched. They are state, not history: what they were on a day is in the day's snapshot.
+-- Coins and categories as last shown, the names of coins in events, and the spans watched by
+-- complete observations. They are state, not history; a day's coins are in its snapshot.
 --
 --     coins       merge_coins → mark_coins_missing | mark_coins_outranked
 --                 → remove_from_snapshot → add_to_snapshot
@@ -7,7 +7,7 @@
 --     events      merge_labels
 
 -- name: merge_coins
--- Coins as a look shows them; an older look changes nothing. Grain: slug. Twice is once.
+-- Coins as a pull shows them; an older pull changes nothing. Grain: slug. Run twice: the same.
 MERGE INTO coins_state AS c
 USING (
     SELECT * FROM seen_coins QUALIFY row_number() OVER (PARTITION BY slug ORDER BY position DESC) = 1
@@ -27,8 +27,8 @@ WHEN NOT MATCHED THEN INSERT (
 );
 
 -- name: mark_coins_missing
--- Coins that a complete look over all coins no longer shows. Grain: slug. Twice is once.
--- One whose row came but was rejected is not missing.
+-- Coins that a complete pull of all coins no longer shows. Grain: slug. Run twice: the same.
+-- A coin whose row was rejected is not missing.
 UPDATE coins_state SET missing_since = coalesce(missing_since, $observed_at)
 WHERE content_at < $content_at
   AND slug NOT IN (SELECT slug FROM seen_coins)
@@ -37,8 +37,8 @@ WHERE content_at < $content_at
   );
 
 -- name: mark_coins_outranked
--- Coins that a complete look over the highest ranks no longer shows: what they are ranked now is
--- not known, but that it is lower. Grain: slug. Twice is once. Parameters: $top, the last rank shown.
+-- Coins that a complete pull of the highest ranks no longer shows: their rank is lower now, but not
+-- known. Grain: slug. Run twice: the same. Parameters: $top, the last rank shown.
 UPDATE coins_state SET rank = NULL
 WHERE rank <= $top AND content_at < $content_at
   AND slug NOT IN (SELECT slug FROM seen_coins)
@@ -51,18 +51,18 @@ WHERE rank <= $top AND content_at < $content_at
 SELECT slug FROM coins_state WHERE rank <= $top AND missing_since IS NULL;
 
 -- name: remove_from_snapshot
--- A later look at the same day replaces the coins it shows. Grain: slug.
+-- A later pull on the same day replaces the coins that it shows. Grain: slug.
 DELETE FROM snapshot WHERE slug IN (SELECT slug FROM seen_coins);
 
 -- name: add_to_snapshot
--- The coins of the day as this look shows them. Grain: slug. Once per look.
+-- The coins of the day as this pull shows them. Grain: slug. Once per observation.
 INSERT INTO snapshot
 SELECT slug, rank, tracked, upcoming_count, major_count, peak_impact, $observed_at, $batch_id
 FROM seen_coins
 QUALIFY row_number() OVER (PARTITION BY slug ORDER BY position DESC) = 1;
 
 -- name: merge_categories
--- Categories as a look shows them. Grain: id. Twice is once.
+-- Categories as a pull shows them. Grain: id. Run twice: the same.
 MERGE INTO categories_state AS c
 USING (
     SELECT * FROM seen_categories QUALIFY row_number() OVER (PARTITION BY id ORDER BY position DESC) = 1
@@ -78,11 +78,11 @@ WHEN NOT MATCHED THEN INSERT (id, name, extra, first_seen_at, last_seen_at)
 SELECT id, name FROM categories_state;
 
 -- name: watch_span
--- What was watched by complete looks, and since when. Grain: filter and span of event dates.
+-- A span watched by complete pulls, and since when. Grain: filter and span of event dates.
 INSERT INTO watched_spans VALUES ($coins, $categories, $lower, $upper, $since);
 
 -- name: merge_labels
--- The newest symbol and name of each coin seen in an event. Grain: slug. Twice gives the same.
+-- The newest symbol and name of each coin seen in an event. Grain: slug. Run twice: the same.
 MERGE INTO coin_labels AS l
 USING (
     SELECT

@@ -1,31 +1,31 @@
--- A day of the change log: begun empty or gone on with, written as files, and read back.
+-- A day of the change log: begun empty or continued, written as files, and read back.
 --
 --     empty_day_versions, empty_snapshot | load_day_versions, load_snapshot → (observations are folded)
 --     → find_claims → write_rejects, write_snapshot → count_differences → write_day, the commit
---     read_day_metadata reads what a day's file says of itself
+--     read_day_metadata reads the metadata of a day's file
 
 -- name: empty_day_versions
--- A day begins with nothing in its log. Twice is once.
+-- Begin a day with an empty log. Run twice: the same.
 DELETE FROM day_versions;
 
 -- name: empty_snapshot
--- A day begins with nothing in its snapshot. Twice is once.
+-- Begin a day with an empty snapshot. Run twice: the same.
 DELETE FROM snapshot;
 
 -- name: load_day_versions
--- The versions of a day already folded, to go on with. Grain: event, version. Claims follow
--- from first versions.
+-- Load the versions of a folded day, to continue it. Grain: event, version. Claims are left out:
+-- they follow from first versions.
 INSERT INTO day_versions BY NAME
 SELECT * FROM read_parquet($file, hive_partitioning = false) WHERE version > 0;
 
 -- name: load_snapshot
--- The coins of a day already folded, to go on with. Grain: slug.
+-- Load the coins of a folded day, to continue it. Grain: slug.
 INSERT INTO snapshot BY NAME
 SELECT * FROM read_parquet($file, hive_partitioning = false);
 
 -- name: find_claims
--- What the service claims of the time before it was watched, for each first version of a day:
--- version 0. Grain: event. Its content is known only if it was never updated.
+-- Version 0 for each first version of a day: what the service claims of the time before it was
+-- watched. Grain: event. Its content is known only if the event was never updated.
 CREATE OR REPLACE TEMP VIEW claims AS
 SELECT
     event_id, 0::INTEGER AS version, created_at AS known_from, 'claimed' AS known_basis,
@@ -57,17 +57,17 @@ COPY (SELECT * FROM rejected ORDER BY position) TO $file (FORMAT parquet, COMPRE
 COPY (SELECT * FROM snapshot ORDER BY slug) TO $file (FORMAT parquet, COMPRESSION zstd);
 
 -- name: count_differences
--- How many versions of a day are new or other, and how many are no more. Grain: one row.
+-- How many versions of a day are new or changed, and how many were removed. Grain: one row.
 WITH old AS (SELECT * FROM read_parquet($file, hive_partitioning = false) WHERE version > 0)
 SELECT
     (SELECT count(*) FROM (FROM day_versions EXCEPT ALL FROM old)),
     (SELECT count(*) FROM (FROM old EXCEPT ALL FROM day_versions));
 
 -- name: write_day
--- The versions of a day as its file, which also says what was folded into it. Grain: event, version.
+-- Write the versions of a day and the records of its batches as its file. Grain: event, version.
 COPY (FROM day_versions UNION ALL FROM claims)
 TO $file (FORMAT parquet, COMPRESSION zstd, KV_METADATA {almanac: $meta});
 
 -- name: read_day_metadata
--- What a day's file says of itself. Grain: one row.
+-- The metadata of a day's file. Grain: one row.
 SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'almanac';

@@ -1,12 +1,12 @@
--- The state of a fold, in a database in memory: what is known of events, coins and categories, the
--- versions of the day that is folded, and the macros that the steps share.
+-- The state of a fold, in a database in memory: the known events, coins and categories, the versions
+-- of the current day, and the macros that the steps share.
 --
 --     create_state → define_macros          once for each fold, before any observation
 
 -- name: create_state
 -- The state of a fold. Grain: one row per event, coin, category or cancellation.
--- `event_current` is what history is made of; `event_seen` is what every observation touches. Run
--- twice: empty.
+-- `event_current` has the content that versions record; `event_seen` changes with every
+-- observation. Run twice: empty.
 CREATE OR REPLACE TABLE event_current (
     event_id VARCHAR,
     {each compared: @name @type},
@@ -53,9 +53,9 @@ CREATE OR REPLACE TABLE watched_spans (
 );
 
 -- name: define_macros
--- The fields of an event in the order of their bits; whether a bitmask holds one; and what the
--- service says of itself as far as it can be believed: an instant more than a day after it was
--- observed is unknown, else one wrong year would outrank all that is to come.
+-- The fields of an event in the order of their bits; whether a bitmask has a field; and an instant
+-- from the service if it can be believed: one more than a day after the observation is unknown,
+-- else a single wrong year would be newer than all later content.
 CREATE OR REPLACE MACRO event_fields() AS [
     {each fields: '@name'}
 ];

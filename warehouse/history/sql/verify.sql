@@ -1,5 +1,5 @@
--- What only one of two has: landing, lake and tables for verify, and two histories where days were
--- folded again. Each reads, and changes nothing.
+-- Differences between two sources: landing, lake and tables for verify, and two histories of refolded
+-- days. Each only reads.
 
 -- name: compare_versions
 -- How many versions are published, only published, and only in the change log. Grain: one row.
@@ -50,7 +50,7 @@ SELECT
     (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));
 
 -- name: compare_months
--- How many events by month there are, only there, and only published. Grain: one row.
+-- How many events by month the lake has, only the lake has, only the tables have. Grain: one row.
 -- Parameters: $files, those of the months.
 WITH
     lake AS (
@@ -85,7 +85,7 @@ SELECT
 -- name: count_history
 -- How many observed versions the files of a change log hold, in all and of each kind of change.
 -- Grain: one row per kind, and one without a kind for all of them.
--- Parameters: files. Reads alone; run twice it gives the same.
+-- Parameters: files. Reads only; run twice: the same.
 WITH versions AS (
     FROM read_parquet($files, hive_partitioning = false) WHERE version > 0
 )
@@ -96,6 +96,6 @@ FROM (SELECT unnest(change_kinds) AS kind FROM versions)
 GROUP BY kind;
 
 -- name: list_merged_batches
--- The batches that the published file was made of. Grain: one row per batch.
--- Needs: the published file attached as `published`. Reads alone; run twice it gives the same.
+-- The batches that the published file was made from. Grain: one row per batch.
+-- Needs: the published file attached as `published`. Reads only; run twice: the same.
 SELECT batch_id FROM published.main.batches WHERE status = 'merged';

@@ -1,16 +1,16 @@
--- From verdicts to versions. All judgements are made before the state changes:
+-- From verdicts to versions. All comparisons are made before the state changes:
 --
 --     new            find_creations → find_first_versions
 --     differs        find_differences → name_change_kinds → log_new_versions
 --     unchanged      touch_unchanged
---     same, differs  touch_seen        (before take_new_content, which it is compared with)
+--     same, differs  touch_seen        (before take_new_content changes what it compares with)
 --     differs        take_new_content → count_change_kinds
 --     new            log_first_versions → count_first_versions → take_first_content → take_first_seen
 --     any            note_cancellations
 
 -- name: find_creations
--- First sightings that are creations: a complete look at their date came before they were created.
--- One that is created long after it was seen says nothing of when it was. Grain: event.
+-- First sightings that are creations: a complete pull of their date came before they were created.
+-- A creation time long after the observation is not believed. Grain: event.
 CREATE OR REPLACE TEMP TABLE created AS
 SELECT DISTINCT w.event_id
 FROM incoming AS w
@@ -21,9 +21,9 @@ WHERE (v.coins IS NULL OR list_has_any(v.coins, w.coins))
   AND (v.categories IS NULL OR list_has_any(v.categories, w.categories));
 
 -- name: find_first_versions
--- First sightings. Grain: event. A cancellation that was seen before and is not older holds;
--- against a sighting that is cancelled itself, one that is newer.
--- A view: a million wide rows need not be written twice.
+-- First sightings. Grain: event. A waiting cancellation applies if it is not older; if the sighting
+-- itself is cancelled, only if it is newer.
+-- A view, so that a million wide rows are not written twice.
 CREATE OR REPLACE TEMP VIEW first_versions AS
 SELECT
     w.event_id, w.observed_at, w.content_md5, w.row_md5,
@@ -43,9 +43,9 @@ LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
 LEFT JOIN created AS n ON n.event_id = w.event_id;
 
 -- name: find_differences
--- What differs between rows of a look and the state. Grain: event.
--- A field that the row does not show keeps its value. A band that contradicts the score we hold
--- makes the score unknown.
+-- Differences between the rows of an observation and the state. Grain: event.
+-- A field that the row does not show keeps its value. A band that contradicts the known score makes
+-- the score unknown.
 CREATE OR REPLACE TEMP TABLE changed_events AS
 SELECT
     w.event_id, w.observed_at, w.content_at, w.shown, c.version + 1 AS version,
@@ -88,8 +88,8 @@ JOIN event_current AS c ON c.event_id = w.event_id
 JOIN event_seen AS s ON s.event_id = w.event_id;
 
 -- name: name_change_kinds
--- The kinds of each difference, in the order they are always named. Grain: event.
--- The text and the type of a date go with the date: alone, they are a revision.
+-- The change kinds of each difference, in a fixed order. Grain: event.
+-- Changes of a date's text and type belong to a change of the date; alone, they are a revision.
 CREATE OR REPLACE TEMP TABLE new_versions AS
 SELECT
     * EXCLUDE (old_status, old_cancelled_at),
@@ -121,7 +121,7 @@ FROM (
 WHERE len(change_kinds) > 0;
 
 -- name: log_new_versions
--- New versions of known events. Grain: event, version. Once per look.
+-- New versions of known events. Grain: event, version. Once per observation.
 INSERT INTO day_versions
 SELECT
     event_id, version, observed_at, 'observed', change_kinds, changed_fields,
@@ -131,8 +131,8 @@ SELECT
 FROM new_versions;
 
 -- name: touch_unchanged
--- What a record touches that is as it was when last accepted. Grain: event. Once per look.
--- Parameters: $content_at, $observed_at of the look.
+-- Record that unchanged events were seen. Grain: event. Once per observation.
+-- Parameters: $content_at, $observed_at of the observation.
 UPDATE event_seen SET
     content_at = $content_at,
     last_seen_at = $observed_at,
@@ -141,7 +141,7 @@ UPDATE event_seen SET
 WHERE event_id IN (SELECT event_id FROM classified WHERE verdict = 'unchanged');
 
 -- name: touch_seen
--- What every accepted row touches, changed or not. Grain: event. Once per look.
+-- Record that accepted events were seen, changed or not. Grain: event. Once per observation.
 -- A row without content (a cancellation) does not show the event.
 UPDATE event_seen SET
     known = CASE
@@ -152,7 +152,7 @@ UPDATE event_seen SET
     END,
     {each uncompared except updated_at:
         @name = if(has(w.shown, '@name'), w.@name, event_seen.@name)},
-    -- One that was not believed must not become so, only because the event is seen without it.
+    -- An instant that was not believed must stay so when a later row does not show it.
     updated_at = CASE
         WHEN has(w.shown, 'updated_at') THEN w.updated_at
         WHEN w.shown = 0 THEN event_seen.updated_at
@@ -171,7 +171,7 @@ JOIN event_current AS c ON c.event_id = w.event_id
 WHERE event_seen.event_id = w.event_id;
 
 -- name: take_new_content
--- The state takes the content of new versions. Grain: event. Once per look.
+-- Apply the content of new versions to the state. Grain: event. Once per observation.
 UPDATE event_current SET
     {each compared: @name = v.@name},
     status = v.status,
@@ -188,7 +188,7 @@ UNION ALL
 SELECT 'versions', count(*) FROM new_versions;
 
 -- name: log_first_versions
--- The first version of each event. Grain: event. Once per look.
+-- The first version of each event. Grain: event. Once per observation.
 INSERT INTO day_versions
 SELECT
     event_id, 1, observed_at, 'observed',
@@ -208,7 +208,7 @@ UNION ALL
 SELECT 'versions', count(*) FROM first_versions;
 
 -- name: take_first_content
--- New events enter the state. Grain: event. Once per look.
+-- Add new events to the state. Grain: event. Once per observation.
 INSERT INTO event_current
 SELECT
     event_id,
@@ -217,7 +217,7 @@ SELECT
 FROM first_versions;
 
 -- name: take_first_seen
--- New events enter the state. Grain: event. Once per look.
+-- Add new events to the state. Grain: event. Once per observation.
 INSERT INTO event_seen
 SELECT
     event_id, known, {each uncompared: @name}, extra, content_at, observed_at, NULL, NULL,
@@ -226,7 +226,7 @@ SELECT
 FROM first_versions;
 
 -- name: note_cancellations
--- Cancellations, seen with or without their event. Grain: event. Twice gives the same.
+-- Cancellations, seen with or without their event. Grain: event. Run twice: the same.
 MERGE INTO cancellations_waiting AS k
 USING (SELECT * FROM incoming WHERE status = 'cancelled') AS w
 ON k.event_id = w.event_id

@@ -17,7 +17,7 @@ FROM read_csv(
     escape = '"',
     auto_detect = false,
     strict_mode = true,
-    -- Small, or a file of some MB (compressed) is read by one thread. It bounds a record, too.
+    -- With a larger buffer one thread reads a file of some MB. It also limits a record.
     buffer_size = 2097152
 )
 
@@ -33,13 +33,13 @@ FROM (
 )
 
 -- name: new_rows
--- Grain: one row per record of a CSV file that did not come before. The end of a SELECT that
+-- Grain: one row per record of a CSV file that is not unchanged. The end of a SELECT that
 -- csv_reader.py begins. Reads only.
 FROM arrived
 WHERE NOT is_unchanged
 
 -- name: find_separators
--- Grain: one row: whether the lists were parted, and which other separators their elements hold.
+-- Grain: one row: whether the lists were split, and which other separators their elements contain.
 -- Reads only.
 SELECT
     coalesce(bool_or(len(categories) > 1), false) AS categories_parted,
@@ -55,9 +55,9 @@ SELECT
 FROM normalised
 
 -- name: find_unread_places
--- Where in the file the rows stand that can't be read: `arrived`, of which they are, has no order.
--- Rows that are the same to the letter get their places in turn.
--- In place of the braces stands the end of a SELECT that csv_reader.py gives.
+-- The positions of unreadable rows in the file: their table `arrived` has no order.
+-- Identical rows get their positions one after the other.
+-- csv_reader.py replaces the braces with the end of a SELECT.
 -- Placeholders: rows.
 -- Parameters: as csv_rows. Run twice: the same.
 UPDATE normalised SET place = found.place

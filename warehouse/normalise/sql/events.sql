@@ -1,11 +1,11 @@
--- Rows of an event feed: typed, or with the reason why they can't be read.
+-- Rows of an event feed: typed, or with the reason why they are unreadable.
 --
 --     create_events → view_seen → (JSON: json_events | CSV: csv.sql) within insert_events
 --     → count_events
 
 -- name: create_events
 -- Grain: one row per row of an event feed, readable (reason is NULL) or not.
--- `place` is its position where rows are counted by us; else the rowid is.
+-- `place` is its position if our code counts the rows; else it is NULL, and the rowid is used.
 -- Run twice: empty again.
 CREATE OR REPLACE TEMP TABLE normalised (
     place BIGINT,
@@ -26,8 +26,8 @@ CREATE OR REPLACE TEMP TABLE normalised (
 
 -- name: view_seen
 -- Grain: one row per readable row of an event feed. `position` is its place in the batch.
--- A view: counting a million rows while they are read would take the reader to one thread.
--- Run twice: the same view again.
+-- A view, since counting a million rows during the read would limit the reader to one thread.
+-- Run twice: the same view.
 CREATE OR REPLACE TEMP VIEW seen AS
 SELECT coalesce(place, rowid) AS position, * EXCLUDE (place, reason, raw)
 FROM normalised
@@ -35,7 +35,7 @@ WHERE reason IS NULL
 
 -- name: json_events
 -- Grain: one row per element of $rows, a JSON array as json_rows.py makes it. Reads only.
--- In two steps, elements first: to take the structure from the whole array is three times slower.
+-- In two steps, elements first: parsing the structure of the whole array is three times slower.
 SELECT parsed.*, NULL::VARCHAR AS row_md5
 FROM (
     SELECT from_json(element, '{
@@ -55,10 +55,10 @@ FROM (
 
 -- name: insert_events
 -- Grain: one row per row of an event feed, into `normalised`: typed, or with the reason why it
--- can't be read. In place of `arrived_rows` stands the SELECT that gives the rows (csv_reader.py,
--- json_events): texts in canonical form, NULL where hidden or absent, `shown` with a bit
--- for each field that the plan shows and the row has. `impact` may hold a number or a band.
--- `row_md5` is of the record as it came, NULL where it can't come again.
+-- can't be read. `arrived_rows` is replaced by the SELECT that gives the rows (csv_reader.py,
+-- json_events): texts in canonical form, NULL if hidden or absent, `shown` with a bit
+-- for each field that the plan shows and the row has. `impact` may be a number or a band.
+-- `row_md5` is of the record as received, NULL if unchanged records are not searched.
 -- Placeholders: arrived_rows.
 -- Parameters: $observed_at, $content_at of the batch; the bits $title_bit, $date_bit,
 -- $impact_bit, $impact_band_bit; the bounds $impact_min, $impact_max.
@@ -130,8 +130,8 @@ SELECT
     place,
     event_id,
     coalesce(try_cast(observed_text AS TIMESTAMPTZ), $observed_at) AS observed_at,
-    -- Nothing was true after it was observed, whatever the service says of itself: a cancelledAt
-    -- or createdAt to come would make all that is seen until then stale.
+    -- Content can't be newer than its observation, whatever the service says: a cancelledAt or
+    -- createdAt in the future would make everything seen until then stale.
     least(
         coalesce(content_of_row, $content_at),
         coalesce(try_cast(observed_text AS TIMESTAMPTZ), $observed_at)
@@ -142,7 +142,7 @@ SELECT
     coin_names,
     status,
     cancelled_at,
-    -- Texts hold no NUL, so that it parts them; '' does not occur, so NULL needs no mark.
+    -- Texts contain no NUL, so it separates them; '' does not occur, so NULL needs no marker.
     md5(concat(
         shown, nul, status, nul, epoch_us(cancelled_at),
         {each compared: nul, @digest}

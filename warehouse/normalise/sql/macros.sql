@@ -1,9 +1,9 @@
--- Macros that give single values in canonical form. Those of the impact bands are made from the
--- contract's edges (values.py).
+-- Macros that return single values in canonical form. values.py makes those of the impact bands from
+-- the edges in the contract.
 
 -- name: define_clean
--- Grain: a macro of one text. Gives it in canonical form: LF line ends, no white space (ASCII)
--- around it, NULL for nothing. The guard costs less than to copy every ordinary text; a text
+-- Grain: a macro of one text. Returns it in canonical form: LF line ends, no white space (ASCII)
+-- around it, NULL if empty. The first check costs less than a copy of every ordinary text; a text
 -- below '!' is empty or begins with white space.
 -- Run twice: the same macro again.
 CREATE OR REPLACE TEMP MACRO almanac_clean(given) AS
@@ -20,9 +20,9 @@ CASE
 END
 
 -- name: define_instant
--- Grain: a macro of one text. Gives the instant, or NULL where there is none: ISO 8601 with a
--- zone, or UTC where none is said; a date alone is its midnight; years 1900 to 2200.
--- The form is looked at before the cast, which would also take 'infinity', 'epoch' or '2026/1/1'.
+-- Grain: a macro of one text. Returns the instant, or NULL if there is none: ISO 8601 with a zone,
+-- or UTC without one; a date alone is its midnight; years 1900 to 2200.
+-- The form is checked before the cast, which would also accept 'infinity', 'epoch' or '2026/1/1'.
 -- Run twice: the same macro again.
 CREATE OR REPLACE TEMP MACRO almanac_instant(given) AS
 CASE
@@ -36,9 +36,9 @@ CASE
 END
 
 -- name: define_list
--- Grain: a macro of one cell and the separator that joins its list. Gives the list as a set:
--- trimmed, without empty elements, distinct, sorted; NULL becomes the empty list. One and two
--- elements, the usual case, are spared the general way.
+-- Grain: a macro of one cell and the separator of its list. Returns the list as a set: trimmed,
+-- without empty elements, distinct, sorted; NULL becomes the empty list. A cell without a separator,
+-- the usual case, skips the general path.
 -- Run twice: the same macro again.
 CREATE OR REPLACE TEMP MACRO almanac_list(cell, separator) AS
 CASE
@@ -55,7 +55,7 @@ CASE
 END
 
 -- name: define_expected
--- Grain: a macro that gives the reason for refusing one text, cut to 80 characters.
+-- Grain: a macro that returns the reason for refusing one text, cut to 80 characters.
 -- Run twice: the same macro again.
 CREATE OR REPLACE TEMP MACRO almanac_expected(field, expected, given) AS
     field || ': expected ' || expected || ', met ' || coalesce('''' || left(given, 80) || '''', 'nothing')

@@ -1,20 +1,20 @@
--- Records of an export that came before, as they are now: they are not read again.
+-- Unchanged records of an export: the state accepted them before, and they are not read again.
 --
 --     nothing_unchanged → has_accepted_records → find_unchanged_of_body | find_unchanged_rows → view_unchanged → count_arrived
 
 -- name: nothing_unchanged
--- Grain: one row per record that came before: none, as every batch begins.
--- Run twice: the same view again.
+-- Grain: one row per unchanged record: none at the beginning of a batch.
+-- Run twice: the same view.
 CREATE OR REPLACE TEMP VIEW unchanged AS SELECT NULL::VARCHAR AS event_id WHERE false
 
 -- name: has_accepted_records
--- Grain: one row: whether the state accepted any record of an export that can come again.
+-- Grain: one row: whether the state has any accepted record that can be unchanged.
 -- Reads only.
 SELECT EXISTS (SELECT 1 FROM event_seen WHERE row_md5 IS NOT NULL)
 
 -- name: find_unchanged_of_body
--- Grain: one row per record of the export before, whose bytes are the same. `is_unchanged` where it
--- is still as the state last accepted it.
+-- Grain: one row per record of the previous export, whose bytes are the same. `is_unchanged` if the
+-- state last accepted this record.
 -- Run twice: the same.
 CREATE OR REPLACE TEMP TABLE arrived AS
 SELECT a.event_id, a.row_md5, s.event_id IS NOT NULL AS is_unchanged
@@ -22,9 +22,9 @@ FROM arrived AS a
 LEFT JOIN event_seen AS s ON s.event_id = a.event_id AND s.row_md5 = a.row_md5
 
 -- name: find_unchanged_rows
--- Grain: one row per record of a CSV file, into `arrived`, in any order: `is_unchanged` where the state
--- last accepted just this record, of which the md5 has the id in it; else with its cells.
--- In place of the braces stand expressions that csv_reader.py gives.
+-- Grain: one row per record of a CSV file, into `arrived`, in any order: `is_unchanged` if the state
+-- last accepted exactly this record (its md5 includes the id); else with its cells.
+-- csv_reader.py replaces the braces with expressions.
 -- Placeholders: id, cells, rows.
 -- Parameters: as csv_rows. Run twice: the same.
 CREATE OR REPLACE TEMP TABLE arrived AS
@@ -41,11 +41,11 @@ FROM (
 )
 
 -- name: view_unchanged
--- Grain: one row per record of an export that came before, as the id of its event.
--- Run twice: the same view again.
+-- Grain: one row per unchanged record of an export, as the id of its event.
+-- Run twice: the same view.
 CREATE OR REPLACE TEMP VIEW unchanged AS SELECT event_id FROM arrived WHERE is_unchanged
 
 -- name: count_arrived
--- Grain: one row: records, ids among them, different ids, records that came before. Reads only.
+-- Grain: one row: records, ids among them, different ids, unchanged records. Reads only.
 SELECT count(*), count(event_id), count(DISTINCT event_id), count(*) FILTER (is_unchanged)
 FROM arrived

@@ -1,4 +1,4 @@
--- Which rows a delta touches, and what follows for links to coins and categories.
+-- The rows that a delta touches, and the updates of links to coins and categories.
 --
 --     find_unknown_fields → find_changed_batches → find_touched | clear_touched (in full)
 --     → update_coin_names, update_category_ids
@@ -35,13 +35,13 @@ UNION
 SELECT event_id FROM new_event_versions
 
 -- name: clear_touched
--- Grain: no row. When everything is made anew, everything is checked, whatever was touched.
+-- Grain: no row. A full build checks everything, whatever was touched.
 -- Parameters: none. Run twice: empty again.
 CREATE OR REPLACE TEMP TABLE touched (event_id VARCHAR)
 
 -- name: update_coin_names
--- Grain: one row per event and coin whose names are not as they are now: they follow from the slug,
--- as in publish_event_coins, and may change while the event does not.
+-- Grain: one row per event and coin whose names changed: they follow from the slug, as in
+-- select_event_coins, and may change while the event does not.
 -- Parameters: $labels, the file of the names in events. Run twice: changes nothing.
 UPDATE event_coins SET symbol = s.symbol, name = s.name
 FROM (
@@ -57,8 +57,8 @@ WHERE event_coins.slug = s.slug
     AND (event_coins.symbol IS DISTINCT FROM s.symbol OR event_coins.name IS DISTINCT FROM s.name)
 
 -- name: update_category_ids
--- Grain: one row per event and category whose id is not as it is now: it follows from the name, as
--- in publish_event_categories, and may change while the event does not.
+-- Grain: one row per event and category whose id changed: it follows from the name, as in
+-- select_event_categories, and may change while the event does not.
 -- Parameters: none. Run twice: changes nothing.
 UPDATE event_categories SET category_id = s.category_id
 FROM (

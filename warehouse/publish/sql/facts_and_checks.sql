@@ -1,4 +1,4 @@
--- Facts that a published file says of itself, and what must hold before readers see it.
+-- Facts stored in a published file, and the checks before readers see it.
 --
 --     list_facts, list_published_chain      of the file that is published
 --     forget_fact → note_fact               of the one being made
@@ -21,13 +21,13 @@ DELETE FROM _almanac_facts WHERE name = $name
 
 -- name: note_fact
 -- Grain: one fact, in place of the one of that name.
--- Parameters: $name, $value. Run twice: twice there; publish_forget_fact comes before.
+-- Parameters: $name, $value. Run twice: two rows; forget_fact runs before.
 INSERT INTO _almanac_facts VALUES ($name, $value)
 
 -- name: check_versions
--- Grain: one row per event that is not as it must be, three at most: its versions are numbered
--- without gap or repetition from 0 or 1 on, begin before they end, and one is current; the event
--- has the number of that one.
+-- Grain: one row per event that breaks a rule, three at most: its versions are numbered without gap
+-- or repetition from 0 or 1 on, begin before they end, and one is current; the event has the number
+-- of the current one.
 -- Parameters: $everything; else only the events in `touched`. Run twice: the same rows.
 SELECT
     coalesce(e.event_id, v.event_id) AS event_id,

@@ -4,8 +4,8 @@
 --     → write_month
 
 -- name: find_changed_months
--- Grain: one row per event month in which an event differs from what was published, but for what
--- only looks touch, by which events are not compared.
+-- Grain: one row per event month in which an event differs from the published one. Columns that
+-- every observation changes are not compared.
 -- Parameters: none. Run twice: the same rows.
 SELECT DISTINCT coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS event_month
 FROM (
@@ -22,8 +22,8 @@ SELECT * EXCLUDE (last_seen_at, missing_since, content_at)
 FROM staged.main.events
 
 -- name: create_lake_events_by_date
--- Grain: one row per event, as the lake has it. Those of a month lie side by side, so that one can
--- be read without a look at the others. Same columns as publish_lake_events, in whose place it is.
+-- Grain: one row per event, as the lake has it, sorted by month, so that one month can be read
+-- without the others. The columns are those of create_lake_events, which it replaces.
 -- Parameters: none. Run twice: fails; one connection writes the lake's events once.
 CREATE TABLE memory.main.lake_events AS
 SELECT * EXCLUDE (last_seen_at, missing_since, content_at)
@@ -33,12 +33,12 @@ ORDER BY date
 -- name: list_months
 -- Grain: one row per month that has an event; one for events without a date.
 -- Parameters: none. Run twice: the same rows.
--- Many events share an instant, and finding its month takes longer than finding that it is one.
+-- Instants are made distinct first: many events share one, and finding its month takes longer.
 SELECT DISTINCT coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__')
 FROM (SELECT DISTINCT date FROM events)
 
 -- name: write_month
--- Grain: one row per event of a month, for engines that read Parquet; from publish_lake_events.
+-- Grain: one row per event of a month, for engines that read Parquet; from create_lake_events.
 -- Parameters: $month; $file, where to. Run twice: the same file.
 COPY (
     SELECT *

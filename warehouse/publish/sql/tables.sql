@@ -1,8 +1,8 @@
--- What each published table holds: a query for each, named select_<table>. full.py inserts their
--- rows, delta.py compares them with what was published.
+-- A query for the rows of each published table, named select_<table>. full.py inserts the rows,
+-- delta.py compares them with the published ones.
 
 -- name: select_batches
--- Grain: one row per batch, from what the files of the change log say of themselves.
+-- Grain: one row per batch, from the metadata of the change log's files.
 -- Parameters: $changes, the files. Run twice: the same rows.
 WITH day_files AS (
     SELECT from_json(decode(value), '{
@@ -30,7 +30,7 @@ FROM (
 )
 
 -- name: select_coverage
--- Grain: one row per complete look at events or cancellations of some days.
+-- Grain: one row per complete pull of events or cancellations of some days.
 -- Parameters: $first_day, the first of them. Run twice: the same rows.
 SELECT
     batch_id, feed, plan, lower, upper, since, coins, categories, observed_at, content_at,
@@ -76,9 +76,9 @@ JOIN unknown_fields AS u ON u.known = c.known
 
 -- name: select_event_versions
 -- Grain: one row per version of an event, from files of the change log.
--- Parameters: $changes, the files; $current, whether those that still hold, or those that ended.
--- Ended and current ones lie apart in the table: then a question as of a recent instant skips
--- most of the ended ones. Run twice: the same rows.
+-- Parameters: $changes, the files; $current, whether the current versions or the ended ones.
+-- The table stores ended and current versions apart, so a query as of a recent instant skips most of
+-- the ended ones. Run twice: the same rows.
 SELECT
     v.* EXCLUDE (extra, known),
     u.unknown_fields,
@@ -131,7 +131,7 @@ LEFT JOIN (
 ) AS c ON c.folded = lower(l.category)
 
 -- name: select_coin_snapshots
--- Grain: one row per coin and day on which it was looked at.
+-- Grain: one row per coin and day on which it was observed.
 -- Parameters: $snapshots, the files of the days. Run twice: the same rows.
 -- The day is in the name of the folder; what the folders above are named says nothing.
 SELECT
@@ -193,7 +193,7 @@ WHERE CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END
 ORDER BY read_at
 
 -- name: select_published
--- Grain: one row per day of the change log. The file's own count of its rows stands beside it.
+-- Grain: one row per day of the change log, with the number of rows in its file.
 -- Parameters: $days and $hashes, side by side; $changes, their files. Run twice: the same rows.
 SELECT l.day::DATE AS day, l.sha256, m.num_rows AS versions
 FROM (
@@ -204,7 +204,7 @@ JOIN parquet_file_metadata($changes) AS m
     ON m.file_name = regexp_replace(l.file, '\[([*?\[])\]', '\1', 'g')
 
 -- name: select_first_look
--- Grain: one row, the instant of the first look at events; NULL where there was none.
+-- Grain: one row, the instant of the first observation of events; NULL if there was none.
 -- Parameters: none. Run twice: the same row.
 SELECT min(observed_at) AS first_at
 FROM batches

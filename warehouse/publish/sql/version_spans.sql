@@ -1,4 +1,4 @@
--- Until when each version holds: from the start of the next one.
+-- The end of each version, from the start of the next one.
 --
 --     in full    find_version_starts → find_version_spans
 --     a delta    clear_version_spans → (rows are compared) → find_touched_starts
@@ -12,7 +12,7 @@ SELECT event_id, version, known_from
 FROM read_parquet($changes, hive_partitioning = false)
 
 -- name: clear_version_spans
--- Grain: no row. Versions are compared without saying until when they hold; that comes after.
+-- Grain: no row. Versions are compared without their ends, which are updated afterwards.
 -- Parameters: none. Run twice: empty again.
 CREATE OR REPLACE TEMP TABLE version_spans (
     event_id VARCHAR, version INTEGER, known_to TIMESTAMPTZ, first_seen_at TIMESTAMPTZ
@@ -32,8 +32,8 @@ WHERE event_id IN (
 )
 
 -- name: find_version_spans
--- Grain: one row per version whose event has another: until when it held, and when its event was
--- first observed (NULL in version 0, which was not).
+-- Grain: one row per version whose event has several: its end, and when the event was first observed
+-- (NULL in version 0, which was not observed).
 -- Parameters: none. Run twice: made again.
 CREATE OR REPLACE TEMP TABLE version_spans AS
 SELECT
@@ -48,7 +48,7 @@ WHERE event_id IN (SELECT event_id FROM version_starts WHERE version <> 1)
 WINDOW of_event AS (PARTITION BY event_id ORDER BY version)
 
 -- name: update_version_spans
--- Grain: one row per version of the events that were touched: until when it holds.
+-- Grain: one row per version of the events that were touched: its end.
 -- Parameters: none. Run twice: changes nothing.
 UPDATE event_versions SET known_to = s.known_to, first_seen_at = s.first_seen_at
 FROM (
