@@ -49,12 +49,12 @@ def imported(good: Good, home: Home, folder: Path, days_ago: int) -> str:
 
 
 @pytest.mark.parametrize("order", [(5, 20, 10)])
-def test_archives_older_than_everything_take_their_place_in_any_order(
+def test_archives_older_than_all_batches_can_be_imported_in_any_order(
     order: tuple[int, ...], good: Good, tmp_path: Path
 ) -> None:
     home, at_once = Home(tmp_path / "home"), Home(tmp_path / "at_once")
-    for item in (home, at_once):
-        good.land_before(item.landing)
+    for target in (home, at_once):
+        good.land_before(target.landing)
     merge(home)
     for days_ago in order:
         batch_id = imported(good, home, tmp_path, days_ago)
@@ -77,9 +77,7 @@ def test_archives_older_than_everything_take_their_place_in_any_order(
         assert query_rows(home, query) == [(f", {days_ago} days ago",)]
 
 
-def test_an_archive_that_is_garbage_is_quarantined_and_rewrites_nothing(
-    good: Good, tmp_path: Path
-) -> None:
+def test_a_garbage_archive_is_quarantined_and_changes_nothing(good: Good, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     good.land_before(home.landing)
     before = catalog(home)
@@ -99,7 +97,7 @@ def test_an_archive_that_is_garbage_is_quarantined_and_rewrites_nothing(
 @pytest.mark.parametrize(
     "plan", ["free", *(pytest.param(name, marks=pytest.mark.long) for name in ("standard", "pro"))]
 )
-def test_a_plan_that_hides_fields_writes_no_history_and_hides_nothing_that_was_known(
+def test_a_plan_that_hides_fields_writes_no_history_and_hides_no_known_field(
     plan: str, good: Good, almanac_sandbox: Sandbox, tmp_path: Path
 ) -> None:
     home = Home(tmp_path / "home")

@@ -41,7 +41,7 @@ def status(home: Home, batch_id: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     "released", [pytest.param("before a later day", marks=pytest.mark.long), "after it"]
 )
-def test_a_released_batch_counts_as_if_it_had_never_been_held_back(
+def test_a_released_batch_counts_as_if_it_had_never_been_quarantined(
     released: str, good: Good, tmp_path: Path
 ) -> None:
     home, proper = Home(tmp_path / "home"), Home(tmp_path / "proper")
@@ -72,14 +72,14 @@ def test_a_released_batch_counts_as_if_it_had_never_been_held_back(
     assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
 
 
-def test_a_release_of_what_is_no_batch_is_an_error(seen: Seen) -> None:
+def test_the_release_of_an_unknown_batch_is_an_error(seen: Seen) -> None:
     for name in ("20260101T000000Z-export-0123456789ab", "../../etc/passwd", ""):
         with pytest.raises(UnknownBatch):
             seen.home.landing.release(name)
 
 
 @pytest.mark.parametrize("columns", [("date",), ("id", "slug", "sourceUrl", "snapshotUrl")])
-def test_events_whose_rows_can_not_be_read_twice_are_not_held_to_be_withdrawn(
+def test_events_whose_rows_are_unreadable_twice_are_not_withdrawn(
     columns: tuple[str, ...], good: Good, tmp_path: Path
 ) -> None:
     """A row without a readable id may be any event's: then absence tells nothing."""
@@ -100,7 +100,7 @@ def test_events_whose_rows_can_not_be_read_twice_are_not_held_to_be_withdrawn(
     assert query_rows(home, query, id=good.rows[place]["id"]) == [("scheduled", None)]
 
 
-def test_a_field_of_ten_megabytes_is_kept_whole(good: Good, tmp_path: Path) -> None:
+def test_a_field_of_ten_megabytes_is_stored_completely(good: Good, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     rows = [dict(row) for row in good.rows[:20]]
     rows[3]["description"] = "so\nlong, " * (10 << 17)
@@ -113,9 +113,7 @@ def test_a_field_of_ten_megabytes_is_kept_whole(good: Good, tmp_path: Path) -> N
     assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
 
 
-def test_a_body_that_was_changed_on_disk_is_told_and_nothing_of_it_is_published(
-    good: Good, tmp_path: Path
-) -> None:
+def test_a_body_changed_on_disk_is_reported_and_not_published(good: Good, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     good.land_before(home.landing)
     merge(home)

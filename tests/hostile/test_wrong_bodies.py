@@ -10,7 +10,7 @@ from warehouse.history.verify import verify
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_what_becomes_of(name: str, seen: Seen) -> None:
+def test_a_wrong_body_has_the_expected_outcome(name: str, seen: Seen) -> None:
     case, batch = seen.cases[name], seen.batch(name)
     notes = seen.notes[batch["batch_id"]]
     text = " ".join(str(part) for part in (batch["why"], batch["flagged"], *notes))
@@ -31,11 +31,11 @@ def test_each_rejected_row_is_kept_with_a_reason(name: str, seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("moment", [0, 1], ids=["after the wrong day", "after the next good one"])
-def test_the_tables_are_those_of_a_home_that_never_saw_it(moment: int, seen: Seen) -> None:
+def test_the_tables_equal_those_of_a_home_without_the_wrong_bodies(moment: int, seen: Seen) -> None:
     assert seen.tables[moment] == seen.expected[moment]
 
 
-def test_nothing_is_lost_and_a_replay_says_the_same(seen: Seen) -> None:
+def test_nothing_is_lost_and_a_replay_gives_the_same_tables(seen: Seen) -> None:
     assert {
         check.check: check.wrong for check in verify(seen.home, deep=True) if not check.holds
     } == {}

@@ -157,9 +157,9 @@ class Life:
         )
         self._request(lambda: list(poll(service, what)))
 
-    def _request(self, ask: Callable[[], object]) -> None:
+    def _request(self, send: Callable[[], object]) -> None:
         try:
-            ask()
+            send()
         except CatalogError as error:
             str(error).encode()
             self.account.errors[type(error).__name__] += 1

@@ -58,7 +58,7 @@ def check(account: dict[str, Any], lives: int) -> None:
     assert account["slowest_s"] < SLOWEST_S
 
 
-def test_days_with_a_hostile_service_leave_nothing_false(
+def test_days_with_a_hostile_service_publish_nothing_false(
     almanac_sandbox: Sandbox, key: str
 ) -> None:
     check(lived(0, LIVES, almanac_sandbox, key), LIVES)
@@ -66,7 +66,7 @@ def test_days_with_a_hostile_service_leave_nothing_false(
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(LIVES, LIVES + LONG_LIVES, LIVES_A_PART))
-def test_thousands_of_days_with_a_hostile_service(
+def test_thousands_of_days_with_a_hostile_service_publish_nothing_false(
     first: int, almanac_sandbox: Sandbox, key: str
 ) -> None:
     check(lived(first, first + LIVES_A_PART, almanac_sandbox, key), LIVES_A_PART)
@@ -79,7 +79,7 @@ def test_thousands_of_days_with_a_hostile_service(
         *(pytest.param(n, marks=pytest.mark.long) for n in range(COMMANDS, LONG_COMMANDS)),
     ],
 )
-def test_the_command_ends_in_words_and_never_in_a_traceback(
+def test_the_command_ends_with_a_message_and_never_with_a_traceback(
     number: int, almanac_sandbox: Sandbox, key: str, tmp_path: Path
 ) -> None:
     chance = Random(number)
@@ -111,7 +111,7 @@ def test_the_command_ends_in_words_and_never_in_a_traceback(
     assert (ended.stdout + ended.stderr).strip()
 
 
-def test_there_are_many_kinds_and_the_help_lists_them_all() -> None:
+def test_there_are_over_200_kinds_and_the_help_lists_all() -> None:
     assert len(KINDS) > 200
     shown = subprocess.run(
         [sys.executable, "-m", "tests.hostile_service.days", "--help"],

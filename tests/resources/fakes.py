@@ -137,8 +137,8 @@ def raw_server(*answers: Iterable[Chunk]) -> Iterator[RawServer]:
 
 
 def head(*lines: str, status: str = "200 OK") -> bytes:
-    said = "".join(f"{line}\r\n" for line in lines)
-    return f"HTTP/1.1 {status}\r\n{said}Connection: close\r\n\r\n".encode()
+    lines_text = "".join(f"{line}\r\n" for line in lines)
+    return f"HTTP/1.1 {status}\r\n{lines_text}Connection: close\r\n\r\n".encode()
 
 
 def chunked(body: bytes, *, end: bool = True) -> bytes:

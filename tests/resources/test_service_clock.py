@@ -41,7 +41,7 @@ def dated(instant: datetime) -> list[str]:
 
 
 @pytest.mark.parametrize("hours", [-48, -3.5, 0, 3.5, 48])
-def test_a_date_up_to_days_from_the_machine_is_believed_and_survives_the_process(
+def test_a_date_up_to_days_from_the_machine_is_accepted_and_survives_the_process(
     machine: Machine, hours: float
 ) -> None:
     record = machine.process().record_response_date(dated(STARTS + hours * HOUR))
@@ -51,7 +51,7 @@ def test_a_date_up_to_days_from_the_machine_is_believed_and_survives_the_process
     assert service_time(machine.state.root, machine.clock)() == machine.process().now()
 
 
-def test_nothing_is_kept_before_the_home_is_claimed(machine: Machine) -> None:
+def test_no_offset_is_stored_before_the_home_is_claimed(machine: Machine) -> None:
     service_clock = ServiceClock(machine.clock, state=machine.state)
     service_clock.record_response_date(dated(STARTS + HOUR))
     assert not machine.state.exists(FILE)
@@ -59,7 +59,7 @@ def test_nothing_is_kept_before_the_home_is_claimed(machine: Machine) -> None:
     assert machine.process().offset == HOUR
 
 
-def test_an_offset_that_hardly_moved_is_not_written_again(machine: Machine) -> None:
+def test_an_offset_that_hardly_changed_is_not_written(machine: Machine) -> None:
     service_clock = machine.process()
     service_clock.record_response_date(dated(STARTS))
     before = machine.state.path(FILE).stat().st_mtime_ns
@@ -78,7 +78,7 @@ def test_an_offset_that_hardly_moved_is_not_written_again(machine: Machine) -> N
     ],
 )
 @pytest.mark.parametrize("was_heard", [True, False])
-def test_a_date_that_can_not_be_is_dated_by_what_was_expected(
+def test_an_answer_with_an_impossible_date_gets_the_expected_time(
     machine: Machine, wrong: str, was_heard: bool
 ) -> None:
     if was_heard:
@@ -90,14 +90,14 @@ def test_a_date_that_can_not_be_is_dated_by_what_was_expected(
         assert record.doubt
 
 
-def test_a_date_over_a_day_from_what_is_expected_is_not_believed(machine: Machine) -> None:
+def test_a_date_over_a_day_from_the_expected_time_is_not_accepted(machine: Machine) -> None:
     service_clock = machine.process()
     service_clock.record_response_date(dated(STARTS))
     assert service_clock.record_response_date(dated(STARTS + DAY)).doubt == ""
     assert "is ignored" in service_clock.record_response_date(dated(STARTS - 2 * MINUTE)).doubt
 
 
-def test_dates_that_creep_ahead_are_believed_no_further_than_days_from_the_machine(
+def test_dates_that_creep_ahead_are_accepted_only_up_to_days_from_the_machine(
     machine: Machine,
 ) -> None:
     service_clock = machine.process()
@@ -109,9 +109,7 @@ def test_dates_that_creep_ahead_are_believed_no_further_than_days_from_the_machi
 
 
 @pytest.mark.parametrize("dates", [[], [""], ["0"], ["-1"], ["yesterday"], ["\x00"]])
-def test_without_a_date_the_service_goes_on_as_it_was_heard(
-    machine: Machine, dates: list[str]
-) -> None:
+def test_without_a_date_the_last_offset_applies(machine: Machine, dates: list[str]) -> None:
     service_clock = machine.process()
     assert service_clock.record_response_date(dates) == type(
         service_clock.record_response_date(dates)
@@ -122,7 +120,7 @@ def test_without_a_date_the_service_goes_on_as_it_was_heard(
     assert (record.instant, record.doubt) == (STARTS + HOUR + MINUTE, DATELESS_NOW)
 
 
-def test_of_two_dates_that_differ_none_is_believed(machine: Machine) -> None:
+def test_two_dates_that_differ_are_both_ignored(machine: Machine) -> None:
     service_clock = machine.process()
     assert service_clock.record_response_date(dated(STARTS + HOUR) + dated(STARTS + 2 * HOUR)).doubt
     assert service_clock.record_response_date(dated(STARTS + HOUR) * 2).instant == STARTS + HOUR
@@ -135,7 +133,7 @@ def test_a_date_without_a_zone_is_utc(machine: Machine) -> None:
     )
 
 
-def test_answers_that_agree_in_two_processes_are_believed_anew(machine: Machine) -> None:
+def test_answers_that_agree_in_two_processes_are_accepted(machine: Machine) -> None:
     """The machine's clock was two days ahead and is set right: what is kept is wrong by two."""
     machine.process().record_response_date(dated(STARTS - 2 * DAY))
     right = STARTS
@@ -148,7 +146,7 @@ def test_answers_that_agree_in_two_processes_are_believed_anew(machine: Machine)
     assert first.record_response_date(dated(right)).doubt == ""
 
 
-def test_answers_that_agree_for_minutes_are_believed_anew_in_one_process(machine: Machine) -> None:
+def test_answers_that_agree_for_minutes_in_one_process_are_accepted(machine: Machine) -> None:
     service_clock = machine.process()
     service_clock.record_response_date(dated(STARTS - 2 * DAY))
     doubts = []
@@ -185,7 +183,7 @@ def test_wrong_answers_that_disagree_do_not_add_up(machine: Machine) -> None:
         b'{"ahead_s": "far", "heard_at": 9}',
     ],
 )
-def test_what_is_kept_and_can_not_be_read_is_nothing_heard(machine: Machine, kept: bytes) -> None:
+def test_an_unreadable_clock_file_counts_as_no_offset(machine: Machine, kept: bytes) -> None:
     machine.state.put(FILE, kept)
     assert machine.process().offset is None
     assert machine.process().now() == STARTS
@@ -193,7 +191,7 @@ def test_what_is_kept_and_can_not_be_read_is_nothing_heard(machine: Machine, kep
     assert machine.process().offset == HOUR
 
 
-def test_a_service_whose_time_is_set_on_purpose_may_be_at_any(machine: Machine) -> None:
+def test_a_service_whose_time_is_set_on_purpose_may_have_any_time(machine: Machine) -> None:
     service_clock = ServiceClock(machine.clock, state=machine.state, max_skew=3_650 * DAY)
     for days in (-2_000, 2_000, 0, -48):
         assert service_clock.record_response_date(dated(STARTS + days * DAY)).doubt == ""

@@ -78,7 +78,7 @@ BROKEN: dict[str, list[Chunk]] = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_body_is_read_however_it_is_sent(name: str) -> None:
+def test_a_complete_body_is_read_in_every_encoding(name: str) -> None:
     with raw_server(WHOLE[name]) as server:
         (page,) = pages_of(server)
     assert page.body == LIST
@@ -86,7 +86,7 @@ def test_a_whole_body_is_read_however_it_is_sent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_body_is_never_taken_for_a_whole_one(name: str) -> None:
+def test_a_broken_body_is_never_accepted_as_complete(name: str) -> None:
     with raw_server(BROKEN[name]) as server:
         with pytest.raises((TruncatedBody, Unreachable), match="after 2 attempts"):
             pages_of(server)
@@ -100,7 +100,7 @@ def test_a_body_broken_once_is_fetched_again(name: str) -> None:
     assert (page.body, page.attempts) == (LIST, 2)
 
 
-def test_identity_is_asked_for_and_the_key_is_sent_once() -> None:
+def test_identity_is_requested_and_the_key_is_sent_once() -> None:
     with raw_server(WHOLE["chunked"]) as server:
         pages_of(server)
     lines = server.heads[0].lower().splitlines()
@@ -117,14 +117,14 @@ def test_another_encoding_is_named() -> None:
         pages_of(server)
 
 
-def test_a_field_of_ten_megabytes_is_carried_whole() -> None:
+def test_a_field_of_ten_megabytes_is_read_completely() -> None:
     body = json.dumps({"data": [{"id": "a", "description": "x" * 10_000_000}]}).encode()
     with raw_server([head(length(body)), body]) as server:
         (page,) = pages_of(server)
     assert (len(page.body), page.ids) == (len(body), ("a",))
 
 
-def test_a_body_over_the_bound_is_left_off_at_once() -> None:
+def test_a_body_over_the_limit_is_stopped_at_once() -> None:
     endless: list[Chunk] = [head(), *[b" " * 65_536] * 4_000]
     with (
         raw_server(endless) as server,
@@ -133,7 +133,7 @@ def test_a_body_over_the_bound_is_left_off_at_once() -> None:
         pages_of(server, bounds=Bounds(page_bytes=1_000_000))
 
 
-def test_a_body_that_unpacks_without_measure_is_left_off() -> None:
+def test_a_body_that_decompresses_to_too_much_is_stopped() -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(b" " * 1_000_000) for _ in range(200)) + packer.flush()
     with (
@@ -144,7 +144,7 @@ def test_a_body_that_unpacks_without_measure_is_left_off() -> None:
 
 
 @pytest.mark.parametrize("dribbled", ["headers", "body"])
-def test_an_answer_that_dribbles_is_bounded_as_a_whole(dribbled: str) -> None:
+def test_a_slow_answer_has_a_time_limit_for_the_whole_request(dribbled: str) -> None:
     start = head(length(LIST)) if dribbled == "body" else b"HTTP/1.1 200 OK\r\nX-A: "
     answer: list[Chunk] = [start]
     for _ in range(200):
@@ -164,7 +164,7 @@ def test_a_redirect_is_not_followed_with_the_key() -> None:
         pages_of(server)
 
 
-def test_endless_pages_end() -> None:
+def test_endless_pages_are_an_error() -> None:
     answers = []
     for n in range(60):
         body = json.dumps(
@@ -191,7 +191,7 @@ PACKED_CSV = gzip.compress(CSV)
     ],
     ids=["plain", "gzip", "a gzip file"],
 )
-def test_an_export_is_unpacked_into_the_file(answer: list[Chunk], tmp_path: Path) -> None:
+def test_an_export_is_decompressed_into_the_file(answer: list[Chunk], tmp_path: Path) -> None:
     file = tmp_path / "export.csv"
     with raw_server(answer) as server, client_of(server) as client:
         pull = client.export(file)
@@ -209,7 +209,7 @@ def test_an_export_is_unpacked_into_the_file(answer: list[Chunk], tmp_path: Path
     ],
     ids=["short", "no last chunk", "no trailer", "half a gzip"],
 )
-def test_a_broken_export_is_begun_anew(broken: list[Chunk], tmp_path: Path) -> None:
+def test_a_broken_export_is_requested_again(broken: list[Chunk], tmp_path: Path) -> None:
     file = tmp_path / "export.csv"
     with raw_server(broken, [head(), CSV]) as server, client_of(server) as client:
         pull = client.export(file)
@@ -217,7 +217,7 @@ def test_a_broken_export_is_begun_anew(broken: list[Chunk], tmp_path: Path) -> N
     assert (pull.rows, pull.attempts) == (500, 2)
 
 
-def test_an_export_that_unpacks_without_measure_is_left_off(tmp_path: Path) -> None:
+def test_an_export_that_decompresses_to_too_much_is_stopped(tmp_path: Path) -> None:
     bomb = gzip.compress(b"id,title\n" + b"1,a\n" * 5_000_000)
     with (
         raw_server([head(GZIP), bomb]) as server,

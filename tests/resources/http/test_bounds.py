@@ -52,9 +52,7 @@ def packed(body: bytes, times: int) -> bytes:
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip"])
-def test_a_gzip_file_that_was_packed_again_on_the_way_is_read(
-    encoding: str, tmp_path: Path
-) -> None:
+def test_a_gzip_file_sent_with_gzip_encoding_is_read(encoding: str, tmp_path: Path) -> None:
     headers = {"Content-Encoding": encoding} if encoding else {}
     with mocked(lambda _: sent(packed(CSV, 2), **headers)) as client:
         client.export(tmp_path / "export.csv")
@@ -83,7 +81,7 @@ def test_members_without_content_are_read_in_time_and_give_nothing() -> None:
         list(client.events_pages())
 
 
-def test_a_page_of_far_more_rows_than_were_asked_for_is_refused() -> None:
+def test_a_page_with_far_more_rows_than_requested_is_refused() -> None:
     rows = [{"id": str(number)} for number in range(ROWS_LEAST + 1)]
     with (
         mocked(lambda _: page(rows)) as client,
@@ -92,14 +90,14 @@ def test_a_page_of_far_more_rows_than_were_asked_for_is_refused() -> None:
         list(client.events_pages())
 
 
-def test_a_service_that_knows_no_page_so_small_is_heard() -> None:
+def test_a_service_without_small_pages_is_accepted() -> None:
     rows = [{"id": str(number)} for number in range(100)]
     with mocked(lambda _: page(rows, total=100)) as client:
         assert client.events_total() == 100
 
 
 @pytest.mark.parametrize("row", [b"{}", b"[]", b"[[]]", b"1", b'{"a":{}}'])
-def test_millions_of_values_are_refused_before_they_are_made(row: bytes) -> None:
+def test_millions_of_values_are_refused_before_they_are_created(row: bytes) -> None:
     body = b'{"data":[' + b",".join([row] * ELEMENTS) + b",{}]}"
     with (
         mocked(lambda _: sent(body)) as client,
@@ -109,7 +107,7 @@ def test_millions_of_values_are_refused_before_they_are_made(row: bytes) -> None
 
 
 @pytest.mark.parametrize("cursor", ["x" * 5_000_000, {"at": "x" * CURSOR_CHARS}, ["x"] * 9_000])
-def test_a_cursor_too_long_for_an_address_ends_the_list_and_what_came_is_landed(
+def test_a_cursor_too_long_for_an_address_ends_the_list_and_its_pages_are_landed(
     cursor: Any, tmp_path: Path
 ) -> None:
     landing = Landing(tmp_path)
@@ -124,9 +122,7 @@ def test_a_cursor_too_long_for_an_address_ends_the_list_and_what_came_is_landed(
 
 @pytest.mark.parametrize("total", [None, 10**11, 10**400, -1, "9" * 30, 1e300])
 @pytest.mark.parametrize("bounds", [{"pull_rows": 50}, {"pull_bytes": 4_000}])
-def test_pages_without_an_end_are_left_off_whatever_the_total(
-    total: Any, bounds: dict[str, int]
-) -> None:
+def test_endless_pages_are_stopped_with_any_total(total: Any, bounds: dict[str, int]) -> None:
     numbers = itertools.count()
 
     def another(_: httpx.Request) -> httpx.Response:
@@ -143,7 +139,7 @@ def test_pages_without_an_end_are_left_off_whatever_the_total(
         list(client.coins_pages())
 
 
-def test_no_cookie_is_kept_or_sent_back() -> None:
+def test_no_cookie_is_stored_or_sent_back() -> None:
     cookies: list[str | None] = []
 
     def setting(request: httpx.Request) -> httpx.Response:
@@ -161,7 +157,7 @@ def test_no_cookie_is_kept_or_sent_back() -> None:
     "odd",
     [b'"\\ud800"', b"9" * 5_000, b"-" + b"9" * 5_000, b"1e999999", b"NaN", b"[" * 900 + b"]" * 900],
 )
-def test_one_odd_value_costs_no_page(odd: bytes, tmp_path: Path) -> None:
+def test_an_odd_value_does_not_lose_the_page(odd: bytes, tmp_path: Path) -> None:
     body = b'{"data":[{"slug":"a","x":' + odd + b'}],"meta":{"total":' + odd + b"}}"
     landing = Landing(tmp_path)
     with mocked(lambda _: httpx.Response(200, content=body)) as client:
@@ -170,7 +166,7 @@ def test_one_odd_value_costs_no_page(odd: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plan", ["\ud800lite", "caf\udce9", "p" * 5_000_000])
-def test_a_plan_of_any_name_can_be_noted_and_takes_no_room(plan: str, tmp_path: Path) -> None:
+def test_a_plan_name_of_any_length_can_be_logged_and_is_cut(plan: str, tmp_path: Path) -> None:
     body = json.dumps({"plan": plan, "used": 1, "limit": 2})
     headers = {"Deprecation": "x" * 90_000, "Sunset": "y" * 90_000}
     with mocked(lambda _: httpx.Response(200, content=body.encode(), headers=headers)) as client:
@@ -183,7 +179,7 @@ def test_a_plan_of_any_name_can_be_noted_and_takes_no_room(plan: str, tmp_path: 
     assert (tmp_path / "usage.jsonl").stat().st_size < 5_000
 
 
-def test_a_page_half_in_latin_1_costs_no_usage(tmp_path: Path) -> None:
+def test_a_usage_partly_in_latin_1_is_read(tmp_path: Path) -> None:
     body = '{"plan":"\xe9lite","used":1,"limit":2}'.encode("latin-1")
     with mocked(lambda _: httpx.Response(200, content=body)) as client:
         RequestLog(tmp_path, lambda: AT, key=SecretStr(KEY)).usage(client.usage())

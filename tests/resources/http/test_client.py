@@ -43,7 +43,7 @@ def ids_on(sandbox: Sandbox, lower: date, upper: date) -> set[str]:
 
 
 class TestEvents:
-    def test_a_sweep_brings_every_event_of_the_range_once(
+    def test_a_list_has_every_event_of_the_range_once(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
         paginator = make_client().events_pages(*MARCH)
@@ -79,7 +79,7 @@ class TestEvents:
         assert first.headers["content-type"].startswith("application/json")
         assert "sandbox" not in repr(first).lower()
 
-    def test_a_sweep_goes_on_from_a_cursor_and_accounts_for_the_whole(
+    def test_a_list_continues_from_a_cursor_and_reports_the_whole(
         self, make_client: MakeClient
     ) -> None:
         client = make_client()
@@ -96,7 +96,7 @@ class TestEvents:
         assert not blind.report.complete
         assert "started at a cursor" in blind.report.why_incomplete
 
-    def test_a_sweep_left_early_names_what_remains(self, make_client: MakeClient) -> None:
+    def test_a_list_that_is_left_early_names_the_rest(self, make_client: MakeClient) -> None:
         client = make_client()
         paginator = client.events_pages(*MARCH, limit=50)
         first = next(iter(paginator))
@@ -136,7 +136,7 @@ class TestEvents:
         assert total == len(ids_on(almanac_sandbox, *MARCH))
         assert [request.path for request in sent] == ["/v2/events"]
 
-    def test_windows_side_by_side_do_not_disturb_each_other(self, make_client: MakeClient) -> None:
+    def test_windows_in_parallel_do_not_disturb_each_other(self, make_client: MakeClient) -> None:
         client = make_client()
         months = [(date(2026, month, 1), date(2026, month, 28)) for month in range(1, 9)]
 
@@ -153,7 +153,7 @@ class TestEvents:
 
 
 class TestLookUps:
-    def test_a_found_a_cancelled_and_an_unknown_event(
+    def test_a_found_a_cancelled_and_an_unknown_event_have_their_status(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
         client = make_client()
@@ -177,7 +177,7 @@ class TestLookUps:
         with pytest.raises(ValueError, match="not an event id"):
             make_client().event(event_id)
 
-    def test_a_404_in_html_says_that_no_catalog_may_have_been_asked(self) -> None:
+    def test_a_404_in_html_may_not_be_from_the_catalog(self) -> None:
         page = httpx.Response(404, html="<html>nginx</html>")
         answer = mocked(lambda _: page).event("a")
         assert (answer.status, answer.shape) == ("not_found", "html")
@@ -201,7 +201,7 @@ class TestLookUps:
         assert usage.period_start == datetime(2026, 3, 1, tzinfo=UTC)
         assert (usage.rate, usage.burst, dict(usage.extra)) == (1.0, 5, {})
 
-    def test_usage_without_a_quota_differs_from_one_that_says_nothing(
+    def test_usage_without_a_quota_differs_from_an_empty_usage(
         self, make_client: MakeClient
     ) -> None:
         usage = make_client().usage()
@@ -212,19 +212,19 @@ class TestLookUps:
         assert silent.named == frozenset()
 
     def test_usage_keeps_unknown_names_and_survives_strange_values(self) -> None:
-        said = {"plan": 7, "used": "12", "limit": -3, "rate": "fast", "resetAt": "soon",
+        usage_body = {"plan": 7, "used": "12", "limit": -3, "rate": "fast", "resetAt": "soon",
                 "period": "March", "burst": True, "seats": {"used": 1}}  # fmt: skip
-        usage = mocked(lambda _: httpx.Response(200, json={"data": said})).usage()
+        usage = mocked(lambda _: httpx.Response(200, json={"data": usage_body})).usage()
         assert usage.used == 12
         assert {usage.plan, usage.limit, usage.rate, usage.reset_at, usage.burst} == {None}
         assert usage.extra == {"seats": {"used": 1}}
 
     @pytest.mark.parametrize("number", [2**63, 2**64, 10**400, "1e300", 1e300, "9" * 5_000])
-    def test_usage_numbers_of_any_size_can_be_counted_with(
+    def test_usage_numbers_of_any_size_do_not_overflow(
         self, number: object, tmp_path: Path
     ) -> None:
-        said = {"used": number, "limit": number, "remaining": number, "burst": number}
-        body = json.dumps(said).encode()
+        usage_body = {"used": number, "limit": number, "remaining": number, "burst": number}
+        body = json.dumps(usage_body).encode()
         usage = mocked(lambda _: httpx.Response(200, content=body)).usage()
         assert usage.account is None or usage.account.used < 2**62
         if usage.account is not None:
@@ -241,19 +241,19 @@ class TestLookUps:
             *("0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),
         ],
     )
-    def test_a_reset_that_is_over_or_years_away_is_taken_for_the_first_of_next_month(
+    def test_a_reset_in_the_past_or_years_ahead_is_replaced_by_the_first_of_next_month(
         self, reset: str
     ) -> None:
-        said = {"used": 3_000, "limit": 3_000, "resetAt": reset}
+        usage_body = {"used": 3_000, "limit": 3_000, "resetAt": reset}
         headers = {"Date": "Mon, 02 Mar 2026 12:00:00 GMT"}
-        usage = mocked(lambda _: httpx.Response(200, json=said, headers=headers)).usage()
+        usage = mocked(lambda _: httpx.Response(200, json=usage_body, headers=headers)).usage()
         assert usage.account is not None
         ahead = usage.account.resets_at - usage.received_at
         assert ahead == datetime(2026, 4, 1, tzinfo=UTC) - STANDS_AT
 
 
 class TestOtherLists:
-    def test_coins_are_swept(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
+    def test_all_coins_are_listed(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
         paginator = make_client().coins_pages()
         slugs = {row["slug"] for row in rows_of(paginator)}
         assert slugs == {coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)}
@@ -265,7 +265,7 @@ class TestOtherLists:
         assert rows
         assert all(row["tracked"] for row in rows)
 
-    def test_cancellations_since_an_instant_are_swept(self, make_client: MakeClient) -> None:
+    def test_cancellations_since_an_instant_are_listed(self, make_client: MakeClient) -> None:
         since = STANDS_AT - timedelta(days=10)
         paginator = make_client().cancellations_pages(since, limit=10)
         rows = rows_of(paginator)
@@ -273,7 +273,9 @@ class TestOtherLists:
         assert paginator.report.pages > 1
         assert min(datetime.fromisoformat(row["cancelledAt"]) for row in rows) >= since
 
-    def test_categories_are_swept(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
+    def test_all_categories_are_listed(
+        self, almanac_sandbox: Sandbox, make_client: MakeClient
+    ) -> None:
         rows = rows_of(make_client().categories())
         assert {row["id"] for row in rows} == {
             category.id for category in almanac_sandbox.truth().categories
@@ -287,7 +289,7 @@ class TestOtherLists:
 
 
 class TestRefusals:
-    def test_a_bad_key_is_asked_once(self, make_client: MakeClient) -> None:
+    def test_a_bad_key_is_sent_once(self, make_client: MakeClient) -> None:
         sent: list[SentRequest] = []
         with pytest.raises(KeyRejected, match="Check the API key"):
             make_client("no-such-key", observer=sent.append).usage()
@@ -317,7 +319,7 @@ class TestRefusals:
             (302, {}, RequestRejected),
         ],
     )
-    def test_what_would_fail_again_is_never_retried(
+    def test_an_error_that_would_recur_is_never_retried(
         self, status: int, body: object, error: type[Exception]
     ) -> None:
         sent: list[SentRequest] = []
@@ -327,12 +329,14 @@ class TestRefusals:
         assert type(raised.value) is error
         assert [request.status for request in sent] == [status]
 
-    def test_a_rejected_parameter_says_what_the_service_said(self, make_client: MakeClient) -> None:
+    def test_a_rejected_parameter_is_an_error_with_the_message_of_the_service(
+        self, make_client: MakeClient
+    ) -> None:
         with pytest.raises(RequestRejected, match="limit must be an integer from 1 to 100"):
             list(make_client().events_pages(limit=1000))
 
 
-class TestMaking:
+class TestConstruction:
     @pytest.mark.parametrize(
         "text", ["", "/", "/v2", "/v2/"], ids=["bare", "slash", "version", "version and slash"]
     )
@@ -350,19 +354,19 @@ class TestMaking:
     @pytest.mark.parametrize(
         "text", ["", "h.test", "ftp://h.test", "https://", "https://u:p@h.test", "https://h/?a=1"]
     )
-    def test_an_address_that_is_none_is_refused(self, text: str) -> None:
+    def test_an_invalid_address_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match="base address"):
             checked_base_url(text)
 
     @pytest.mark.parametrize("key", ["", "  ", "two words", "line\nbreak", "schlüssel"])
-    def test_a_key_that_can_not_stand_in_a_header_is_refused_unseen(
+    def test_a_key_that_is_not_allowed_in_a_header_is_refused_and_not_shown(
         self, make_client: MakeClient, key: str
     ) -> None:
         with pytest.raises(ValueError, match="the API key") as raised:
             make_client(key)
         assert key.strip() == "" or key not in str(raised.value)
 
-    def test_a_version_on_its_way_out_is_shown(self) -> None:
+    def test_a_version_that_will_end_is_shown(self) -> None:
         headers = {"Deprecation": "@1780000000", "Sunset": "Thu, 01 Apr 2027 00:00:00 GMT"}
         client = mocked(lambda _: httpx.Response(200, json={}, headers=headers))
         assert (client.deprecation, client.sunset) == (None, None)
@@ -377,12 +381,12 @@ class TestMaking:
         headers["Sandbox-Now"] = "2025-05-05T05:05:05Z"
         assert client.usage().date == datetime(2025, 5, 5, 5, 5, 5, tzinfo=UTC)
 
-    def test_without_a_date_header_our_own_time_stands_in_and_says_so(self) -> None:
+    def test_without_a_date_header_a_page_has_our_own_time_with_a_doubt(self) -> None:
         (page,) = mocked(lambda _: httpx.Response(200, json={"data": []})).categories()
         assert not page.date_known
         assert page.date == page.received_at
 
-    def test_the_observer_hears_of_every_attempt_and_its_bytes(
+    def test_the_observer_is_called_for_every_attempt_with_its_bytes(
         self, make_client: MakeClient
     ) -> None:
         sent: list[SentRequest] = []

@@ -32,7 +32,7 @@ def pull_of(text: bytes | str, file: Path, expected: int | None = None) -> Expor
 
 
 class TestTheSandbox:
-    def test_an_export_is_pulled_whole_and_says_what_it_is(
+    def test_an_export_is_pulled_completely_with_its_metadata(
         self, make_client: MakeClient, file: Path
     ) -> None:
         client = make_client()
@@ -56,14 +56,14 @@ class TestTheSandbox:
         client = make_client()
         first = client.export(file, *MARCH)
         file.write_text("kept")
-        again = client.export(file, *MARCH, etag=first.etag)
-        assert again.not_modified
-        assert again.last_modified == first.last_modified
-        assert (again.rows, again.wire_bytes, again.suspicions) == (0, 0, ())
+        second = client.export(file, *MARCH, etag=first.etag)
+        assert second.not_modified
+        assert second.last_modified == first.last_modified
+        assert (second.rows, second.wire_bytes, second.suspicions) == (0, 0, ())
         assert file.read_text() == "kept"
         assert not client.export(file, *MARCH, etag='W/"other"').not_modified
 
-    def test_a_cut_export_is_an_error_or_at_least_looks_truncated(
+    def test_a_truncated_export_is_an_error_or_at_least_reported(
         self, make_client: MakeClient, file: Path
     ) -> None:
         client = make_client(extra_headers=(extra := {}))
@@ -79,14 +79,16 @@ class TestTheSandbox:
             assert pull.looks_truncated, share
             assert pull.rows <= whole.rows
 
-    def test_a_dropped_export_is_begun_anew(self, make_client: MakeClient, file: Path) -> None:
+    def test_an_export_with_a_lost_connection_is_requested_again(
+        self, make_client: MakeClient, file: Path
+    ) -> None:
         extra = {"Sandbox-Faults": "drop=0.4"}
         client = make_client(extra_headers=extra)
         with pytest.raises(TruncatedBody, match=r"connection broke.*6 attempts"):
             client.export(file, *MARCH)
 
     @pytest.mark.parametrize(("fault", "kind"), [("html", "html"), ("empty", "empty")])
-    def test_no_csv_is_named_and_kept(
+    def test_an_answer_that_is_no_csv_is_named_and_kept(
         self, make_client: MakeClient, file: Path, fault: str, kind: str
     ) -> None:
         with pytest.raises(NotData) as raised:
@@ -96,7 +98,7 @@ class TestTheSandbox:
         assert raised.value.evidence.file == file
         assert file.exists()
 
-    def test_an_export_that_is_too_slow_asks_for_less(
+    def test_an_export_that_is_too_slow_says_to_request_less(
         self, make_client: MakeClient, file: Path
     ) -> None:
         with pytest.raises(TooSlow, match="half the range"):
@@ -114,9 +116,7 @@ class TestTheSandbox:
         assert pull.columns != EVENT_FIELDS
         assert pull.suspicions == ()
 
-    def test_an_export_over_the_bound_is_left_off(
-        self, make_client: MakeClient, file: Path
-    ) -> None:
+    def test_an_export_over_the_limit_is_stopped(self, make_client: MakeClient, file: Path) -> None:
         with pytest.raises(TooLarge):
             make_client(bounds=Bounds(export_bytes=10_000)).export(file, *MARCH)
 
@@ -126,7 +126,7 @@ class TestForms:
         "text", ["id,t\r\n1,a\r\n2,b\r\n", "id,t\n1,a\n2,b\n", "\ufeffid,t\n1,a\n2,b\n",
                  '"id","t"\n"1","a\n""x"""\n2,b\n', "id,t\n\n1,a\n2,b\n\n"],
     )  # fmt: skip
-    def test_line_ends_quotes_and_a_byte_order_mark(self, text: str, file: Path) -> None:
+    def test_line_ends_quotes_and_a_byte_order_mark_are_read(self, text: str, file: Path) -> None:
         pull = pull_of(text, file)
         assert (pull.rows, pull.columns, pull.suspicions) == (2, ("id", "t"), ())
         assert file.read_bytes() == text.encode()
@@ -135,19 +135,21 @@ class TestForms:
         ("text", "where"), [("id,t\n1,a\n2,", ""), ('id,t\n1,a\n2,"b', "inside quotes"),
                             ("id,t\n1,a\n2", "inside a record")],
     )  # fmt: skip
-    def test_an_end_inside_a_record(self, text: str, where: str, file: Path) -> None:
+    def test_an_end_inside_a_record_is_a_truncated_body(
+        self, text: str, where: str, file: Path
+    ) -> None:
         if where:
             with pytest.raises(TruncatedBody, match=f"{where}, after 2 rows"):
                 pull_of(text, file)
         else:
             assert pull_of(text, file).suspicions == ("the last line has no line end",)
 
-    def test_fewer_rows_than_expected_are_reported_not_judged(self, file: Path) -> None:
+    def test_fewer_rows_than_expected_are_reported_and_no_error(self, file: Path) -> None:
         pull = pull_of("id,t\n1,a\n2,b\n", file, 5)
         assert pull.suspicions == ("2 rows of 5 expected",)
         assert pull_of("id,t\n1,a\n2,b\n", file, 1).suspicions == ()
 
-    def test_a_short_last_line_with_its_end_is_reported(self, file: Path) -> None:
+    def test_a_short_last_line_with_a_line_end_is_reported(self, file: Path) -> None:
         pull = pull_of("id,t\n1,a\n2\n", file)
         assert pull.suspicions == ("the last record has too few fields",)
 
@@ -157,12 +159,12 @@ class TestForms:
          ("id,t", "bare_header"), ('{"error": {}}', "json_error"), ("[1]", "json"),
          (" <html>", "html")],
     )  # fmt: skip
-    def test_what_is_no_catalog_is_named(self, text: str, kind: str, file: Path) -> None:
+    def test_an_answer_that_is_no_catalog_is_named(self, text: str, kind: str, file: Path) -> None:
         with pytest.raises(NotData) as raised:
             pull_of(text, file)
         assert raised.value.kind == kind
 
-    def test_a_bare_header_is_fine_where_no_rows_are_expected(self, file: Path) -> None:
+    def test_a_header_without_rows_is_accepted_if_no_rows_are_expected(self, file: Path) -> None:
         assert pull_of("id,t\r\n", file, 0).rows == 0
 
     def test_more_coins_than_a_request_takes_are_refused(

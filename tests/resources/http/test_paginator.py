@@ -41,11 +41,11 @@ class Catalog:
     def __init__(self, slow: Callable[[int, int], bool], limit_max: int = 100) -> None:
         self.slow = slow
         self.limit_max = limit_max
-        self.asked: list[dict[str, str]] = []
+        self.requested: list[dict[str, str]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         params = dict(request.url.params)
-        self.asked.append(params)
+        self.requested.append(params)
         limit = min(int(params["limit"]), self.limit_max)
         first, last = (date.fromisoformat(params[name][:10]) for name in ("from", "to"))
         days = (last - first).days + 1
@@ -59,7 +59,7 @@ class Catalog:
 
 class TestLoops:
     @pytest.mark.parametrize("fault", ["repeat_cursor", "cycle_cursor"])
-    def test_a_cursor_that_comes_back_ends_the_sweep(
+    def test_a_cursor_that_is_returned_twice_ends_the_list(
         self, make_client: MakeClient, fault: str
     ) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": fault})
@@ -74,7 +74,7 @@ class TestLoops:
         assert paginator.report.why_incomplete.startswith("CursorLoop")
         assert paginator.report.requests == len(pages)
 
-    def test_a_longer_loop_is_found_too(self) -> None:
+    def test_a_longer_loop_of_cursors_is_found(self) -> None:
         following = {"": "a", "a": "b", "b": "c", "c": "a"}
 
         def handle(request: httpx.Request) -> httpx.Response:
@@ -84,13 +84,13 @@ class TestLoops:
         with pytest.raises(CursorLoop):
             list(paginator_of(handle))
 
-    def test_the_cursor_it_began_at_counts(self) -> None:
+    def test_the_first_cursor_counts_for_a_loop(self) -> None:
         with pytest.raises(CursorLoop):
             list(paginator_of(lambda _: page(["x"], "a"), cursor="a"))
 
 
 class TestRunaways:
-    def test_pages_past_the_total_end_the_sweep(self) -> None:
+    def test_pages_past_the_total_end_the_list(self) -> None:
         count = iter(range(10_000))
 
         def handle(_: httpx.Request) -> httpx.Response:
@@ -103,7 +103,7 @@ class TestRunaways:
         assert paginator.report.pages <= 2 + 4
 
     @pytest.mark.parametrize("ids", [[], ["same"]])
-    def test_pages_that_bring_nothing_new_end_the_sweep(self, ids: list[str]) -> None:
+    def test_pages_without_a_new_row_end_the_list(self, ids: list[str]) -> None:
         count = iter(range(10_000))
         paginator = paginator_of(lambda _: page(ids, f"c{next(count)}"))
         with pytest.raises(RunawayPaging, match="without a new row"):
@@ -111,7 +111,7 @@ class TestRunaways:
         assert paginator.report.pages <= 4
 
 
-class TestReconciling:
+class TestReport:
     def test_duplicated_rows_are_counted_and_named(self, make_client: MakeClient) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": "duplicate_rows"})
         paginator = client.events_pages(*MARCH, limit=50)
@@ -121,7 +121,7 @@ class TestReconciling:
         assert report.rows_arrived == report.rows_unique + report.duplicates
         assert report.complete
 
-    def test_rows_that_shifted_away_make_it_incomplete(self, make_client: MakeClient) -> None:
+    def test_shifted_rows_make_the_list_incomplete(self, make_client: MakeClient) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": "shift_rows"})
         paginator = client.events_pages(*MARCH, limit=50)
         pages = list(paginator)
@@ -132,7 +132,7 @@ class TestReconciling:
     @pytest.mark.parametrize(
         ("totals", "complete"), [((4, 5), True), ((5, 4), True), ((5, 5), False)]
     )
-    def test_a_catalog_that_moves_while_paged_is_held_to_the_smaller_total(
+    def test_a_catalog_that_changes_while_paged_needs_only_the_smaller_total(
         self, totals: tuple[int, int], complete: bool
     ) -> None:
         pages = [page(["a", "b"], "x", total=totals[0]), page(["c", "d"], total=totals[1])]
@@ -142,21 +142,21 @@ class TestReconciling:
         assert (paginator.report.total_first, paginator.report.total_last) == totals
 
     @pytest.mark.parametrize("fault", ["drift", "drift=rename", "drift=missing", "drift=retype"])
-    def test_another_schema_is_no_matter_here(self, make_client: MakeClient, fault: str) -> None:
+    def test_rows_of_another_schema_are_paged(self, make_client: MakeClient, fault: str) -> None:
         paginator = make_client(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
         pages = list(paginator)
         assert paginator.report.complete
         if fault == "drift":
             assert b'"sentiment"' in pages[0].body
 
-    def test_rows_without_an_id_are_told_apart_by_their_content(self) -> None:
+    def test_rows_without_an_id_differ_by_their_content(self) -> None:
         rows = [{"x": 1}, {"x": 2}, {"x": 1}, 5, None]
         paginator = paginator_of(lambda _: httpx.Response(200, json={"data": rows}))
         list(paginator)
         assert (paginator.report.rows_unique, paginator.report.duplicates) == (4, 1)
 
 
-class TestLiberality:
+class TestLenientReading:
     @pytest.mark.parametrize(
         "meta",
         [None, [], {}, {"cursor": ""}, {"cursor": None, "total": "x", "limit": -1},
@@ -170,7 +170,7 @@ class TestLiberality:
         assert (item.cursor_out, item.total, item.limit) == (None, None, None)
         assert paginator.report.complete
 
-    def test_a_smaller_page_than_asked_is_paged_on_from(self) -> None:
+    def test_paging_continues_after_a_page_smaller_than_requested(self) -> None:
         catalog = Catalog(lambda limit, days: False, limit_max=7)
         paginator = paginator_of(catalog)
         assert [page.rows for page in paginator] == [7, 7, 7, 7, 3]
@@ -178,26 +178,26 @@ class TestLiberality:
 
     def test_a_cursor_may_be_a_number(self) -> None:
         pages = [page(["a"], 50), page(["b"])]
-        asked: list[str | None] = []
+        requested: list[str | None] = []
 
         def handle(request: httpx.Request) -> httpx.Response:
-            asked.append(request.url.params.get("cursor"))
+            requested.append(request.url.params.get("cursor"))
             return pages.pop(0)
 
         list(paginator_of(handle))
-        assert asked == [None, "50"]
+        assert requested == [None, "50"]
 
     @pytest.mark.parametrize(
         "body",
         [b'\xef\xbb\xbf{"data":[{"id":"a"}]}', b'{"data":[{"id":"a","impact":NaN}]}',
          b'{"data":[{"id":"a","title":"\\ud800"}]}'],
     )  # fmt: skip
-    def test_json_that_is_not_quite_is_read(self, body: bytes) -> None:
+    def test_slightly_invalid_json_is_read(self, body: bytes) -> None:
         (delivery,) = paginator_of(lambda _: httpx.Response(200, content=body))
         assert (delivery.ids, delivery.body) == (("a",), body)
 
 
-class TestNoData:
+class TestNotData:
     @pytest.mark.parametrize(
         ("answer", "kind"),
         [
@@ -211,9 +211,7 @@ class TestNoData:
              "content_type"),
         ],
     )  # fmt: skip
-    def test_something_else_in_place_of_a_list_is_named(
-        self, answer: httpx.Response, kind: str
-    ) -> None:
+    def test_an_answer_that_is_no_list_is_named(self, answer: httpx.Response, kind: str) -> None:
         with pytest.raises(NotData) as raised:
             list(paginator_of(lambda _: answer))
         assert raised.value.kind == kind
@@ -221,13 +219,13 @@ class TestNoData:
         assert raised.value.evidence.body == answer.content
 
     @pytest.mark.parametrize("fault", ["html", "empty"])
-    def test_the_sandbox_s_own(self, make_client: MakeClient, fault: str) -> None:
+    def test_a_fault_of_the_sandbox_is_named(self, make_client: MakeClient, fault: str) -> None:
         with pytest.raises(NotData) as raised:
             list(make_client(extra_headers={"Sandbox-Faults": fault}).coins_pages())
         assert raised.value.kind == fault
 
     @pytest.mark.parametrize("fault", ["truncate=0.5", "drop=0.5", "truncate=0.99"])
-    def test_a_broken_page_is_fetched_again(self, make_client: MakeClient, fault: str) -> None:
+    def test_a_broken_page_is_requested_again(self, make_client: MakeClient, fault: str) -> None:
         paginator = make_client(transport=FaultScript(fault)).events_pages(*MARCH)
         list(paginator)
         assert paginator.report.complete
@@ -242,7 +240,7 @@ class TestNoData:
             list(paginator)
         assert (paginator.report.requests, paginator.report.pages) == (6, 0)
 
-    def test_a_body_of_another_length_than_it_says_is_broken(self) -> None:
+    def test_a_body_with_a_wrong_content_length_is_broken(self) -> None:
         body = b'{"data":[]}'
         answer = httpx.Response(200, content=body, headers={"Content-Length": "12"})
         with pytest.raises(TruncatedBody, match="11 bytes of 12"):
@@ -255,7 +253,7 @@ class TestSlowness:
         paginator = paginator_of(catalog, limit=50)
         rows = [event_id for got in paginator for event_id in got.ids]
         assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
-        limits = [int(request["limit"]) for request in catalog.asked]
+        limits = [int(request["limit"]) for request in catalog.requested]
         assert limits == [50, 25, 12, 12, 12]
         assert paginator.report.requests == 5
         assert paginator.report.complete
@@ -271,7 +269,7 @@ class TestSlowness:
         assert paginator.report.duplicates == 0
         assert fake_time.slept == []
 
-    def test_then_the_dates_are_halved(self) -> None:
+    def test_after_the_least_limit_the_dates_are_halved(self) -> None:
         catalog = Catalog(lambda limit, days: days > 8)
         paginator = paginator_of(catalog, limit=10)
         rows = sorted(event_id for got in paginator for event_id in got.ids)
@@ -280,16 +278,16 @@ class TestSlowness:
         assert report.complete
         assert report.total_last == report.rows_unique == 31
 
-    def test_one_day_is_cut_by_the_clock_until_it_can_not_be(self) -> None:
+    def test_a_day_is_split_by_time_until_that_is_impossible(self) -> None:
         catalog = Catalog(lambda limit, days: True)
         paginator = mocked(catalog).events_pages(MARCH[0], MARCH[0], limit=5)
         with pytest.raises(TooSlow):
             list(paginator)
-        last = catalog.asked[-1]
+        last = catalog.requested[-1]
         assert last["from"] == last["to"] == "2026-03-01T00:00:00Z"
-        assert paginator.report.requests == len(catalog.asked) < 25
+        assert paginator.report.requests == len(catalog.requested) < 25
 
-    def test_without_dates_it_gives_up_at_the_least_limit(self) -> None:
+    def test_without_dates_the_least_limit_is_an_error(self) -> None:
         with pytest.raises(TooSlow, match="half the range"):
             list(mocked(lambda _: SLOW).events_pages())
 
@@ -298,7 +296,7 @@ class TestProgress:
     """Whoever follows the pages knows what who requested them knows."""
 
     @pytest.mark.parametrize("longest", [31, 20, 8, 1])
-    def test_it_follows_from_the_pages_alone_after_each_of_them(self, longest: int) -> None:
+    def test_the_progress_follows_from_the_pages_alone(self, longest: int) -> None:
         paginator = paginator_of(Catalog(lambda limit, days: days > longest), limit=7)
         followed = ListProgress(paginator.remaining())
         for got in paginator:
@@ -311,7 +309,7 @@ class TestProgress:
             assert followed.why_incomplete() == report.why_incomplete
         assert followed.ended
 
-    def test_a_page_that_the_parts_cannot_have_brought_loses_it(self) -> None:
+    def test_a_page_of_no_part_loses_the_progress(self) -> None:
         first, second, *_ = paginator_of(Catalog(lambda limit, days: False), limit=7)
         followed = ListProgress((ListPart(span=DateRange(*MARCH)),))
         followed.follow(second)
@@ -322,8 +320,8 @@ class TestProgress:
         assert not followed.ended
 
 
-class TestGoingOn:
-    def test_after_a_defer_the_same_sweep_goes_on_where_it_stood(
+class TestResuming:
+    def test_after_a_defer_the_same_paginator_resumes_where_it_stopped(
         self, make_client: MakeClient
     ) -> None:
         paginator = make_client(transport=FaultScript("", "", "quota")).events_pages(
@@ -356,7 +354,7 @@ class TestQueries:
         [DateRange(), DateRange(MARCH[0]), DateRange(MARCH[1], MARCH[0]),
          DateRange(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))],
     )  # fmt: skip
-    def test_what_is_open_empty_or_a_second_is_not_cut(self, span: DateRange) -> None:
+    def test_an_open_empty_or_one_second_range_is_not_split(self, span: DateRange) -> None:
         assert span.halves() is None
 
     def test_an_instant_without_a_zone_is_refused(self) -> None:
@@ -364,21 +362,21 @@ class TestQueries:
             bound_text(datetime(2026, 3, 1))  # noqa: DTZ001
 
     @pytest.mark.parametrize("coins", [[], "bitcoin", ["bitcoin", ""]])
-    def test_a_filter_that_is_none_is_refused(self, coins: Any) -> None:
+    def test_an_empty_filter_is_refused(self, coins: Any) -> None:
         with pytest.raises(ValueError, match="sequence of identifiers"):
             list(event_filters(coins))
 
     def test_filters_are_sent_as_the_interface_names_them(self) -> None:
-        asked: list[dict[str, str]] = []
+        requested: list[dict[str, str]] = []
 
         def handle(request: httpx.Request) -> httpx.Response:
-            asked.append(dict(request.url.params))
+            requested.append(dict(request.url.params))
             return page([])
 
         client = mocked(handle)
         list(client.events_pages(datetime(2026, 3, 1, 1, tzinfo=UTC), coins=["a", "b", "a"],
              categories=["c"], keyword="k", impact_min=7.5, sort_by="impact_desc"))  # fmt: skip
-        assert json.loads(json.dumps(asked)) == [
+        assert json.loads(json.dumps(requested)) == [
             {"coins": "a,b", "categories": "c", "keyword": "k", "impactMin": "7.5",
              "sortBy": "impact_desc", "from": "2026-03-01T01:00:00Z", "limit": "100"}
         ]  # fmt: skip
@@ -387,7 +385,7 @@ class TestQueries:
 BAR = 1.02
 
 
-def test_a_sweep_of_the_whole_catalog_costs_no_more_than_two_percent_over_its_pages(
+def test_a_list_of_the_whole_catalog_takes_at_most_two_percent_more_requests_than_pages(
     almanac_sandbox: Sandbox, make_client: MakeClient, tmp_path: Path
 ) -> None:
     key = almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)

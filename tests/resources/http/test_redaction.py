@@ -92,9 +92,9 @@ def client_of(answer: httpx.Response | Handler, key: str = KEY) -> CatalogClient
 
 
 @pytest.mark.parametrize("name", {**SPELLINGS, **IN_MESSAGES})
-def test_no_message_repeats_it(name: str) -> None:
-    said = {**SPELLINGS, **IN_MESSAGES}[name]
-    shown = REDACTOR(f"no access for {said}, sorry")
+def test_no_message_repeats_the_key(name: str) -> None:
+    spelling = {**SPELLINGS, **IN_MESSAGES}[name]
+    shown = REDACTOR(f"no access for {spelling}, sorry")
     assert not repeats(shown)
     assert shown.startswith("no access for ")
     assert KEY_MARK in shown
@@ -102,10 +102,10 @@ def test_no_message_repeats_it(name: str) -> None:
 
 
 @spellings
-def test_no_error_header_or_evidence_repeats_it(name: str) -> None:
-    said = SPELLINGS[name].encode()
-    fields = [(field, said) for field in (b"Sunset", b"Deprecation", b"ETag", b"Content-Type")]
-    refused = httpx.Response(400, headers=fields, content=b'{"message": "' + said + b'"}')
+def test_no_error_header_or_evidence_repeats_the_key(name: str) -> None:
+    spelling = SPELLINGS[name].encode()
+    fields = [(field, spelling) for field in (b"Sunset", b"Deprecation", b"ETag", b"Content-Type")]
+    refused = httpx.Response(400, headers=fields, content=b'{"message": "' + spelling + b'"}')
     client = client_of(refused)
     with pytest.raises(RequestRejected) as raised:
         client.events_total()
@@ -119,9 +119,11 @@ def test_no_error_header_or_evidence_repeats_it(name: str) -> None:
 
 @spellings
 @pytest.mark.parametrize("packed", [False, True])
-def test_no_data_repeats_it_wherever_a_piece_ends(name: str, packed: bool, tmp_path: Path) -> None:
-    said = SPELLINGS[name].encode().replace(b'"', b'""')
-    body = b'id,title\nev_1,"before ' + said + b' after"\nev_2,"plain"\n'
+def test_no_data_repeat_the_key_at_any_end_of_a_piece(
+    name: str, packed: bool, tmp_path: Path
+) -> None:
+    spelling = SPELLINGS[name].encode().replace(b'"', b'""')
+    body = b'id,title\nev_1,"before ' + spelling + b' after"\nev_2,"plain"\n'
     sent = gzip.compress(body) if packed else body
     for size in (1, 7, 4096):
         pieces = (sent[at : at + size] for at in range(0, len(sent), size))
@@ -149,7 +151,9 @@ class _Stream(httpx.SyncByteStream):
     name=st.sampled_from(sorted(SPELLINGS)),
     cuts=st.lists(st.integers(0, 400), max_size=6),
 )
-def test_pieces_make_no_difference(before: bytes, after: bytes, name: str, cuts: list[int]) -> None:
+def test_the_size_of_pieces_makes_no_difference(
+    before: bytes, after: bytes, name: str, cuts: list[int]
+) -> None:
     body = before + SPELLINGS[name].encode() + after
     ends = sorted(min(cut, len(body)) for cut in cuts)
     pieces = [body[a:b] for a, b in zip([0, *ends], [*ends, len(body)], strict=True)]
@@ -160,13 +164,13 @@ def test_pieces_make_no_difference(before: bytes, after: bytes, name: str, cuts:
 
 @settings(deadline=None)
 @given(st.binary(max_size=2_000), st.integers(1, 300))
-def test_what_has_no_key_passes_as_it_is(body: bytes, size: int) -> None:
+def test_text_without_the_key_is_unchanged(body: bytes, size: int) -> None:
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     for is_data in (True, False):
         assert through(pieces, is_data=is_data) == body
 
 
-def test_a_key_that_is_cut_off_at_the_end_is_taken_out() -> None:
+def test_a_truncated_key_at_the_end_is_removed() -> None:
     assert through([b'{"data":[{"title":"', KEY[:20].encode()]).endswith(KEY_MARK.encode())
     sent = httpx.Response(
         200, headers={"Content-Length": "500"}, content=f'id,title\n1,"{KEY[:20]}'
@@ -176,13 +180,13 @@ def test_a_key_that_is_cut_off_at_the_end_is_taken_out() -> None:
     assert not repeats(str(raised.value))
 
 
-def test_html_is_read_for_every_spelling() -> None:
+def test_html_is_searched_for_every_spelling() -> None:
     page = f"<html>{IN_MESSAGES['split by zero width']} {IN_MESSAGES['escaped in part']}".encode()
     assert not repeats(through([page]).decode().replace("\u200b", ""))
 
 
 @pytest.mark.parametrize("key", ["a", "id", "title", "ev_1,plain"])
-def test_a_short_key_destroys_no_data(key: str, tmp_path: Path) -> None:
+def test_a_short_key_changes_no_data(key: str, tmp_path: Path) -> None:
     body = b"id,title\nev_1,plain\n"
     answer = httpx.Response(
         200, content=body, headers={"Date": "Mon, 02 Mar 2026 12:00:00 GMT", "ETag": "title"}
@@ -192,7 +196,7 @@ def test_a_short_key_destroys_no_data(key: str, tmp_path: Path) -> None:
     assert pull.date_known
 
 
-def test_a_batch_says_that_the_key_was_taken_out(tmp_path: Path) -> None:
+def test_a_batch_notes_that_the_key_was_removed(tmp_path: Path) -> None:
     row = {"slug": "bitcoin", "name": KEY, "more": KEY}
     client = client_of(httpx.Response(200, json={"data": [row], "meta": {"total": 1}}))
     landing = Landing(tmp_path)
@@ -208,7 +212,7 @@ def test_a_batch_says_that_the_key_was_taken_out(tmp_path: Path) -> None:
     assert landing.manifest(landed.manifest.batch_id).redacted == 2
 
 
-def test_a_reason_phrase_and_an_illegal_head_do_not_repeat_it() -> None:
+def test_a_reason_phrase_and_an_illegal_head_do_not_repeat_the_key() -> None:
     odd = httpx.Response(
         418, content=b"no", extensions={"reason_phrase": KEY.encode(), "http_version": b"HTTP/1.1"}
     )
@@ -221,7 +225,7 @@ def test_a_reason_phrase_and_an_illegal_head_do_not_repeat_it() -> None:
 
 
 @pytest.mark.parametrize("filler", ["\\", " ", "\u200b", "&#0", "%25", "0", '"', "c", "c\\", "%"])
-def test_nothing_takes_long_to_look_through(filler: str) -> None:
+def test_no_body_takes_long_to_search(filler: str) -> None:
     text = KEY[0] + filler * (200_000 // len(filler))
     began = monotonic()
     assert REDACTOR(text) == text

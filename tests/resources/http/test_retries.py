@@ -36,16 +36,16 @@ def refusal(status: int, retry_after: str | None = None, **fields: object) -> ht
 
 class TestRetryAfter:
     @given(st.integers(0, 10**12))
-    def test_seconds_are_seconds_up_to_a_ceiling(self, seconds: int) -> None:
+    def test_seconds_are_read_up_to_a_maximum(self, seconds: int) -> None:
         assert retry_after_s(str(seconds), now=NOW) == min(seconds, RETRY_AFTER_CEILING_S)
 
     @given(st.integers(-(10**6), 10**6))
-    def test_a_date_is_the_time_until_then_and_past_is_none_at_all(self, seconds: int) -> None:
+    def test_a_date_is_the_time_until_then_and_a_past_date_is_zero(self, seconds: int) -> None:
         text = format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
         assert retry_after_s(text, now=NOW) == max(0, seconds)
 
     @given(st.text(max_size=60))
-    def test_no_text_breaks_it(self, text: str) -> None:
+    def test_no_text_raises(self, text: str) -> None:
         read = retry_after_s(text, now=NOW)
         assert read is None or 0 <= read <= RETRY_AFTER_CEILING_S
 
@@ -56,7 +56,7 @@ class TestRetryAfter:
          ("1e9", RETRY_AFTER_CEILING_S), ("9" * 400, None), ("9" * 300, RETRY_AFTER_CEILING_S),
          ("1e999", RETRY_AFTER_CEILING_S)],
     )  # fmt: skip
-    def test_odd_values(self, text: str | None, seconds: float | None) -> None:
+    def test_odd_values_are_read(self, text: str | None, seconds: float | None) -> None:
         assert retry_after_s(text, now=NOW) == seconds
 
     @given(st.datetimes(min_value=datetime(1971, 1, 1), max_value=datetime(2100, 1, 1)))  # noqa: DTZ001
@@ -67,7 +67,7 @@ class TestRetryAfter:
 
 class TestRetrying:
     @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-    def test_a_passing_failure_is_tried_again(self, status: int) -> None:
+    def test_a_transient_failure_is_retried(self, status: int) -> None:
         client = mocked(answering(refusal(status), refusal(status), FINE))
         assert client.usage().used == 1
 
@@ -76,11 +76,11 @@ class TestRetrying:
         [httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadTimeout, httpx.ReadError,
          httpx.RemoteProtocolError, httpx.PoolTimeout, httpx.WriteError],
     )  # fmt: skip
-    def test_a_lost_connection_is_tried_again(self, error: type[httpx.TransportError]) -> None:
+    def test_a_lost_connection_is_retried(self, error: type[httpx.TransportError]) -> None:
         client = mocked(answering(error("gone"), FINE))
         assert client.usage().used == 1
 
-    def test_it_gives_up_after_the_attempts_of_the_policy(self) -> None:
+    def test_a_call_fails_after_the_attempts_of_the_policy(self) -> None:
         sent: list[SentRequest] = []
         client = mocked(
             answering(httpx.ConnectError("refused")),
@@ -92,7 +92,7 @@ class TestRetrying:
         assert raised.value.attempts == len(sent) == 3
         assert {request.status for request in sent} == {None}
 
-    def test_it_gives_up_when_the_total_time_is_over(self) -> None:
+    def test_a_call_fails_after_the_total_time_of_the_policy(self) -> None:
         fake = FakeTime(chance=0.999)
         policy = RetryPolicy(attempts=1_000, total_s=60.0)
         client = mocked(answering(refusal(503)), policy=policy, ambient=fake.ambient())
@@ -106,7 +106,7 @@ class TestRetrying:
         assert policy.backoff_s(3, 0.0) == 0.0
         assert policy.backoff_s(3, 0.25) == 1.0
 
-    def test_while_hurried_nothing_is_tried_again(self) -> None:
+    def test_with_stop_retrying_nothing_is_retried(self) -> None:
         fake = FakeTime()
         client = mocked(answering(refusal(503), FINE), ambient=fake.ambient())
         with client.stop_retrying(), pytest.raises(ServiceFailing):
@@ -139,21 +139,21 @@ class TestRetrying:
         mocked(answering(refusal(429), FINE), ambient=fake.ambient()).usage()
         assert fake.slept == [1.0]
 
-    def test_the_limiter_hears_of_a_429_for_rate(self) -> None:
+    def test_the_limiter_is_called_for_a_429_for_rate(self) -> None:
         class Listening(Limiter):
-            heard: list[float | None] = []  # noqa: RUF012
+            waits: list[float | None] = []  # noqa: RUF012
 
             def acquire(self, *, for_usage: bool = False) -> None:
                 return None
 
             def on_rate_limited(self, retry_after_s: float | None) -> None:
-                self.heard.append(retry_after_s)
+                self.waits.append(retry_after_s)
 
-        listening = Listening()
-        mocked(answering(refusal(429, "4"), FINE), limiter=listening).usage()
-        assert listening.heard == [4.0]
+        limiter = Listening()
+        mocked(answering(refusal(429, "4"), FINE), limiter=limiter).usage()
+        assert limiter.waits == [4.0]
 
-    def test_a_storm_of_the_sandbox_is_weathered(
+    def test_a_storm_of_the_sandbox_is_survived(
         self, make_client: MakeClient, fake_time: FakeTime
     ) -> None:
         client = make_client(transport=FaultScript("storm=5", "storm=none", "unavailable=502"))
@@ -169,7 +169,7 @@ class TestRetrying:
 
 
 class TestDefer:
-    def test_a_quota_that_is_gone_defers_to_the_reset_without_a_retry(
+    def test_a_used_up_quota_defers_to_the_reset_without_a_retry(
         self, make_client: MakeClient, fake_time: FakeTime
     ) -> None:
         with pytest.raises(Defer, match="quota is used up") as raised:
@@ -203,19 +203,19 @@ class TestDefer:
         assert raised.value.resume_at == datetime(2027, 1, 1, tzinfo=UTC)
 
     @pytest.mark.parametrize("status", [429, 503])
-    def test_a_wait_beyond_the_bound_defers(self, status: int) -> None:
+    def test_a_wait_over_the_limit_defers(self, status: int) -> None:
         with pytest.raises(Defer) as raised:
             mocked(answering(refusal(status, "3600"))).usage()
         assert raised.value.resume_at == NOW + timedelta(hours=1)
         assert raised.value.reason == "asked_to_wait"
 
     @pytest.mark.parametrize(("fields", "days"), [({}, 1), ({"message": "Limit Exceeded"}, 31)])
-    def test_an_absurd_wait_is_cut_short(self, fields: dict[str, str], days: int) -> None:
+    def test_an_absurd_wait_is_limited(self, fields: dict[str, str], days: int) -> None:
         with pytest.raises(Defer) as raised:
             mocked(answering(refusal(429, "1e9", **fields))).usage()
         assert raised.value.resume_at == NOW + timedelta(days=days)
 
-    def test_a_quota_really_used_up(self, almanac_sandbox, make_client: MakeClient) -> None:  # type: ignore[no-untyped-def]
+    def test_a_really_used_up_quota_defers(self, almanac_sandbox, make_client: MakeClient) -> None:  # type: ignore[no-untyped-def]
         client = make_client(almanac_sandbox.new_key("enterprise", monthly_quota=2))
         client.usage()
         assert client.usage().remaining == 0
@@ -227,7 +227,7 @@ class TestDefer:
 
 class TestSlowness:
     @pytest.mark.parametrize("status", [500, 504])
-    def test_a_failure_after_a_long_wait_is_not_tried_again(self, status: int) -> None:
+    def test_a_failure_after_a_long_wait_is_not_retried(self, status: int) -> None:
         fake = FakeTime()
 
         def handle(_: httpx.Request) -> httpx.Response:
@@ -238,7 +238,7 @@ class TestSlowness:
             mocked(handle, ambient=fake.ambient()).usage()
         assert fake.slept == []
 
-    def test_the_wait_for_the_limiter_is_not_the_service_s_slowness(self) -> None:
+    def test_the_wait_for_the_limiter_does_not_count_as_a_slow_service(self) -> None:
         fake = FakeTime()
 
         class Slow(Limiter):
@@ -267,11 +267,11 @@ class TestErrorBodies:
             httpx.Response(503, content=b"x", headers={"Content-Encoding": "gzip"}),
         ],
     )
-    def test_every_shape_of_error_body_is_read(self, answer: httpx.Response) -> None:
+    def test_every_form_of_error_body_is_read(self, answer: httpx.Response) -> None:
         with pytest.raises(ServiceFailing, match="answered 503"):
             mocked(answering(answer)).usage()
 
-    def test_what_the_service_said_is_cut_and_printable(self) -> None:
+    def test_the_message_of_the_service_is_cut_and_printable(self) -> None:
         answer = httpx.Response(400, json={"message": "a\x1b[31m\n" + "b" * 10_000})
         with pytest.raises(CatalogError) as raised:
             mocked(answering(answer)).usage()

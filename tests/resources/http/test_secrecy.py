@@ -37,16 +37,16 @@ def everything_said(error: BaseException) -> Iterator[str]:
     """Texts of an error, its chain, and what hangs on it."""
     seen: list[BaseException | None] = [error]
     while seen:
-        item = seen.pop()
-        if item is None:
+        current = seen.pop()
+        if current is None:
             continue
-        yield from (str(item), repr(item), repr(item.args), repr(vars(item)))
-        yield "".join(traceback.format_exception(item))
+        yield from (str(current), repr(current), repr(current.args), repr(vars(current)))
+        yield "".join(traceback.format_exception(current))
         for name in ("request", "response"):
-            thing = getattr(item, f"_{name}", None)
+            thing = getattr(current, f"_{name}", None)
             if thing is not None:
                 yield repr(thing) + repr(thing.headers) + repr(vars(thing))
-        seen += [item.__cause__, item.__context__]
+        seen += [current.__cause__, current.__context__]
 
 
 def client_of(handler: Callable[[httpx.Request], httpx.Response]) -> CatalogClient:
@@ -77,7 +77,7 @@ def test_no_error_shows_the_key(name: str, caplog: pytest.LogCaptureFixture) -> 
     [[b""], [head(), b'id,t\n1,"a'], [head("Transfer-Encoding: chunked"), chunked(b"{", end=False)],
      [b"nonsense\r\n\r\n"], [head(status="500 Error"), b"no"]],
 )  # fmt: skip
-def test_nor_do_errors_and_logs_of_a_real_connection(
+def test_errors_and_logs_of_a_real_connection_do_not_show_the_key(
     answer: list[bytes], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     for name in ("", "httpx", "httpcore", "httpcore.http11", "httpcore.connection"):
@@ -104,7 +104,7 @@ def test_nor_do_errors_and_logs_of_a_real_connection(
     assert KEY not in repr(sent)
 
 
-def test_the_client_and_its_parts_do_not_show_it() -> None:
+def test_the_client_and_its_parts_do_not_show_the_key() -> None:
     client = client_of(answering(httpx.Response(200, json={"data": []})))
     paginator = client.events_pages()
     (page,) = paginator
@@ -138,7 +138,7 @@ def test_the_request_that_httpx_keeps_has_no_key() -> None:
 @pytest.mark.parametrize(
     "url", ["https://evil.test/", "http://catalog.test/", "https://catalog.test:8443/"]
 )
-def test_the_key_goes_to_one_origin_alone(url: str) -> None:
+def test_the_key_is_sent_to_only_one_origin(url: str) -> None:
     sent: list[httpx.Request] = []
 
     def handle(request: httpx.Request) -> httpx.Response:

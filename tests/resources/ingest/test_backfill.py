@@ -149,7 +149,7 @@ def truth(almanac_sandbox: Sandbox, unlimited_key: str) -> Iterator[set[str]]:
 
 
 @pytest.mark.parametrize("latency_s", [0.0, 0.05])
-def test_a_range_comes_whole_for_hardly_more_than_its_pages_however_long_the_way(
+def test_a_range_is_landed_whole_for_hardly_more_requests_than_pages_at_any_latency(
     latency_s: float, months: Months, almanac_sandbox: Sandbox, truth: set[str]
 ) -> None:
     slow = {"extra_headers": {"Sandbox-Faults": f"slow={latency_s}"}} if latency_s else {}
@@ -166,7 +166,7 @@ def test_a_range_comes_whole_for_hardly_more_than_its_pages_however_long_the_way
     assert all(manifest.complete for manifest in backfill.manifests)
 
 
-def test_its_batch_is_that_of_a_pull_of_the_same_pages(
+def test_a_backfill_lands_the_same_batch_as_a_pull_of_the_same_pages(
     months: Months, tmp_path: Path, make_client: MakeClient
 ) -> None:
     span = (date(2026, 3, 1), date(2026, 3, 14))
@@ -184,7 +184,7 @@ def test_its_batch_is_that_of_a_pull_of_the_same_pages(
     assert (batch.rows_claimed, alike.rows_claimed) == (None, pulled.rows)
 
 
-def test_months_are_recorded_before_the_sweep_is_at_its_end(months: Months) -> None:
+def test_months_are_recorded_before_the_backfill_ends(months: Months) -> None:
     running = months.backfill().run("list")
     assert len(next(running)) == 1
     assert 0 < len(months.landing.batch_ids()) < 10
@@ -192,7 +192,7 @@ def test_months_are_recorded_before_the_sweep_is_at_its_end(months: Months) -> N
     running.close()
 
 
-def test_one_that_was_cut_short_asks_only_for_what_is_not_landed(
+def test_an_interrupted_backfill_requests_only_what_is_not_landed(
     months: Months, almanac_sandbox: Sandbox, truth: set[str]
 ) -> None:
     almanac_sandbox.forget_requests()
@@ -209,7 +209,7 @@ def test_one_that_was_cut_short_asks_only_for_what_is_not_landed(
     assert months.states.open(AT) == []
 
 
-def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
+def test_a_part_of_an_open_backfill_is_resumed(months: Months) -> None:
     running = months.backfill().run("list")
     for _ in range(6):
         next(running)
@@ -223,7 +223,9 @@ def test_a_part_of_an_open_sweep_is_gone_on_with_too(months: Months) -> None:
 
 
 @pytest.mark.parametrize("days", [3, 70])
-def test_one_without_an_end_is_gone_on_with_to_the_end_it_had(months: Months, days: int) -> None:
+def test_a_backfill_without_an_end_is_resumed_up_to_its_first_end(
+    months: Months, days: int
+) -> None:
     """The next day, and where a cap spreads it over months."""
     running = months.backfill((date(2026, 1, 1), None)).run("list")
     next(running)
@@ -239,14 +241,14 @@ def test_one_without_an_end_is_gone_on_with_to_the_end_it_had(months: Months, da
     assert months.backfill((date(2026, 1, 1), None)).resumed
 
 
-def test_an_end_that_was_named_is_not_taken_for_an_open_one(months: Months) -> None:
+def test_a_given_end_is_not_read_as_an_open_end(months: Months) -> None:
     running = months.backfill((date(2026, 1, 1), date(2026, 12, 31))).run("list")
     next(running)
     running.close()
     assert not months.backfill((date(2026, 1, 1), None)).resumed
 
 
-def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
+def test_a_deferred_backfill_stays_deferred_if_resuming_fails(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
     all_of(months.backfill(limiter=Counted(20)))
@@ -261,7 +263,7 @@ def test_one_that_was_put_off_stays_so_when_going_on_with_it_fails(
     assert months.states.open(AT) == [state]
 
 
-def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
+def test_ctrl_c_while_the_service_fails_does_not_wait_for_retries(
     months: Months, almanac_sandbox: Sandbox, truth: set[str]
 ) -> None:
     patient = RetryPolicy(base_s=600.0, cap_s=600.0, total_s=6_000.0)
@@ -284,7 +286,7 @@ def test_ctrl_c_while_the_service_fails_does_not_wait_for_tries_to_come(
     assert answered <= ceil(len(truth) / 100) * 1.02 + 4, "what came before it is landed"
 
 
-def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
+def test_the_second_of_two_backfills_at_once_is_refused_and_sends_nothing(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
     first, second = months.backfill(), months.backfill()
@@ -297,7 +299,7 @@ def test_of_two_at_once_the_second_is_told_so_and_asks_for_nothing(
     assert len(set(all_of(second))) == 36
 
 
-def test_rows_that_shift_between_pages_are_told_and_nothing_counts_as_landed(
+def test_rows_that_shift_between_pages_are_an_error_and_nothing_counts_as_landed(
     months: Months,
 ) -> None:
     shifting = {"extra_headers": {"Sandbox-Faults": "shift_rows@0.2~events"}}
@@ -309,7 +311,7 @@ def test_rows_that_shift_between_pages_are_told_and_nothing_counts_as_landed(
     assert months.states.landed(state) == []
 
 
-def test_a_new_one_asks_for_everything_again(months: Months) -> None:
+def test_a_new_backfill_requests_all_dates_again(months: Months) -> None:
     year = (date(2025, 1, 1), date(2025, 12, 31))
     all_of(months.backfill(year))
     second = months.backfill(year)
@@ -318,7 +320,7 @@ def test_a_new_one_asks_for_everything_again(months: Months) -> None:
     assert second.requests > 10
 
 
-def test_a_quota_that_ends_defers_with_all_that_came_landed(
+def test_a_used_up_quota_defers_a_backfill_after_landing_what_was_received(
     months: Months, almanac_sandbox: Sandbox, truth: set[str]
 ) -> None:
     almanac_sandbox.forget_requests()
@@ -338,7 +340,7 @@ def test_a_quota_that_ends_defers_with_all_that_came_landed(
     assert months.states.open(AT) == []
 
 
-def test_one_that_was_left_for_too_long_is_begun_anew(months: Months) -> None:
+def test_an_abandoned_backfill_starts_over(months: Months) -> None:
     running = months.backfill().run("list")
     next(running)
     running.close()
@@ -354,7 +356,7 @@ def test_one_that_was_left_for_too_long_is_begun_anew(months: Months) -> None:
         assert months.backfill().resumed
 
 
-def test_one_begun_under_another_plan_is_superseded(months: Months) -> None:
+def test_a_backfill_of_another_plan_is_superseded(months: Months) -> None:
     running = months.backfill().run("list")
     next(running)
     running.close()
@@ -366,7 +368,7 @@ def test_one_begun_under_another_plan_is_superseded(months: Months) -> None:
     assert months.states.open(AT) == []
 
 
-def test_an_error_is_told_and_what_came_before_it_is_landed(
+def test_an_error_is_raised_after_landing_what_was_received(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
     running = months.backfill().run("list")
@@ -382,7 +384,7 @@ def test_an_error_is_told_and_what_came_before_it_is_landed(
     assert len(set(all_of(months.backfill()))) == 36
 
 
-def test_more_coins_than_one_request_takes_are_whole_when_every_list_is(
+def test_a_month_with_more_coins_than_one_request_takes_is_whole_when_every_list_is(
     months: Months, almanac_sandbox: Sandbox
 ) -> None:
     coins = tuple(coin.slug for coin in almanac_sandbox.truth().coins_at(AT)[:150])
@@ -392,7 +394,7 @@ def test_more_coins_than_one_request_takes_are_whole_when_every_list_is(
     assert {len(manifest.scope.coins or ()) for manifest in backfill.manifests} == {100, 50}
 
 
-def test_the_price_is_that_of_what_is_lacking_and_the_cheaper_way_comes_first(
+def test_the_price_is_for_what_is_missing_and_the_cheapest_way_is_first(
     months: Months, truth: set[str]
 ) -> None:
     backfill = months.backfill()
@@ -416,7 +418,7 @@ def test_the_export_makes_every_month_whole_at_once(months: Months, truth: set[s
 
 
 @pytest.mark.parametrize(
-    ("plan", "begin", "said"),
+    ("plan", "begin", "message"),
     [
         (FREE, "2026-03-01", "shows events from 2026-03-02 on"),
         (STANDARD, "2017-01-01", "shows events from 2026-03-02 on"),
@@ -424,16 +426,16 @@ def test_the_export_makes_every_month_whole_at_once(months: Months, truth: set[s
         (STANDARD, "2026-07-01", "shows events up to 2026-05-31"),
     ],
 )
-def test_a_range_that_the_plan_does_not_reach_is_refused_with_the_reason(
-    plan: Plan, begin: str, said: str, months: Months, almanac_sandbox: Sandbox
+def test_a_range_that_the_plan_does_not_show_is_refused_with_the_reason(
+    plan: Plan, begin: str, message: str, months: Months, almanac_sandbox: Sandbox
 ) -> None:
     almanac_sandbox.forget_requests()
-    with pytest.raises(PlanLacksAccess, match=said):
+    with pytest.raises(PlanLacksAccess, match=message):
         months.backfill((date.fromisoformat(begin), date(2026, 12, 31)), plan=plan)
     assert almanac_sandbox.requests == []
 
 
-def test_a_month_that_the_plan_shows_in_part_is_taken_in_part_and_says_so(months: Months) -> None:
+def test_a_month_that_the_plan_shows_in_part_is_landed_in_part_with_a_note(months: Months) -> None:
     span = (date(2026, 3, 1), date(2026, 6, 30))
     backfill = months.backfill(span, plan=STANDARD, partly=True)
     assert backfill.notes == [
@@ -456,7 +458,7 @@ spans = st.lists(
 
 
 @given(spans=spans, first=st.integers(0, 30), length=st.integers(0, 30))
-def test_what_a_lane_lacks_is_every_instant_that_no_span_holds(
+def test_the_missing_scopes_of_a_requested_list_are_all_instants_outside_its_spans(
     spans: list[tuple[int, int]], first: int, length: int
 ) -> None:
     def at(day: int) -> datetime:

@@ -33,10 +33,10 @@ def machine() -> datetime:
     return SERVICE_AT + AHEAD
 
 
-def heard_in(root: Path) -> ServiceClock:
-    heard = ServiceClock(machine, state=Storage(root / "state"))
-    heard.keep()
-    return heard
+def clock_in(root: Path) -> ServiceClock:
+    service_clock = ServiceClock(machine, state=Storage(root / "state"))
+    service_clock.keep()
+    return service_clock
 
 
 def puller_of(client: CatalogClient, root: Path) -> Puller:
@@ -51,7 +51,7 @@ def client_of(server: RawServer, root: Path, **options: Any) -> CatalogClient:
         limiter=Unlimited(),
         ambient=Ambient(machine, sleep=lambda seconds: None),
         policy=ONCE,
-        service_clock=heard_in(root),
+        service_clock=clock_in(root),
         **options,
     )
 
@@ -64,7 +64,7 @@ def cut_export() -> Iterator[RawServer]:
         yield server
 
 
-def test_an_export_that_breaks_off_is_dated_by_its_head(
+def test_a_truncated_export_has_the_date_of_its_headers(
     cut_export: RawServer, tmp_path: Path
 ) -> None:
     with client_of(cut_export, tmp_path) as client:
@@ -75,7 +75,7 @@ def test_an_export_that_breaks_off_is_dated_by_its_head(
     assert landed.manifest.date_doubt is None
 
 
-def test_a_broken_body_sets_the_clock_for_the_pulls_and_processes_to_come(
+def test_a_broken_body_sets_the_clock_for_later_pulls_and_processes(
     cut_export: RawServer, tmp_path: Path
 ) -> None:
     with client_of(cut_export, tmp_path) as client:
@@ -87,37 +87,35 @@ def test_a_broken_body_sets_the_clock_for_the_pulls_and_processes_to_come(
         with pytest.raises(CatalogError):
             puller_of(client, tmp_path).events(None, None)
     assert "from=2026-03-02" in cut_export.heads[-1]
-    assert heard_in(tmp_path).now() == SERVICE_AT
+    assert clock_in(tmp_path).now() == SERVICE_AT
 
 
 @pytest.mark.parametrize("status", [200, 304, 400, 401, 404, 410, 429, 500, 503])
-def test_every_answer_is_heard_whatever_it_says(status: int, tmp_path: Path) -> None:
-    heard = heard_in(tmp_path)
+def test_the_date_of_every_answer_is_recorded(status: int, tmp_path: Path) -> None:
+    service_clock = clock_in(tmp_path)
     headers = dict([DATE.split(": ", 1)])
     with (
         mocked(
             lambda request: httpx.Response(status, headers=headers, content=b"nothing of use"),
-            service_clock=heard,
+            service_clock=service_clock,
             policy=ONCE,
         ) as client,
         pytest.raises(CatalogError),
     ):
         client.usage()
-    assert heard.offset == -AHEAD
+    assert service_clock.offset == -AHEAD
 
 
 @pytest.mark.parametrize("date", ["Fri, 31 Dec 9999 23:59:59 GMT", "Tue, 01 Jan 2030 00:00:00 GMT"])
-def test_a_page_with_a_date_that_can_not_be_is_dated_by_what_was_expected(
-    date: str, tmp_path: Path
-) -> None:
+def test_a_page_with_an_impossible_date_gets_the_expected_time(date: str, tmp_path: Path) -> None:
     dates = [DATE.split(": ", 1)[1], date]
 
     def answer(request: httpx.Request) -> httpx.Response:
-        said = dates.pop(0) if len(dates) > 1 else dates[0]
+        date_text = dates.pop(0) if len(dates) > 1 else dates[0]
         body = {"data": [], "meta": {"total": 0, "cursor": None}}
-        return httpx.Response(200, headers={"Date": said}, json=body)
+        return httpx.Response(200, headers={"Date": date_text}, json=body)
 
-    with mocked(answer, service_clock=heard_in(tmp_path)) as client:
+    with mocked(answer, service_clock=clock_in(tmp_path)) as client:
         puller = puller_of(client, tmp_path)
         right, wrong = puller.cancellations(), puller.cancellations()
     assert right.manifest.observed_at == wrong.manifest.observed_at == SERVICE_AT
@@ -126,7 +124,7 @@ def test_a_page_with_a_date_that_can_not_be_is_dated_by_what_was_expected(
     assert wrong.manifest.scope.since == SERVICE_AT - timedelta(days=90)
 
 
-def test_a_page_in_the_journal_keeps_why_its_date_was_not_believed(tmp_path: Path) -> None:
+def test_a_page_in_the_journal_keeps_why_its_date_was_not_accepted(tmp_path: Path) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if "cursor" in str(request.url):
             raise KeyboardInterrupt
@@ -135,7 +133,7 @@ def test_a_page_in_the_journal_keeps_why_its_date_was_not_believed(tmp_path: Pat
         return httpx.Response(200, headers={"Date": "Tue, 01 Jan 2030 00:00:00 GMT"}, json=body)
 
     interrupted = pytest.raises(KeyboardInterrupt)
-    with mocked(answer, service_clock=heard_in(tmp_path)) as client, interrupted:
+    with mocked(answer, service_clock=clock_in(tmp_path)) as client, interrupted:
         puller_of(client, tmp_path).cancellations()
     gone = mocked(lambda request: httpx.Response(503), policy=ONCE)
     with gone as client:
@@ -143,26 +141,24 @@ def test_a_page_in_the_journal_keeps_why_its_date_was_not_believed(tmp_path: Pat
     assert "is ignored" in (landed.manifest.date_doubt or "")
 
 
-def test_content_that_says_it_is_of_later_is_true_when_it_was_observed(tmp_path: Path) -> None:
+def test_a_content_time_after_the_observed_time_is_set_to_it(tmp_path: Path) -> None:
     headers = dict([DATE.split(": ", 1)])
     headers |= {"Last-Modified": "Tue, 01 Jan 2030 00:00:00 GMT", "Content-Type": "text/csv"}
     with mocked(
         lambda request: httpx.Response(200, headers=headers, content=HEADER + ROW),
-        service_clock=heard_in(tmp_path),
+        service_clock=clock_in(tmp_path),
     ) as client:
         (landed,) = puller_of(client, tmp_path).export(None, None, rows_expected=1)
     assert landed.manifest.content_at <= landed.manifest.observed_at == SERVICE_AT
 
 
 @pytest.mark.parametrize("reset_at", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"])
-def test_a_usage_of_a_year_that_can_not_be_is_read_without_it(
-    reset_at: str, tmp_path: Path
-) -> None:
+def test_an_impossible_year_in_a_usage_is_ignored(reset_at: str, tmp_path: Path) -> None:
     usage = {"plan": "elite", "used": 5, "limit": 100, "resetAt": reset_at}
     headers = dict([DATE.split(": ", 1)])
     with mocked(
         lambda request: httpx.Response(200, headers=headers, json=usage),
-        service_clock=heard_in(tmp_path),
+        service_clock=clock_in(tmp_path),
     ) as client:
         account = client.usage().account
     assert account is not None

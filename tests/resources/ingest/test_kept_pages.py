@@ -36,7 +36,7 @@ ONE, TWO = page_of("2026-03-01", "2026-03-02"), page_of("2026-03-02", "2026-03-0
 UNREAD = page_of("2026-03-01", None)
 
 
-def test_nothing_is_there_before_the_first_page() -> None:
+def test_before_the_first_page_there_is_no_page() -> None:
     kept = PagesInMemory("events")
     assert (kept.first, kept.last, kept.ends_at, kept.fresh) == (None, None, None, 0)
 
@@ -54,21 +54,21 @@ def test_notes_and_bodies_are_in_the_order_of_arrival() -> None:
     ("to", "stay"),
     [(FIRST + DAY, [ONE, TWO]), (FIRST + 2 * DAY, [TWO]), (FIRST + 3 * DAY, [])],
 )
-def test_pages_that_may_hold_rows_from_there_on_stay(to: datetime, stay: list[RawPage]) -> None:
+def test_pages_that_may_have_later_rows_stay(to: datetime, stay: list[RawPage]) -> None:
     kept = kept_of(ONE, TWO)
     kept.landed_to(to)
     assert list(kept.bodies()) == [page.body for page in stay]
     assert kept.fresh == 0
 
 
-def test_a_page_without_dates_stays_with_all_behind_it() -> None:
+def test_a_page_without_dates_stays_with_all_later_pages() -> None:
     kept = kept_of(ONE, UNREAD, TWO)
     assert kept_of(UNREAD).ends_at is None
     kept.landed_to(FIRST + 10 * DAY)
     assert dates_of(kept) == [["2026-03-01", None], ["2026-03-02", "2026-03-03"]]
 
 
-def test_dropped_pages_are_gone_and_numbers_go_on() -> None:
+def test_numbers_continue_after_dropped_pages() -> None:
     kept = kept_of(ONE)
     kept.drop()
     assert list(kept.bodies()) == []

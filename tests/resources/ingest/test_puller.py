@@ -40,12 +40,12 @@ def puller(make_client: MakeClient, root: Path) -> Puller:
     return puller_of(make_client(), root)
 
 
-def asked_of(sandbox: Sandbox) -> list[dict[str, str]]:
+def params_of(sandbox: Sandbox) -> list[dict[str, str]]:
     return [dict(httpx.QueryParams(request.query)) for request in sandbox.requests]
 
 
 class TestLists:
-    def test_events_land_with_the_scope_asked_and_the_services_times(
+    def test_events_are_landed_with_the_requested_scope_and_the_times_of_the_service(
         self, puller: Puller, root: Path
     ) -> None:
         landed = puller.events(*MARCH)
@@ -63,7 +63,7 @@ class TestLists:
         assert Landing(root).journal.open_pulls() == []
         assert list((root / "journal").iterdir()) == []
 
-    def test_a_pull_is_known_at_its_last_page_and_true_at_its_first(
+    def test_a_pull_is_observed_at_its_last_page_and_has_the_content_time_of_its_first(
         self, make_client: MakeClient, root: Path
     ) -> None:
         extra = {"Sandbox-Now": AT.isoformat()}
@@ -76,19 +76,19 @@ class TestLists:
         assert landed.manifest.observed_at == AT + timedelta(seconds=600)
 
     def test_progress_names_feed_rows_and_total(self, make_client: MakeClient, root: Path) -> None:
-        heard: list[tuple[str, int, int | None]] = []
-        landed = puller_of(make_client(), root, on_page=lambda *page: heard.append(page)).events(
+        progress: list[tuple[str, int, int | None]] = []
+        landed = puller_of(make_client(), root, on_page=lambda *page: progress.append(page)).events(
             *MARCH
         )
-        assert [rows for _, rows, _ in heard] == [100, 200, 300, 400, 500, 600, landed.rows]
-        assert {(feed, total) for feed, _, total in heard} == {("events", landed.rows)}
+        assert [rows for _, rows, _ in progress] == [100, 200, 300, 400, 500, 600, landed.rows]
+        assert {(feed, total) for feed, _, total in progress} == {("events", landed.rows)}
 
     @pytest.mark.parametrize(
         ("plan", "upper"),
         [(FREE, datetime(2026, 3, 9, 23, 59, 59, 999_999, tzinfo=UTC)),
          (STANDARD, datetime(2026, 5, 31, 23, 59, 59, 999_999, tzinfo=UTC)), (ELITE, None)],
     )  # fmt: skip
-    def test_bounds_left_out_are_made_definite_and_asked(
+    def test_absent_bounds_are_set_and_requested(
         self,
         almanac_sandbox: Sandbox,
         make_client: MakeClient,
@@ -104,33 +104,33 @@ class TestLists:
         )
         assert landed.manifest.content_at == AT - timedelta(seconds=plan.freshness_s)
         to = None if upper is None else upper.date().isoformat()
-        bounds = {(asked["from"], asked.get("to")) for asked in asked_of(almanac_sandbox)}
+        bounds = {(params["from"], params.get("to")) for params in params_of(almanac_sandbox)}
         assert bounds == {("2026-03-02", to)}
 
-    def test_today_is_the_services_day_once_it_was_heard(
+    def test_today_is_the_day_of_the_service_once_a_date_is_recorded(
         self, make_client: MakeClient, root: Path
     ) -> None:
         client = make_client(service_clock=ServiceClock(lambda: AT - timedelta(days=1)))
         puller = puller_of(client, root, clock=lambda: AT - timedelta(days=1))
-        item = {"coins": ["bitcoin"]}
-        assert puller.events(None, None, **item).manifest.scope.lower == datetime(
+        filters = {"coins": ["bitcoin"]}
+        assert puller.events(None, None, **filters).manifest.scope.lower == datetime(
             2026, 3, 1, tzinfo=UTC
         )
-        assert puller.events(None, None, **item).manifest.scope.lower == datetime(
+        assert puller.events(None, None, **filters).manifest.scope.lower == datetime(
             2026, 3, 2, tzinfo=UTC
         )
 
-    def test_instants_are_asked_and_claimed_as_they_are(
+    def test_instants_are_requested_and_claimed_exactly(
         self, almanac_sandbox: Sandbox, puller: Puller
     ) -> None:
         lower, upper = AT + timedelta(hours=1), AT + timedelta(days=2)
         almanac_sandbox.forget_requests()
         scope = puller.events(lower, upper, categories=["listing"]).manifest.scope
         assert scope == Scope(lower=lower, upper=upper, categories=("listing",))
-        (asked,) = asked_of(almanac_sandbox)
-        assert (asked["from"], asked["to"]) == ("2026-03-02T13:00:00Z", "2026-03-04T12:00:00Z")
+        (params,) = params_of(almanac_sandbox)
+        assert (params["from"], params["to"]) == ("2026-03-02T13:00:00Z", "2026-03-04T12:00:00Z")
 
-    def test_what_can_not_be_asked_is_refused_before_a_request(
+    def test_an_impossible_scope_is_refused_before_a_request(
         self, almanac_sandbox: Sandbox, puller: Puller, root: Path
     ) -> None:
         almanac_sandbox.forget_requests()
@@ -153,7 +153,7 @@ class TestLists:
         assert landed.manifest.rows_claimed == landed.rows
         assert len(landed.manifest.pages) >= 3
 
-    def test_cancellations_since_nothing_said_are_asked_for_ninety_days(
+    def test_cancellations_without_a_beginning_are_requested_for_ninety_days(
         self, almanac_sandbox: Sandbox, puller: Puller
     ) -> None:
         puller.categories()
@@ -161,22 +161,24 @@ class TestLists:
         landed = puller.cancellations()
         since = AT - timedelta(days=90)
         assert landed.manifest.scope == Scope(since=since)
-        assert {asked["since"] for asked in asked_of(almanac_sandbox)} == {"2025-12-02T12:00:00Z"}
+        assert {params["since"] for params in params_of(almanac_sandbox)} == {
+            "2025-12-02T12:00:00Z"
+        }
         assert landed.manifest.rows_claimed == landed.rows > 100
         assert landed.manifest.content_at == AT - MINUTE
 
-    def test_cancellations_since_a_day_begin_with_it(self, puller: Puller) -> None:
+    def test_cancellations_since_a_day_include_that_day(self, puller: Puller) -> None:
         landed = puller.cancellations(date(2026, 3, 1))
         assert landed.manifest.scope == Scope(since=datetime(2026, 3, 1, tzinfo=UTC))
 
-    def test_coins_and_categories_cover_all_there_is(self, puller: Puller) -> None:
+    def test_coins_and_categories_cover_the_whole_list(self, puller: Puller) -> None:
         for landed in (puller.coins(), puller.categories()):
             assert landed.manifest.scope == Scope()
             assert landed.manifest.complete
             assert (landed.manifest.observed_at, landed.manifest.content_at) == (AT, AT - MINUTE)
             assert landed.rows > 20
 
-    def test_a_plan_without_categories_says_so_and_nothing_lands(self, root: Path) -> None:
+    def test_a_plan_without_categories_is_an_error_and_nothing_is_landed(self, root: Path) -> None:
         refusal = httpx.Response(403, json={"error": {"code": "plan_required"}})
         with pytest.raises(AccessDenied):
             puller_of(mocked(answering(refusal)), root, plan=FREE).categories()
@@ -192,12 +194,14 @@ class TestLists:
             assert manifest.plan == plan.name
             assert manifest.content_at == AT - timedelta(seconds=plan.freshness_s)
 
-    def test_the_same_look_again_stores_no_bytes_twice(self, puller: Puller, root: Path) -> None:
+    def test_a_second_pull_with_the_same_bytes_stores_them_once(
+        self, puller: Puller, root: Path
+    ) -> None:
         first, second = puller.events(*MARCH), puller.events(*MARCH)
         assert first.manifest == second.manifest
         assert len(list((root / "bodies").rglob("*.zst"))) == 1
 
-    def test_an_answer_without_a_date_lands_with_a_warning(self, root: Path) -> None:
+    def test_an_answer_without_a_date_is_landed_with_a_warning(self, root: Path) -> None:
         answer = httpx.Response(200, json={"data": [{"id": "a"}]})
         client = mocked(answering(answer))
         landed = puller_of(client, root).events(*MARCH)
@@ -206,7 +210,7 @@ class TestLists:
         assert landed.manifest.observed_at == AT
         assert any("no Date" in warning for warning in landed.warnings)
 
-    def test_rows_that_were_promised_and_did_not_come_make_it_incomplete(
+    def test_promised_rows_that_do_not_arrive_make_a_batch_incomplete(
         self, make_client: MakeClient, root: Path
     ) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": "shift_rows"})
@@ -223,7 +227,7 @@ class TestLists:
 
 
 class TestLookUps:
-    def test_a_found_event_lands_as_its_body(self, puller: Puller, root: Path) -> None:
+    def test_the_body_of_a_found_event_is_landed(self, puller: Puller, root: Path) -> None:
         known = rows_of(Landing(root), puller.events(*MARCH).manifest)[0]
         landed = puller.event(known["id"])
         assert landed.manifest.scope == Scope(event_id=known["id"])
@@ -233,7 +237,7 @@ class TestLookUps:
         assert page.status == 200
         assert json.loads(body) == known
 
-    def test_a_cancelled_and_an_unknown_event_land_with_their_status(
+    def test_a_cancelled_and_an_unknown_event_are_landed_with_their_status(
         self, puller: Puller, root: Path
     ) -> None:
         cancelled = rows_of(Landing(root), puller.cancellations().manifest)[0]["id"]
@@ -246,14 +250,14 @@ class TestLookUps:
             assert landed.manifest.batch_id in Landing(root).pending()
             assert puller.event(event_id).manifest == landed.manifest
 
-    def test_a_404_of_a_gateway_is_not_taken_for_the_catalogs(self, root: Path) -> None:
+    def test_a_404_of_a_gateway_is_not_read_as_one_of_the_catalog(self, root: Path) -> None:
         client = mocked(answering(httpx.Response(404, html="<h1>no route</h1>")))
         landed = puller_of(client, root).event("some-id")
         assert landed.manifest.pages[0].status == 404
         assert not landed.manifest.complete
         assert "HTML page" in landed.warnings[0]
 
-    def test_html_in_place_of_an_event_lands_and_is_said(
+    def test_html_instead_of_an_event_is_landed_with_a_warning(
         self, make_client: MakeClient, root: Path
     ) -> None:
         landed = puller_of(make_client(extra_headers={"Sandbox-Faults": "html"}), root).event(
@@ -285,7 +289,7 @@ class TestSecrecy:
         for path in files:
             assert secret.encode() not in unpacked(path), path
 
-    def test_a_key_that_is_refused_is_in_no_file_either(
+    def test_a_rejected_key_is_in_no_file_either(
         self, almanac_sandbox: Sandbox, root: Path
     ) -> None:
         client = CatalogClient(almanac_sandbox.base_url, KEY, limiter=Unlimited())

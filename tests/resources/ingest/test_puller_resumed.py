@@ -106,7 +106,7 @@ POINTS = [
 
 class TestKilled:
     @pytest.mark.parametrize(("feed", "point", "page"), POINTS)
-    def test_it_goes_on_where_it_stood_and_lands_the_batch_it_would_have_been(
+    def test_a_killed_pull_resumes_and_lands_the_same_batch(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path,
         feed: str, point: str, page: int,
     ) -> None:  # fmt: skip
@@ -130,7 +130,7 @@ class TestKilled:
     @pytest.mark.parametrize(
         ("point", "page"), [("page", 1), ("page", 2), ("page", 3), ("after", 0)]
     )
-    def test_so_does_a_sweep_of_several_lists(
+    def test_a_killed_pull_of_several_lists_resumes(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path,
         some_coins: list[str], point: str, page: int,
     ) -> None:  # fmt: skip
@@ -146,7 +146,7 @@ class TestKilled:
     @pytest.mark.parametrize(
         ("point", "page"), [("page", 1), ("page", 3), ("page", 6), ("page", 8), ("after", 0)]
     )
-    def test_so_does_one_whose_dates_were_cut_because_the_service_was_slow(
+    def test_a_killed_pull_with_split_dates_resumes(
         self,
         almanac_sandbox: Sandbox,
         make_client: MakeClient,
@@ -172,7 +172,7 @@ class TestKilled:
         assert landed.manifest.complete
         assert all_manifests(root) == [landed.manifest]
 
-    def test_killed_again_and_again_it_is_one_batch_in_the_end(
+    def test_a_pull_killed_several_times_is_one_batch(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         """Each resumption is stopped by the next kill: here by an error that is not the tree's."""
@@ -192,7 +192,7 @@ class TestKilled:
         assert (landed.resumed_pages, len(landed.manifest.pages)) == (5, 7)
         assert set(bought(almanac_sandbox).values()) == {1}
 
-    def test_before_the_first_page_nothing_is_left_of_it(
+    def test_a_pull_killed_before_the_first_page_leaves_nothing(
         self, make_client: MakeClient, root: Path
     ) -> None:
         scope, landing = Scope(), Landing(root)
@@ -202,13 +202,13 @@ class TestKilled:
         assert all_manifests(root) == []
 
 
-class TestUnderWay:
-    def test_a_pull_of_another_that_lives_is_left_as_it_is(
+class TestInProgress:
+    def test_a_pull_of_a_live_process_is_not_touched(
         self, make_client: MakeClient, root: Path
     ) -> None:
         other, seen = puller_of(make_client(), root), []
 
-        def look(feed: str, rows: int, total: int | None) -> None:
+        def on_page(feed: str, rows: int, total: int | None) -> None:
             (journal,) = Landing(root).journal.open_pulls()
             before = len(list(journal.pages()))
             newest = max((root / "journal").rglob("*.page"))
@@ -218,12 +218,12 @@ class TestUnderWay:
             newest.write_bytes(whole)
             seen.append(before == len(list(journal.pages())))
 
-        landed = puller_of(make_client(), root, on_page=look).coins()
+        landed = puller_of(make_client(), root, on_page=on_page).coins()
         assert landed.manifest.complete
         assert len(seen) > 1
         assert all(seen)
 
-    def test_a_page_that_is_gone_under_way_lands_nothing_that_claims_to_have_it(
+    def test_a_page_that_disappears_from_the_journal_is_in_no_batch(
         self, make_client: MakeClient, root: Path
     ) -> None:
         def lose(feed: str, rows: int, total: int | None) -> None:
@@ -241,7 +241,7 @@ def intent(feed: Any, scope: Scope) -> Intent:
     return Intent(feed=feed, scope=scope, plan="enterprise", source=SOURCE, started_at=MACHINE_AT)
 
 
-class TestNotGoneOnWith:
+class TestNotResumed:
     def late(self, make_client: MakeClient, root: Path, **options: Any) -> Landed:
         options.setdefault("clock", lambda: MACHINE_AT + timedelta(minutes=15, seconds=1))
         (landed,) = puller_of(make_client(), root, **options).resume_open()
@@ -249,7 +249,7 @@ class TestNotGoneOnWith:
         assert Landing(root).journal.open_pulls() == []
         return landed
 
-    def test_after_fifteen_minutes_it_is_closed_and_the_rest_is_left_over(
+    def test_after_fifteen_minutes_a_pull_is_closed_and_the_rest_is_left_over(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill("events", "page", page=3)
@@ -273,7 +273,7 @@ class TestNotGoneOnWith:
         assert landed.manifest.complete
 
     @pytest.mark.parametrize("point", ["before", "after"])
-    def test_one_that_had_come_to_its_end_is_complete_however_late(
+    def test_a_pull_that_had_reached_its_end_is_complete_at_any_time(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path, point: str
     ) -> None:
         kill("cancellations", point)
@@ -292,7 +292,7 @@ class TestNotGoneOnWith:
         ("options", "word"),
         [({"plan": ELITE}, "now elite"), ({"source": "other"}, "no longer the source")],
     )
-    def test_of_another_plan_or_source_it_is_closed(
+    def test_a_pull_of_another_plan_or_source_is_closed(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path,
         options: dict[str, Any], word: str,
     ) -> None:  # fmt: skip
@@ -304,7 +304,7 @@ class TestNotGoneOnWith:
         assert (landed.manifest.plan, landed.manifest.source) == ("enterprise", SOURCE)
         assert landed.left_over is not None
 
-    def test_a_cut_sweep_leaves_over_what_its_parts_say(
+    def test_the_rest_of_a_split_list_follows_from_its_parts(
         self, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill(
@@ -318,7 +318,7 @@ class TestNotGoneOnWith:
         assert rest.upper == datetime(2026, 3, 22, 23, 59, 59, 999_999, tzinfo=UTC)
         assert (scope.upper == rest.lower - STEP) or scope.upper == rest.upper
 
-    def test_pages_that_do_not_follow_each_other_are_never_called_complete(
+    def test_pages_that_are_no_sequence_are_never_complete(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, root: Path
     ) -> None:
         scope = MARCH_SCOPE
@@ -334,7 +334,7 @@ class TestNotGoneOnWith:
         assert landed.left_over == landed.manifest.scope == scope
         assert landed.manifest.rows_claimed is None
 
-    def test_a_page_that_is_no_list_is_landed_apart_once(
+    def test_a_page_that_is_no_list_is_landed_once_as_its_own_batch(
         self, make_client: MakeClient, root: Path
     ) -> None:
         class Killed(BaseException):
@@ -355,7 +355,7 @@ class TestNotGoneOnWith:
         assert bad.scope == landed.left_over
         assert b"<html>" in b"".join(Landing(root).body(bad))
 
-    def test_what_stops_the_service_again_is_said_and_no_error(
+    def test_an_error_after_resuming_is_a_warning(
         self, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill("events", "page", page=2)
@@ -367,7 +367,7 @@ class TestNotGoneOnWith:
         assert all(landing_.left_over is not None for landing_ in landed)
         assert [pull.requests for pull in landed] == [3, 3]
 
-    def test_quota_gone_on_the_way_is_returned_with_it(
+    def test_a_quota_used_up_after_resuming_is_returned_with_the_batch(
         self, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill("events", "page", page=2)
@@ -376,7 +376,7 @@ class TestNotGoneOnWith:
         assert landed.deferred is not None
         assert (landed.rows, landed.resumed_pages) == (300, 2)
 
-    def test_a_pull_whose_process_lives_is_left_alone(
+    def test_a_pull_whose_process_is_alive_is_not_resumed(
         self, make_client: MakeClient, root: Path
     ) -> None:
         seen: list[list[Landed]] = []

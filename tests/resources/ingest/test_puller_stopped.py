@@ -29,7 +29,7 @@ def no_journal(root: Path) -> bool:
 
 
 class TestStops:
-    def test_quota_gone_in_the_middle_lands_what_came_and_says_when_to_go_on(
+    def test_a_quota_used_up_in_the_middle_lands_the_pages_and_names_when_to_resume(
         self, make_client: MakeClient, root: Path
     ) -> None:
         landed = puller_of(make_client(transport=FaultScript("", "", "", "quota")), root).events(
@@ -44,7 +44,7 @@ class TestStops:
         assert landed.manifest.rows_claimed > 600
         assert no_journal(root)
 
-    def test_what_was_paged_fully_and_what_is_left_over_are_the_whole(
+    def test_the_paged_part_and_the_rest_together_are_the_whole_scope(
         self, make_client: MakeClient, root: Path
     ) -> None:
         puller = puller_of(make_client(transport=FaultScript("", "", "", "quota")), root)
@@ -67,7 +67,7 @@ class TestStops:
             row["id"] for row in rows_of(landing, first.manifest)
         }
 
-    def test_quota_gone_before_the_first_page_is_an_error_and_nothing_lands(
+    def test_a_quota_used_up_before_the_first_page_is_an_error_and_nothing_is_landed(
         self, make_client: MakeClient, root: Path
     ) -> None:
         with pytest.raises(Defer):
@@ -75,7 +75,7 @@ class TestStops:
         assert all_manifests(root) == []
         assert no_journal(root)
 
-    def test_cancellations_are_left_over_from_the_last_row_on(
+    def test_the_rest_of_cancellations_begins_at_the_last_row(
         self, make_client: MakeClient, root: Path
     ) -> None:
         landed = puller_of(make_client(transport=FaultScript("", "quota")), root).cancellations()
@@ -83,11 +83,11 @@ class TestStops:
         assert landed.left_over == Scope(since=datetime.fromisoformat(last))
         assert landed.manifest.scope == Scope(since=AT - timedelta(days=90))
 
-    def test_coins_are_left_over_whole(self, make_client: MakeClient, root: Path) -> None:
+    def test_the_rest_of_coins_is_the_whole_list(self, make_client: MakeClient, root: Path) -> None:
         landed = puller_of(make_client(transport=FaultScript("", "quota")), root).coins()
         assert landed.left_over == landed.manifest.scope == Scope()
 
-    def test_several_lists_leave_over_what_their_filters_say(
+    def test_the_rest_of_several_lists_has_their_filters(
         self, make_client: MakeClient, root: Path
     ) -> None:
         coins = [
@@ -108,7 +108,7 @@ class TestStops:
         assert landed.manifest.scope.lower == landed.left_over.lower
         assert not landed.manifest.complete
 
-    def test_a_failing_service_lands_what_came_and_is_an_error_that_names_the_batch(
+    def test_a_failing_service_lands_the_pages_and_the_error_names_the_batch(
         self, make_client: MakeClient, root: Path
     ) -> None:
         client = make_client(transport=FaultScript("", "", *["unavailable"] * 6))
@@ -122,7 +122,7 @@ class TestStops:
         assert no_journal(root)
 
     @pytest.mark.parametrize("fault", ["repeat_cursor", "cycle_cursor"])
-    def test_a_cursor_that_comes_back_lands_a_partial_batch_and_is_an_error(
+    def test_a_cursor_returned_twice_lands_a_partial_batch_and_is_an_error(
         self, make_client: MakeClient, root: Path, fault: str
     ) -> None:
         with pytest.raises(CursorLoop):
@@ -139,7 +139,9 @@ class TestNoLists:
         [httpx.Response(200, html="<html>back soon</html>"), httpx.Response(200),
          httpx.Response(200, json={"error": {"code": "oops"}})],
     )  # fmt: skip
-    def test_what_is_no_list_is_landed_and_said(self, root: Path, answer: httpx.Response) -> None:
+    def test_an_answer_that_is_no_list_is_landed_with_a_warning(
+        self, root: Path, answer: httpx.Response
+    ) -> None:
         landed = puller_of(mocked(answering(answer)), root).events(*MARCH)
         assert not landed.manifest.complete
         assert landed.manifest.scope == landed.left_over == MARCH_SCOPE
@@ -148,7 +150,7 @@ class TestNoLists:
         assert (landed.rows, landed.requests, landed.manifest.rows_claimed) == (0, 1, None)
         assert no_journal(root)
 
-    def test_in_the_middle_it_is_a_batch_of_its_own_and_spoils_no_rows(
+    def test_an_answer_in_the_middle_that_is_no_list_is_a_batch_of_its_own(
         self, make_client: MakeClient, root: Path
     ) -> None:
         landed = puller_of(make_client(transport=FaultScript("", "", "html")), root).events(*MARCH)
@@ -164,7 +166,7 @@ class TestNoLists:
         assert any(bad.batch_id in warning for warning in landed.warnings)
         assert good.requests + bad.requests == landed.requests == 3
 
-    def test_a_page_that_stays_cut_off_is_landed_as_far_as_it_came(
+    def test_a_page_that_stays_truncated_is_landed_as_received(
         self, make_client: MakeClient, root: Path
     ) -> None:
         client = make_client(transport=FaultScript(*["truncate"] * 6))
@@ -173,7 +175,7 @@ class TestNoLists:
         assert landed.manifest.requests == 6
         assert b"".join(Landing(root).body(landed.manifest)).startswith(b'{"data":[')
 
-    def test_without_a_body_there_is_nothing_to_land(
+    def test_an_error_without_a_body_lands_nothing(
         self, make_client: MakeClient, root: Path
     ) -> None:
         with pytest.raises(TruncatedBody):
@@ -187,7 +189,7 @@ class TestNoLists:
 
 
 class TestExports:
-    def test_an_export_is_true_at_its_snapshot_and_claims_what_was_counted(
+    def test_an_export_has_the_time_of_its_snapshot_and_claims_the_counted_rows(
         self, make_client: MakeClient, root: Path
     ) -> None:
         (landed,) = puller_of(make_client(), root).export(*MARCH)
@@ -201,7 +203,7 @@ class TestExports:
         assert abs(manifest.rows_claimed - landed.rows) < 0.02 * landed.rows
         assert b"".join(Landing(root).body(manifest)).count(b"\r\n") > landed.rows
 
-    def test_rows_that_are_expected_are_not_asked_for(
+    def test_a_given_number_of_expected_rows_is_not_requested(
         self, make_client: MakeClient, root: Path
     ) -> None:
         (landed,) = puller_of(make_client(), root).export(*MARCH, rows_expected=600)
@@ -209,16 +211,16 @@ class TestExports:
         assert landed.manifest.complete
 
     @pytest.mark.parametrize(("expected", "complete"), [(660, True), (1000, False)])
-    def test_only_under_98_percent_of_what_was_expected_is_it_flagged(
+    def test_an_export_is_flagged_only_under_98_percent_of_the_expected_rows(
         self, make_client: MakeClient, root: Path, expected: int, complete: bool
     ) -> None:
         (landed,) = puller_of(make_client(), root).export(*MARCH, rows_expected=expected)
         assert landed.rows < expected
         assert landed.manifest.complete is complete
-        said = " ".join(landed.warnings) if complete else landed.manifest.why_incomplete
-        assert f"{landed.rows} rows of {expected} expected" in (said or "")
+        reason = " ".join(landed.warnings) if complete else landed.manifest.why_incomplete
+        assert f"{landed.rows} rows of {expected} expected" in (reason or "")
 
-    def test_without_bounds_it_covers_the_plans_window(
+    def test_an_export_without_bounds_covers_the_window_of_the_plan(
         self, make_client: MakeClient, root: Path
     ) -> None:
         (landed,) = puller_of(make_client(), root).export(None, None, coins=["bitcoin"])
@@ -232,7 +234,7 @@ class TestExports:
          (httpx.Response(200, json={"error": {"code": "x"}}), "JSON"),
          (httpx.Response(200, text="id,title\r\n"), "header without rows")],
     )  # fmt: skip
-    def test_what_is_no_catalog_is_landed_and_flagged(
+    def test_an_export_that_is_no_catalog_is_landed_and_flagged(
         self, root: Path, answer: httpx.Response, word: str
     ) -> None:
         answer.headers["Date"] = "Mon, 02 Mar 2026 00:09:59 GMT"
@@ -245,7 +247,7 @@ class TestExports:
         assert manifest.content_at == datetime(2026, 3, 1, 0, 5, tzinfo=UTC)
         assert (landed.rows, manifest.rows_claimed) == (0, 9)
 
-    def test_an_export_cut_off_inside_a_record_is_landed_as_far_as_it_came(
+    def test_an_export_truncated_inside_a_record_is_landed_as_received(
         self, make_client: MakeClient, root: Path
     ) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": "truncate=0.5~export"})
@@ -253,7 +255,7 @@ class TestExports:
         assert not landed.manifest.complete
         assert landed.manifest.bytes > 10_000
 
-    def test_a_connection_that_breaks_lands_what_came(
+    def test_a_broken_connection_lands_the_received_part(
         self, make_client: MakeClient, root: Path
     ) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": "drop=0.5~export"})
@@ -268,7 +270,7 @@ class TestExports:
          ("00:10:00", None, "02T00:05:00"), ("09:00:00", "03:00:00", "02T03:00:00"),
          ("09:00:00", "10:00:00", "02T00:05:00")],
     )  # fmt: skip
-    def test_without_a_sound_last_modified_it_is_the_snapshot_of_its_day(
+    def test_an_export_without_a_valid_last_modified_is_the_snapshot_of_its_day(
         self, root: Path, fetched: str, last_modified: str | None, content: str
     ) -> None:
         headers = {"Date": f"Mon, 02 Mar 2026 {fetched} GMT"}
@@ -280,7 +282,9 @@ class TestExports:
         assert landed.manifest.complete
         assert bool(landed.warnings) == (f"02T{last_modified}" != content)
 
-    def test_a_plan_that_may_not_count_pulls_without_a_claim(self, root: Path) -> None:
+    def test_a_plan_that_may_not_count_pulls_an_export_without_claimed_rows(
+        self, root: Path
+    ) -> None:
         answers = [httpx.Response(403, json={"error": {"code": "plan_required"}}),
                    httpx.Response(200, text="id\r\na\r\n")]  # fmt: skip
         (landed,) = puller_of(mocked(answering(*answers)), root).export(*MARCH)
@@ -288,7 +292,7 @@ class TestExports:
         assert landed.manifest.complete
         assert landed.requests == 2
 
-    def test_more_coins_than_a_request_takes_are_batches_of_their_own(
+    def test_more_coins_than_a_request_takes_are_several_batches(
         self, make_client: MakeClient, root: Path
     ) -> None:
         puller = puller_of(make_client(), root)
@@ -307,9 +311,9 @@ class SlowExports:
         self.quota = quota
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        asked: dict[str, Any] = dict(request.url.params)
-        first = date.fromisoformat(asked["from"][:10])
-        last = date.fromisoformat(asked["to"][:10]) if "to" in asked else date(2400, 1, 1)
+        params: dict[str, Any] = dict(request.url.params)
+        first = date.fromisoformat(params["from"][:10])
+        last = date.fromisoformat(params["to"][:10]) if "to" in params else date(2400, 1, 1)
         days = (last - first).days + 1
         headers = {"Date": "Mon, 02 Mar 2026 12:00:00 GMT"}
         if not request.url.path.endswith("export"):
@@ -332,15 +336,15 @@ class TestSlowExports:
         scopes = [outcome.manifest.scope for outcome in landed]
         assert len(scopes) == 4
         assert (scopes[0].lower, scopes[-1].upper) == (MARCH_SCOPE.lower, MARCH_SCOPE.upper)
-        for item, following in pairwise(scopes):
-            assert item.upper is not None
-            assert item.upper + STEP == following.lower
+        for scope, following in pairwise(scopes):
+            assert scope.upper is not None
+            assert scope.upper + STEP == following.lower
         assert sum(page.rows for page in landed) == 31
         assert all(outcome.manifest.complete for outcome in landed)
         # Three too slow and four good exports, each counted before.
         assert sum(pull.requests for pull in landed) == 14
 
-    def test_a_range_without_an_end_is_cut_after_today(self, root: Path) -> None:
+    def test_a_range_without_an_end_is_split_after_today(self, root: Path) -> None:
         slow = httpx.Response(500, json={"error": {"code": "timeout"}})
         puller = puller_of(mocked(answering(slow, httpx.Response(200, text="id\r\na\r\n"))), root)
         parts = puller.export(AT - timedelta(days=3), None, rows_expected=1)
@@ -349,9 +353,7 @@ class TestSlowExports:
             None,
         ]
 
-    def test_quota_gone_between_two_parts_is_returned_with_what_is_left_over(
-        self, root: Path
-    ) -> None:
+    def test_a_quota_used_up_between_two_parts_is_returned_with_the_rest(self, root: Path) -> None:
         landed = puller_of(mocked(SlowExports(10, quota=2)), root).export(*MARCH)
         assert len(landed) == 2
         last = landed[-1]
@@ -361,7 +363,7 @@ class TestSlowExports:
             lower=last.manifest.scope.upper + STEP, upper=MARCH_SCOPE.upper
         )
 
-    def test_a_service_that_is_always_too_slow_is_an_error_in_the_end(self, root: Path) -> None:
+    def test_a_service_that_is_always_too_slow_is_an_error(self, root: Path) -> None:
         slow = httpx.Response(500, json={"error": {"code": "timeout"}})
         with pytest.raises(Exception, match="half the range"):
             puller_of(mocked(answering(slow)), root).export(date(2026, 3, 1), None)

@@ -40,8 +40,8 @@ class SaysLimitExceeded(httpx.BaseTransport):
         if answer.status_code != 429:
             return answer
         answer.close()
-        said = {"message": "Limit Exceeded"}
-        return httpx.Response(429, json=said, headers={"Date": answer.headers["Date"]})
+        body = {"message": "Limit Exceeded"}
+        return httpx.Response(429, json=body, headers={"Date": answer.headers["Date"]})
 
     def close(self) -> None:
         self._network.close()
@@ -121,7 +121,7 @@ def go_on_after_the_reset(sandbox: Sandbox, first: Landed, puller: Puller) -> La
 
 
 @pytest.mark.parametrize("says", [None, SaysLimitExceeded])
-def test_what_came_is_landed_and_the_rest_goes_on_by_itself_after_the_reset(
+def test_received_pages_are_landed_and_the_rest_resumes_after_the_reset(
     sandbox: Sandbox,
     key: str,
     root: Path,
@@ -148,7 +148,7 @@ def test_what_came_is_landed_and_the_rest_goes_on_by_itself_after_the_reset(
     assert done.upper + timedelta(microseconds=1) == rest.lower
 
 
-def test_where_our_own_count_comes_to_the_end_the_service_is_not_asked_in_vain(
+def test_no_request_is_sent_after_our_own_count_reaches_the_quota(
     sandbox: Sandbox, root: Path, opened: Opening
 ) -> None:
     puller = opened()
@@ -163,14 +163,14 @@ def test_where_our_own_count_comes_to_the_end_the_service_is_not_asked_in_vain(
     assert go_on_after_the_reset(sandbox, first, puller).manifest.complete
 
 
-def test_another_process_hears_of_it_and_asks_for_nothing(
+def test_another_process_knows_of_the_used_up_quota_and_sends_nothing(
     sandbox: Sandbox, key: str, opened: Opening
 ) -> None:
-    item, other = opened(), opened()
+    first, other = opened(), opened()
     other.event("nothing")
     spend(sandbox, key, QUOTA - 2)
     with pytest.raises(Defer):
-        item.event("nothing")
+        first.event("nothing")
     sandbox.forget_requests()
     with pytest.raises(Defer) as refused:
         other.event("nothing")

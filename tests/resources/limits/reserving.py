@@ -61,7 +61,7 @@ class Account(msgspec.Struct):
 
     kills: int = 0
     hits: int = 0
-    looks: int = 0
+    ledger_checks: int = 0
     damaged: int = 0
     short: int = 0
     survivor_s: float = 0.0
@@ -112,10 +112,10 @@ class Nursery:
         self.marks[place] = _OUTSIDE
         return held
 
-    def look(self, account: Account) -> None:
+    def check_ledger(self, account: Account) -> None:
         noted = os.fstat(self.notes).st_size // _NOTE.size
         seen = self.limiter.ledger.peek()
-        account.looks += 1
+        account.ledger_checks += 1
         account.damaged += seen.allowed != self.allowed_before
         account.short += seen.used < noted
 
@@ -151,14 +151,14 @@ def run(order: Order) -> Account:
             pass
         account.hits += nursery.kill(place)
         account.kills += 1
-        nursery.look(account)
+        nursery.check_ledger(account)
         nursery.children[place] = nursery.born(place)
     for place in range(order.processes):
         if order.floor:
             os.waitpid(nursery.children[place], 0)
         else:
             nursery.kill(place)
-    nursery.look(account)
+    nursery.check_ledger(account)
     account.seconds = time.monotonic() - began
     alone = time.monotonic()
     with suppress(Defer):

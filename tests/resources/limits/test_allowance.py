@@ -55,7 +55,9 @@ def running(gaps: list[int]) -> list[int]:
 
 
 @given(paces, gaps)
-def test_no_span_of_time_holds_more_than_burst_and_rate_allow(pace: Pace, gaps: list[int]) -> None:
+def test_no_time_span_has_more_requests_than_burst_and_rate_allow(
+    pace: Pace, gaps: list[int]
+) -> None:
     leaving = sent(Allowance(0), pace, running(gaps))
     assert leaving == sorted(leaving)
     for first, began in enumerate(leaving):
@@ -81,7 +83,7 @@ def test_no_token_is_left_unused(pace: Pace, gaps: list[int]) -> None:
 
 
 @given(paces)
-def test_what_is_not_known_is_an_empty_bucket_and_no_quota(pace: Pace) -> None:
+def test_an_unknown_state_has_an_empty_bucket_and_no_quota(pace: Pace) -> None:
     state = unknown(pace, 5 * SECOND)
     _, reserved = reserve(state, pace, 5 * SECOND)
     assert reserved.at_ns == 5 * SECOND + pace.interval_ns
@@ -89,26 +91,26 @@ def test_what_is_not_known_is_an_empty_bucket_and_no_quota(pace: Pace) -> None:
 
 
 @given(paces, st.integers(0, 400), st.floats(0, 60))
-def test_a_hold_calls_off_what_is_reserved_and_gives_no_burst_of_waiters(
+def test_a_hold_cancels_all_reservations_and_releases_no_burst_of_waiters(
     pace: Pace, waiting: int, wait_s: float
 ) -> None:
     state = Allowance(0)
     for _ in range(waiting):
         state, reserved = reserve(state, pace, SECOND)
     state = hold(state, pace, SECOND, wait_s)
-    again = []
+    reservations = []
     for _ in range(pace.burst + 20):
         state, reserved = reserve(state, pace, SECOND)
-        again.append(reserved)
-    assert {item.turn for item in again} == {1}
+        reservations.append(reserved)
+    assert {reservation.turn for reservation in reservations} == {1}
     over_ns = SECOND + int(wait_s * SECOND)
-    assert min(item.at_ns for item in again) >= over_ns
+    assert min(reservation.at_ns for reservation in reservations) >= over_ns
     refilled = min(pace.burst, (over_ns - SECOND) / pace.interval_ns)
-    assert sum(item.at_ns <= over_ns for item in again) <= refilled + 1
+    assert sum(reservation.at_ns <= over_ns for reservation in reservations) <= refilled + 1
 
 
 @pytest.mark.parametrize("wait_s", [-5.0, 0.0, 1e9, float("inf")])
-def test_a_garbled_wait_neither_shortens_a_hold_nor_lasts_for_ever(wait_s: float) -> None:
+def test_an_impossible_wait_neither_shortens_a_hold_nor_lasts_forever(wait_s: float) -> None:
     pace = Pace(1.0, 4)
     state = hold(hold(Allowance(0), pace, 0, 30.0), pace, 0, wait_s)
     assert 30 * SECOND <= state.held_until_ns <= LONGEST_HOLD_S * SECOND
@@ -129,37 +131,39 @@ def test_a_garbled_wait_neither_shortens_a_hold_nor_lasts_for_ever(wait_s: float
         (replace(KNOWN, spent=(0, 5, 0)), Share("polls", cap=5), 0, "capped"),
     ],
 )
-def test_the_quota_refuses(state: Allowance, share: Share, wall_s: int, why: str | None) -> None:
+def test_a_request_is_refused_with_the_reason(
+    state: Allowance, share: Share, wall_s: int, why: str | None
+) -> None:
     assert refusal(state, share, wall_s) == why
 
 
-def test_a_charge_counts_for_the_month_and_for_its_work_and_can_be_given_back() -> None:
+def test_a_charge_counts_for_the_month_and_its_work_and_can_be_refunded() -> None:
     state = charge(charge(KNOWN, "polls", 3), "polls", -1)
     assert (state.used, state.spent) == (12, (0, 2, 0))
 
 
 class TestReconcile:
-    def test_the_first_account_is_taken_over_with_what_was_sent_since(self) -> None:
+    def test_the_first_account_is_adopted_with_the_requests_sent_since(self) -> None:
         state = reconcile(Allowance(0, used=7), ReportedLimits(100, 40, at(RESET)), charged_since=2)
         assert (state.allowed, state.used, state.resets_at) == (100, 42, RESET)
 
-    def test_more_than_ours_is_believed_at_once(self) -> None:
+    def test_a_larger_count_than_ours_is_adopted_at_once(self) -> None:
         state = reconcile(KNOWN, ReportedLimits(100, 60, at(RESET)), charged_since=0)
         assert state.used == 60
 
-    def test_less_than_ours_is_believed_when_it_is_said_twice(self) -> None:
+    def test_a_smaller_count_than_ours_is_adopted_after_two_accounts(self) -> None:
         once = reconcile(KNOWN, ReportedLimits(100, 7, at(RESET)), charged_since=0)
         twice = reconcile(once, ReportedLimits(100, 8, at(RESET)), charged_since=0)
         assert (once.used, twice.used) == (10, 8)
 
-    def test_what_was_under_way_while_the_service_counted_is_not_given_back(self) -> None:
+    def test_requests_in_progress_during_the_count_are_not_refunded(self) -> None:
         """Five are under way at each account, of 10 and then of 30 that were charged."""
         once = reconcile(KNOWN, ReportedLimits(100, 10, at(RESET)), charged_since=0)
         later = charge(once, "daily", 20)
         twice = reconcile(later, ReportedLimits(100, 25, at(RESET)), charged_since=0)
         assert twice.used == 30
 
-    def test_a_new_month_begins_with_the_services_count(self) -> None:
+    def test_a_new_month_begins_with_the_count_of_the_service(self) -> None:
         state = replace(KNOWN, spent=(5, 5, 0))
         begun = reconcile(state, ReportedLimits(100, 1, at(2 * RESET)), charged_since=0)
         assert (begun.used, begun.spent, begun.resets_at) == (1, (0, 0, 0), 2 * RESET)
@@ -168,10 +172,10 @@ class TestReconcile:
         state = reconcile(KNOWN, ReportedLimits(None, 9, at(RESET)), charged_since=0)
         assert refusal(charge(state, "daily", 10**9), Share(floor=5), 0.0) is None
 
-    def test_a_service_that_says_the_month_is_over_is_believed(self) -> None:
+    def test_a_service_that_reports_a_used_up_month_is_believed(self) -> None:
         assert refusal(exhausted(KNOWN), Share(), 0.0) == "spent"
 
 
-def test_a_pace_that_is_none_is_refused() -> None:
+def test_an_impossible_pace_is_refused() -> None:
     with pytest.raises(ValueError, match="rate > 0"):
         Pace(0.0, 5)

@@ -40,11 +40,11 @@ class Run:
         limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
         limiter.on_usage(ReportedLimits(allowed, 0, FAR), charged_before=0)
         program = (sys.executable, "-m", "tests.resources.limits.reserving")
-        said = subprocess.run(
+        ended = subprocess.run(
             [*program, msgspec.json.encode(order).decode()], stdout=subprocess.PIPE, check=True
         )
         self.order = order
-        self.account = msgspec.json.decode(said.stdout, type=reserving.Account)
+        self.account = msgspec.json.decode(ended.stdout, type=reserving.Account)
         self.granted_ns = reserving.instants(folder / "notes")
         self.charged = limiter.charged()
         ledger.close()
@@ -77,7 +77,7 @@ class Run:
 @pytest.mark.parametrize(
     ("kills", "hits"), [(40, 2), pytest.param(1_000, 50, marks=pytest.mark.long)]
 )
-def test_killed_while_reserving_nobody_is_over_the_limit_or_stuck_and_the_record_is_whole(
+def test_kills_while_reserving_exceed_no_limit_block_no_process_and_damage_no_record(
     tmp_path: Path, kills: int, hits: int
 ) -> None:
     run = Run(tmp_path, kills=kills, hits=hits)
@@ -85,7 +85,7 @@ def test_killed_while_reserving_nobody_is_over_the_limit_or_stuck_and_the_record
     account = run.account
     assert account.kills >= kills
     assert account.hits >= hits
-    assert account.looks == account.kills + 1
+    assert account.ledger_checks == account.kills + 1
     assert run.over() <= 0
     assert run.longest_gap_s() <= STUCK_S
     assert account.survivor_s <= STUCK_S
@@ -96,7 +96,7 @@ def test_killed_while_reserving_nobody_is_over_the_limit_or_stuck_and_the_record
     assert len(run.granted_ns) < run.charged <= most
 
 
-def test_those_killed_while_they_wait_keep_the_living_waiting_for_half_a_minute_at_most(
+def test_processes_killed_while_waiting_delay_the_others_for_half_a_minute_at_most(
     tmp_path: Path,
 ) -> None:
     machine, path, pace = Machine(), tmp_path / "key.ledger", Pace(1.0, 4)
@@ -114,14 +114,14 @@ def test_those_killed_while_they_wait_keep_the_living_waiting_for_half_a_minute_
     assert machine.slept_s <= 31
 
 
-def test_eight_processes_stop_at_a_reserve_of_a_fifth_to_one_request(tmp_path: Path) -> None:
+def test_eight_processes_stop_exactly_at_a_reserve_of_a_fifth(tmp_path: Path) -> None:
     # So fast that all of them want the last request at once.
     run = Run(tmp_path, allowed=2_500, processes=8, floor=500, rate_per_s=1e6, burst=1_000)
     assert len(run.granted_ns) == run.charged == 2_000
     assert (run.account.damaged, run.account.short) == (0, 0)
 
 
-def test_killed_on_the_way_to_the_reserve_they_lose_requests_and_gain_none(tmp_path: Path) -> None:
+def test_kills_before_the_reserve_is_reached_lose_requests_and_gain_none(tmp_path: Path) -> None:
     run = Run(tmp_path, allowed=500, processes=8, floor=100, rate_per_s=5_000.0, kills=60)
     assert 400 - 60 <= len(run.granted_ns) <= run.charged
     assert run.charged == 400

@@ -26,7 +26,7 @@ def limiter(fake: FakeTime, rate: float, burst: int, jitter_s: float = 1.0) -> T
     ("rate", "burst", "jitter_s", "usable"),
     [(1, 5, 1.0, 4), (25, 150, 1.0, 125), (25, 150, 0.0, 150), (10, 5, 1.0, 1), (0.5, 1, 9.0, 1)],
 )
-def test_the_usable_burst_leaves_room_for_what_the_network_piles_up(
+def test_the_usable_burst_leaves_room_for_requests_that_the_network_delays(
     rate: float, burst: int, jitter_s: float, usable: int
 ) -> None:
     assert usable_burst(rate, burst, jitter_s) == usable
@@ -47,7 +47,7 @@ def test_the_full_rate_is_used_after_the_burst() -> None:
     assert fake.seconds - 1_000 == pytest.approx(100, rel=0.001)
 
 
-def test_a_429_empties_the_bucket_and_holds_everyone_back() -> None:
+def test_a_429_empties_the_bucket_and_makes_all_threads_wait() -> None:
     fake = FakeTime()
     bucket = limiter(fake, 2, 50)
     bucket.on_rate_limited(7.0)
@@ -62,12 +62,12 @@ def test_a_429_empties_the_bucket_and_holds_everyone_back() -> None:
 
 
 @pytest.mark.parametrize(("rate", "burst", "jitter"), [(0, 1, 1), (1, 0, 1), (1, 1, -1)])
-def test_limits_that_mean_nothing_are_refused(rate: float, burst: int, jitter: float) -> None:
+def test_impossible_limits_are_refused(rate: float, burst: int, jitter: float) -> None:
     with pytest.raises(ValueError, match="a limiter needs"):
         TokenBucketLimiter(rate_per_s=rate, burst=burst, jitter_s=jitter)
 
 
-def test_retries_pay_the_limiter_too(make_client: MakeClient, fake_time: FakeTime) -> None:
+def test_retries_acquire_a_token_too(make_client: MakeClient, fake_time: FakeTime) -> None:
     bucket = limiter(fake_time, 1, 2, jitter_s=0)
     sent: list[SentRequest] = []
     client = make_client(
@@ -79,7 +79,7 @@ def test_retries_pay_the_limiter_too(make_client: MakeClient, fake_time: FakeTim
     assert fake_time.seconds - 1_000 == pytest.approx(4.0)
 
 
-def test_a_limiter_that_keeps_the_quota_may_defer_before_anything_is_sent(
+def test_a_limiter_with_a_quota_may_defer_before_a_request_is_sent(
     make_client: MakeClient,
 ) -> None:
     resume_at = datetime(2026, 4, 1, tzinfo=UTC)
@@ -101,7 +101,7 @@ def test_a_limiter_that_keeps_the_quota_may_defer_before_anything_is_sent(
     assert sweep.report.requests == 0
 
 
-def test_with_the_plan_s_own_limits_real_requests_meet_no_429(
+def test_with_the_limits_of_the_plan_no_request_gets_a_429(
     almanac_sandbox: Sandbox, make_client: MakeClient
 ) -> None:
     key = almanac_sandbox.new_key("enterprise", rate_per_s=200, burst=40)

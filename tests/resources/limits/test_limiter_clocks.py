@@ -45,7 +45,7 @@ def own_sandbox() -> Iterator[Sandbox]:
 
 class TestMonotonicClock:
     @pytest.mark.parametrize("back_s", [0.5, 2.0, 60.0, 899.0, HOUR_S, 99_000.0])
-    def test_after_it_ran_backwards_nobody_waits_longer_than_an_empty_bucket_takes(
+    def test_after_it_ran_backwards_a_wait_is_at_most_that_of_an_empty_bucket(
         self, path: Path, machine: Machine, back_s: float
     ) -> None:
         with_usage(machine.limiter(path, PACE)).acquire()
@@ -54,7 +54,7 @@ class TestMonotonicClock:
         machine.limiter(path, PACE).acquire(for_usage=True)
         assert machine.slept_s - before_s <= REFILL_S + UNEVEN_S
 
-    def test_after_it_ran_backwards_the_service_is_asked_what_is_left(
+    def test_after_it_ran_backwards_the_usage_is_requested(
         self, path: Path, machine: Machine
     ) -> None:
         with_usage(machine.limiter(path, PACE)).acquire()
@@ -62,7 +62,7 @@ class TestMonotonicClock:
         with pytest.raises(QuotaUnknown):
             machine.limiter(path, PACE).acquire()
 
-    def test_a_sleeper_whose_token_went_into_the_far_future_looks_again(
+    def test_a_sleeping_process_whose_token_is_far_in_the_future_checks_again(
         self, path: Path, machine: Machine
     ) -> None:
         def restored_from_a_snapshot() -> None:
@@ -73,13 +73,13 @@ class TestMonotonicClock:
         machine.limiter(path, PACE).acquire(for_usage=True)
         assert machine.slept_s <= REFILL_S + UNEVEN_S
 
-    def test_a_hold_of_another_time_is_not_waited_for(self, path: Path, machine: Machine) -> None:
+    def test_a_hold_of_another_time_is_ignored(self, path: Path, machine: Machine) -> None:
         with_usage(machine.limiter(path, PACE)).on_rate_limited(1e9)
         machine.ns -= int(HOUR_S * 1e9)
         machine.limiter(path, PACE).acquire(for_usage=True)
         assert machine.slept_s <= REFILL_S + UNEVEN_S
 
-    def test_where_nothing_names_the_boot_a_machine_that_started_anew_is_not_stuck(
+    def test_without_a_boot_id_a_restarted_machine_is_not_stuck(
         self, path: Path, machine: Machine
     ) -> None:
         machine.boot = bytes(16)
@@ -88,9 +88,7 @@ class TestMonotonicClock:
         machine.limiter(path, PACE).acquire(for_usage=True)
         assert machine.slept_s - before_s <= REFILL_S
 
-    def test_after_it_ran_ahead_there_is_one_burst_and_no_more(
-        self, path: Path, machine: Machine
-    ) -> None:
+    def test_after_it_ran_ahead_only_one_burst_is_sent(self, path: Path, machine: Machine) -> None:
         limiter = with_usage(machine.limiter(path, PACE))
         machine.ns += int(HOUR_S * 1e9)
         for _ in range(PACE.burst):
@@ -105,7 +103,7 @@ class TestMonotonicClock:
             max_size=40,
         )
     )
-    def test_however_often_it_runs_backwards_the_limit_holds_in_true_time(
+    def test_a_clock_that_often_runs_backwards_does_not_exceed_the_limit_in_real_time(
         self, steps: list[tuple[float, float]]
     ) -> None:
         machine, sent_s, back_s = Machine(uptime_s=100_000.0), [], 0.0
@@ -124,7 +122,7 @@ class TestMonotonicClock:
 
 
 class TestAnotherBoot:
-    def test_a_sleeper_looks_again_and_asks_what_is_left(
+    def test_a_sleeping_process_checks_again_and_requests_the_usage(
         self, path: Path, machine: Machine
     ) -> None:
         limiter = with_usage(machine.limiter(path, PACE))
@@ -138,7 +136,7 @@ class TestAnotherBoot:
         with pytest.raises(QuotaUnknown):
             limiter.acquire()
 
-    def test_a_sleeper_that_asks_for_the_usage_takes_a_token_of_the_new_boot(
+    def test_a_sleeping_usage_request_takes_a_token_of_the_new_boot(
         self, path: Path, machine: Machine
     ) -> None:
         limiter = machine.limiter(path, PACE)
@@ -157,7 +155,7 @@ class TestAnotherBoot:
         assert machine.ns <= 10e9
 
     @pytest.mark.parametrize("uptime_s", [20.0, 200_000.0])
-    def test_the_bucket_is_empty_and_no_quota_is_known_until_the_service_gave_its_account(
+    def test_the_bucket_is_empty_and_no_quota_is_known_until_the_usage_is_received(
         self, path: Path, machine: Machine, uptime_s: float
     ) -> None:
         with_usage(machine.limiter(path, PACE), used=40).acquire()
@@ -200,13 +198,13 @@ class TestWallClock:
                 limiter = SharedLimiter(ledger, clock=clock, sleep=machine.sleep)
                 ambient = Ambient(clock=clock, sleep=machine.sleep)
                 client = CatalogClient(sandbox.base_url, key, limiter=limiter, ambient=ambient)
-                limiter.ask = client.usage
+                limiter.request_account = client.usage
                 return stack.enter_context(client)
 
             yield make
 
     @pytest.mark.parametrize("shift", [HOUR, -HOUR])
-    def test_moved_by_an_hour_in_the_middle_the_quota_is_used_up_to_one_request(
+    def test_a_clock_moved_by_an_hour_still_uses_the_quota_exactly(
         self,
         sandbox: Sandbox,
         connect: Callable[..., CatalogClient],
@@ -226,7 +224,7 @@ class TestWallClock:
         assert timedelta(0) <= late <= (HOUR if shift < timedelta(0) else timedelta(0))
 
     @pytest.mark.parametrize("shift", [HOUR, -HOUR])
-    def test_after_the_reset_it_goes_on_though_the_clock_is_wrong(
+    def test_after_the_reset_work_resumes_even_with_a_wrong_clock(
         self,
         sandbox: Sandbox,
         connect: Callable[..., CatalogClient],

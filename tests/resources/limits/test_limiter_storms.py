@@ -53,7 +53,7 @@ def wait_for_requests(sandbox: Sandbox, count: int) -> None:
 
 def rounds_of(refused: list[SeenRequest]) -> list[list[float]]:
     """Return when requests were refused, in seconds after the first, parted by the long waits."""
-    seconds = [(item.at - refused[0].at).total_seconds() for item in refused]
+    seconds = [(request.at - refused[0].at).total_seconds() for request in refused]
     rounds = [seconds[:1]]
     for before_s, after_s in pairwise(seconds):
         if after_s - before_s > WAIT_S / 2:
@@ -63,7 +63,7 @@ def rounds_of(refused: list[SeenRequest]) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("storm", ["storm=1", pytest.param("storm=none", marks=pytest.mark.long)])
-def test_in_a_storm_every_process_holds_back_and_after_it_all_go_on(
+def test_during_a_storm_of_429s_every_process_waits_and_afterwards_all_resume(
     sandbox: Sandbox, tmp_path: Path, storm: str
 ) -> None:
     key = sandbox.new_key("enterprise", monthly_quota=QUOTA, rate_per_s=1e5, burst=10_000)
@@ -89,17 +89,17 @@ def test_in_a_storm_every_process_holds_back_and_after_it_all_go_on(
     refused = sorted(request for request in sandbox.requests if request.status == 429)
     rounds = rounds_of(refused)
 
-    assert [item.errors for item in reports] == [[]] * PROCESSES
-    assert sum(item.answered for item in reports) == ALL_CALLS
+    assert [report.errors for report in reports] == [[]] * PROCESSES
+    assert sum(report.answered for report in reports) == ALL_CALLS
     # Each wait ends with a burst, and as many may leave before it is heard of: never the rate.
     bound = (1 + int(STORM_S / WAIT_S)) * 2 * BURST
     assert len(refused) <= bound
     assert all(round_[-1] - round_[0] <= UNDER_WAY_S for round_ in rounds)
     assert all(late[0] - early[-1] >= WAIT_S - 0.05 for early, late in pairwise(rounds))
-    last_s = max(item.ended_at for item in reports) - over_at
+    last_s = max(report.ended_at for report in reports) - over_at
     assert last_s <= WAIT_S + ALL_CALLS / RATE + STUCK_S
-    asked = httpx.get(f"{sandbox.base_url}/v2/usage", headers={"x-api-key": key}).json()
-    assert limiter.charged() == asked["used"] - 1 == ALL_CALLS
+    usage = httpx.get(f"{sandbox.base_url}/v2/usage", headers={"x-api-key": key}).json()
+    assert limiter.charged() == usage["used"] - 1 == ALL_CALLS
     sys.stdout.write(
         f"\n{storm}: {len(refused)} requests in {STORM_S} s of storm (bound {bound}), "
         f"rounds of {[len(round_) for round_ in rounds]}; all done {last_s:.2f} s after\n"

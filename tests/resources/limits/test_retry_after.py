@@ -77,7 +77,7 @@ def make_client(machine: Machine, limiter: SharedLimiter) -> Iterator[MakeClient
     with ExitStack() as stack:
 
         def make(*refusals: bytes) -> CatalogClient:
-            server = stack.enter_context(raw_server(*([item] for item in (*refusals, FINE))))
+            server = stack.enter_context(raw_server(*([answer] for answer in (*refusals, FINE))))
             client = CatalogClient(server.base_url, KEY, limiter=limiter, ambient=machine.ambient())
             return stack.enter_context(client)
 
@@ -97,7 +97,7 @@ def waited_s(machine: Machine, client: CatalogClient) -> float:
 
 
 @pytest.mark.parametrize(("text", "seconds"), READ)
-def test_a_429_is_waited_for_as_long_as_it_asks(
+def test_the_wait_after_a_429_is_as_long_as_requested(
     make_client: MakeClient, machine: Machine, text: str, seconds: float
 ) -> None:
     waited = waited_s(machine, make_client(refusal("429 Too Many", text)))
@@ -105,13 +105,15 @@ def test_a_429_is_waited_for_as_long_as_it_asks(
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("7", 7), (at(30), 30), ("121", 121)])
-def test_so_is_a_503(make_client: MakeClient, machine: Machine, text: str, seconds: float) -> None:
+def test_the_wait_after_a_503_is_as_long_as_requested(
+    make_client: MakeClient, machine: Machine, text: str, seconds: float
+) -> None:
     waited = waited_s(machine, make_client(refusal("503 Busy", text)))
     assert seconds <= waited <= seconds + NEARLY_S
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_a_429_whose_wait_cannot_be_read_is_waited_for_a_second(
+def test_the_wait_after_a_429_with_an_unreadable_retry_after_is_a_second(
     make_client: MakeClient, machine: Machine, text: str
 ) -> None:
     waited = waited_s(machine, make_client(refusal("429 Too Many", text)))
@@ -120,7 +122,7 @@ def test_a_429_whose_wait_cannot_be_read_is_waited_for_a_second(
 
 @pytest.mark.parametrize("status", ["429 Too Many", "503 Busy"])
 @pytest.mark.parametrize("text", ENDLESS)
-def test_no_wait_holds_the_machine_back_longer_than_the_longest_hold(
+def test_no_wait_is_longer_than_the_longest_hold(
     make_client: MakeClient, machine: Machine, text: str, status: str
 ) -> None:
     waited = waited_s(machine, make_client(refusal(status, text)))
@@ -128,7 +130,7 @@ def test_no_wait_holds_the_machine_back_longer_than_the_longest_hold(
 
 
 @pytest.mark.parametrize("text", [None, "", "soon", "-5", "nan", "9" * 400])
-def test_a_503_whose_wait_cannot_be_read_is_tried_again_by_the_backoff_alone(
+def test_a_503_with_an_unreadable_retry_after_is_retried_by_backoff_only(
     make_client: MakeClient, machine: Machine, text: str | None
 ) -> None:
     assert waited_s(machine, make_client(refusal("503 Busy", text))) <= NEARLY_S
@@ -137,7 +139,7 @@ def test_a_503_whose_wait_cannot_be_read_is_tried_again_by_the_backoff_alone(
 @pytest.mark.parametrize(
     "text", [None, "", "soon", "-5", "0", at(-1), "7", "1e9", "9" * 300, ENDLESS[-2]]
 )
-def test_a_quota_that_is_gone_names_a_time_to_go_on_within_the_month(
+def test_a_used_up_quota_names_a_time_to_resume_within_the_month(
     make_client: MakeClient, machine: Machine, text: str | None
 ) -> None:
     client = make_client(refusal("429 Too Many", text, b'{"message": "Limit Exceeded"}'))
@@ -149,7 +151,7 @@ def test_a_quota_that_is_gone_names_a_time_to_go_on_within_the_month(
 
 
 @pytest.mark.parametrize("text", ["5", "1e9", "soon"])
-def test_another_process_waits_as_long(
+def test_another_process_waits_just_as_long(
     make_client: MakeClient, machine: Machine, limiter: SharedLimiter, text: str
 ) -> None:
     client = make_client(refusal("429 Too Many", text))
@@ -170,7 +172,7 @@ def test_another_process_waits_as_long(
     assert held[0] == pytest.approx(due, abs=NEARLY_S)
 
 
-def test_of_two_waits_the_longer_one_holds(make_client: MakeClient, machine: Machine) -> None:
+def test_the_longer_of_two_waits_applies(make_client: MakeClient, machine: Machine) -> None:
     client = make_client(refusal("429 Too Many", "60"), refusal("429 Too Many", "0"))
     assert waited_s(machine, client) >= 60
 
@@ -195,18 +197,20 @@ class TestCounting:
 
 class TestMessages:
     @pytest.mark.parametrize(
-        "said", ["Rate limit exceeded", "API rate limit exceeded", "Burst Limit Exceeded."]
+        "message", ["Rate limit exceeded", "API rate limit exceeded", "Burst Limit Exceeded."]
     )
-    def test_a_rate_that_is_exceeded_is_not_taken_for_the_month(
-        self, make_client: MakeClient, machine: Machine, said: str
+    def test_an_exceeded_rate_is_not_read_as_a_used_up_month(
+        self, make_client: MakeClient, machine: Machine, message: str
     ) -> None:
-        body = json.dumps({"message": said}).encode()
+        body = json.dumps({"message": message}).encode()
         assert waited_s(machine, make_client(refusal("429 Too Many", "3", body))) < 4
 
     @pytest.mark.parametrize(
-        "said", ["Limit Exceeded", "limit exceeded.", "Monthly Limit Exceeded"]
+        "message", ["Limit Exceeded", "limit exceeded.", "Monthly Limit Exceeded"]
     )
-    def test_a_limit_without_a_name_is_the_month(self, make_client: MakeClient, said: str) -> None:
-        body = json.dumps({"message": said}).encode()
+    def test_a_limit_without_a_name_is_read_as_the_month(
+        self, make_client: MakeClient, message: str
+    ) -> None:
+        body = json.dumps({"message": message}).encode()
         with pytest.raises(Defer, match="quota is used up"):
             make_client(refusal("429 Too Many", None, body)).usage()

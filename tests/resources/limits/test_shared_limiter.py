@@ -63,7 +63,9 @@ def with_usage(
     return limiter
 
 
-def test_nothing_is_sent_before_the_account_of_the_month_is_known(path: Path, clock: Clock) -> None:
+def test_no_request_is_sent_before_the_usage_of_the_month_is_known(
+    path: Path, clock: Clock
+) -> None:
     limiter = opened(path, clock)
     with pytest.raises(QuotaUnknown):
         limiter.acquire()
@@ -78,7 +80,7 @@ def test_an_unknown_bucket_is_empty(path: Path, clock: Clock) -> None:
     assert clock.ns - began == pytest.approx(0.5e9, rel=0.01)
 
 
-def test_a_second_home_goes_on_where_the_first_one_is(path: Path, clock: Clock) -> None:
+def test_a_second_home_continues_with_the_allowance_of_the_first(path: Path, clock: Clock) -> None:
     first, second = opened(path, clock), opened(path, clock)
     with_usage(first)
     for limiter in (first, second, first, second):
@@ -86,7 +88,7 @@ def test_a_second_home_goes_on_where_the_first_one_is(path: Path, clock: Clock) 
     assert second.charged() == 4
 
 
-def test_a_429_met_by_one_holds_back_the_others(path: Path, clock: Clock) -> None:
+def test_a_429_in_one_process_makes_the_others_wait(path: Path, clock: Clock) -> None:
     first, second = opened(path, clock), opened(path, clock)
     with_usage(first).acquire()
     began = clock.ns
@@ -96,7 +98,7 @@ def test_a_429_met_by_one_holds_back_the_others(path: Path, clock: Clock) -> Non
     assert second.charged() == 1
 
 
-def test_a_sleeper_looks_again_when_another_meets_a_429(path: Path, clock: Clock) -> None:
+def test_a_sleeping_process_checks_again_when_another_gets_a_429(path: Path, clock: Clock) -> None:
     first, second = with_usage(opened(path, clock)), opened(path, clock)
     began = clock.ns
 
@@ -109,7 +111,7 @@ def test_a_sleeper_looks_again_when_another_meets_a_429(path: Path, clock: Clock
     assert clock.ns - began >= 60e9
 
 
-def test_whoever_is_in_a_hurry_is_told_and_not_kept_waiting(path: Path, clock: Clock) -> None:
+def test_with_no_wait_a_long_wait_is_an_error(path: Path, clock: Clock) -> None:
     limiter = with_usage(opened(path, clock))
     limiter.on_rate_limited(900.0)
     began = clock.ns
@@ -167,7 +169,9 @@ def test_a_wall_clock_that_jumps_changes_no_rate(path: Path, clock: Clock) -> No
     assert clock.ns - began == pytest.approx(1.5e9, rel=0.01)
 
 
-def test_a_spent_quota_defers_to_its_reset_and_then_asks_anew(path: Path, clock: Clock) -> None:
+def test_a_used_up_quota_defers_to_its_reset_and_then_requests_the_usage(
+    path: Path, clock: Clock
+) -> None:
     limiter = with_usage(opened(path, clock), allowed=3, used=2)
     limiter.acquire()
     with pytest.raises(Defer) as refused:
@@ -178,7 +182,7 @@ def test_a_spent_quota_defers_to_its_reset_and_then_asks_anew(path: Path, clock:
         limiter.acquire()
 
 
-def test_a_reserve_is_kept_from_a_backfill_alone(path: Path, clock: Clock) -> None:
+def test_a_reserve_limits_only_backfills(path: Path, clock: Clock) -> None:
     backfill = with_usage(opened(path, clock, Share("backfill", floor=20)), allowed=100, used=79)
     backfill.acquire()
     with pytest.raises(Defer, match="reserved for other work"):
@@ -186,7 +190,7 @@ def test_a_reserve_is_kept_from_a_backfill_alone(path: Path, clock: Clock) -> No
     opened(path, clock).acquire()
 
 
-def test_a_service_that_says_the_quota_is_gone_stops_every_process(
+def test_a_service_that_reports_a_used_up_quota_stops_every_process(
     path: Path, clock: Clock
 ) -> None:
     first, second = with_usage(opened(path, clock)), opened(path, clock)
@@ -196,7 +200,7 @@ def test_a_service_that_says_the_quota_is_gone_stops_every_process(
         second.acquire()
 
 
-def test_a_folder_that_cannot_be_written_is_told_with_what_to_do(
+def test_a_folder_that_cannot_be_written_is_an_error_with_a_next_step(
     tmp_path: Path, clock: Clock
 ) -> None:
     (tmp_path / "file").touch()
@@ -204,7 +208,7 @@ def test_a_folder_that_cannot_be_written_is_told_with_what_to_do(
         opened(tmp_path / "file" / "key.ledger", clock).acquire()
 
 
-def test_the_name_of_a_ledger_tells_no_key() -> None:
+def test_the_name_of_a_ledger_reveals_no_key() -> None:
     canary = SecretStr("canary-5f7e")
     name = ledger_name("https://api.example", canary)
     assert "canary" not in name
@@ -212,17 +216,17 @@ def test_the_name_of_a_ledger_tells_no_key() -> None:
     assert name != ledger_name("https://api.example", SecretStr("canary-5f7f"))
 
 
-def test_threads_of_one_limiter_take_turns(path: Path) -> None:
+def test_threads_of_one_limiter_share_its_rate(path: Path) -> None:
     ledger = Ledger(path, Pace(400.0, 1))
     limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
     limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
     began = time.monotonic()
 
-    def ask() -> None:
+    def acquire() -> None:
         for _ in range(20):
             limiter.acquire()
 
-    threads = [Thread(target=ask) for _ in range(4)]
+    threads = [Thread(target=acquire) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -266,7 +270,7 @@ class TestProcesses:
             text=True,
         )
 
-    def test_four_together_keep_the_rate_and_stop_at_the_reserve_to_one_request(
+    def test_four_processes_keep_the_rate_and_stop_exactly_at_the_reserve(
         self, limiter: SharedLimiter
     ) -> None:
         limiter.on_usage(ReportedLimits(150, 0, FAR), charged_before=0)
@@ -278,7 +282,7 @@ class TestProcesses:
             # A process that was put aside between its turn and its note comes a little late.
             assert self.BURST + (span_s + 0.05) * self.RATE + 1 >= 61
 
-    def test_the_killed_neither_hold_the_lock_nor_give_back_what_they_took(
+    def test_killed_processes_neither_keep_the_lock_nor_refund_their_tokens(
         self, limiter: SharedLimiter
     ) -> None:
         limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
