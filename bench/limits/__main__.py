@@ -127,8 +127,8 @@ def _reserve(sandbox: Sandbox, folder: Path) -> dict[str, Any]:
             for seed in range(MANY)
         ]
         reports = [_report(child) for child in children]
-    asked_for = sum(sum(report["statuses"].values()) for report in reports)
-    return {"quota": QUOTA, "kept": RESERVE, "answered": asked_for, "due": QUOTA - RESERVE}
+    answered = sum(sum(report["statuses"].values()) for report in reports)
+    return {"quota": QUOTA, "kept": RESERVE, "answered": answered, "due": QUOTA - RESERVE}
 
 
 def _full(path: Path, plan: Plan, *, allowed: int | None) -> None:

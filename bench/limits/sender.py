@@ -36,12 +36,12 @@ class Held(httpx.BaseTransport):
         self._up_to_s = up_to_s
         self._random = random
         self.statuses: Counter[int] = Counter()
-        self.left_at: list[float] = []
+        self.sent_at: list[float] = []
         self._lock = Lock()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         with self._lock:
-            self.left_at.append(time.monotonic())
+            self.sent_at.append(time.monotonic())
             wait_s = self._random.uniform(0, self._up_to_s)
         time.sleep(wait_s)
         response = self._inner.handle_request(request)
@@ -81,8 +81,8 @@ def main() -> None:
     for thread in threads:
         thread.join()
     print_figures(
-        left=sum(at <= until for at in network.left_at),
-        after=sum(at > until for at in network.left_at),
+        left=sum(at <= until for at in network.sent_at),
+        after=sum(at > until for at in network.sent_at),
         statuses=dict(network.statuses),
     )
 

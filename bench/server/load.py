@@ -92,9 +92,9 @@ def closed_loop(port: int, requests: Sequence[bytes], *, for_s: float) -> Times:
 
 
 def open_loop(port: int, requests: Sequence[bytes], *, rate_per_s: float, for_s: float) -> Times:
-    """Send requests at fixed moments, whatever became of those before; around if few.
+    """Send requests at fixed moments, without waiting for earlier ones; repeat them if few.
 
-    A time runs from the moment a request was due to go out, also when no connection was free.
+    A time starts when the request was due, also when no connection was free then.
     """
     return _run(_open_loop(port, requests, rate_per_s, for_s))
 

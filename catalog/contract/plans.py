@@ -43,7 +43,7 @@ class Plan:
     def shows(self, field: str) -> bool:
         return field in self.event_fields
 
-    def reaches(self, other: "Plan") -> bool:
+    def is_at_least(self, other: "Plan") -> bool:
         """Whether this plan is `other` or above it."""
         return self.rank >= other.rank
 

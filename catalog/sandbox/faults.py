@@ -118,7 +118,7 @@ def _value_in_bounds(name: str, value: str) -> bool:
 
 
 class FaultBoard:
-    """The faults that are on for every request. Thread-safe; chance comes from `random`."""
+    """The faults that are on for every request. Thread-safe; `random` decides by probability."""
 
     def __init__(self, text: str = "", *, random: Callable[[], float] | None = None) -> None:
         self._lock = Lock()

@@ -234,7 +234,7 @@ class _Page:
         return el(
             "section",
             el("h2", "Error codes", id="error-codes"),
-            el("p", "Each comes in an ", self._link("ErrorBody"), "."),
+            el("p", "Each is in an ", self._link("ErrorBody"), "."),
             table(("Status", "Code", "When"), rows),
         )
 

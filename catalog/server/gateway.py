@@ -63,7 +63,7 @@ _BEARER = "bearer "
 
 
 class Gateway:
-    """ASGI layer that lets a request through or answers it with an error."""
+    """ASGI layer that passes a request on or answers it with an error."""
 
     def __init__(
         self,

@@ -167,7 +167,7 @@ def _shown_impact(impact: float | None, plan: Plan) -> float | str | None:
 
 def _require(filter_name: str, plan: Plan, *, requested: bool) -> None:
     least = LEAST_PLAN_FOR_FILTER[filter_name]
-    if requested and not plan.reaches(least):
+    if requested and not plan.is_at_least(least):
         raise PlanRequired(f"{filter_name} needs the plan {least.name.title()} or above")
 
 

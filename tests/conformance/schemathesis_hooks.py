@@ -1,4 +1,4 @@
-"""What the document can't say in a schema, told to schemathesis: loaded by its command line."""
+"""Rules that a schema can't have, for schemathesis: its command line loads this module."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ SEED = 20_261_121
 def run_schemathesis(
     sandbox: Sandbox, folder: Path, *, examples: int, seed: int = SEED
 ) -> dict[str, int]:
-    """Run its command line; return the number of requests by status class."""
+    """Run schemathesis; return the number of requests by status class."""
     key = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
     sandbox.forget_requests()
     report = folder / "report.json"
@@ -37,8 +37,8 @@ def run_schemathesis(
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=5_000
     )
-    said = "\n".join(line[:400] for line in (done.stdout + done.stderr).splitlines()[-150:])
-    assert done.returncode == 0, said
+    output = "\n".join(line[:400] for line in (done.stdout + done.stderr).splitlines()[-150:])
+    assert done.returncode == 0, output
     statuses: dict[str, int] = {}
     for seen in sandbox.requests:
         name = f"{seen.status // 100}xx"
@@ -48,7 +48,7 @@ def run_schemathesis(
 
 @pytest.fixture
 def young_sandbox() -> Iterator[Sandbox]:
-    """Of a time when the catalog was small, so that its exports don't take all the minutes."""
+    """A sandbox of 2018, when the catalog was small, so that exports take little time."""
     with Sandbox(now=datetime(2018, 3, 1, 12, tzinfo=UTC)) as sandbox:
         yield sandbox
 
@@ -62,7 +62,7 @@ def test_thousands_of_cases_find_no_failure_and_no_5xx(
     statuses = run_schemathesis(young_sandbox, tmp_path, examples=examples)
     assert "5xx" not in statuses
     assert sum(statuses.values()) >= cases
-    # A run that was answered with errors alone would have tested nothing.
+    # A run with errors alone would have tested nothing.
     assert statuses["2xx"] >= cases * 0.4
     assert statuses["4xx"] >= cases * 0.2
 

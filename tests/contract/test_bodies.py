@@ -29,7 +29,7 @@ def test_a_list_is_a_bare_array_or_in_data(value: Any, shape: str, meta: Any) ->
 @pytest.mark.parametrize(
     "value", [None, "text", 1, {}, {"data": None}, {"data": {"id": "a"}}, {"rows": ROWS}]
 )
-def test_anything_else_is_no_list(value: Any) -> None:
+def test_anything_else_is_not_a_list(value: Any) -> None:
     assert list_body(value) is None
 
 

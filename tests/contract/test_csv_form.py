@@ -70,7 +70,7 @@ def read_row(event: Event) -> dict[str, str]:
 
 
 def as_text(value: object) -> str:
-    """Return the JSON value as a cell should have it."""
+    """Return the cell that a JSON value should have."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -82,7 +82,7 @@ def test_columns_are_the_fields_of_an_event_in_order() -> None:
 
 
 @given(events=st.lists(EVENTS, max_size=4))
-def test_every_value_reads_back_as_it_travels_in_json(events: list[Event]) -> None:
+def test_every_value_reads_back_as_in_json(events: list[Event]) -> None:
     rows = read(HEADER + encode_rows(events))
     assert len(rows) == len(events)
     for event, row in zip(events, rows, strict=True):
@@ -130,7 +130,7 @@ def test_lists_are_joined_with_semicolons_names_for_categories_slugs_for_coins()
     assert (row["categories"], row["coins"]) == ("Fork;Main net", "bitcoin;ethereum")
 
 
-def test_null_empty_and_left_out_are_empty_fields() -> None:
+def test_null_empty_and_absent_are_empty_fields() -> None:
     row = read_row(EVENT)
     empty = {name for name, value in row.items() if value == ""}
     assert empty == {

@@ -1,4 +1,4 @@
-"""The document says what the code does, in both directions: a change to one alone fails here."""
+"""The document and the code agree, in both directions: a change to only one fails here."""
 
 import csv
 import io
@@ -29,7 +29,9 @@ Node = dict[str, Any]
 
 DOCUMENT = openapi_document()
 SCHEMAS: Node = DOCUMENT["components"]["schemas"]
-OPERATIONS: dict[str, Node] = {path: item["get"] for path, item in DOCUMENT["paths"].items()}
+OPERATIONS: dict[str, Node] = {
+    path: path_item["get"] for path, path_item in DOCUMENT["paths"].items()
+}
 
 RECORDS: dict[str, type[records.Record]] = {
     **{
@@ -71,7 +73,7 @@ def resolved(node: Node) -> Node:
 
 
 def dereferenced(node: Any) -> Any:
-    """Return the node with every reference put in, for a validator that knows no document."""
+    """Return the node with every reference resolved, for a validator without the document."""
     if isinstance(node, dict):
         if "$ref" in node:
             return dereferenced(resolved(node))
@@ -111,8 +113,8 @@ def query_parameters(path: str) -> dict[str, Node]:
 QUERY_PARAMETERS = [(path, name) for path in READERS for name in sorted(query_parameters(path))]
 
 
-def least_plan(tells: Any) -> str:
-    return next(plan.name for plan in PLANS.values() if tells(plan))
+def least_plan(has_it: Any) -> str:
+    return next(plan.name for plan in PLANS.values() if has_it(plan))
 
 
 # The document itself
@@ -171,7 +173,7 @@ def test_every_property_has_a_type_and_a_description(where: str, schema: Node) -
     assert schema["description"].strip(), where
 
 
-def test_every_array_says_of_what() -> None:
+def test_every_array_has_a_type_of_its_items() -> None:
     for where, node in nodes(DOCUMENT):
         if node.get("type") == "array":
             assert "type" in resolved(node["items"]), where
@@ -186,14 +188,14 @@ def test_every_object_with_properties_lists_what_is_required() -> None:
             assert "additionalProperties" in node, where
 
 
-def test_nullable_stands_only_beside_a_type() -> None:
+def test_nullable_is_only_beside_a_type() -> None:
     """OpenAPI 3.0.3 gives it no meaning anywhere else."""
     for where, node in nodes(DOCUMENT):
         if "nullable" in node and "/example" not in where:
             assert "type" in node, where
 
 
-def test_every_operation_has_an_id_of_its_own_a_summary_and_a_known_tag() -> None:
+def test_every_operation_has_its_own_id_a_summary_and_a_known_tag() -> None:
     ids = [operation["operationId"] for operation in OPERATIONS.values()]
     tags = {tag["name"] for tag in DOCUMENT["tags"]}
     assert len(set(ids)) == len(ids)
@@ -228,7 +230,7 @@ def test_either_form_of_the_key_opens_all_paths_but_the_open_ones() -> None:
 
 
 @pytest.mark.parametrize("path", OPERATIONS)
-def test_statuses_follow_from_what_a_route_does(path: str) -> None:
+def test_statuses_depend_on_what_a_route_does(path: str) -> None:
     operation = OPERATIONS[path]
     names = {resolved(each)["name"] for each in operation.get("parameters", [])}
     expected = {"200", "414", "431", "500"}
@@ -269,7 +271,7 @@ def test_every_error_answer_is_an_error_body_with_an_example_per_code() -> None:
             assert "ErrorBody" in str(media["schema"]), name
 
 
-def test_examples_of_errors_carry_the_code_and_the_message_of_the_error() -> None:
+def test_examples_of_errors_have_the_code_and_the_message_of_the_error() -> None:
     errors = {error.code: error for error in ALL_ERRORS}
     for response in DOCUMENT["components"]["responses"].values():
         for media in response.get("content", {}).values():
@@ -291,7 +293,7 @@ def test_error_body_of_every_error_fits_the_schema() -> None:
 
 
 def wire_type(found: inspect.Type) -> dict[str, object]:
-    """Return type, format and nullability as the document should have them."""
+    """Return the type, format and nullability that the document should have."""
     if isinstance(found, inspect.UnionType):
         kinds = [each for each in found.types if not isinstance(each, inspect.NoneType)]
         parts = [wire_type(each) for each in kinds]
@@ -465,7 +467,7 @@ def test_the_export_names_the_least_plan_that_has_it() -> None:
 
 
 @pytest.mark.parametrize(("path", "name"), QUERY_PARAMETERS)
-def test_default_is_what_the_code_takes_when_nothing_is_given(path: str, name: str) -> None:
+def test_defaults_are_those_of_the_code(path: str, name: str) -> None:
     field = {"sortBy": "sort_by"}.get(name, name)
     schema = resolved(query_parameters(path)[name]["schema"])
     taken = getattr(READERS[path][0](""), field, None)
@@ -503,7 +505,7 @@ PROBES = {
 
 
 def as_sent(text: str, schema: Node) -> object:
-    """Return the value that a query text stands for, or the text where it stands for none."""
+    """Return the value of a query text, or the text if it has no value."""
     kind = schema["type"]
     if kind == "boolean":
         return {"true": True, "false": False}.get(text, text)
@@ -669,8 +671,8 @@ def test_text_on_webhooks_names_the_same_values() -> None:
     assert f"within {decisions.WEBHOOK_TIMEOUT_S:g} seconds" in text
     units = {"seconds": 1, "minutes": 60, "hours": 3_600}
     (delays,) = re.findall(r"after ([^.]*?), counted", text)
-    waits = [int(n) * units[unit] for n, unit in re.findall(r"(\d+) (\w+)", delays)]
-    assert waits == list(decisions.WEBHOOK_RETRY_AFTER_S)
+    delays_s = [int(n) * units[unit] for n, unit in re.findall(r"(\d+) (\w+)", delays)]
+    assert delays_s == list(decisions.WEBHOOK_RETRY_AFTER_S)
 
 
 def test_code_sample_accepts_what_the_service_signs_and_nothing_else() -> None:

@@ -1,4 +1,4 @@
-"""How a query string is read: strictly for known parameters, blind to unknown ones."""
+"""How a query string is read: strictly for known parameters; unknown ones are ignored."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -61,7 +61,7 @@ def refusal(reader: Reader, **values: str) -> str | None:
     return None
 
 
-def test_nothing_given_is_all_defaults() -> None:
+def test_an_empty_query_has_all_defaults() -> None:
     assert read_coins_request("") == CoinsRequest(limit=50, cursor=None, q=None, tracked=None)
     assert read_cancellations_request("") == CancellationsRequest(limit=50, cursor=None, since=None)
     assert (
@@ -81,7 +81,7 @@ def test_nothing_given_is_all_defaults() -> None:
     )
 
 
-def test_everything_given_is_read_with_its_type() -> None:
+def test_every_parameter_is_read_with_its_type() -> None:
     assert read_coins_request(urlencode(VALID)) == CoinsRequest(
         limit=7, cursor="abc", q="bit", tracked=True
     )
@@ -102,9 +102,9 @@ def test_everything_given_is_read_with_its_type() -> None:
 
 
 @pytest.mark.parametrize("limit", ["1", "x", ""])
-def test_export_ignores_limit_and_cursor_whatever_they_say(limit: str) -> None:
-    asked = read_export_request(urlencode({"limit": limit, "cursor": ""}))
-    assert asked == read_export_request("")
+def test_export_ignores_any_limit_and_cursor(limit: str) -> None:
+    request = read_export_request(urlencode({"limit": limit, "cursor": ""}))
+    assert request == read_export_request("")
 
 
 @pytest.mark.parametrize(("reader", "name"), NAMED)
@@ -155,12 +155,12 @@ QUERIES = (
 def test_arbitrary_text_is_read_or_refused_but_never_breaks(query: str) -> None:
     for reader in READERS:
         try:
-            asked = reader(query)
+            request = reader(query)
         except InvalidParameter as error:
             assert error.message
         else:
-            assert 1 <= asked.limit <= decisions.COINS_LIMIT_MAX
-            assert asked.cursor is None or 1 <= len(asked.cursor) <= 1_024
+            assert 1 <= request.limit <= decisions.COINS_LIMIT_MAX
+            assert request.cursor is None or 1 <= len(request.cursor) <= 1_024
 
 
 @given(limit=st.integers(-1_000, 1_000))
@@ -204,8 +204,8 @@ SLUGS = st.text(st.characters(exclude_characters=",", exclude_categories=["Cs"])
 
 @given(slugs=st.lists(SLUGS, min_size=1, max_size=100))
 def test_slugs_are_read_in_order_each_once(slugs: list[str]) -> None:
-    asked = read_events_request(urlencode({"coins": ",".join(slugs)}))
-    assert asked.coins == tuple(dict.fromkeys(slugs))
+    request = read_events_request(urlencode({"coins": ",".join(slugs)}))
+    assert request.coins == tuple(dict.fromkeys(slugs))
 
 
 @pytest.mark.parametrize("name", ["coins", "categories"])
@@ -238,20 +238,20 @@ def test_a_text_is_measured_in_characters_not_bytes(
 
 @given(day=st.dates())
 def test_a_day_starts_at_midnight_and_as_upper_bound_runs_to_its_end(day: date) -> None:
-    asked = read_events_request(f"from={day}&to={day}")
-    assert asked.lower == datetime(day.year, day.month, day.day, tzinfo=UTC)
-    assert asked.upper == day_end(day)
+    request = read_events_request(f"from={day}&to={day}")
+    assert request.lower == datetime(day.year, day.month, day.day, tzinfo=UTC)
+    assert request.upper == day_end(day)
 
 
 @given(at=st.datetimes(), offset=st.sampled_from(["Z", "+00:00", "-00:00"]))
 def test_an_instant_is_read_to_the_microsecond(at: datetime, offset: str) -> None:
-    asked = read_cancellations_request(urlencode({"since": at.isoformat() + offset}))
-    assert asked.since == at.replace(tzinfo=UTC)
+    request = read_cancellations_request(urlencode({"since": at.isoformat() + offset}))
+    assert request.since == at.replace(tzinfo=UTC)
 
 
 def test_digits_beyond_the_microsecond_are_dropped() -> None:
-    asked = read_cancellations_request("since=2026-10-08T00:00:00.123456789Z")
-    assert asked.since == datetime(2026, 10, 8, 0, 0, 0, 123_456, tzinfo=UTC)
+    request = read_cancellations_request("since=2026-10-08T00:00:00.123456789Z")
+    assert request.since == datetime(2026, 10, 8, 0, 0, 0, 123_456, tzinfo=UTC)
 
 
 @given(first=st.datetimes(), second=st.datetimes())

@@ -1,4 +1,4 @@
-"""What a receiver may trust: the right body, secret and time, and nothing else."""
+"""A receiver accepts the right body, secret and time, and nothing else."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -40,7 +40,7 @@ def test_each_secret_that_signed_verifies_alone(
 @given(body=BODIES, at=INSTANTS, signing=SECRETS, other=SECRETS)
 def test_another_secret_never_verifies(body: bytes, at: datetime, signing: str, other: str) -> None:
     header = sign(body, secrets=[signing], at=at)
-    # HMAC pads a short key with zero bytes, so keys that differ in them alone are one key.
+    # HMAC pads a short key with zero bytes, so keys that differ only in them are the same key.
     same = signing.rstrip("\0") == other.rstrip("\0")
     assert is_accepted(header, body, secrets=(other,), now=at) == same
 
@@ -129,11 +129,11 @@ def test_arbitrary_text_is_rejected_and_never_breaks_the_receiver(
     assert not is_accepted(f"t=0,v1={header}", secrets=tuple(known), now=now)
 
 
-def test_unknown_parts_and_spaces_are_passed_over() -> None:
+def test_unknown_parts_and_spaces_are_ignored() -> None:
     stamp, _, digest = sign(BODY, secrets=["s"], at=NOW).partition(",")
     assert is_accepted(f"{digest} , v0=x, {stamp}, flag")
 
 
-def test_signing_without_a_secret_is_a_mistake() -> None:
+def test_signing_without_a_secret_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one secret"):
         sign(BODY, secrets=[], at=NOW)

@@ -1,4 +1,4 @@
-"""Which dates a plan shows, and how a request's range is read against them."""
+"""The dates that a plan shows, and how a requested range is clamped to them."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -77,18 +77,20 @@ def test_a_higher_plan_shows_all_that_a_lower_one_shows(now: datetime) -> None:
 
 
 @given(plan=PLAN, now=NOWS)
-def test_without_bounds_the_range_is_what_is_upcoming(plan: Plan, now: datetime) -> None:
+def test_without_bounds_the_range_is_the_upcoming_window(plan: Plan, now: datetime) -> None:
     assert requested_window(plan, now, lower=None, upper=None) == upcoming_window(plan, now)
 
 
 @given(plan=PLAN, now=NOWS, lower=BOUND, upper=BOUND, date=INSTANT)
-def test_an_event_is_listed_iff_asked_for_and_inside_the_plan(
+def test_an_event_is_listed_iff_requested_and_inside_the_plan(
     plan: Plan, now: datetime, lower: datetime | None, upper: datetime | None, date: datetime
 ) -> None:
     usual = upcoming_window(plan, now)
-    asked = Window(lower or usual.lower, upper or usual.upper)
+    requested = Window(lower or usual.lower, upper or usual.upper)
     listed = requested_window(plan, now, lower=lower, upper=upper).overlaps(date, None)
-    assert listed == (asked.overlaps(date, None) and plan_window(plan, now).overlaps(date, None))
+    assert listed == (
+        requested.overlaps(date, None) and plan_window(plan, now).overlaps(date, None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_range_outside_the_plan_is_clamped_not_refused(
         (ELITE, datetime(2010, 1, 1, tzinfo=UTC), datetime(2016, 12, 31, tzinfo=UTC)),
     ],
 )
-def test_a_range_wholly_outside_the_plan_is_empty(
+def test_a_range_completely_outside_the_plan_is_empty(
     plan: Plan, lower: datetime | None, upper: datetime | None
 ) -> None:
     assert requested_window(plan, NOW, lower=lower, upper=upper).empty

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from random import Random
 
-from tests.history.stories.handmade import DAY, HOUR, SOURCE, STARTS, Content, Glance, land
+from tests.history.stories.handmade import DAY, HOUR, SOURCE, STARTS, Content, HandmadeBatch, land
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Scope
@@ -54,7 +54,7 @@ def make_home(root: Path) -> Home:
 
 
 def _look(home: Home, feed: Feed, hour: int, shown: tuple[tuple[int, Content], ...] = ()) -> None:
-    land(Glance(feed, hour, 1, "elite", shown, True, (-30, 90), 200), home.landing, hour)
+    land(HandmadeBatch(feed, hour, 1, "elite", shown, True, (-30, 90), 200), home.landing, hour)
 
 
 def _list(

@@ -1,5 +1,5 @@
-"""No history is false and no batch is dated by the machine, however far its clock is from the
-service's and wherever answers break off: runs of four days, all of them seeded.
+"""No history is false and no batch has the machine's date, however far its clock is from the
+service's and wherever answers are interrupted: runs of four days, all seeded.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.world.world import World
-from tests.history.stories.clocks_apart import ClocksApart, hold
+from tests.history.stories.clocks_apart import ClocksApart, fail_if_wrong
 from tests.history.stories.cutting_upstream import CuttingUpstream
 from tests.history.stories.disk import without_syncs
 
@@ -32,7 +32,7 @@ def runs(first: int, upstream: tuple[Sandbox, CuttingUpstream, str, World], root
         for seed in range(first, first + EACH):
             run = ClocksApart(seed, root / str(seed), sandbox, cutting, key)
             run.run()
-            hold(run.differences(world, replayed=seed % EACH == 0 or seed >= RUNS), seed)
+            fail_if_wrong(run.differences(world, replayed=seed % EACH == 0 or seed >= RUNS), seed)
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, EACH))

@@ -1,20 +1,22 @@
-"""Sequences of looks at the edges of the rules, each with the history that it must make."""
+"""Sequences of pulls at the edges of the rules, each with the history that it must make."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.history.stories.handmade import ByHand, at, coin, event
+from tests.history.stories.handmade import HandmadeHome, at, coin, event
 from warehouse.history.merge import replay
 from warehouse.publish import delta
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> ByHand:
-    return ByHand(tmp_path)
+def story(tmp_path: Path) -> HandmadeHome:
+    return HandmadeHome(tmp_path)
 
 
-def test_a_look_between_two_deliveries_of_one_batch_is_folded_between_them(story: ByHand) -> None:
+def test_a_pull_between_two_deliveries_of_one_batch_is_folded_between_them(
+    story: HandmadeHome,
+) -> None:
     story.listed("01 09:00", event("a"), event("b"))
     story.deliveries(
         ("01 10:00", "2026-03-01T09:59:00Z", event("a", title="Second a")),
@@ -33,8 +35,8 @@ def test_a_look_between_two_deliveries_of_one_batch_is_folded_between_them(story
     assert story.versions("b", "title, known_from") == versions
 
 
-def test_withdrawn_events_are_not_expected_in_an_export(story: ByHand) -> None:
-    """Three of a hundred are withdrawn: an export of the others is whole."""
+def test_withdrawn_events_are_not_expected_in_an_export(story: HandmadeHome) -> None:
+    """Three of a hundred are withdrawn: an export of the others is complete."""
     events = [event(f"e{place:02}") for place in range(100)]
     story.listed("01 10:00", *events)
     for place in range(3):
@@ -49,7 +51,9 @@ def test_withdrawn_events_are_not_expected_in_an_export(story: ByHand) -> None:
     assert missing == [("e03", at("03 06:00"))]
 
 
-def test_a_404_on_a_plan_with_a_horizon_makes_an_event_missing_and_no_more(story: ByHand) -> None:
+def test_a_404_on_a_plan_with_a_horizon_makes_an_event_missing_and_no_more(
+    story: HandmadeHome,
+) -> None:
     story.listed("05 10:00", event("a"))
     story.look_up("05 11:00", "a", 404, plan="standard")
     story.merge()
@@ -57,21 +61,23 @@ def test_a_404_on_a_plan_with_a_horizon_makes_an_event_missing_and_no_more(story
     assert story.rows("SELECT status, missing_since FROM events") == missing
 
 
-def test_a_partial_look_up_that_found_nothing_withdraws_nothing(story: ByHand) -> None:
+def test_a_partial_look_up_that_found_nothing_withdraws_nothing(story: HandmadeHome) -> None:
     story.listed("01 10:00", event("a"))
     story.look_up("01 11:00", "a", 404, why_incomplete="cut short")
     story.merge()
     assert story.rows("SELECT status, missing_since FROM events") == [("scheduled", None)]
 
 
-def test_a_404_as_old_as_what_is_known_is_the_later_word(story: ByHand) -> None:
+def test_a_404_with_the_content_time_of_what_is_known_withdraws_the_event(
+    story: HandmadeHome,
+) -> None:
     story.listed("01 10:00", event("a"), true="01 09:00")
     story.look_up("01 11:00", "a", 404, true="01 09:00")
     story.merge()
     assert story.rows("SELECT status FROM events") == [("withdrawn",)]
 
 
-def test_one_complete_export_without_an_event_does_not_withdraw_it(story: ByHand) -> None:
+def test_one_complete_export_without_an_event_does_not_withdraw_it(story: HandmadeHome) -> None:
     events = [event(f"e{place:02}") for place in range(60)]
     story.export("01 06:00", *events)
     story.cancellations("01 07:00")
@@ -86,10 +92,10 @@ def test_one_complete_export_without_an_event_does_not_withdraw_it(story: ByHand
 
 
 @pytest.mark.parametrize("bit_by_bit", [False, True])
-def test_a_gap_in_the_cancellations_after_they_were_looked_at_keeps_no_event_missing(
-    story: ByHand, bit_by_bit: bool
+def test_a_gap_in_the_cancellations_after_a_pull_of_them_prevents_no_withdrawal(
+    story: HandmadeHome, bit_by_bit: bool
 ) -> None:
-    """What the first look told of the absent event is not undone by a gap after it."""
+    """The first pull covered the absent event; a gap after it changes nothing."""
     events = [event(f"e{place:03}") for place in range(200)]
     story.export("01 06:00", *events)
     story.export("02 06:00", *events[1:])
@@ -107,8 +113,8 @@ def test_a_gap_in_the_cancellations_after_they_were_looked_at_keeps_no_event_mis
     assert story.rows(withdrawn) == [("e000",)]
 
 
-def test_a_look_at_the_cancellations_that_closes_a_gap_reaches_back_to_before_it(
-    story: ByHand,
+def test_a_pull_of_the_cancellations_that_closes_a_gap_covers_the_time_before_it(
+    story: HandmadeHome,
 ) -> None:
     events = [event(f"e{place:03}") for place in range(200)]
     story.export("01 06:00", *events)
@@ -121,7 +127,9 @@ def test_a_look_at_the_cancellations_that_closes_a_gap_reaches_back_to_before_it
     assert story.rows("SELECT event_id FROM events WHERE status = 'withdrawn'") == [("e000",)]
 
 
-def test_a_410_is_as_old_as_its_look_though_it_was_cancelled_long_before(story: ByHand) -> None:
+def test_a_410_is_as_old_as_its_look_up_though_it_was_cancelled_long_before(
+    story: HandmadeHome,
+) -> None:
     story.listed("05 06:00", event("a"))
     story.look_up("05 12:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-05T00:00:00Z"})
     story.merge()
@@ -130,7 +138,9 @@ def test_a_410_is_as_old_as_its_look_though_it_was_cancelled_long_before(story: 
     ]
 
 
-def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(story: ByHand) -> None:
+def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(
+    story: HandmadeHome,
+) -> None:
     story.listed("10 06:00", event("a", updatedAt=...))
     story.merge()
     claimed = "SELECT title, impact FROM events_as_of('2026-02-01', basis := 'claimed')"
@@ -138,7 +148,7 @@ def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(stor
 
 
 def test_a_delta_that_rewrites_the_links_writes_those_of_untouched_events_too(
-    story: ByHand, monkeypatch: pytest.MonkeyPatch
+    story: HandmadeHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta, "ROWS_ALWAYS", 10)
     events = [event(f"e{place:02}") for place in range(60)]
@@ -153,7 +163,7 @@ def test_a_delta_that_rewrites_the_links_writes_those_of_untouched_events_too(
 
 @pytest.mark.parametrize("bit_by_bit", [False, True])
 def test_a_filter_by_category_counts_as_watching_once_the_category_has_a_name(
-    story: ByHand, bit_by_bit: bool
+    story: HandmadeHome, bit_by_bit: bool
 ) -> None:
     """Merged at once or bit by bit: a checkpoint in between changes nothing."""
     story.listed_by_category("01 10:00", ("7",), event("a"))
@@ -169,7 +179,7 @@ def test_a_filter_by_category_counts_as_watching_once_the_category_has_a_name(
 
 
 def test_an_event_whose_waiting_cancellation_is_of_the_same_instant_can_be_restored(
-    story: ByHand,
+    story: HandmadeHome,
 ) -> None:
     story.cancellations("01 10:00", a="2026-03-01T09:00:00Z")
     story.listed("01 10:01", event("a"), true="01 09:00")
@@ -181,8 +191,8 @@ def test_an_event_whose_waiting_cancellation_is_of_the_same_instant_can_be_resto
     ]
 
 
-def test_a_cancellation_that_waited_holds_against_an_older_one_that_tells_the_event(
-    story: ByHand,
+def test_a_waiting_cancellation_outranks_an_older_one_in_a_delivery_of_the_event(
+    story: HandmadeHome,
 ) -> None:
     story.look_up("01 10:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-01T09:30:00Z"})
     older = event("a", cancelledAt="2026-03-01T08:00:00Z")
@@ -193,9 +203,9 @@ def test_a_cancellation_that_waited_holds_against_an_older_one_that_tells_the_ev
 
 @pytest.mark.parametrize("plan", ["free", "elite"])
 def test_an_event_of_a_coin_that_left_the_top_is_not_missing_from_a_free_list(
-    plan: str, story: ByHand
+    plan: str, story: HandmadeHome
 ) -> None:
-    """On Free the coin is not in the list any more; on Elite it is gone altogether."""
+    """On Free the coin is no longer in the list; on Elite it is missing everywhere."""
     of_tron = [{"slug": "tron", "symbol": "TRX", "name": "Tron"}]
     soon = event("a", coins=of_tron, date="2026-03-05T00:00:00Z")
     story.coins("01 10:00", coin("bitcoin"), coin("tron", rank=100), plan=plan)
@@ -209,7 +219,7 @@ def test_an_event_of_a_coin_that_left_the_top_is_not_missing_from_a_free_list(
 
 
 def test_an_event_of_a_coin_that_stayed_in_the_top_is_missing_from_a_free_list(
-    story: ByHand,
+    story: HandmadeHome,
 ) -> None:
     story.coins("01 10:00", coin("bitcoin"), plan="free")
     story.listed("01 11:00", event("a", date="2026-03-05T00:00:00Z"), plan="free")
@@ -219,7 +229,7 @@ def test_an_event_of_a_coin_that_stayed_in_the_top_is_missing_from_a_free_list(
     assert story.rows("SELECT missing_since FROM events") == [(at("02 11:00"),)]
 
 
-def test_a_coin_whose_row_came_and_could_not_be_read_is_not_missing(story: ByHand) -> None:
+def test_a_coin_whose_row_can_not_be_read_is_not_missing(story: HandmadeHome) -> None:
     story.coins("01 10:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
     story.coins("02 10:00", coin("bitcoin"), coin("ethereum", rank="first"))
     story.merge()
@@ -227,7 +237,7 @@ def test_a_coin_whose_row_came_and_could_not_be_read_is_not_missing(story: ByHan
     assert missing == [("tron",)]
 
 
-def test_an_event_whose_row_came_and_could_not_be_read_is_not_missing(story: ByHand) -> None:
+def test_an_event_whose_row_can_not_be_read_is_not_missing(story: HandmadeHome) -> None:
     story.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
     story.listed("02 10:00", event("alpha"), event("beta", date="soon"))
     story.merge()
@@ -235,8 +245,8 @@ def test_an_event_whose_row_came_and_could_not_be_read_is_not_missing(story: ByH
     assert missing == [("gamma",)]
 
 
-def test_a_rejected_row_that_names_no_event_makes_nothing_missing_and_the_look_says_so(
-    story: ByHand,
+def test_a_rejected_row_that_names_no_event_makes_nothing_missing_and_flags_its_batch(
+    story: HandmadeHome,
 ) -> None:
     story.listed("01 10:00", event("alpha"), event("beta"))
     story.listed("02 10:00", event("alpha"), event("x", id=None))
@@ -250,8 +260,8 @@ def test_a_rejected_row_that_names_no_event_makes_nothing_missing_and_the_look_s
     assert story.rows(missing) == [("beta",)]
 
 
-def test_a_rejected_coin_that_names_none_makes_no_coin_missing_and_the_look_says_so(
-    story: ByHand,
+def test_a_rejected_coin_without_a_slug_makes_no_coin_missing_and_flags_its_batch(
+    story: HandmadeHome,
 ) -> None:
     story.coins("01 10:00", coin("bitcoin"), coin("ethereum"))
     story.coins("02 10:00", coin("bitcoin"), coin("x") | {"slug": None})
@@ -260,7 +270,7 @@ def test_a_rejected_coin_that_names_none_makes_no_coin_missing_and_the_look_says
     assert len(story.rows("SELECT flagged FROM batches WHERE flagged IS NOT NULL")) == 1
 
 
-def test_a_rejected_row_whose_raw_text_is_cut_is_still_of_its_event(story: ByHand) -> None:
+def test_a_rejected_row_whose_raw_text_is_cut_is_still_of_its_event(story: HandmadeHome) -> None:
     story.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
     story.listed("02 10:00", event("alpha"), event("beta", date="soon", description="y" * 70_000))
     story.merge()
@@ -272,7 +282,9 @@ WRONG_YEARS = ("2030-01-01T00:00:00Z", "2199-12-31T23:59:59Z")
 
 
 @pytest.mark.parametrize("wrong", WRONG_YEARS)
-def test_an_updated_at_to_come_makes_nothing_later_stale(story: ByHand, wrong: str) -> None:
+def test_an_updated_at_in_the_future_makes_no_later_row_stale(
+    story: HandmadeHome, wrong: str
+) -> None:
     story.listed("01 09:00", event("a", updatedAt=wrong))
     story.listed("02 09:00", event("a", title="Second a", updatedAt="2026-03-02T08:00:00Z"))
     story.merge()
@@ -283,7 +295,9 @@ def test_an_updated_at_to_come_makes_nothing_later_stale(story: ByHand, wrong: s
     assert story.versions("a", "title, known_from") == versions
 
 
-def test_a_row_whose_updated_at_is_to_come_is_no_newer_than_one_that_is_not(story: ByHand) -> None:
+def test_a_row_with_updated_at_in_the_future_does_not_win_over_another_row(
+    story: HandmadeHome,
+) -> None:
     story.listed(
         "01 09:00",
         event("a", title="Wrong a", updatedAt="2030-01-01T00:00:00Z"),
@@ -293,7 +307,9 @@ def test_a_row_whose_updated_at_is_to_come_is_no_newer_than_one_that_is_not(stor
     assert story.versions("a", "title") == [("Right a",)]
 
 
-def test_an_updated_at_to_come_is_not_believed_later_by_a_look_that_hides_it(story: ByHand) -> None:
+def test_an_updated_at_in_the_future_is_not_used_after_a_pull_that_hides_it(
+    story: HandmadeHome,
+) -> None:
     story.listed("01 09:00", event("a", updatedAt="2026-03-03T09:00:00Z"))
     story.listed("02 12:00", event("a", updatedAt=...))
     story.listed("04 09:00", event("a", title="Second a", updatedAt="2026-03-02T00:00:00Z"))
@@ -301,7 +317,9 @@ def test_an_updated_at_to_come_is_not_believed_later_by_a_look_that_hides_it(sto
     assert story.versions("a", "title") == [("First a",), ("Second a",)]
 
 
-def test_a_cancelled_at_to_come_cancels_and_what_is_seen_later_still_counts(story: ByHand) -> None:
+def test_a_cancelled_at_in_the_future_cancels_and_later_pulls_still_count(
+    story: HandmadeHome,
+) -> None:
     story.listed("01 09:00", event("a"))
     story.cancellations("01 10:00", a="2030-01-01T00:00:00Z")
     story.listed("02 09:00", event("a"))
@@ -312,7 +330,7 @@ def test_a_cancelled_at_to_come_cancels_and_what_is_seen_later_still_counts(stor
     assert story.versions("a", "status") == statuses
 
 
-def test_a_delivery_created_in_the_future_is_as_of_its_receipt(story: ByHand) -> None:
+def test_a_delivery_created_in_the_future_is_as_of_its_receipt(story: HandmadeHome) -> None:
     story.listed("01 09:00", event("a"))
     story.deliveries(("01 10:00", "2030-01-01T00:00:00Z", event("a", title="Second a")))
     story.listed("02 09:00", event("a", title="Third a"))
@@ -321,7 +339,7 @@ def test_a_delivery_created_in_the_future_is_as_of_its_receipt(story: ByHand) ->
     assert story.versions("a", "content_at")[1] == (at("01 10:00"),)
 
 
-def test_an_event_created_in_the_future_was_not_watched_before(story: ByHand) -> None:
+def test_an_event_created_in_the_future_was_not_watched_before(story: HandmadeHome) -> None:
     story.listed("01 09:00", event("a"))
     story.listed("01 10:00", event("a"), event("b", createdAt="2030-01-01T00:00:00Z"))
     story.merge()

@@ -1,4 +1,4 @@
-"""One history comes of the same batches, however they are landed and merged."""
+"""The same batches make the same history, however they are landed and merged."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,11 +18,11 @@ from tests.history.model.comparison import (
     versions_of,
 )
 from tests.history.model.oracle import Oracle
-from tests.history.stories.handmade import Glance, glances, land
+from tests.history.stories.handmade import HandmadeBatch, handmade_batches, land
 from tests.history.stories.lengths import a_few, at_length
 from tests.history.stories.merged_story import MergedStory, merged_in, reading
-from tests.history.stories.relanded import bring, home_with_bodies
-from tests.history.stories.snapshots import Glanced
+from tests.history.stories.relanded import home_with_bodies, land_again
+from tests.history.stories.snapshots import HandmadeShowing
 from warehouse.history.merge import merge, replay
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
@@ -30,17 +30,17 @@ from warehouse.landing.landing import Landing
 
 Tables = dict[str, list[tuple[object, ...]]]
 OUTSIDE_REPLAY = {"requests", "usage"}
-"""And what a file notes of itself, in tables whose names begin with a `_`."""
+"""Tables whose names start with `_`, in which a file describes itself, are outside too."""
 EXAMPLES, EXAMPLES_AT_LENGTH = 8, 300
 
 
 @st.composite
-def mergings(draw: st.DrawFn) -> tuple[list[Glance], list[list[int]]]:
-    """Give some batches, and parts of them in any order, some of them twice, none left out."""
-    batches = draw(st.lists(glances, min_size=4, max_size=9))
+def mergings(draw: st.DrawFn) -> tuple[list[HandmadeBatch], list[list[int]]]:
+    """Draw some batches, and parts of them in any order, some twice, none omitted."""
+    batches = draw(st.lists(handmade_batches, min_size=4, max_size=9))
     places = draw(st.permutations(range(len(batches))))
-    again = draw(st.lists(st.sampled_from(places), max_size=3))
-    order = [*places, *again]
+    repeated = draw(st.lists(st.sampled_from(places), max_size=3))
+    order = [*places, *repeated]
     cuts = sorted(draw(st.sets(st.integers(1, len(order) - 1), max_size=3)))
     return batches, [
         order[since:until] for since, until in zip([0, *cuts], [*cuts, len(order)], strict=True)
@@ -50,18 +50,18 @@ def mergings(draw: st.DrawFn) -> tuple[list[Glance], list[list[int]]]:
 @given(mergings())
 @a_few(EXAMPLES)
 def test_any_order_split_and_repetition_of_batches_equals_replay(
-    merging: tuple[list[Glance], list[list[int]]],
+    merging: tuple[list[HandmadeBatch], list[list[int]]],
 ) -> None:
-    hold_merging_to_replay(*merging)
+    check_merging_against_replay(*merging)
 
 
 @given(mergings())
 @a_few(EXAMPLES)
 def test_contents_that_contradict_each_other_have_the_history_of_the_oracle(
-    merging: tuple[list[Glance], list[list[int]]],
+    merging: tuple[list[HandmadeBatch], list[list[int]]],
 ) -> None:
-    """What no world would show: updatedAt that goes back, cancelled events that return."""
-    hold_merging_to_oracle(*merging)
+    """Contents that no world shows: updatedAt that goes back, cancelled events that return."""
+    check_merging_against_oracle(*merging)
 
 
 @pytest.mark.long
@@ -69,9 +69,9 @@ def test_contents_that_contradict_each_other_have_the_history_of_the_oracle(
 @given(mergings())
 @at_length(EXAMPLES_AT_LENGTH)
 def test_contents_that_contradict_each_other_have_the_history_of_the_oracle_at_length(
-    merging: tuple[list[Glance], list[list[int]]],
+    merging: tuple[list[HandmadeBatch], list[list[int]]],
 ) -> None:
-    hold_merging_to_oracle(*merging)
+    check_merging_against_oracle(*merging)
 
 
 @pytest.mark.long
@@ -79,9 +79,9 @@ def test_contents_that_contradict_each_other_have_the_history_of_the_oracle_at_l
 @given(mergings())
 @at_length(EXAMPLES_AT_LENGTH)
 def test_any_order_split_and_repetition_of_batches_equals_replay_at_length(
-    merging: tuple[list[Glance], list[list[int]]],
+    merging: tuple[list[HandmadeBatch], list[list[int]]],
 ) -> None:
-    hold_merging_to_replay(*merging)
+    check_merging_against_replay(*merging)
 
 
 @pytest.mark.long
@@ -100,7 +100,7 @@ def test_a_story_landed_in_any_order_gives_the_tables_that_its_replay_gives(
 
 
 def tables_of(home: Home) -> Tables:
-    """Return every row of every published table but the machine's own times, in order."""
+    """Return every row of every published table without the machine's own times, in order."""
     tables: Tables = {}
     with reading(home) as connection:
         columns = connection.sql(
@@ -125,7 +125,9 @@ def assert_same(found: Tables, expected: Tables, what: str) -> None:
         assert found[table] == expected[table], f"{table} of {what}: without {lost}, with {more}"
 
 
-def hold_merging_to_replay(batches: Sequence[Glance], parts: Sequence[Sequence[int]]) -> None:
+def check_merging_against_replay(
+    batches: Sequence[HandmadeBatch], parts: Sequence[Sequence[int]]
+) -> None:
     with TemporaryDirectory() as folder:
         home, _ = _merged(batches, parts, Path(folder))
         merged = tables_of(home)
@@ -133,29 +135,31 @@ def hold_merging_to_replay(batches: Sequence[Glance], parts: Sequence[Sequence[i
         assert_same(merged, tables_of(home), "what was merged, against its replay,")
 
 
-def hold_merging_to_oracle(batches: Sequence[Glance], parts: Sequence[Sequence[int]]) -> None:
+def check_merging_against_oracle(
+    batches: Sequence[HandmadeBatch], parts: Sequence[Sequence[int]]
+) -> None:
     with TemporaryDirectory() as folder:
         home, manifests = _merged(batches, parts, Path(folder))
-        glanced = Glanced(batches, manifests)
-        oracle = Oracle(glanced)
-        for look in glanced.looks:
-            oracle.fold(look)
+        showing = HandmadeShowing(batches, manifests)
+        oracle = Oracle(showing)
+        for observation in showing.observations:
+            oracle.fold(observation)
         with reading(home) as connection:
             versions = published(connection, "event_versions", VERSION_COLUMNS)
             events = published(connection, "events", EVENT_COLUMNS)
         for expected, found in ((versions_of(oracle), versions), (events_of(oracle), events)):
-            split_story = differences(expected, found, glanced.looks, oracle.events)
-            assert not split_story, split_story
+            report = differences(expected, found, showing.observations, oracle.events)
+            assert not report, report
 
 
 def _merged(
-    batches: Sequence[Glance], parts: Sequence[Sequence[int]], root: Path
+    batches: Sequence[HandmadeBatch], parts: Sequence[Sequence[int]], root: Path
 ) -> tuple[Home, list[Manifest]]:
     source = Landing(root / "source")
-    manifests = [land(glance, source, number) for number, glance in enumerate(batches)]
+    manifests = [land(batch, source, number) for number, batch in enumerate(batches)]
     home = home_with_bodies(root / "source", root / "home")
     for part in parts:
-        bring(root / "source", home, [manifests[place].batch_id for place in part])
+        land_again(root / "source", home, [manifests[place].batch_id for place in part])
         merge(home)
     return home, manifests
 

@@ -1,7 +1,7 @@
-"""The published history equals the sandbox's truth, as far as the looks showed it.
+"""The published history equals the sandbox's truth, as far as the observations showed it.
 
 The oracle is plain Python over the truth; where it differs from the warehouse, one of the two
-has misread the design. Both are to be asked, none is to be bent to the other.
+has misread the design. Check both against the design; never change one to match the other.
 """
 
 import ast
@@ -38,7 +38,7 @@ from tests.history.stories.merged_story import (
 OFTEN = 20
 INSTANTS, INSTANTS_AT_LARGE = 150, 1_000
 CLAIMED_EACH = 5
-"""At each so many instants it is also asked what was claimed."""
+"""Every fifth instant is also queried for what was claimed."""
 SECOND = timedelta(seconds=1)
 OF_THE_ORACLE = ("oracle", "observations", "scopes", "versions")
 CIRCUMSTANCES = (
@@ -46,7 +46,7 @@ CIRCUMSTANCES = (
     *("first seen though half watched", "flagged exports", "scores unknown by their band"),
     *("missing from events of free", "missing from events of standard"),
     *("missing from export of elite", "stale 404", "stale deliveries", "stale events"),
-    *("stale cancellations", "stale export", "twice absent, not looked at far enough back"),
+    *("stale cancellations", "stale export", "twice absent, not covered far enough back"),
     *("withdrawn by 404", "withdrawn by exports"),
 )
 
@@ -58,14 +58,14 @@ def oracle(story: MergedStory) -> Oracle:
 
 @pytest.fixture(scope="module")
 def merged(story: MergedStory, tmp_path_factory: pytest.TempPathFactory) -> Merged:
-    """The story merged day by day as it was landed, deliveries late among it."""
+    """The story merged day by day as it was landed, with late deliveries."""
     parts = after_midnight(story.story.batches)
     with without_syncs():
         return merged_in(story, tmp_path_factory.mktemp("merged") / "home", parts)
 
 
 class TestStory:
-    """What the tests below stand on: a story without these would prove little."""
+    """What the tests below need: a story without these would prove little."""
 
     @pytest.mark.parametrize("name", OF_THE_ORACLE)
     def test_the_oracle_imports_nothing_of_ours_but_the_sandbox(self, name: str) -> None:
@@ -77,7 +77,7 @@ class TestStory:
             if isinstance(node, ast.Import)
             for alias in node.names
         }
-        own = {f"tests.history.model.{item}" for item in OF_THE_ORACLE}
+        own = {f"tests.history.model.{module}" for module in OF_THE_ORACLE}
         strange = {
             module
             for module in modules - own
@@ -88,14 +88,14 @@ class TestStory:
 
     def test_every_kind_of_change_is_seen_often(self, oracle: Oracle) -> None:
         observed = [version for version in oracle.versions() if version.basis == "observed"]
-        seen = Counter(kind for item in observed for kind in item.kinds)
+        seen = Counter(kind for version in observed for kind in version.kinds)
         assert {kind: seen[kind] for kind in KINDS if seen[kind] < OFTEN} == {}
         later = Counter(
             kind for version in observed if version.version > 1 for kind in version.kinds
         )
         assert later["revealed"] >= OFTEN
 
-    def test_several_changes_lie_between_two_looks(
+    def test_several_changes_happen_between_two_observations(
         self, story: MergedStory, oracle: Oracle
     ) -> None:
         assert sum(_changes_since(story, version) > 1 for version in oracle.versions()) >= OFTEN
@@ -104,15 +104,21 @@ class TestStory:
             >= OFTEN
         )
 
-    def test_what_is_easily_got_wrong_occurs(self, oracle: Oracle) -> None:
+    def test_every_hard_case_occurs(self, oracle: Oracle) -> None:
         assert [
             circumstance for circumstance in CIRCUMSTANCES if not oracle.tally[circumstance]
         ] == []
 
-    def test_looks_are_true_when_their_batches_say(self, story: MergedStory) -> None:
+    def test_observations_have_the_content_time_of_their_batches(self, story: MergedStory) -> None:
         content_at = {batch.batch_id: batch.content_at for batch in story.story.batches}
-        lists = [look for look in story.story.looks if look.kind != "deliveries"]
-        assert {look.batch_id: look.content_at for look in lists}.items() <= content_at.items()
+        lists = [
+            observation
+            for observation in story.story.observations
+            if observation.kind != "deliveries"
+        ]
+        assert {
+            observation.batch_id: observation.content_at for observation in lists
+        }.items() <= content_at.items()
 
 
 class TestMergedDayByDay:
@@ -120,24 +126,24 @@ class TestMergedDayByDay:
         self, story: MergedStory, merged: Merged
     ) -> None:
         assert len(merged.moments) >= 8
-        _hold(_differences_on_the_way(story, merged))
+        _fail_if_different(_first_difference(story, merged))
 
     def test_versions_equal_the_truth(
         self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
-        _hold(_different_versions(story, oracle, merged))
+        _fail_if_different(_different_versions(story, oracle, merged))
 
     def test_events_as_of_any_instant_equal_the_truth(
         self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
         assert _differ_as_of(story, oracle, merged, INSTANTS) == []
 
-    def test_what_was_known_before_the_first_look_is_an_error(
+    def test_a_query_before_the_first_observation_is_an_error(
         self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
-        before = min(look.observed_at for look in story.story.looks) - SECOND
+        before = min(observation.observed_at for observation in story.story.observations) - SECOND
         with reading(merged.home) as connection:
-            with pytest.raises(duckdb.Error, match="before the first look"):
+            with pytest.raises(duckdb.Error, match="before the first observation"):
                 published_as_of(connection, before, claimed=False)
             for days in (0, 1, 30, 365):
                 instant = before - timedelta(days)
@@ -154,44 +160,44 @@ def test_a_larger_world_merged_by_few_batches_equals_the_truth_at_a_thousand_ins
     ids = [batch.batch_id for batch in story.story.batches]
     merged = merged_in(story, tmp_path / "home", (ids[at : at + 4] for at in range(0, len(ids), 4)))
     assert len(merged.moments) >= 20
-    _hold(_differences_on_the_way(story, merged))
-    _hold(_different_versions(story, oracle, merged))
+    _fail_if_different(_first_difference(story, merged))
+    _fail_if_different(_different_versions(story, oracle, merged))
     assert _differ_as_of(story, oracle, merged, INSTANTS_AT_LARGE) == []
 
 
-def _hold(differences: str) -> None:
+def _fail_if_different(differences: str) -> None:
     if differences:
         pytest.fail(differences, pytrace=False)
 
 
-def _differences_on_the_way(story: MergedStory, merged: Merged) -> str:
-    """Return how the published events differed from the truth at the first moment they did."""
-    oracle, looks = Oracle(story.showing), story.story.folded()
+def _first_difference(story: MergedStory, merged: Merged) -> str:
+    """Return the first difference of the published events from the truth, or nothing."""
+    oracle, observations = Oracle(story.showing), story.story.folded()
     done = 0
     for count, found in merged.moments:
-        for look in looks[done:count]:
-            oracle.fold(look)
+        for observation in observations[done:count]:
+            oracle.fold(observation)
         done = count
-        split_story = differences(events_of(oracle), found, looks[:count], oracle.events)
-        if split_story:
-            return f"after {count} looks of {len(looks)}: {split_story}"
-    return "" if done == len(looks) else "the last merge was not compared"
+        report = differences(events_of(oracle), found, observations[:count], oracle.events)
+        if report:
+            return f"after {count} observations of {len(observations)}: {report}"
+    return "" if done == len(observations) else "the last merge was not compared"
 
 
 def _different_versions(story: MergedStory, oracle: Oracle, merged: Merged) -> str:
     with reading(merged.home) as connection:
         found = published(connection, "event_versions", VERSION_COLUMNS)
         events = published(connection, "events", EVENT_COLUMNS)
-    looks = story.story.looks
-    return differences(versions_of(oracle), found, looks, oracle.events) or differences(
-        events_of(oracle), events, looks, oracle.events
+    observations = story.story.observations
+    return differences(versions_of(oracle), found, observations, oracle.events) or differences(
+        events_of(oracle), events, observations, oracle.events
     )
 
 
 def _differ_as_of(
     story: MergedStory, oracle: Oracle, merged: Merged, count: int
 ) -> list[tuple[datetime, bool]]:
-    """Return the instants, and whether claims were asked for, at which other versions are given."""
+    """Return the instants at which other versions are returned, and whether claims were queried."""
     versions = oracle.versions()
     with reading(merged.home) as connection:
         return [
@@ -204,10 +210,16 @@ def _differ_as_of(
 
 
 def _instants(story: MergedStory, count: int) -> list[datetime]:
-    """Return instants about every look first, then any others between the first and the last."""
-    looks = story.story.folded()
-    first, last = looks[0].observed_at, looks[-1].observed_at
-    moments = sorted({look.observed_at for look in looks if look.kind != "deliveries"})
+    """Return instants around every observation, then random ones between first and last."""
+    observations = story.story.folded()
+    first, last = observations[0].observed_at, observations[-1].observed_at
+    moments = sorted(
+        {
+            observation.observed_at
+            for observation in observations
+            if observation.kind != "deliveries"
+        }
+    )
     around = [at + by for at in moments for by in (-SECOND, SECOND) if at + by >= first]
     random = Random(count)
     span = (last - first) // SECOND
@@ -216,7 +228,7 @@ def _instants(story: MergedStory, count: int) -> list[datetime]:
 
 
 def _changes_since(story: MergedStory, version: Version) -> int:
-    """Return how many changes lay between what was known of an event before and a version."""
+    """Return the number of changes between the previous version of an event and a version."""
     if version.after is None:
         return 0
     until = version.content_at

@@ -1,4 +1,4 @@
-"""Records that came before are not read again, and that is nowhere to be seen but in the time."""
+"""Unchanged records are not read again, which changes nothing but the time."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ from tests.history.stories.handmade import (
     SOURCE,
     STARTS,
     Content,
-    Glance,
-    glances,
+    HandmadeBatch,
+    handmade_batches,
     land,
 )
 from tests.history.stories.lengths import a_few, at_length
 from tests.history.stories.merged_story import reading
-from tests.history.stories.relanded import bring, home_with_bodies
+from tests.history.stories.relanded import home_with_bodies, land_again
 from tests.history.test_rebuilds import Tables, assert_same
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
 from warehouse.history.merge import merge
@@ -48,39 +48,41 @@ _few = st.builds(
     title=st.sampled_from(("Launch", "Halving")),
     day=st.just(5),
     estimated=st.just(False),
-    # A score beyond the scale: the record is rejected.
+    # A score above the scale: the record is rejected.
     score=st.sampled_from((1.5, 1.5, 6.0, 600.0)),
     coins=st.just(COINS),
 )
 _shown = st.lists(st.tuples(st.integers(0, 2), _few), min_size=1, max_size=4).map(tuple)
 exports = st.builds(
-    Glance,
+    HandmadeBatch,
     feed=st.just("export"),
     hour=st.integers(1, 71),
     lag=st.integers(0, 3),
     plan=st.just("elite"),
     shown=_shown,
-    whole=st.just(True),
+    complete=st.just(True),
     days=st.just((-30, 90)),
     status=st.just(200),
 )
 
 
 @st.composite
-def exports_with_others_between(draw: st.DrawFn) -> list[Glance]:
-    """Give exports, some with the body of another, and now and then a look of another kind."""
+def exports_with_others_between(draw: st.DrawFn) -> list[HandmadeBatch]:
+    """Draw exports, some with the body of another, and sometimes a batch of another kind."""
     first = draw(st.lists(exports, min_size=2, max_size=4))
-    again = [
-        Glance("export", hour, 0, "elite", draw(st.sampled_from(first)).shown, True, (-30, 90), 200)
+    repeated = [
+        HandmadeBatch(
+            "export", hour, 0, "elite", draw(st.sampled_from(first)).shown, True, (-30, 90), 200
+        )
         for hour in draw(st.lists(st.integers(1, 71), min_size=1, max_size=4))
     ]
-    return [*first, *again, *draw(st.lists(glances, max_size=4))]
+    return [*first, *repeated, *draw(st.lists(handmade_batches, max_size=4))]
 
 
 @given(exports_with_others_between())
 @a_few(EXAMPLES)
-def test_records_that_came_before_give_the_tables_that_reading_all_of_them_gives(
-    batches: list[Glance],
+def test_unchanged_records_give_the_tables_that_reading_all_of_them_gives(
+    batches: list[HandmadeBatch],
 ) -> None:
     assert_unchanged_equals_reading(batches)
 
@@ -89,41 +91,41 @@ def test_records_that_came_before_give_the_tables_that_reading_all_of_them_gives
 @pytest.mark.timeout(3_600)
 @given(exports_with_others_between())
 @at_length(EXAMPLES_AT_LENGTH)
-def test_records_that_came_before_give_the_same_tables_at_length(batches: list[Glance]) -> None:
+def test_unchanged_records_give_the_same_tables_at_length(batches: list[HandmadeBatch]) -> None:
     assert_unchanged_equals_reading(batches)
 
 
-def export(hour: int, *, lag: int = 0) -> Glance:
-    """Give an export that shows all events as they were first."""
+def export(hour: int, *, lag: int = 0) -> HandmadeBatch:
+    """Return an export that shows all events as they were first."""
     content = Content(0, "Launch", 5, False, 1.5, COINS)
     shown = tuple((index, content) for index in range(3))
-    return Glance("export", hour, lag, "elite", shown, True, (-30, 90), 200)
+    return HandmadeBatch("export", hour, lag, "elite", shown, True, (-30, 90), 200)
 
 
-def test_a_record_that_comes_again_of_an_older_time_is_stale() -> None:
+def test_an_unchanged_record_of_an_older_time_is_stale() -> None:
     assert_unchanged_equals_reading([export(1), export(4), export(5, lag=3)])
 
 
-def test_a_record_that_comes_again_restores_what_was_withdrawn() -> None:
-    gone = replace(export(4), feed="event", shown=export(4).shown[:1], status=404)
-    assert_unchanged_equals_reading([export(1), export(2), gone, export(5)])
+def test_an_unchanged_record_restores_a_withdrawn_event() -> None:
+    look_up = replace(export(4), feed="event", shown=export(4).shown[:1], status=404)
+    assert_unchanged_equals_reading([export(1), export(2), look_up, export(5)])
 
 
-def test_the_same_cells_below_another_header_are_read_anew(tmp_path: Path) -> None:
+def test_the_same_cells_below_another_header_are_read_again(tmp_path: Path) -> None:
     body = csv_body([plain(title="Launch", description="Soon")])
-    turned = body.replace(b"title,description", b"description,title", 1)
-    assert body != turned
-    versions = imported(tmp_path, (body, "elite"), (body, "elite"), (turned, "elite"))
+    swapped = body.replace(b"title,description", b"description,title", 1)
+    assert body != swapped
+    versions = imported(tmp_path, (body, "elite"), (body, "elite"), (swapped, "elite"))
     assert [version[:2] for version in versions] == [("Launch", "Soon"), ("Soon", "Launch")]
 
 
-def test_the_same_record_on_a_plan_that_shows_more_is_read_anew(tmp_path: Path) -> None:
+def test_the_same_record_on_a_plan_that_shows_more_is_read_again(tmp_path: Path) -> None:
     body = csv_body([plain(sourceUrl="https://proof.example/1")])
     versions = imported(tmp_path, (body, "standard"), (body, "standard"), (body, "elite"))
     assert [version[2] for version in versions] == [None, "https://proof.example/1"]
 
 
-def test_rejected_records_among_many_that_came_before_have_their_places_in_the_file(
+def test_rejected_records_among_many_unchanged_ones_have_their_places_in_the_file(
     tmp_path: Path,
 ) -> None:
     records = plains(12_000)
@@ -154,7 +156,7 @@ def imported(folder: Path, *bodies: tuple[bytes, str]) -> list[tuple[Any, ...]]:
 
 
 def landed(folder: Path, *bodies: tuple[bytes, str]) -> Home:
-    """Return a home with some exports, a day each, and the plan that each is of."""
+    """Return a home with some exports, a day each, each of its plan."""
     home = Home(folder / "home")
     file = folder / "export.csv"
     for day, (body, plan) in enumerate(bodies):
@@ -164,7 +166,7 @@ def landed(folder: Path, *bodies: tuple[bytes, str]) -> Home:
     return home
 
 
-def test_a_record_came_before_until_something_else_of_its_event_is_accepted(
+def test_a_record_is_unchanged_until_another_content_of_its_event_is_accepted(
     tmp_path: Path,
 ) -> None:
     other = replace(export(3).shown[1][1], title="Halving")
@@ -176,42 +178,42 @@ def test_a_record_came_before_until_something_else_of_its_event_is_accepted(
 
 @contextmanager
 def counted() -> Iterator[list[tuple[str, int]]]:
-    """Tell how many records came before, of each export with any, and how that was seen."""
+    """Record the number of unchanged records of each export, and how they were found."""
     counts: list[tuple[str, int]] = []
     find, same_body_as_before = UnchangedRecords.find, UnchangedRecords.same_body_as_before
 
-    def finding(self: UnchangedRecords, query: str, values: dict[str, Any]) -> int | None:
+    def find_counting(self: UnchangedRecords, query: str, values: dict[str, Any]) -> int | None:
         records = find(self, query, values)
         counts.append(("in the file", self.count))
         return records
 
     def finding_body(self: UnchangedRecords, manifest: Manifest) -> BatchCounts | None:
-        tally = same_body_as_before(self, manifest)
-        if tally is not None:
+        counted_rows = same_body_as_before(self, manifest)
+        if counted_rows is not None:
             counts.append(("by the hash of the body", self.count))
-        return tally
+        return counted_rows
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(UnchangedRecords, "find", finding)
+        patch.setattr(UnchangedRecords, "find", find_counting)
         patch.setattr(UnchangedRecords, "same_body_as_before", finding_body)
         yield counts
 
 
-def assert_unchanged_equals_reading(batches: Sequence[Glance]) -> None:
+def assert_unchanged_equals_reading(batches: Sequence[HandmadeBatch]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        recalled = _merged(batches, Path(folder) / "recalled")
+        unchanged = _merged(batches, Path(folder) / "unchanged")
         patch.setattr(UnchangedRecords, "may_find", lambda self: False)
         patch.setattr(UnchangedRecords, "same_body_as_before", lambda self, manifest: None)
         read = _merged(batches, Path(folder) / "read")
-        assert_same(recalled, read, "what was recalled, against what was read,")
+        assert_same(unchanged, read, "with unchanged records, against reading all,")
 
 
-def _merged(batches: Sequence[Glance], root: Path) -> Tables:
-    """Return what the lake holds after some batches."""
+def _merged(batches: Sequence[HandmadeBatch], root: Path) -> Tables:
+    """Return the rows of the lake after some batches."""
     source = Landing(root / "source")
-    manifests = [land(glance, source, number) for number, glance in enumerate(batches)]
+    manifests = [land(batch, source, number) for number, batch in enumerate(batches)]
     home = home_with_bodies(root / "source", root / "home")
-    bring(root / "source", home, [manifest.batch_id for manifest in manifests])
+    land_again(root / "source", home, [manifest.batch_id for manifest in manifests])
     merge(home, publishing=False)
     with duckdb.connect() as connection:
         return {

@@ -1,4 +1,4 @@
-"""The sandbox as its users meet it: clock, faults, control path, truth, all plans at once."""
+"""The sandbox as users see it: clock, faults, control path, truth, all plans at once."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from catalog.server.state_dir import ServiceDirError
 from catalog.server.store import EventQuery
 from tests.server.test_hosting import SLACK_S, seconds_until_closed
 
-WHOLE = Window(datetime(2017, 1, 1, tzinfo=UTC), None)
+ALL_DATES = Window(datetime(2017, 1, 1, tzinfo=UTC), None)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +89,7 @@ class TestTruth:
                 assert answer.status_code == (410 if status == "cancelled" else 404)
         assert min(seen.values()) >= 5
 
-    def test_a_view_edited_step_by_step_equals_one_made_anew(
-        self, almanac_sandbox: Sandbox
-    ) -> None:
+    def test_a_view_edited_step_by_step_equals_a_new_one(self, almanac_sandbox: Sandbox) -> None:
         world = almanac_sandbox.truth()
         start = datetime(2026, 2, 1, 5, tzinfo=UTC)
         stepped = SandboxStore(world)
@@ -100,10 +98,10 @@ class TestTruth:
             instant = start + timedelta(hours=hour)
             near, fresh = stepped.at(instant), SandboxStore(world).at(instant)
             for query in (
-                EventQuery(WHOLE),
-                EventQuery(WHOLE, coins=frozenset({"bitcoin", "ethereum"})),
-                EventQuery(WHOLE, categories=frozenset({"release"})),
-                EventQuery(WHOLE, keyword="mainnet"),
+                EventQuery(ALL_DATES),
+                EventQuery(ALL_DATES, coins=frozenset({"bitcoin", "ethereum"})),
+                EventQuery(ALL_DATES, categories=frozenset({"release"})),
+                EventQuery(ALL_DATES, keyword="mainnet"),
                 EventQuery(Window(instant, None), order="impact_desc"),
             ):
                 assert list(near.iter_events(query)) == list(fresh.iter_events(query))
@@ -114,7 +112,7 @@ class TestTruth:
 
 
 class TestClock:
-    def test_it_stands_is_set_advanced_and_runs(self) -> None:
+    def test_it_stands_still_is_set_advanced_and_runs(self) -> None:
         wall = [datetime(2026, 1, 1, tzinfo=UTC)]
         clock = SandboxClock(wall=lambda: wall[0])
         assert clock.running
@@ -192,8 +190,8 @@ class TestControlPath:
 
     def test_half_a_body_does_not_hold_its_connection(self, almanac_sandbox: Sandbox) -> None:
         head = b"PUT /sandbox/clock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
-        took = seconds_until_closed(almanac_sandbox.port, head)
-        assert took < HEADER_TIMEOUT_S + SLACK_S
+        elapsed_s = seconds_until_closed(almanac_sandbox.port, head)
+        assert elapsed_s < HEADER_TIMEOUT_S + SLACK_S
 
     def test_unknown_controls_and_methods(self, client: httpx.Client) -> None:
         assert client.get("/sandbox/nothing").status_code == 404
@@ -212,12 +210,12 @@ class TestControlPath:
 
 
 class TestFaults:
-    def ask(
+    def request(
         self, client: httpx.Client, faults: str, path: str = "/v2/events?limit=3"
     ) -> httpx.Response:
         return client.get(path, headers={"Sandbox-Faults": faults})
 
-    def test_every_fault_is_known_by_the_way_it_is_written(self) -> None:
+    def test_every_fault_is_read_from_its_written_form(self) -> None:
         for name in FAULTS:
             assert parse_faults(f"{name}*2@0.5~export")[0].name == name
         for wrong in (
@@ -240,22 +238,22 @@ class TestFaults:
     def test_a_storm_is_a_429_that_counts_nothing(self, client: httpx.Client) -> None:
         before = client.get("/v2/usage").json()["used"]
         for value, header in (("", "1"), ("=7", "7"), ("=none", None)):
-            answer = self.ask(client, f"storm{value}")
+            answer = self.request(client, f"storm{value}")
             assert answer.status_code == 429
             assert answer.json()["error"]["code"] == "rate_limited"
             assert answer.headers.get("retry-after") == header
-        assert self.ask(client, "quota").json()["error"]["code"] == "quota_exceeded"
+        assert self.request(client, "quota").json()["error"]["code"] == "quota_exceeded"
         assert client.get("/v2/usage").json()["used"] == before + 1
 
     def test_errors_in_place_of_the_answer(self, client: httpx.Client) -> None:
-        answer = self.ask(client, "error=0.05")
+        answer = self.request(client, "error=0.05")
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "timeout")
         assert answer.elapsed >= timedelta(seconds=0.05)
-        assert self.ask(client, "unavailable=502").status_code == 502
-        html = self.ask(client, "html")
+        assert self.request(client, "unavailable=502").status_code == 502
+        html = self.request(client, "html")
         assert (html.status_code, html.headers["content-type"]) == (200, "text/html")
-        assert self.ask(client, "empty").content == b""
-        assert self.ask(client, "slow=0.05").elapsed >= timedelta(seconds=0.05)
+        assert self.request(client, "empty").content == b""
+        assert self.request(client, "slow=0.05").elapsed >= timedelta(seconds=0.05)
 
     @pytest.mark.parametrize("path", ["/v2/events?limit=50", "/v2/events/export?from=2026-03-01"])
     def test_a_dropped_body_breaks_the_connection_and_a_truncated_one_ends_cleanly(
@@ -263,48 +261,50 @@ class TestFaults:
     ) -> None:
         whole = client.get(path).content
         with pytest.raises(httpx.RemoteProtocolError):
-            self.ask(client, "drop=0.4", path)
-        cut = self.ask(client, "truncate=0.4", path)
-        assert cut.status_code == 200
-        assert cut.content == whole[: int(len(whole) * 0.4)]
+            self.request(client, "drop=0.4", path)
+        truncated = self.request(client, "truncate=0.4", path)
+        assert truncated.status_code == 200
+        assert truncated.content == whole[: int(len(whole) * 0.4)]
 
-    def test_cursors_that_repeat_and_go_in_circles(self, client: httpx.Client) -> None:
+    def test_cursors_repeat_and_cycle(self, client: httpx.Client) -> None:
         path = "/v2/events?limit=3"
-        first = self.ask(client, "repeat_cursor", path).json()["meta"]["cursor"]
-        second = self.ask(client, "repeat_cursor", f"{path}&cursor={first}").json()
+        first = self.request(client, "repeat_cursor", path).json()["meta"]["cursor"]
+        second = self.request(client, "repeat_cursor", f"{path}&cursor={first}").json()
         assert second["meta"]["cursor"] == first
-        a = self.ask(client, "cycle_cursor", path).json()["meta"]["cursor"]
-        b = self.ask(client, "cycle_cursor", f"{path}&cursor={a}").json()["meta"]["cursor"]
-        again = self.ask(client, "cycle_cursor", f"{path}&cursor={b}").json()["meta"]["cursor"]
+        a = self.request(client, "cycle_cursor", path).json()["meta"]["cursor"]
+        b = self.request(client, "cycle_cursor", f"{path}&cursor={a}").json()["meta"]["cursor"]
+        c = self.request(client, "cycle_cursor", f"{path}&cursor={b}").json()["meta"]["cursor"]
         assert a != b
-        assert again == a
+        assert c == a
 
     def test_rows_duplicated_and_shifted_between_pages(self, client: httpx.Client) -> None:
         path = "/v2/events?limit=3"
         plain = [row["id"] for row in client.get("/v2/events?limit=6").json()["data"]]
         for fault, ids in (("duplicate_rows", plain[2:6]), ("shift_rows", plain[4:6])):
-            cursor = self.ask(client, fault, path).json()["meta"]["cursor"]
-            page = self.ask(client, fault, f"{path}&cursor={cursor}").json()
+            cursor = self.request(client, fault, path).json()["meta"]["cursor"]
+            page = self.request(client, fault, f"{path}&cursor={cursor}").json()
             assert [row["id"] for row in page["data"]] == ids, fault
 
     def test_the_schema_drifts(self, client: httpx.Client) -> None:
-        for value, gone, come in (
+        for value, removed, added in (
             ("extra", None, "sentiment"),
             ("missing", "title", None),
             ("rename", "title", "headline"),
         ):
-            row = self.ask(client, f"drift={value}").json()["data"][0]
-            header = self.ask(client, f"drift={value}", "/v2/events/export?from=2026-03-01").text
+            row = self.request(client, f"drift={value}").json()["data"][0]
+            header = self.request(
+                client, f"drift={value}", "/v2/events/export?from=2026-03-01"
+            ).text
             columns = header.split("\r\n")[0].split(",")
             for names in (row, columns):
-                assert gone is None or gone not in names
-                assert come is None or come in names
-        assert isinstance(self.ask(client, "drift=retype").json()["data"][0]["title"], dict)
+                assert removed is None or removed not in names
+                assert added is None or added in names
+        assert isinstance(self.request(client, "drift=retype").json()["data"][0]["title"], dict)
 
     def test_a_wrong_header_is_a_400(self, client: httpx.Client) -> None:
-        assert self.ask(client, "nope").status_code == 400
+        assert self.request(client, "nope").status_code == 400
 
-    def test_the_board_counts_down_picks_paths_and_rolls_dice(self) -> None:
+    def test_the_board_counts_down_selects_paths_and_draws_by_probability(self) -> None:
         board = FaultBoard("storm*2~events,html@0.5", random=iter([0.4, 0.6, 0.4, 0.6]).__next__)
         drawn = [
             [fault.name for fault in board.draw(path)]
@@ -345,14 +345,14 @@ class TestAllPlansAtOnce:
         with pytest.raises(ServiceDirError, match="belongs to sandbox seed=1 pace=1"):
             Sandbox(seed=2, now=early, state_dir=tmp_path).start()
 
-    def test_a_cursor_outlives_a_restart_of_the_same_sandbox(
+    def test_a_cursor_is_valid_after_a_restart_of_the_same_sandbox(
         self, almanac_sandbox: Sandbox, client: httpx.Client
     ) -> None:
         cursor = client.get("/v2/events?limit=3").json()["meta"]["cursor"]
-        with Sandbox(now=STANDS_AT) as again:
+        with Sandbox(now=STANDS_AT) as restarted:
             answer = httpx.get(
-                f"{again.base_url}/v2/events?limit=3&cursor={cursor}",
-                headers={"x-api-key": again.keys["elite"]},
+                f"{restarted.base_url}/v2/events?limit=3&cursor={cursor}",
+                headers={"x-api-key": restarted.keys["elite"]},
             )
         expected = client.get(f"/v2/events?limit=3&cursor={cursor}").json()
         assert json.loads(answer.text) == expected

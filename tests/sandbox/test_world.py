@@ -42,7 +42,7 @@ instants = st.datetimes(
 
 @pytest.fixture(scope="module")
 def world(almanac_sandbox: Sandbox) -> World:
-    """That of the sandbox, which other tests of this process have told already."""
+    """The world of the sandbox, which other tests of this process generated already."""
     return almanac_sandbox.truth()
 
 
@@ -71,7 +71,7 @@ def steps(histories: list[tuple[Version, ...]]) -> Iterator[tuple[Version, Versi
 
 
 def names_of_changes(old: TrueEvent, new: TrueEvent) -> set[str]:
-    """Say what differs, from the definitions of the kinds alone."""
+    """Return the kinds of the differences, from their definitions alone."""
     names = set()
     if (old.date, old.date_end) != (new.date, new.date_end):
         names.add("rescheduled")
@@ -93,7 +93,7 @@ def names_of_changes(old: TrueEvent, new: TrueEvent) -> set[str]:
 # A pure function
 
 
-def test_answers_do_not_depend_on_what_was_asked_before() -> None:
+def test_results_do_not_depend_on_earlier_queries() -> None:
     early, late = datetime(2018, 3, 5, 7, 30, tzinfo=UTC), datetime(2019, 9, 1, tzinfo=UTC)
     forward, backward = World(3), World(3)
     early_first = forward.events_at(early), forward.changes(early, late), forward.events_at(late)
@@ -105,11 +105,11 @@ def test_answers_do_not_depend_on_what_was_asked_before() -> None:
     assert forward.coins_at(early) == backward.coins_at(early)
 
 
-def test_a_narrow_question_put_first_does_not_narrow_a_later_one() -> None:
-    asked, fresh = World(5), World(5)
+def test_a_narrow_query_does_not_narrow_a_later_one() -> None:
+    used, fresh = World(5), World(5)
     noon = datetime(2021, 6, 15, 12, tzinfo=UTC)
-    asked.changes(noon, noon + HOUR)
-    assert asked.changes(noon - 3 * DAY, noon + DAY) == fresh.changes(noon - 3 * DAY, noon + DAY)
+    used.changes(noon, noon + HOUR)
+    assert used.changes(noon - 3 * DAY, noon + DAY) == fresh.changes(noon - 3 * DAY, noon + DAY)
 
 
 def test_other_processes_and_hash_seeds_give_the_same_catalog() -> None:
@@ -156,23 +156,23 @@ def test_pace_changes_lives_but_not_announcements() -> None:
     assert others[2] > 1.8 * others[1]
 
 
-def test_threads_that_ask_at_once_get_the_same_answer() -> None:
+def test_threads_that_query_at_once_get_the_same_result() -> None:
     world = World(9)
     instant = datetime(2018, 1, 1, tzinfo=UTC)
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(world.changes, instant - 30 * DAY, instant) for _ in range(4)]
-    answers = [future.result() for future in asked]
+        futures = [pool.submit(world.changes, instant - 30 * DAY, instant) for _ in range(4)]
+    answers = [future.result() for future in futures]
     assert all(answer == answers[0] for answer in answers)
     assert answers[0] == World(9).changes(instant - 30 * DAY, instant)
 
 
 @pytest.mark.parametrize("pace", [-1, float("nan"), float("inf")])
-def test_a_pace_that_means_nothing_is_refused(pace: float) -> None:
+def test_an_invalid_pace_is_refused(pace: float) -> None:
     with pytest.raises(ValueError, match="pace is"):
         World(pace=pace)
 
 
-def test_a_naive_instant_is_refused_with_the_way_out(world: World) -> None:
+def test_a_naive_instant_is_refused_with_an_example(world: World) -> None:
     naive = NOW.replace(tzinfo=None)
     questions = [
         lambda: world.changes(naive, NOW),
@@ -203,7 +203,7 @@ def test_an_unknown_id_is_known_at_no_time(world: World, event_id: str) -> None:
     assert world.history(event_id, NOW) == ()
 
 
-def test_nothing_is_known_before_the_catalog_begins(world: World) -> None:
+def test_nothing_is_known_before_the_start_of_the_catalog(world: World) -> None:
     before = datetime(2016, 9, 30, tzinfo=UTC)
     assert world.events_at(before) == {}
     assert world.cancellations_at(before) == []
@@ -211,7 +211,7 @@ def test_nothing_is_known_before_the_catalog_begins(world: World) -> None:
     assert world.changes(NOW, NOW - DAY) == []
 
 
-def test_the_catalog_goes_on_until_2040() -> None:
+def test_the_catalog_continues_until_2040() -> None:
     instant = datetime(2040, 5, 1, tzinfo=UTC)
     world = World()
     week = world.changes(instant - 7 * DAY, instant)
@@ -226,7 +226,7 @@ def test_the_catalog_goes_on_until_2040() -> None:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(start=instants, length_s=st.integers(0, 20 * 86_400))
-def test_changes_folded_into_a_state_give_the_later_state(
+def test_changes_applied_to_a_state_give_the_later_state(
     world: World, start: datetime, length_s: int
 ) -> None:
     end = start + timedelta(seconds=length_s)
@@ -242,7 +242,7 @@ def test_changes_folded_into_a_state_give_the_later_state(
 
 @settings(max_examples=40, deadline=None)
 @given(start=instants, first=st.integers(0, 10**6), second=st.integers(0, 10**6))
-def test_changes_of_two_periods_are_those_of_the_whole(
+def test_changes_of_two_adjacent_periods_are_those_of_both(
     world: World, start: datetime, first: int, second: int
 ) -> None:
     middle = start + timedelta(seconds=first)
@@ -253,7 +253,7 @@ def test_changes_of_two_periods_are_those_of_the_whole(
     assert all(start < change.at <= end for change in whole)
 
 
-def test_changes_hold_at_the_end_and_not_at_the_start(world: World, changes: list[Change]) -> None:
+def test_changes_include_the_end_and_not_the_start(world: World, changes: list[Change]) -> None:
     at = changes[1000].at
     assert changes[1000] in world.changes(at - SECOND, at)
     assert changes[1000] not in world.changes(at, at + SECOND)
@@ -315,7 +315,9 @@ def test_cancellations_are_those_of_the_single_events(world: World) -> None:
 # Lives
 
 
-def test_every_kind_says_what_differs(histories: list[tuple[Version, ...]]) -> None:
+def test_the_kinds_of_a_change_are_those_of_its_differences(
+    histories: list[tuple[Version, ...]],
+) -> None:
     for old, new in steps(histories):
         differing = names_of_changes(old.event, new.event)
         apart = {"cancelled", "withdrawn", "restored"}
@@ -346,8 +348,8 @@ def test_updated_at_is_the_last_change_of_content(histories: list[tuple[Version,
         first = history[0].event
         assert first.updated_at == first.created_at == history[0].known_from
     for old, new in steps(histories):
-        keeps = new.kinds == ("verified",) or new.status != "scheduled"
-        expected = old.event.updated_at if keeps else new.known_from
+        unchanged = new.kinds == ("verified",) or new.status != "scheduled"
+        expected = old.event.updated_at if unchanged else new.known_from
         assert new.event.updated_at == expected
         if "verified" in new.kinds:
             assert new.event.last_verified_at == new.known_from
@@ -359,7 +361,7 @@ def test_identity_never_changes(histories: list[tuple[Version, ...]]) -> None:
             assert getattr(old.event, name) == getattr(new.event, name)
 
 
-def test_lives_have_the_awkward_turns_that_a_client_must_stand(
+def test_lives_have_the_hard_cases_that_a_client_must_handle(
     histories: list[tuple[Version, ...]],
 ) -> None:
     seen: Counter[str] = Counter()
@@ -395,19 +397,19 @@ def test_lives_have_the_awkward_turns_that_a_client_must_stand(
             seen["moved twice in a day"] += 1
         if history[-1].status == "withdrawn":
             seen["withdrawn for good"] += 1
-    turns = [
+    cases = [
         *("several kinds at once", "restored with other content", "changed after it passed"),
         *("two changes within an hour", "another band", "the same band", "moved twice in a day"),
         *("displayed date alone", "withdrawn for good"),
-        *(f"{way} {days} days" for way in ("into", "out of") for days in (7, 30, 90)),
+        *(f"{direction} {days} days" for direction in ("into", "out of") for days in (7, 30, 90)),
     ]
-    assert {turn: seen[turn] for turn in turns if seen[turn] < 20} == {}
+    assert {case: seen[case] for case in cases if seen[case] < 20} == {}
 
 
 # Events
 
 
-def test_dates_lie_between_2017_and_two_years_after_the_announcement(
+def test_dates_are_between_2017_and_two_years_after_the_announcement(
     world: World, histories: list[tuple[Version, ...]]
 ) -> None:
     everything = [*world.events_at(NOW).values(), *(v.event for h in histories for v in h)]
@@ -488,7 +490,7 @@ def test_content_has_the_shape_of_the_interface(world: World) -> None:
     assert len({event.slug for event in events.values()}) > 0.999 * len(events)
 
 
-def test_text_needs_care_when_written_as_csv(world: World) -> None:
+def test_text_has_the_hard_cases_of_csv(world: World) -> None:
     texts = [(e.title, e.description or "") for e in world.events_at(NOW).values()]
     for awkward in (";", ",", '"', "’"):
         assert sum(awkward in title for title, _ in texts) > 50, awkward
@@ -496,19 +498,19 @@ def test_text_needs_care_when_written_as_csv(world: World) -> None:
         assert sum(awkward in description for _, description in texts) > 500, awkward
 
 
-def test_addresses_can_not_be_real(world: World) -> None:
+def test_addresses_are_in_example_domains(world: World) -> None:
     events = world.events_at(NOW).values()
     urls = [url for e in events for url in (e.source_url, e.snapshot_url) if url]
     assert all(re.match(r"https://[a-z]+\.example/", url) for url in urls)
 
 
-def test_ids_do_not_tell_the_order_of_announcement(world: World) -> None:
+def test_ids_do_not_show_the_order_of_announcement(world: World) -> None:
     ids = list(world.events_at(NOW))
     rising = sum(first < second for first, second in pairwise(ids))
     assert 0.48 < rising / len(ids) < 0.52
 
 
-# How much there is, and how often it changes
+# The size of the catalog, and the frequency of changes
 
 
 def test_the_catalog_is_as_large_as_the_real_one(world: World) -> None:
@@ -562,7 +564,7 @@ def test_coins_are_many_and_their_tickers_collide(world: World) -> None:
     assert 200 < sum(not coin.tracked for coin in coins) < 800
 
 
-def test_well_known_coins_bear_their_true_names(world: World) -> None:
+def test_well_known_coins_have_their_true_names(world: World) -> None:
     known = {coin.slug: (coin.symbol.lower(), coin.name) for coin in world.coins_at(NOW)}
     assert known["bitcoin"] == ("btc", "Bitcoin")
     assert known["matic-network"] == ("matic", "Polygon")
@@ -571,7 +573,7 @@ def test_well_known_coins_bear_their_true_names(world: World) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(instant=instants)
-def test_coins_come_by_rank_and_ranks_have_no_gap(world: World, instant: datetime) -> None:
+def test_coins_are_sorted_by_rank_and_ranks_have_no_gap(world: World, instant: datetime) -> None:
     coins = world.coins_at(instant)
     ranked = [coin.rank for coin in coins if coin.rank is not None]
     assert ranked == list(range(1, len(ranked) + 1))
@@ -591,7 +593,7 @@ def test_the_top_100_changes_a_little_from_day_to_day(world: World) -> None:
     assert max(entered) <= 6
 
 
-def test_a_coin_is_unknown_before_its_listing_and_known_ever_after(world: World) -> None:
+def test_a_coin_is_unknown_before_its_listing_and_known_afterwards(world: World) -> None:
     known: set[str] = set()
     for year in range(2017, 2031):
         slugs = {coin.slug for coin in world.coins_at(datetime(year, 1, 1, tzinfo=UTC))}

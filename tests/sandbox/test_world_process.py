@@ -1,4 +1,4 @@
-"""A world told in part by another process."""
+"""A world generated in part by another process."""
 
 import time
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ def same(world: World, other: World) -> bool:
 
 
 @pytest.mark.parametrize(("seed", "pace"), [(1, 1.0), (7, 2.5)])
-def test_a_world_told_elsewhere_is_the_same_world(seed: int, pace: float) -> None:
+def test_a_world_generated_in_another_process_is_the_same(seed: int, pace: float) -> None:
     with WorldProcess(seed, until=NOW, pace=pace) as world_process:
         assert generated(LAST + 1, world_process) == frozenset(range(LAST + 1))
         world = World(seed, pace=pace, generated_months=world_process.take)
@@ -42,18 +42,18 @@ def test_a_world_told_elsewhere_is_the_same_world(seed: int, pace: float) -> Non
     assert world_process.months == frozenset()
 
 
-def test_a_world_told_in_part_elsewhere_is_the_same_world() -> None:
+def test_a_world_generated_in_part_in_another_process_is_the_same() -> None:
     with WorldProcess(1, until=datetime(2018, 1, 1, tzinfo=UTC)) as world_process:
         assert generated(16, world_process) == frozenset(range(16))
     assert same(World(generated_months=world_process.take), World())
 
 
-def test_a_world_asked_for_while_it_is_told_is_the_same_world() -> None:
+def test_a_world_queried_while_it_is_generated_is_the_same() -> None:
     with WorldProcess(1, until=NOW) as world_process:
         assert same(World(generated_months=world_process.take), World())
 
 
-def test_a_process_that_can_not_be_started_or_dies_only_does_not_help(
+def test_a_process_that_can_not_start_or_dies_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_PROGRAM", "raise SystemExit(3)")
@@ -64,7 +64,7 @@ def test_a_process_that_can_not_be_started_or_dies_only_does_not_help(
         assert same(World(generated_months=world_process.take), World())
 
 
-def test_the_process_is_gone_once_the_telling_is_stopped() -> None:
+def test_the_process_has_ended_after_stop() -> None:
     with WorldProcess(1, until=datetime(2039, 1, 1, tzinfo=UTC)) as world_process:
         assert generated(1, world_process)
         process = world_process._process
@@ -75,9 +75,9 @@ def test_the_process_is_gone_once_the_telling_is_stopped() -> None:
     assert not world_process._reader.is_alive()
 
 
-def test_a_sandbox_that_is_helped_serves_the_world_of_its_seed(tmp_path: Path) -> None:
+def test_a_sandbox_with_a_world_process_serves_the_world_of_its_seed(tmp_path: Path) -> None:
     with WorldProcess(5, until=NOW) as world_process:
         assert generated(LAST + 1, world_process) == frozenset(range(LAST + 1))
         helped = Sandbox(seed=5, now=NOW, world_process=world_process)
         assert same(helped._world(), helped.truth())
-    assert world_process.months == frozenset(), "what was told was taken"
+    assert world_process.months == frozenset(), "every generated month was taken"

@@ -1,4 +1,4 @@
-"""Requests that a web page of somebody else, or a name of its own, can bring a browser to send.
+"""Requests that a foreign web page, or a foreign name, can make a browser send.
 
 Each as the bytes of its head. A server that guards itself answers none of them with success.
 """

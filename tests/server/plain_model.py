@@ -1,6 +1,6 @@
-"""The interface as plainly as it can be said: lists and loops, nothing of the server's code.
+"""A plain model of the interface: lists and loops, nothing of the server's code.
 
-Knows plans, windows, filters, order, gating and limits by its own words, so that the state
+It has its own form of plans, windows, filters, order, gating and limits, so that the state
 machine compares two readings of the same rules.
 """
 
@@ -57,12 +57,12 @@ def covered(event: StoredEvent, plan: str) -> bool:
 def matches(event: StoredEvent, plan: str, now: datetime, filters: dict[str, Any]) -> bool:
     first, last = bounds(plan, now)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    asked_first = filters.get("from", today)
-    asked_last = filters.get("to")
+    requested_first = filters.get("from", today)
+    requested_last = filters.get("to")
     if not touches(event, first, last):
         return False
-    lower = max(first, asked_first)
-    uppers = [bound for bound in (last, asked_last) if bound is not None]
+    lower = max(first, requested_first)
+    uppers = [bound for bound in (last, requested_last) if bound is not None]
     upper = min(uppers) if uppers else None
     if upper is not None and lower > upper:
         return False
@@ -98,7 +98,7 @@ def refused(plan: str, filters: dict[str, Any]) -> bool:
 
 
 def shown(event: StoredEvent, plan: str) -> dict[str, Any]:
-    """The event on the wire."""
+    """Return the event as JSON has it."""
     high = plan in ("pro", *HIGH)
     impact: Any = None
     if event.impact is not None and plan == "pro":
@@ -131,7 +131,7 @@ def shown(event: StoredEvent, plan: str) -> dict[str, Any]:
 
 
 def single(catalog: Catalog, plan: str, now: datetime, event_id: str) -> tuple[int, Any]:
-    """Status and, for a 200, the body of GET /v2/events/{id}."""
+    """Return the status and, for a 200, the body of GET /v2/events/{id}."""
     event = catalog.events.get(event_id)
     if event is None:
         return (410, None) if event_id in catalog.cancelled else (404, None)
@@ -154,7 +154,7 @@ class PlainBucket:
     def passed(self, seconds: float) -> None:
         self.tokens = min(self.burst, self.tokens + seconds * self.rate)
 
-    def ask(self) -> str:
+    def request(self) -> str:
         if self.quota is not None and self.used >= self.quota:
             return "quota_exceeded"
         if self.tokens < 1:

@@ -85,28 +85,28 @@ def view(
     )
 
 
-class ShelfStore:
-    """Views that are true from an instant on; every instant that was asked for is noted."""
+class TimedStore:
+    """Views, each true from an instant on; every requested instant is recorded."""
 
     def __init__(self, first: MemoryView) -> None:
         self.views: list[tuple[datetime, MemoryView]] = [(datetime(2016, 1, 1, tzinfo=UTC), first)]
-        self.asked: list[datetime] = []
+        self.requested: list[datetime] = []
         self.identity = "shelf"
 
-    def then(self, at: datetime, later: MemoryView) -> "ShelfStore":
+    def then(self, at: datetime, later: MemoryView) -> "TimedStore":
         self.views.append((at, later))
         return self
 
     def at(self, instant: datetime) -> MemoryView:
-        self.asked.append(instant)
+        self.requested.append(instant)
         return next(found for since, found in reversed(self.views) if since <= instant)
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         return ()
 
 
-class HandClock:
-    """Wall and monotonic time that move when told."""
+class ManualClock:
+    """A clock that a test sets."""
 
     def __init__(self, now: datetime = NOW) -> None:
         self.now = now
@@ -116,7 +116,7 @@ class HandClock:
 
 
 def grant(plan: str, key: str, **limits: Any) -> Grant:
-    """A grant whose rate does not bite unless told to."""
+    """Return a grant whose rate is never reached unless given."""
     declared = PLANS[plan]
     return Grant(
         meter_id=limits.pop("meter_id", key),
@@ -135,8 +135,8 @@ class Service:
     """A running server and a client of it."""
 
     client: httpx.Client
-    store: ShelfStore
-    clock: HandClock
+    store: TimedStore
+    clock: ManualClock
     usage: UsageBook
     parts: ServerParts
 
@@ -150,7 +150,7 @@ class Service:
         return [row["id"] for row in answer.json()["data"]]
 
     def pages(self, path: str, key: str = "elite") -> list[dict[str, Any]]:
-        """Follow the cursors to the end; every page as it came."""
+        """Follow the cursors to the end; return every page."""
         join = "&" if "?" in path else "?"
         pages = [self.get(path, key).json()]
         while pages[-1]["meta"]["cursor"] is not None:
@@ -165,7 +165,7 @@ class Service:
 
 @contextmanager
 def serving(
-    store: ShelfStore | MemoryView,
+    store: TimedStore | MemoryView,
     *,
     keys: Sequence[Grant] = (),
     ring: KeyRing | None = None,
@@ -173,11 +173,11 @@ def serving(
     now: datetime = NOW,
     monotonic_ns: Callable[[], int] = time.monotonic_ns,
 ) -> Iterator[Service]:
-    shelf = store if isinstance(store, ShelfStore) else ShelfStore(store)
-    clock = HandClock(now)
+    versions = store if isinstance(store, TimedStore) else TimedStore(store)
+    clock = ManualClock(now)
     named = [grant(plan, plan) for plan in PLANS]
     parts = ServerParts(
-        store=shelf,
+        store=versions,
         keys=ring or KeyRing(fixed=[*named, *keys]),
         usage=UsageBook(),
         cursors=CURSORS,
@@ -186,4 +186,4 @@ def serving(
         monotonic_ns=monotonic_ns,
     )
     with HostedApp(build_app(parts)) as hosted, httpx.Client(base_url=hosted.base_url) as client:
-        yield Service(client, shelf, clock, parts.usage, parts)
+        yield Service(client, versions, clock, parts.usage, parts)

@@ -1,4 +1,4 @@
-"""Caching, compression, CORS, the export's form, metrics: what surrounds the data."""
+"""Caching, compression, CORS, the export's form, metrics."""
 
 import csv
 import io
@@ -10,13 +10,13 @@ import pytest
 
 from catalog.contract.records import EVENT_FIELDS
 from catalog.server.app import ServerOptions
-from tests.server.small_catalog import DAY, NOW, TODAY, Service, ShelfStore, event, serving, view
+from tests.server.small_catalog import DAY, NOW, TODAY, Service, TimedStore, event, serving, view
 
 SNAPSHOT = datetime(2026, 6, 15, 0, 5, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def shelf() -> Iterator[Service]:
+def service() -> Iterator[Service]:
     events = [event(f"e{n:03}", TODAY + n * DAY) for n in range(60)]
     with serving(view(events)) as service:
         yield service
@@ -30,19 +30,19 @@ class TestConditionalRequests:
             *("/v2/events/cancellations", "/v2/events/export"),
         ],
     )
-    def test_a_known_etag_is_a_304_without_a_body(self, shelf: Service, path: str) -> None:
-        first = shelf.get(path)
+    def test_a_known_etag_is_a_304_without_a_body(self, service: Service, path: str) -> None:
+        first = service.get(path)
         etag = first.headers["etag"]
-        for asked in (etag, f'"other", {etag}', "*", etag.removeprefix("W/")):
-            again = shelf.get(path, if_none_match=asked)
-            assert (again.status_code, again.content) == (304, b""), asked
-            assert again.headers["etag"] == etag
-        assert shelf.get(path, if_none_match='"other"').status_code == 200
+        for header in (etag, f'"other", {etag}', "*", etag.removeprefix("W/")):
+            answer = service.get(path, if_none_match=header)
+            assert (answer.status_code, answer.content) == (304, b""), header
+            assert answer.headers["etag"] == etag
+        assert service.get(path, if_none_match='"other"').status_code == 200
         assert first.headers["cache-control"].startswith("private, max-age=")
         assert "x-api-key" in first.headers["vary"]
 
     def test_the_etag_changes_with_what_is_shown(self) -> None:
-        store = ShelfStore(view([event("a")])).then(NOW, view([event("a", title="New")]))
+        store = TimedStore(view([event("a")])).then(NOW, view([event("a", title="New")]))
         with serving(store) as service:
             tags = [service.get(path).headers["etag"] for path in ("/v2/events", "/v2/events/a")]
             service.clock.now = NOW + timedelta(minutes=2)
@@ -51,14 +51,16 @@ class TestConditionalRequests:
                 assert answer.status_code == 200
                 assert answer.headers["etag"] != etag
 
-    def test_plans_have_etags_of_their_own(self, shelf: Service) -> None:
-        tags = {shelf.get("/v2/events", plan).headers["etag"] for plan in ("free", "pro", "elite")}
+    def test_plans_have_etags_of_their_own(self, service: Service) -> None:
+        tags = {
+            service.get("/v2/events", plan).headers["etag"] for plan in ("free", "pro", "elite")
+        }
         assert len(tags) == 3
 
-    def test_gzip_is_the_same_body(self, shelf: Service) -> None:
+    def test_gzip_is_the_same_body(self, service: Service) -> None:
         for path in ("/v2/events", "/v2/events/export"):
-            packed = shelf.get(path, accept_encoding="gzip")
-            plain = shelf.get(path, accept_encoding="identity")
+            packed = service.get(path, accept_encoding="gzip")
+            plain = service.get(path, accept_encoding="identity")
             assert packed.headers["content-encoding"] == "gzip"
             assert "content-encoding" not in plain.headers
             assert packed.content == plain.content
@@ -68,8 +70,8 @@ class TestExport:
     def rows(self, answer: httpx.Response) -> list[dict[str, str]]:
         return list(csv.DictReader(io.StringIO(answer.text, newline="")))
 
-    def test_it_has_the_columns_of_the_event_fields(self, shelf: Service) -> None:
-        answer = shelf.get("/v2/events/export")
+    def test_it_has_the_columns_of_the_event_fields(self, service: Service) -> None:
+        answer = service.get("/v2/events/export")
         assert answer.headers["content-type"].startswith("text/csv")
         assert (
             answer.headers["content-disposition"] == 'attachment; filename="events-2026-06-15.csv"'
@@ -110,14 +112,14 @@ class TestExport:
                 found = self.rows(service.get(f"/v2/events/export{query}"))
                 assert [row["id"] for row in found] == ids, query
 
-    def test_it_has_the_filters_and_order_of_the_list(self, shelf: Service) -> None:
+    def test_it_has_the_filters_and_order_of_the_list(self, service: Service) -> None:
         for query in ("impactMin=7", "coins=first", "keyword=e01", "sortBy=impact_desc"):
-            rows = self.rows(shelf.get(f"/v2/events/export?{query}"))
-            assert [row["id"] for row in rows] == shelf.all_ids(f"/v2/events?{query}")
-        assert shelf.get("/v2/events/export?impactMin=x").status_code == 400
+            rows = self.rows(service.get(f"/v2/events/export?{query}"))
+            assert [row["id"] for row in rows] == service.all_ids(f"/v2/events?{query}")
+        assert service.get("/v2/events/export?impactMin=x").status_code == 400
 
     def test_it_is_the_snapshot_of_five_past_midnight(self) -> None:
-        store = ShelfStore(view([event("old")])).then(SNAPSHOT, view([event("of-the-day")]))
+        store = TimedStore(view([event("old")])).then(SNAPSHOT, view([event("of-the-day")]))
         store.then(NOW - DAY, view([])).views.sort(key=lambda pair: pair[0])
         with serving(store) as service:
             answer = service.get("/v2/events/export")
@@ -127,7 +129,7 @@ class TestExport:
     @pytest.mark.parametrize(
         ("now", "day"), [((0, 0, 0), 14), ((0, 5, 59), 14), ((0, 6, 0), 15), ((23, 59, 59), 15)]
     )
-    def test_it_comes_out_with_the_plans_freshness(
+    def test_it_is_published_with_the_plans_freshness(
         self, now: tuple[int, int, int], day: int
     ) -> None:
         at = datetime(2026, 6, 15, *now, tzinfo=UTC)
@@ -136,7 +138,7 @@ class TestExport:
             assert answer.headers["last-modified"].startswith(
                 f"{'Sun' if day == 14 else 'Mon'}, {day}"
             )
-            assert service.store.asked == [SNAPSHOT - (15 - day) * DAY]
+            assert service.store.requested == [SNAPSHOT - (15 - day) * DAY]
 
     def test_awkward_text_survives(self) -> None:
         title = 'a "quoted", line;\r\nbroken\n – ünï'
@@ -146,8 +148,8 @@ class TestExport:
 
 
 class TestCors:
-    def test_it_is_off_by_default(self, shelf: Service) -> None:
-        answer = shelf.get("/v2/events", origin="https://app.example")
+    def test_it_is_off_by_default(self, service: Service) -> None:
+        answer = service.get("/v2/events", origin="https://app.example")
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
     def test_a_named_origin_may_send_its_key(self) -> None:
@@ -170,12 +172,12 @@ class TestCors:
 
 
 class TestStandingHeaders:
-    def test_the_date_is_the_services_on_every_answer(self, shelf: Service) -> None:
+    def test_the_date_is_the_services_on_every_answer(self, service: Service) -> None:
         for path in ("/v2/events", "/v2/nope", "/v1/events", "/healthz", "/v2/events?limit=0"):
-            dates = shelf.get(path).headers.get_list("date")
+            dates = service.get(path).headers.get_list("date")
             assert dates == ["Mon, 15 Jun 2026 10:00:00 GMT"], path
 
-    def test_a_version_on_its_way_out_says_so_everywhere(self) -> None:
+    def test_a_deprecated_version_has_its_headers_on_every_answer(self) -> None:
         options = ServerOptions(deprecation="@1767225600", sunset="Fri, 01 Jan 2027 00:00:00 GMT")
         with serving(view(), options=options) as service:
             for path in ("/v2/events", "/v2/nope", "/v2/events?limit=0"):

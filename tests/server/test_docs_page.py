@@ -1,4 +1,4 @@
-"""The reference page says all that the document says, and needs nothing from outside."""
+"""The reference page has all that the document has, and loads nothing from outside."""
 
 import re
 from html.parser import HTMLParser
@@ -15,7 +15,7 @@ VOID = {"meta"}
 
 
 class Reading(HTMLParser):
-    """Collects tags, ids, links and text, and that every element is closed."""
+    """Collects tags, ids, links and text, and checks that every element is closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ def test_every_link_inside_the_page_has_a_target_and_no_id_occurs_twice() -> Non
 
 def test_page_has_every_operation_parameter_status_schema_field_and_plan() -> None:
     ids = set(READ.ids)
-    for path, item in DOCUMENT["paths"].items():
+    for path, path_item in DOCUMENT["paths"].items():
         assert path in READ.text
-        assert item["get"]["operationId"] in ids
+        assert path_item["get"]["operationId"] in ids
     for parameter in DOCUMENT["components"]["parameters"].values():
         assert parameter["name"] in READ.text
     for name, schema in DOCUMENT["components"]["schemas"].items():
@@ -88,7 +88,7 @@ def test_page_shows_no_markdown_signs() -> None:
     assert "\n## " not in READ.text
 
 
-def test_text_is_escaped_wherever_it_comes_from() -> None:
+def test_text_from_every_source_is_escaped() -> None:
     hostile = '<script>alert("x")</script>'
     made = markup.join(
         markup.el("p", hostile, title=hostile),
@@ -99,10 +99,10 @@ def test_text_is_escaped_wherever_it_comes_from() -> None:
     assert made.count("&lt;script&gt;") == 8
 
 
-def test_curl_example_asks_for_nothing_a_low_plan_may_not() -> None:
-    for path, item in DOCUMENT["paths"].items():
+def test_curl_example_requests_only_what_every_plan_may() -> None:
+    for path, path_item in DOCUMENT["paths"].items():
         page = docs_page._Page(DOCUMENT)
-        parameters = [page._resolved(each) for each in item["get"].get("parameters", [])]
+        parameters = [page._resolved(each) for each in path_item["get"].get("parameters", [])]
         command = docs_page._curl(path, parameters, open_to_all=False)
         assert "{" not in command
         assert "impactMin" not in command and "categories=" not in command

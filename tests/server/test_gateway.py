@@ -21,13 +21,13 @@ from catalog.server.app import ServerOptions
 from catalog.server.exchange import Exchange, attach
 from catalog.server.gateway import Gateway, TokenBucket
 from catalog.server.memory.view import MemoryView
-from tests.server.small_catalog import NOW, HandClock, Service, event, grant, serving, view
+from tests.server.small_catalog import NOW, ManualClock, Service, event, grant, serving, view
 
 SECOND_NS = 1_000_000_000
 
 
 @pytest.fixture(scope="module")
-def shelf() -> Iterator[Service]:
+def service() -> Iterator[Service]:
     with serving(view([event("a")])) as service:
         yield service
 
@@ -42,14 +42,14 @@ def assert_error(answer: httpx.Response, status: int, code: str) -> None:
 
 
 class TestKeys:
-    def test_both_headers_are_accepted(self, shelf: Service) -> None:
+    def test_both_headers_are_accepted(self, service: Service) -> None:
         for headers in (
             {"x-api-key": "pro"},
             {"Authorization": "Bearer pro"},
             {"authorization": "bearer  pro"},
             {"x-api-key": "pro", "Authorization": "Bearer pro"},
         ):
-            answer = shelf.client.get("/v2/usage", headers=headers)
+            answer = service.client.get("/v2/usage", headers=headers)
             assert answer.status_code == 200, headers
             assert answer.json()["plan"] == "pro"
 
@@ -67,22 +67,22 @@ class TestKeys:
         ],
     )
     def test_no_key_a_wrong_one_or_two_are_forbidden(
-        self, shelf: Service, headers: dict[str, str]
+        self, service: Service, headers: dict[str, str]
     ) -> None:
-        answer = shelf.client.get("/v2/events", headers=headers)
+        answer = service.client.get("/v2/events", headers=headers)
         assert_error(answer, 403, "forbidden")
         assert answer.json()["message"] == "Forbidden"
 
-    def test_two_different_keys_in_one_header_name_are_forbidden(self, shelf: Service) -> None:
+    def test_two_different_keys_in_one_header_name_are_forbidden(self, service: Service) -> None:
         pair = [("x-api-key", "pro"), ("x-api-key", "elite")]
-        assert_error(shelf.client.get("/v2/events", headers=pair), 403, "forbidden")
+        assert_error(service.client.get("/v2/events", headers=pair), 403, "forbidden")
 
-    def test_open_paths_need_no_key_and_count_nothing(self, shelf: Service) -> None:
-        before = shelf.get("/v2/usage").json()["used"]
+    def test_open_paths_need_no_key_and_count_nothing(self, service: Service) -> None:
+        before = service.get("/v2/usage").json()["used"]
         for path in ("/v2/openapi.json", "/docs", "/healthz", "/metrics"):
-            assert shelf.client.get(path).status_code == 200, path
-            assert shelf.get(path).status_code == 200
-        assert shelf.get("/v2/usage").json()["used"] == before + 1
+            assert service.client.get(path).status_code == 200, path
+            assert service.get(path).status_code == 200
+        assert service.get("/v2/usage").json()["used"] == before + 1
 
 
 class TestWhatNeverReachesTheRoutes:
@@ -93,42 +93,42 @@ class TestWhatNeverReachesTheRoutes:
             *("/coins/bitcoin", "/categories"),
         ],
     )
-    def test_retired_paths_are_forbidden_with_any_key(self, shelf: Service, path: str) -> None:
-        for answer in (shelf.get(path), shelf.client.get(path)):
+    def test_retired_paths_are_forbidden_with_any_key(self, service: Service, path: str) -> None:
+        for answer in (service.get(path), service.client.get(path)):
             assert_error(answer, 403, "version_retired")
             assert answer.json()["message"] == "Forbidden"
 
-    def test_long_paths_and_queries(self, shelf: Service) -> None:
+    def test_long_paths_and_queries(self, service: Service) -> None:
         longest = "/v2/events/" + "x" * (decisions.PATH_LENGTH_MAX - len("/v2/events/"))
-        assert_error(shelf.get(longest), 404, "not_found")
-        assert_error(shelf.get(longest + "x"), 414, "uri_too_long")
+        assert_error(service.get(longest), 404, "not_found")
+        assert_error(service.get(longest + "x"), 414, "uri_too_long")
         query = "/v2/events?unknown=" + "x" * (decisions.QUERY_LENGTH_MAX - len("unknown="))
-        assert shelf.get(query).status_code == 200
-        assert_error(shelf.get(query + "x"), 414, "uri_too_long")
+        assert service.get(query).status_code == 200
+        assert_error(service.get(query + "x"), 414, "uri_too_long")
 
-    def test_big_headers(self, shelf: Service) -> None:
-        assert shelf.get("/v2/events", filler="x" * 15_000).status_code == 200
-        assert_error(shelf.get("/v2/events", filler="x" * 17_000), 431, "headers_too_large")
+    def test_big_headers(self, service: Service) -> None:
+        assert service.get("/v2/events", filler="x" * 15_000).status_code == 200
+        assert_error(service.get("/v2/events", filler="x" * 17_000), 431, "headers_too_large")
 
-    def test_unknown_paths(self, shelf: Service) -> None:
+    def test_unknown_paths(self, service: Service) -> None:
         for path in ("/v2", "/v2/", "/v2/event", "/v2/events/a/b", "/v3/events", "/v2/events/"):
-            assert_error(shelf.get(path), 404, "not_found")
+            assert_error(service.get(path), 404, "not_found")
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"])
-    def test_wrong_methods(self, shelf: Service, method: str) -> None:
+    def test_wrong_methods(self, service: Service, method: str) -> None:
         for path in ("/v2/events", "/v2/events/a", "/v2/coins", "/v2/usage", "/v2/events/export"):
-            answer = shelf.client.request(method, path, headers={"x-api-key": "elite"})
+            answer = service.client.request(method, path, headers={"x-api-key": "elite"})
             assert_error(answer, 405, "method_not_allowed")
             assert "GET" in answer.headers["allow"]
 
-    def test_head_answers_like_get_without_a_body(self, shelf: Service) -> None:
+    def test_head_answers_like_get_without_a_body(self, service: Service) -> None:
         for path in ("/v2/events", "/v2/events/export"):
-            answer = shelf.client.head(path, headers={"x-api-key": "elite"})
+            answer = service.client.head(path, headers={"x-api-key": "elite"})
             assert (answer.status_code, answer.content) == (200, b"")
 
 
 class TestRateAndBurst:
-    def test_burst_requests_pass_and_the_next_is_told_to_wait_a_second(self) -> None:
+    def test_burst_requests_pass_and_the_next_has_a_retry_after_of_a_second(self) -> None:
         slow = grant("free", "slow", rate_per_s=0.01, burst=5)
         with serving(view(), keys=[slow]) as service:
             answers = [service.get("/v2/categories", "slow") for _ in range(8)]
@@ -182,18 +182,18 @@ class TestRateAndBurst:
     def test_a_bucket_gives_exactly_burst_and_then_the_rate(self, rate: float, burst: int) -> None:
         bucket = TokenBucket(rate_per_s=rate, burst=burst, now_ns=7)
         assert sum(bucket.take(7) for _ in range(burst + 5)) == burst
-        # 1,000 s in steps that do not divide a second: not one token is lost or won by rounding.
+        # 1,000 s in steps that do not divide a second: rounding adds or loses no token.
         steps = range(1, 10_001)
         taken = sum(bucket.take(7 + step * SECOND_NS // 10) for step in steps for _ in range(8))
         assert taken == 1_000 * rate
 
-    def test_a_monotonic_clock_that_stands_gives_nothing(self) -> None:
+    def test_a_monotonic_clock_that_stands_still_adds_no_token(self) -> None:
         bucket = TokenBucket(rate_per_s=1, burst=1, now_ns=10)
         assert [bucket.take(10), bucket.take(5), bucket.take(10)] == [True, False, False]
 
 
 class TestQuota:
-    def test_the_quota_is_exact_and_says_when_it_resets(self) -> None:
+    def test_the_quota_is_exact_and_its_429_has_the_time_to_the_reset(self) -> None:
         key = grant("free", "key", monthly_quota=3)
         with serving(view(), keys=[key]) as service:
             answers = [service.get("/v2/categories", "key") for _ in range(5)]
@@ -203,13 +203,13 @@ class TestQuota:
             assert answers[-1].headers["retry-after"] == str(int(wait.total_seconds()))
             assert service.usage.used(key, NOW) == 3
 
-    def test_who_waits_as_long_as_it_says_finds_the_new_month(self) -> None:
+    def test_a_client_that_waits_for_retry_after_has_the_new_month(self) -> None:
         now = datetime(2026, 6, 30, 23, 59, 59, 400_000, tzinfo=UTC)
         key = grant("free", "key", monthly_quota=0)
         with serving(view(), keys=[key], now=now) as service:
             assert service.get("/v2/usage", "key").headers["retry-after"] == "1"
 
-    def test_a_month_long_past_is_counted_after_many_later_ones(self) -> None:
+    def test_a_past_month_is_counted_after_many_later_ones(self) -> None:
         key, book = grant("free", "key"), UsageBook()
         for month in range(30):
             book.charge(key, datetime(2023 + month // 12, month % 12 + 1, 5, tzinfo=UTC))
@@ -218,7 +218,7 @@ class TestQuota:
             book.charge(key, long_past)
             assert book.used(key, long_past) == count
 
-    def test_the_next_month_begins_anew(self) -> None:
+    def test_the_next_month_starts_at_zero(self) -> None:
         key = grant("free", "key", monthly_quota=1)
         with serving(view(), keys=[key]) as service:
             assert service.get("/v2/usage", "key").status_code == 200
@@ -227,7 +227,7 @@ class TestQuota:
             service.clock.now = datetime(2026, 7, 1, tzinfo=UTC)
             assert service.get("/v2/usage", "key").json()["used"] == 1
 
-    def test_usage_counts_itself_and_says_what_is_left(self, shelf: Service) -> None:
+    def test_usage_counts_itself_and_has_the_remaining_requests(self, service: Service) -> None:
         key = grant("standard", "counted", rate_per_s=3, burst=15)
         with serving(view(), keys=[key]) as service:
             service.get("/v2/categories", "counted")
@@ -244,13 +244,13 @@ class TestQuota:
                 "burst": 15,
             }
 
-    def test_enterprise_has_no_limit_unless_its_key_says_so(self, shelf: Service) -> None:
-        body = shelf.get("/v2/usage", "enterprise").json()
+    def test_enterprise_has_no_limit_unless_its_key_has_one(self, service: Service) -> None:
+        body = service.get("/v2/usage", "enterprise").json()
         assert (body["limit"], body["remaining"]) == (None, None)
 
 
 class TestUsageFile:
-    def test_counts_outlive_a_restart(self, tmp_path: Path) -> None:
+    def test_counts_survive_a_restart(self, tmp_path: Path) -> None:
         key, file = grant("free", "key"), JsonFile(tmp_path / "usage.json", UsageCounts)
         book = UsageBook(file)
         book.charge(key, NOW, 3)
@@ -271,11 +271,11 @@ class TestUsageFile:
 
 
 class TestKeyBook:
-    def book(self, folder: Path, clock: HandClock) -> KeyBook:
+    def book(self, folder: Path, clock: ManualClock) -> KeyBook:
         return KeyBook(folder / "keys.json", wall=clock)
 
     def test_a_key_works_until_it_is_revoked_while_the_server_runs(self, tmp_path: Path) -> None:
-        clock = HandClock()
+        clock = ManualClock()
         book = self.book(tmp_path, clock)
         with serving(view(), ring=KeyRing(book=book, wall=clock)) as service:
             key, stored = book.create("acme", PLANS["standard"])
@@ -284,7 +284,7 @@ class TestKeyBook:
             assert service.get("/v2/usage", key).status_code == 403
 
     def test_a_rotated_key_works_beside_its_successor_for_the_overlap(self, tmp_path: Path) -> None:
-        clock = HandClock()
+        clock = ManualClock()
         book = self.book(tmp_path, clock)
         ring = KeyRing(book=book, wall=clock)
         old, stored = book.create("acme", PLANS["free"])
@@ -297,10 +297,10 @@ class TestKeyBook:
     @pytest.mark.parametrize(
         ("plan", "keys"), [("free", 1), ("standard", 5), ("pro", 10), ("elite", 20)]
     )
-    def test_an_account_has_its_plans_number_of_keys(
+    def test_an_account_has_at_most_its_plans_number_of_keys(
         self, tmp_path: Path, plan: str, keys: int
     ) -> None:
-        book = self.book(tmp_path, HandClock())
+        book = self.book(tmp_path, ManualClock())
         made = [book.create("acme", PLANS[plan])[1] for _ in range(keys)]
         with pytest.raises(KeyBookError, match="revoke one first"):
             book.create("acme", PLANS[plan])
@@ -308,8 +308,8 @@ class TestKeyBook:
         book.create("acme", PLANS[plan])
         book.create("another", PLANS[plan])
 
-    def test_rotating_does_not_win_a_further_key(self, tmp_path: Path) -> None:
-        book = self.book(tmp_path, HandClock())
+    def test_rotating_does_not_add_a_key(self, tmp_path: Path) -> None:
+        book = self.book(tmp_path, ManualClock())
         _, stored = book.create("acme", PLANS["free"])
         book.rotate(stored.id, overlap=timedelta(hours=1))
         with pytest.raises(KeyBookError):
@@ -318,17 +318,17 @@ class TestKeyBook:
             book.create("acme", PLANS["pro"])
 
     def test_a_key_with_a_successor_is_not_rotated_again(self, tmp_path: Path) -> None:
-        book = self.book(tmp_path, HandClock())
+        book = self.book(tmp_path, ManualClock())
         _, first = book.create("acme", PLANS["free"])
         _, second = book.rotate(first.id, overlap=timedelta(hours=1))
         with pytest.raises(KeyBookError, match="was already replaced"):
             book.rotate(first.id, overlap=timedelta(hours=1))
         book.rotate(second.id, overlap=timedelta(hours=1))
 
-    def test_a_successor_draws_on_the_bucket_and_quota_of_the_key_before(
+    def test_a_successor_uses_the_bucket_and_quota_of_the_replaced_key(
         self, tmp_path: Path
     ) -> None:
-        clock = HandClock()
+        clock = ManualClock()
         book = self.book(tmp_path, clock)
         with serving(view(), ring=KeyRing(book=book, wall=clock)) as service:
             old, stored = book.create(
@@ -344,7 +344,7 @@ class TestKeyBook:
             assert service.get("/v2/usage", third).json()["error"]["code"] == "quota_exceeded"
 
     def test_enterprise_keys_of_one_account_have_limits_of_their_own(self, tmp_path: Path) -> None:
-        book = self.book(tmp_path, HandClock())
+        book = self.book(tmp_path, ManualClock())
         ring = KeyRing(book=book)
         for rate in (10.0, 99.0):
             key, _ = book.create("big", PLANS["enterprise"], rate_per_s=rate)
@@ -353,7 +353,7 @@ class TestKeyBook:
             assert found.rate_per_s == rate
 
     def test_only_enterprise_sets_its_limits(self, tmp_path: Path) -> None:
-        book = self.book(tmp_path, HandClock())
+        book = self.book(tmp_path, ManualClock())
         with pytest.raises(KeyBookError, match="only Enterprise"):
             book.create("acme", PLANS["elite"], rate_per_s=50)
         key, _ = book.create("big", PLANS["enterprise"], rate_per_s=7, burst=9, monthly_quota=11)
@@ -361,8 +361,8 @@ class TestKeyBook:
         assert found is not None
         assert (found.rate_per_s, found.burst, found.monthly_quota) == (7, 9, 11)
 
-    def test_the_file_holds_no_key_and_is_the_owners_alone(self, tmp_path: Path) -> None:
-        book = self.book(tmp_path, HandClock())
+    def test_the_file_holds_no_key_and_only_its_owner_reads_it(self, tmp_path: Path) -> None:
+        book = self.book(tmp_path, ManualClock())
         key, _ = book.create("acme", PLANS["free"])
         path = tmp_path / "keys.json"
         assert key not in path.read_text()
@@ -370,10 +370,10 @@ class TestKeyBook:
         assert path.stat().st_mode & 0o077 == 0
         assert key not in repr(book.read())
 
-    def test_a_damaged_file_stops_changes_and_leaves_known_keys_in_force(
+    def test_a_damaged_file_prevents_changes_and_known_keys_stay_valid(
         self, tmp_path: Path
     ) -> None:
-        clock = HandClock()
+        clock = ManualClock()
         book = self.book(tmp_path, clock)
         ring = KeyRing(book=book, wall=clock)
         key, _ = book.create("acme", PLANS["free"])
@@ -384,10 +384,10 @@ class TestKeyBook:
             book.create("other", PLANS["free"])
         assert (tmp_path / "keys.json").read_text() == "{damaged"
 
-    def test_a_plan_that_does_not_exist_makes_the_file_unreadable_and_not_the_server_fail(
+    def test_an_unknown_plan_makes_the_file_unreadable_and_the_server_continues(
         self, tmp_path: Path
     ) -> None:
-        book = self.book(tmp_path, HandClock())
+        book = self.book(tmp_path, ManualClock())
         key, _ = book.create("acme", PLANS["free"])
         path = tmp_path / "keys.json"
         path.write_text(path.read_text().replace('"free"', '"gold"'))
@@ -399,22 +399,24 @@ class TestKeyBook:
         "limits",
         [{"rate_per_s": 1e-300}, {"burst": 10**30}, {"monthly_quota": -1}, {"rate_per_s": 0}],
     )
-    def test_limits_are_within_reason(self, tmp_path: Path, limits: dict[str, float]) -> None:
-        book = self.book(tmp_path, HandClock())
+    def test_limits_out_of_bounds_are_refused(
+        self, tmp_path: Path, limits: dict[str, float]
+    ) -> None:
+        book = self.book(tmp_path, ManualClock())
         with pytest.raises(KeyBookError, match="must"):
             book.create("big", PLANS["enterprise"], **limits)  # type: ignore[arg-type]
         with pytest.raises(KeyBookError, match="name"):
             book.create(" ", PLANS["free"])
 
     def test_keys_are_random_and_long(self, tmp_path: Path) -> None:
-        book = self.book(tmp_path, HandClock())
+        book = self.book(tmp_path, ManualClock())
         keys = {book.create("acme", PLANS["elite"])[0] for _ in range(20)}
         assert len(keys) == 20
         assert min(map(len, keys)) >= 40
 
 
 class TestTimeLimit:
-    def test_a_request_over_the_limit_is_a_500_that_says_what_to_do(self) -> None:
+    def test_a_request_over_the_time_limit_is_a_500_with_the_next_step(self) -> None:
         async def never(scope: object, receive: object, send: object) -> None:
             await asyncio.sleep(60)
 
@@ -441,7 +443,7 @@ class TestTimeLimit:
         assert body["error"]["code"] == "timeout"
         assert "reduce limit or narrow the filters" in body["message"]
 
-    def test_work_that_never_awaits_is_late_all_the_same(self) -> None:
+    def test_work_that_never_awaits_is_late_too(self) -> None:
         class Slow(MemoryView):
             def categories(self):  # type: ignore[no-untyped-def]
                 time.sleep(0.1)
@@ -453,7 +455,9 @@ class TestTimeLimit:
             assert_error(service.get("/v2/categories"), 500, "timeout")
             assert service.get("/v2/events/cancellations").status_code == 200
 
-    def test_a_fault_inside_is_a_500_of_the_one_shape_and_the_next_request_is_served(self) -> None:
+    def test_an_error_in_a_route_is_a_500_of_the_error_shape_and_the_next_request_is_served(
+        self,
+    ) -> None:
         class Broken(MemoryView):
             def categories(self):  # type: ignore[no-untyped-def]
                 raise RuntimeError("the store is broken: secret-canary")

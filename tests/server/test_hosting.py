@@ -1,4 +1,4 @@
-"""The server under bad connections: it closes them in seconds, and serves others meanwhile."""
+"""The server with bad connections: it closes them in seconds, and serves others meanwhile."""
 
 import socket
 import threading
@@ -15,13 +15,13 @@ SLACK_S = 4.0
 
 
 @pytest.fixture(scope="module")
-def shelf() -> Iterator[Service]:
+def service() -> Iterator[Service]:
     with serving(view([event("a")])) as service:
         yield service
 
 
 def seconds_until_closed(port: int, first: bytes, *, dribble: bytes = b"") -> float:
-    """Send some bytes, perhaps go on a few at a time, and wait for the server to hang up."""
+    """Send some bytes, perhaps more a few at a time, and wait until the server closes."""
     limit_s = HEADER_TIMEOUT_S + SLACK_S
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.settimeout(0.25)
@@ -41,9 +41,9 @@ def seconds_until_closed(port: int, first: bytes, *, dribble: bytes = b"") -> fl
 
 
 def test_idle_half_header_half_body_and_dribbling_connections_are_closed_in_seconds(
-    shelf: Service,
+    service: Service,
 ) -> None:
-    port = shelf.client.base_url.port
+    port = service.client.base_url.port
     assert port is not None
     kinds = {
         "idle": (b"", b""),
@@ -56,10 +56,10 @@ def test_idle_half_header_half_body_and_dribbling_connections_are_closed_in_seco
         ),
         "idle after an answer": (REQUEST + b"\r\n", b""),
     }
-    took: dict[str, float] = {}
+    elapsed_s: dict[str, float] = {}
     threads = [
         threading.Thread(
-            target=lambda name=name, first=first, dribble=dribble: took.__setitem__(
+            target=lambda name=name, first=first, dribble=dribble: elapsed_s.__setitem__(
                 name, seconds_until_closed(port, first, dribble=dribble)
             )
         )
@@ -68,31 +68,31 @@ def test_idle_half_header_half_body_and_dribbling_connections_are_closed_in_seco
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        assert shelf.get("/v2/events").status_code == 200
+        assert service.get("/v2/events").status_code == 200
         time.sleep(0.2)
-    assert took.keys() == kinds.keys()
-    assert max(took.values()) < HEADER_TIMEOUT_S + SLACK_S, took
+    assert elapsed_s.keys() == kinds.keys()
+    assert max(elapsed_s.values()) < HEADER_TIMEOUT_S + SLACK_S, elapsed_s
 
 
-def test_garbage_is_a_400_and_the_server_goes_on(shelf: Service) -> None:
+def test_garbage_is_a_400_and_the_server_continues(service: Service) -> None:
     for garbage in (b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"hello\r\n\r\n", b"\x00" * 300):
-        answer = exchange(shelf.client.base_url.port or 0, garbage)
+        answer = exchange(service.client.base_url.port or 0, garbage)
         assert not answer.startswith(b"HTTP/1.1 5")
-    assert shelf.get("/v2/events").status_code == 200
+    assert service.get("/v2/events").status_code == 200
 
 
 @pytest.mark.parametrize("size", [70_000, 1_000_000])
 def test_headers_and_paths_beyond_the_buffer_are_refused_without_a_5xx(
-    shelf: Service, size: int
+    service: Service, size: int
 ) -> None:
     for request in (
         REQUEST.replace(b"events", b"events/" + b"x" * size) + b"\r\n",
         REQUEST + b"filler: " + b"x" * size + b"\r\n\r\n",
     ):
-        answer = exchange(shelf.client.base_url.port or 0, request)
-        # Empty: it hung up before all of it was sent.
+        answer = exchange(service.client.base_url.port or 0, request)
+        # Empty: the server closed before all bytes were sent.
         assert answer == b"" or answer.split()[1] in (b"414", b"431")
-    assert shelf.get("/v2/events").status_code == 200
+    assert service.get("/v2/events").status_code == 200
 
 
 def exchange(port: int, request: bytes) -> bytes:
@@ -118,7 +118,7 @@ def test_a_client_that_hangs_up_inside_an_export_does_no_harm() -> None:
 
 def test_a_taken_port_is_a_clear_error() -> None:
     async def app(scope: object, receive: object, send: object) -> None:
-        raise AssertionError("not asked")
+        raise AssertionError("not requested")
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

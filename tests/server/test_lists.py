@@ -14,7 +14,7 @@ from tests.server.small_catalog import (
     SECOND,
     TODAY,
     Service,
-    ShelfStore,
+    TimedStore,
     coin,
     event,
     serving,
@@ -25,7 +25,7 @@ LONG = 40 * DAY
 
 
 @pytest.fixture(scope="module")
-def shelf() -> Iterator[Service]:
+def service() -> Iterator[Service]:
     events = [
         event("began-long-ago", TODAY - LONG, date_end=TODAY + SECOND, categories=("airdrop",)),
         event("ended-yesterday", TODAY - 2 * DAY, date_end=TODAY - SECOND),
@@ -104,8 +104,8 @@ class TestFilters:
             ("exchanges=1&showOnly=x&translations=de&page=7&max=1", ALL),
         ],
     )
-    def test_filters_combine_with_and(self, shelf: Service, query: str, ids: list[str]) -> None:
-        answer = shelf.get(f"/v2/events?{query}").json()
+    def test_filters_combine_with_and(self, service: Service, query: str, ids: list[str]) -> None:
+        answer = service.get(f"/v2/events?{query}").json()
         assert [row["id"] for row in answer["data"]] == ids
         assert answer["meta"]["total"] == len(ids)
 
@@ -121,15 +121,15 @@ class TestFilters:
     )
     @pytest.mark.parametrize("limit", [1, 2, 5, 100])
     def test_impact_desc_breaks_ties_by_date_and_puts_the_unscored_last(
-        self, shelf: Service, query: str, ids: list[str], limit: int
+        self, service: Service, query: str, ids: list[str], limit: int
     ) -> None:
-        pages = shelf.pages(f"/v2/events?sortBy=impact_desc&limit={limit}&{query}")
+        pages = service.pages(f"/v2/events?sortBy=impact_desc&limit={limit}&{query}")
         assert [row["id"] for page in pages for row in page["data"]] == ids
         assert {page["meta"]["total"] for page in pages} == {len(ids)}
 
-    def test_an_empty_window_is_empty_in_every_order(self, shelf: Service) -> None:
+    def test_an_empty_window_is_empty_in_every_order(self, service: Service) -> None:
         for order in ("date_asc", "impact_desc"):
-            page = shelf.get(f"/v2/events?to=2026-06-14&sortBy={order}&limit=1").json()
+            page = service.get(f"/v2/events?to=2026-06-14&sortBy={order}&limit=1").json()
             assert (page["data"], page["meta"]["total"], page["meta"]["cursor"]) == ([], 0, None)
 
     @pytest.mark.parametrize(
@@ -158,16 +158,18 @@ class TestFilters:
             *("limit=1&limit=2", "cursor=", "cursor=AAAA", "cursor=%FF", "cursor=" + "A" * 2000),
         ],
     )
-    def test_invalid_parameters_are_a_400_that_names_them(self, shelf: Service, query: str) -> None:
-        answer = shelf.get(f"/v2/events?{query}")
+    def test_invalid_parameters_are_a_400_that_names_them(
+        self, service: Service, query: str
+    ) -> None:
+        answer = service.get(f"/v2/events?{query}")
         assert answer.status_code == 400, answer.text
         error = answer.json()["error"]
         assert error["code"] in ("invalid_parameter", "invalid_cursor")
         assert query.split("=")[0] in error["message"] or "&" in query
 
-    def test_a_hundred_coins_are_allowed(self, shelf: Service) -> None:
+    def test_a_hundred_coins_are_allowed(self, service: Service) -> None:
         slugs = ",".join(f"c{n}" for n in range(99)) + ",next"
-        assert shelf.ids(f"/v2/events?coins={slugs}") == ["now", "noon"]
+        assert service.ids(f"/v2/events?coins={slugs}") == ["now", "noon"]
 
 
 class TestPaging:
@@ -183,9 +185,9 @@ class TestPaging:
             "&to=2026-06-16",
         ],
     )
-    def test_pages_join_to_the_whole_list(self, shelf: Service, limit: int, query: str) -> None:
-        whole = shelf.ids(f"/v2/events?limit=100{query}")
-        pages = shelf.pages(f"/v2/events?limit={limit}{query}")
+    def test_pages_join_to_the_whole_list(self, service: Service, limit: int, query: str) -> None:
+        whole = service.ids(f"/v2/events?limit=100{query}")
+        pages = service.pages(f"/v2/events?limit={limit}{query}")
         assert [row["id"] for page in pages for row in page["data"]] == whole
         assert {page["meta"]["total"] for page in pages} == {len(whole)}
         assert {page["meta"]["limit"] for page in pages} == {limit}
@@ -212,7 +214,7 @@ class TestPaging:
             *(row for row in first if row.id not in ("e1", "e3", "e6")),
             event("after", TODAY + 5 * DAY + SECOND),
         ]
-        store = ShelfStore(view(first)).then(NOW, view(second))
+        store = TimedStore(view(first)).then(NOW, view(second))
         with serving(store) as service:
             page = service.get("/v2/events?limit=4").json()
             assert [row["id"] for row in page["data"]] == ["e0", "e1", "e2", "e3"]
@@ -220,20 +222,20 @@ class TestPaging:
             following = f"/v2/events?limit=4&cursor={page['meta']['cursor']}"
             assert service.ids(following) == ["e4", "e5", "after", "e7"]
 
-    def test_a_page_may_have_another_limit_than_the_one_before(self, shelf: Service) -> None:
-        cursor = shelf.get("/v2/events?limit=2").json()["meta"]["cursor"]
-        assert shelf.ids(f"/v2/events?limit=5&cursor={cursor}") == ALL[2:7]
+    def test_a_page_may_have_another_limit_than_the_one_before(self, service: Service) -> None:
+        cursor = service.get("/v2/events?limit=2").json()["meta"]["cursor"]
+        assert service.ids(f"/v2/events?limit=5&cursor={cursor}") == ALL[2:7]
 
-    def test_an_altered_cursor_is_refused_wherever_it_is_altered(self, shelf: Service) -> None:
-        cursor = shelf.get("/v2/events?limit=2").json()["meta"]["cursor"]
-        assert shelf.ids(f"/v2/events?limit=2&cursor={cursor}") == ALL[2:4]
+    def test_an_altered_cursor_is_refused_wherever_it_is_altered(self, service: Service) -> None:
+        cursor = service.get("/v2/events?limit=2").json()["meta"]["cursor"]
+        assert service.ids(f"/v2/events?limit=2&cursor={cursor}") == ALL[2:4]
         for place in range(len(cursor)):
             other = "A" if cursor[place] != "A" else "B"
             altered = cursor[:place] + other + cursor[place + 1 :]
-            answer = shelf.get(f"/v2/events?limit=2&cursor={altered}")
+            answer = service.get(f"/v2/events?limit=2&cursor={altered}")
             assert answer.json()["error"]["code"] == "invalid_cursor", place
         for altered in (cursor[:-1], cursor + "A", cursor + "=", cursor[4:]):
-            assert shelf.get(f"/v2/events?limit=2&cursor={altered}").status_code == 400
+            assert service.get(f"/v2/events?limit=2&cursor={altered}").status_code == 400
 
     @pytest.mark.parametrize(
         "query",
@@ -248,31 +250,31 @@ class TestPaging:
             *("from=2026-06-15", "to=2027-06-15"),
         ],
     )
-    def test_a_cursor_is_bound_to_its_filters(self, shelf: Service, query: str) -> None:
-        bare = shelf.get("/v2/events?limit=1").json()["meta"]["cursor"]
-        assert shelf.get(f"/v2/events?limit=1&{query}&cursor={bare}").status_code == 400
-        own = shelf.get(f"/v2/events?limit=1&{query}").json()["meta"]["cursor"]
-        assert shelf.get(f"/v2/events?limit=1&{query}&cursor={own}").status_code == 200
-        assert shelf.get(f"/v2/events?limit=1&cursor={own}").status_code == 400
+    def test_a_cursor_is_bound_to_its_filters(self, service: Service, query: str) -> None:
+        bare = service.get("/v2/events?limit=1").json()["meta"]["cursor"]
+        assert service.get(f"/v2/events?limit=1&{query}&cursor={bare}").status_code == 400
+        own = service.get(f"/v2/events?limit=1&{query}").json()["meta"]["cursor"]
+        assert service.get(f"/v2/events?limit=1&{query}&cursor={own}").status_code == 200
+        assert service.get(f"/v2/events?limit=1&cursor={own}").status_code == 400
 
-    def test_a_cursor_of_another_list_or_another_server_is_refused(self, shelf: Service) -> None:
-        coins = shelf.get("/v2/coins?limit=1").json()["meta"]["cursor"]
-        events = shelf.get("/v2/events?limit=1").json()["meta"]["cursor"]
-        assert shelf.get(f"/v2/events?cursor={coins}").status_code == 400
-        assert shelf.get(f"/v2/coins?cursor={events}").status_code == 400
-        assert shelf.get(f"/v2/events/cancellations?cursor={events}").status_code == 400
+    def test_a_cursor_of_another_list_or_another_server_is_refused(self, service: Service) -> None:
+        coins = service.get("/v2/coins?limit=1").json()["meta"]["cursor"]
+        events = service.get("/v2/events?limit=1").json()["meta"]["cursor"]
+        assert service.get(f"/v2/events?cursor={coins}").status_code == 400
+        assert service.get(f"/v2/coins?cursor={events}").status_code == 400
+        assert service.get(f"/v2/events/cancellations?cursor={events}").status_code == 400
         foreign = CursorSigner(b"the secret of another server").seal(
             "coins", (None, None), (1, "a")
         )
-        assert shelf.get(f"/v2/coins?cursor={foreign}").status_code == 400
+        assert service.get(f"/v2/coins?cursor={foreign}").status_code == 400
         forged = base64.urlsafe_b64encode(b"\x00" * 40).decode()
-        assert shelf.get(f"/v2/coins?cursor={forged}").status_code == 400
+        assert service.get(f"/v2/coins?cursor={forged}").status_code == 400
 
 
 class TestCoins:
-    def test_rank_ascending_and_the_unranked_last(self, shelf: Service) -> None:
+    def test_rank_ascending_and_the_unranked_last(self, service: Service) -> None:
         for limit in (1, 2, 3, 4):
-            pages = shelf.pages(f"/v2/coins?limit={limit}")
+            pages = service.pages(f"/v2/coins?limit={limit}")
             slugs = [row["slug"] for page in pages for row in page["data"]]
             assert slugs == ["first", "hundredth", "next", "unranked"]
 
@@ -292,9 +294,9 @@ class TestCoins:
         ],
     )
     def test_search_is_substring_over_name_and_symbol(
-        self, shelf: Service, query: str, slugs: list[str]
+        self, service: Service, query: str, slugs: list[str]
     ) -> None:
-        pages = shelf.pages(f"/v2/coins?limit=1&{query}")
+        pages = service.pages(f"/v2/coins?limit=1&{query}")
         assert [row["slug"] for page in pages for row in page["data"]] == slugs
         assert {page["meta"]["total"] for page in pages} == {len(slugs)}
 
@@ -307,11 +309,11 @@ class TestCoins:
             assert len(service.get("/v2/coins?q=ABC").json()["data"]) == 1
 
     @pytest.mark.parametrize("query", ["tracked=1", "tracked=True", "tracked=", "q=", "limit=0"])
-    def test_invalid_parameters(self, shelf: Service, query: str) -> None:
-        assert shelf.get(f"/v2/coins?{query}").status_code == 400
+    def test_invalid_parameters(self, service: Service, query: str) -> None:
+        assert service.get(f"/v2/coins?{query}").status_code == 400
 
-    def test_one_coin_is_bare_and_an_unknown_one_is_not_found(self, shelf: Service) -> None:
-        assert shelf.get("/v2/coins/next").json() == {
+    def test_one_coin_is_bare_and_an_unknown_one_is_not_found(self, service: Service) -> None:
+        assert service.get("/v2/coins/next").json() == {
             "slug": "next",
             "symbol": "nex",
             "name": "Next",
@@ -322,27 +324,27 @@ class TestCoins:
             "majorCount": 0,
             "peakImpact": 5.0,
         }
-        assert shelf.get("/v2/coins/unranked").json()["rank"] is None
+        assert service.get("/v2/coins/unranked").json()["rank"] is None
         for slug in ("nope", "First", "a%2Fb", "%00", "first%20", "ü"):
-            assert shelf.get(f"/v2/coins/{slug}").status_code == 404
+            assert service.get(f"/v2/coins/{slug}").status_code == 404
 
 
 class TestCancellations:
-    def test_the_default_is_the_last_ninety_days(self, shelf: Service) -> None:
-        ids = shelf.all_ids("/v2/events/cancellations?limit=7")
+    def test_the_default_is_the_last_ninety_days(self, service: Service) -> None:
+        ids = service.all_ids("/v2/events/cancellations?limit=7")
         assert ids == [f"cancelled-{n}" for n in range(10, 100)] + ["twin-a", "twin-b"]
 
-    def test_since_is_inclusive(self, shelf: Service) -> None:
+    def test_since_is_inclusive(self, service: Service) -> None:
         at = NOW - 5 * DAY
         for since, first in ((at, "cancelled-95"), (at + SECOND, "cancelled-96")):
             path = f"/v2/events/cancellations?since={since:%Y-%m-%dT%H:%M:%SZ}"
-            page = shelf.get(path).json()
+            page = service.get(path).json()
             assert page["data"][0]["id"] == first
             assert page["meta"]["total"] == len(page["data"])
-        assert shelf.ids("/v2/events/cancellations?since=2026-06-15") == ["twin-a", "twin-b"]
+        assert service.ids("/v2/events/cancellations?since=2026-06-15") == ["twin-a", "twin-b"]
 
-    def test_a_row_is_the_id_and_when(self, shelf: Service) -> None:
-        row = shelf.get("/v2/events/cancellations?limit=1").json()["data"][0]
+    def test_a_row_has_the_id_and_the_cancelled_at(self, service: Service) -> None:
+        row = service.get("/v2/events/cancellations?limit=1").json()["data"][0]
         assert row == {"id": "cancelled-10", "cancelledAt": "2026-03-17T10:00:00Z"}
 
     def test_pages_over_equal_instants_neither_skip_nor_repeat(self) -> None:
@@ -353,15 +355,15 @@ class TestCancellations:
                 assert [row["id"] for page in pages for row in page["data"]] == sorted(cancelled)
                 assert {page["meta"]["total"] for page in pages} == {9}
 
-    def test_a_bad_since_is_a_400(self, shelf: Service) -> None:
+    def test_a_bad_since_is_a_400(self, service: Service) -> None:
         for since in ("", "now", "2026-13-01"):
-            assert shelf.get(f"/v2/events/cancellations?since={since}").status_code == 400
+            assert service.get(f"/v2/events/cancellations?since={since}").status_code == 400
 
 
 class TestSingleEvent:
-    def test_a_cancelled_event_is_gone_and_says_when(self, shelf: Service) -> None:
+    def test_a_cancelled_event_is_a_410_with_its_cancelled_at(self, service: Service) -> None:
         for plan in ("free", "elite"):
-            answer = shelf.get("/v2/events/twin-a", plan)
+            answer = service.get("/v2/events/twin-a", plan)
             assert answer.status_code == 410
             assert answer.json() == {
                 "error": {"code": "event_cancelled", "message": "The event was cancelled"},
@@ -373,19 +375,19 @@ class TestSingleEvent:
     @pytest.mark.parametrize(
         "event_id", ["nope", "NOW", "now ", "%00", "a%2Fb", "..", "%FF", "ü" * 50]
     )
-    def test_an_unknown_id_is_not_found(self, shelf: Service, event_id: str) -> None:
-        answer = shelf.get(f"/v2/events/{quote(event_id, safe='%')}")
+    def test_an_unknown_id_is_not_found(self, service: Service, event_id: str) -> None:
+        answer = service.get(f"/v2/events/{quote(event_id, safe='%')}")
         assert answer.status_code == 404
         assert answer.json()["error"]["code"] == "not_found"
 
-    def test_a_running_event_is_inside_every_window(self, shelf: Service) -> None:
-        assert shelf.get("/v2/events/began-long-ago", "free").status_code == 200
-        assert shelf.get("/v2/events/ended-yesterday", "free").status_code == 404
-        assert shelf.get("/v2/events/ended-yesterday", "pro").status_code == 200
+    def test_a_running_event_is_inside_every_window(self, service: Service) -> None:
+        assert service.get("/v2/events/began-long-ago", "free").status_code == 200
+        assert service.get("/v2/events/ended-yesterday", "free").status_code == 404
+        assert service.get("/v2/events/ended-yesterday", "pro").status_code == 200
 
 
-def test_categories_are_a_list_with_ids_and_names(shelf: Service) -> None:
-    answer = shelf.get("/v2/categories", "free")
+def test_categories_are_a_list_with_ids_and_names(service: Service) -> None:
+    answer = service.get("/v2/categories", "free")
     assert answer.json() == {
         "data": [
             {"id": "release", "name": "Release"},

@@ -14,7 +14,7 @@ from tests.server.small_catalog import (
     SECOND,
     TODAY,
     Service,
-    ShelfStore,
+    TimedStore,
     event,
     serving,
     view,
@@ -88,7 +88,7 @@ def upcoming_names(row: Row) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def shelf() -> Iterator[Service]:
+def service() -> Iterator[Service]:
     events = [event(name.replace(" ", "-"), TODAY + offset) for name, offset in OFFSETS.items()]
     events += [
         event("of-the-hundredth", TODAY + DAY, coins=("hundredth", "unranked")),
@@ -107,41 +107,43 @@ def dated(ids: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("row", INTERFACE_8_3, ids=lambda row: row.plan)
 class TestTableOfTheInterface:
-    def test_upcoming_is_the_default_range(self, shelf: Service, row: Row) -> None:
-        assert dated(shelf.all_ids("/v2/events", row.plan)) == upcoming_names(row)
+    def test_upcoming_is_the_default_range(self, service: Service, row: Row) -> None:
+        assert dated(service.all_ids("/v2/events", row.plan)) == upcoming_names(row)
 
-    def test_past_is_as_deep_as_the_plan(self, shelf: Service, row: Row) -> None:
-        ids = shelf.all_ids("/v2/events?from=2016-01-01&to=2100-01-01", row.plan)
+    def test_past_is_as_deep_as_the_plan(self, service: Service, row: Row) -> None:
+        ids = service.all_ids("/v2/events?from=2016-01-01&to=2100-01-01", row.plan)
         assert dated(ids) == past_names(row) + upcoming_names(row)
 
-    def test_a_range_outside_the_plan_is_empty_and_no_error(self, shelf: Service, row: Row) -> None:
-        assert shelf.ids("/v2/events?from=2016-01-01&to=2016-12-31", row.plan) == []
+    def test_a_range_outside_the_plan_is_empty_and_no_error(
+        self, service: Service, row: Row
+    ) -> None:
+        assert service.ids("/v2/events?from=2016-01-01&to=2016-12-31", row.plan) == []
 
     def test_a_single_event_is_found_inside_the_window_alone(
-        self, shelf: Service, row: Row
+        self, service: Service, row: Row
     ) -> None:
         shown = set(past_names(row) + upcoming_names(row))
         statuses = {
-            name: shelf.get(f"/v2/events/{name.replace(' ', '-')}", row.plan).status_code
+            name: service.get(f"/v2/events/{name.replace(' ', '-')}", row.plan).status_code
             for name in OFFSETS
         }
         assert statuses == {name: 200 if name in shown else 404 for name in OFFSETS}
 
-    def test_coin_coverage(self, shelf: Service, row: Row) -> None:
+    def test_coin_coverage(self, service: Service, row: Row) -> None:
         free = row.coverage == "top 100"
-        ids = set(shelf.all_ids("/v2/events", row.plan))
+        ids = set(service.all_ids("/v2/events", row.plan))
         assert "of-the-hundredth" in ids
         assert ("of-the-next" in ids, "of-the-unranked" in ids) == (not free, not free)
-        slugs = [row["slug"] for row in shelf.get("/v2/coins", row.plan).json()["data"]]
+        slugs = [row["slug"] for row in service.get("/v2/coins", row.plan).json()["data"]]
         assert slugs == ["first", "hundredth"] + ([] if free else ["next", "unranked"])
         for name, status in (("first", 200), ("next", 404 if free else 200)):
-            assert shelf.get(f"/v2/coins/{name}", row.plan).status_code == status
-        assert shelf.get("/v2/events/of-the-next", row.plan).status_code == (404 if free else 200)
+            assert service.get(f"/v2/coins/{name}", row.plan).status_code == status
+        assert service.get("/v2/events/of-the-next", row.plan).status_code == (404 if free else 200)
 
-    def test_event_fields(self, shelf: Service, row: Row) -> None:
+    def test_event_fields(self, service: Service, row: Row) -> None:
         for shown in (
-            shelf.get("/v2/events?coins=first&limit=1", row.plan).json()["data"][0],
-            shelf.get("/v2/events/today", row.plan).json(),
+            service.get("/v2/events?coins=first&limit=1", row.plan).json()["data"][0],
+            service.get("/v2/events/today", row.plan).json(),
         ):
             hidden_key = {"categories"} if row.plan == "free" else set()
             assert list(shown) == [name for name in EVENT_FIELDS if name not in hidden_key]
@@ -150,8 +152,8 @@ class TestTableOfTheInterface:
             assert valued - {"impact"} == expected - {"dateEnd"}
             assert shown["impact"] == row.impact
 
-    def test_values_are_those_of_the_catalog(self, shelf: Service, row: Row) -> None:
-        shown = shelf.get("/v2/events/today", row.plan).json()
+    def test_values_are_those_of_the_catalog(self, service: Service, row: Row) -> None:
+        shown = service.get("/v2/events/today", row.plan).json()
         whole = {
             "id": "today",
             "slug": "slug-today",
@@ -177,26 +179,26 @@ class TestTableOfTheInterface:
         visible = row.fields | (PROOF if row.proof else set())
         assert {name: shown[name] for name in visible} == {name: whole[name] for name in visible}
 
-    def test_freshness(self, shelf: Service, row: Row) -> None:
+    def test_freshness(self, service: Service, row: Row) -> None:
         lag = timedelta(seconds=row.delay_s)
         for path in (
             *("/v2/events", "/v2/events/today", "/v2/coins", "/v2/coins/first"),
             *("/v2/categories", "/v2/events/cancellations"),
         ):
-            shelf.store.asked.clear()
-            shelf.get(path, row.plan)
-            assert shelf.store.asked == [NOW - lag], path
+            service.store.requested.clear()
+            service.get(path, row.plan)
+            assert service.store.requested == [NOW - lag], path
 
-    def test_export(self, shelf: Service, row: Row) -> None:
-        answer = shelf.get("/v2/events/export", row.plan)
+    def test_export(self, service: Service, row: Row) -> None:
+        answer = service.get("/v2/events/export", row.plan)
         assert answer.status_code == (200 if row.export else 403)
         if not row.export:
             assert answer.json()["error"]["code"] == "plan_required"
 
-    def test_webhooks(self, shelf: Service, row: Row) -> None:
+    def test_webhooks(self, service: Service, row: Row) -> None:
         assert PLANS[row.plan].webhooks == row.webhooks
 
-    def test_filters_of_a_higher_plan_are_refused(self, shelf: Service, row: Row) -> None:
+    def test_filters_of_a_higher_plan_are_refused(self, service: Service, row: Row) -> None:
         elite = row.plan in ("elite", "enterprise")
         for query, allowed in (
             ("categories=release", row.plan != "free"),
@@ -206,25 +208,25 @@ class TestTableOfTheInterface:
             ("coins=first", True),
             ("keyword=title", True),
         ):
-            answer = shelf.get(f"/v2/events?{query}", row.plan)
+            answer = service.get(f"/v2/events?{query}", row.plan)
             assert answer.status_code == (200 if allowed else 403), query
             if not allowed:
                 assert answer.json()["error"]["code"] == "plan_required"
 
-    def test_keyword_searches_only_what_the_plan_shows(self, shelf: Service, row: Row) -> None:
-        assert "today" in shelf.all_ids("/v2/events?keyword=TITLE%20of%20today", row.plan)
-        found = "today" in shelf.all_ids("/v2/events?keyword=description%20of", row.plan)
+    def test_keyword_searches_only_what_the_plan_shows(self, service: Service, row: Row) -> None:
+        assert "today" in service.all_ids("/v2/events?keyword=TITLE%20of%20today", row.plan)
+        found = "today" in service.all_ids("/v2/events?keyword=description%20of", row.plan)
         assert found == ("description" in row.fields)
 
-    def test_counters_of_a_coin(self, shelf: Service, row: Row) -> None:
-        shown = shelf.get("/v2/coins/first", row.plan).json()
-        listed = shelf.get("/v2/events?coins=first", row.plan).json()["meta"]["total"]
+    def test_counters_of_a_coin(self, service: Service, row: Row) -> None:
+        shown = service.get("/v2/coins/first", row.plan).json()
+        listed = service.get("/v2/events?coins=first", row.plan).json()["meta"]["total"]
         assert shown["upcomingCount"] == listed == len(upcoming_names(row))
         scored = row.plan not in ("free", "standard")
         assert (shown["majorCount"], shown["peakImpact"]) == ((0, 6.5) if scored else (None, None))
 
-    def test_usage_names_the_plan(self, shelf: Service, row: Row) -> None:
-        assert shelf.get("/v2/usage", row.plan).json()["plan"] == row.plan
+    def test_usage_names_the_plan(self, service: Service, row: Row) -> None:
+        assert service.get("/v2/usage", row.plan).json()["plan"] == row.plan
 
 
 @pytest.mark.parametrize(
@@ -263,7 +265,7 @@ def test_limits_of_the_table_8_1(limits: tuple[str, int | None, int, int, int, i
 
 def test_free_ranks_its_coverage_by_the_day_it_sees() -> None:
     before, after = event("a", coins=("next",)), event("a", coins=("first",))
-    store = ShelfStore(view([before])).then(NOW - 23 * timedelta(hours=1), view([after]))
+    store = TimedStore(view([before])).then(NOW - 23 * timedelta(hours=1), view([after]))
     with serving(store) as service:
         assert service.ids("/v2/events", "free") == []
         assert service.ids("/v2/events", "standard") == ["a"]

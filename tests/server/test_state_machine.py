@@ -20,7 +20,7 @@ from tests.server.small_catalog import (
     NOW,
     TODAY,
     Service,
-    ShelfStore,
+    TimedStore,
     event,
     grant,
     serving,
@@ -61,7 +61,7 @@ def contents(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def filters(draw: st.DrawFn) -> dict[str, Any]:
-    asked: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     lower, upper = sorted((draw(INSTANTS), draw(INSTANTS)))
     for name, value in (
         ("from", st.just(lower)),
@@ -73,18 +73,18 @@ def filters(draw: st.DrawFn) -> dict[str, Any]:
         ("sortBy", st.sampled_from(["date_asc", "impact_desc"])),
     ):
         if draw(st.integers(0, 3)) == 0:
-            asked[name] = draw(value)
-    return asked
+            chosen[name] = draw(value)
+    return chosen
 
 
-def query_of(asked: dict[str, Any]) -> str:
+def query_of(chosen: dict[str, Any]) -> str:
     values = {
         name: plain_model.text(value)
         if isinstance(value, datetime)
         else ",".join(value)
         if isinstance(value, list)
         else value
-        for name, value in asked.items()
+        for name, value in chosen.items()
     }
     return urlencode(values)
 
@@ -93,7 +93,7 @@ class ServerAgainstModel(RuleBasedStateMachine):
     """Changes take effect at the clock's instant; answers lag by each plan's freshness."""
 
     service: Service
-    store: ShelfStore
+    store: TimedStore
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class ServerAgainstModel(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.monotonic_ns = 0
-        self.store = ShelfStore(view())
+        self.store = TimedStore(view())
         keys = [
             grant(plan, f"limited-{plan}", rate_per_s=rate, burst=burst, monthly_quota=quota)
             for plan, (rate, burst, quota) in LIMITED.items()
@@ -152,38 +152,38 @@ class ServerAgainstModel(RuleBasedStateMachine):
             catalog.cancelled[event_id] = self.now
         self.change(catalog)
 
-    @rule(plan=st.sampled_from(list(PLANS)), asked=filters(), limit=st.integers(1, 5))
-    def list_all_pages(self, plan: str, asked: dict[str, Any], limit: int) -> None:
-        path = f"/v2/events?limit={limit}&{query_of(asked)}"
-        if plain_model.refused(plan, asked):
+    @rule(plan=st.sampled_from(list(PLANS)), chosen=filters(), limit=st.integers(1, 5))
+    def list_all_pages(self, plan: str, chosen: dict[str, Any], limit: int) -> None:
+        path = f"/v2/events?limit={limit}&{query_of(chosen)}"
+        if plain_model.refused(plan, chosen):
             assert self.service.get(path, plan).json()["error"]["code"] == "plan_required"
             return
-        expected = plain_model.listed(self.catalog_of(plan), plan, self.now, asked)
+        expected = plain_model.listed(self.catalog_of(plan), plan, self.now, chosen)
         pages = self.service.pages(path, plan)
         rows = [row for page in pages for row in page["data"]]
         assert rows == [plain_model.shown(found, plan) for found in expected]
         assert {page["meta"]["total"] for page in pages} == {len(expected)}
 
-    @rule(plan=st.sampled_from(list(PLANS)), asked=filters(), limit=st.integers(1, 3))
-    def open_a_list(self, plan: str, asked: dict[str, Any], limit: int) -> None:
-        """Keep a cursor, to follow it when the catalog has become another."""
-        asked.pop("sortBy", None)
-        if plain_model.refused(plan, asked):
+    @rule(plan=st.sampled_from(list(PLANS)), chosen=filters(), limit=st.integers(1, 3))
+    def open_a_list(self, plan: str, chosen: dict[str, Any], limit: int) -> None:
+        """Keep a cursor, to follow it after the catalog has changed."""
+        chosen.pop("sortBy", None)
+        if plain_model.refused(plan, chosen):
             return
-        page = self.service.get(f"/v2/events?limit={limit}&{query_of(asked)}", plan).json()
+        page = self.service.get(f"/v2/events?limit={limit}&{query_of(chosen)}", plan).json()
         if page["meta"]["cursor"] is not None:
             last = page["data"][-1]
             key = (last["date"], last["id"])
-            self.pages.append((plan, asked, limit, page["meta"]["cursor"], key))
+            self.pages.append((plan, chosen, limit, page["meta"]["cursor"], key))
 
     @precondition(lambda self: self.pages)
     @rule()
     def follow_a_cursor(self) -> None:
-        plan, asked, limit, cursor, key = self.pages.pop(0)
-        path = f"/v2/events?limit={limit}&{query_of(asked)}&cursor={cursor}"
+        plan, chosen, limit, cursor, key = self.pages.pop(0)
+        path = f"/v2/events?limit={limit}&{query_of(chosen)}&cursor={cursor}"
         expected = [
             found.id
-            for found in plain_model.listed(self.catalog_of(plan), plan, self.now, asked)
+            for found in plain_model.listed(self.catalog_of(plan), plan, self.now, chosen)
             if (plain_model.text(found.date), found.id) > key
         ]
         page = self.service.get(path, plan).json()
@@ -231,7 +231,7 @@ class ServerAgainstModel(RuleBasedStateMachine):
             for bucket in self.buckets.values():
                 bucket.passed(gap_s)
             answer = self.service.get("/v2/categories", f"limited-{plan}")
-            expected = self.buckets[plan].ask()
+            expected = self.buckets[plan].request()
             code = "ok" if answer.status_code == 200 else answer.json()["error"]["code"]
             assert code == expected
 

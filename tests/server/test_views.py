@@ -1,4 +1,4 @@
-"""Views that came from others by an edit, and the rows that are kept for them."""
+"""Views made by editing others, and the rows that are cached for them."""
 
 import gc
 from dataclasses import replace
@@ -13,10 +13,10 @@ from catalog.sandbox.world.world import World
 from catalog.server.memory.coin_index import CoinBook
 from catalog.server.memory.view import MemoryView
 from catalog.server.store import EventQuery
-from tests.server.small_catalog import COINS, DAY, NOW, ShelfStore, coin, event, serving, view
+from tests.server.small_catalog import COINS, DAY, NOW, TimedStore, coin, event, serving, view
 from tests.server.test_hosting import exchange
 
-WHOLE = Window(datetime(2017, 1, 1, tzinfo=UTC), None)
+ALL_DATES = Window(datetime(2017, 1, 1, tzinfo=UTC), None)
 BOOK = CoinBook(COINS)
 
 
@@ -28,9 +28,9 @@ def test_a_keyword_finds_the_words_of_an_edited_view_and_no_longer_the_old_ones(
     old = event("a", title="Mainnet launch", description="soon")
     before = view([old])
     after = before.edited({"a": replace(old, title="Testnet launch")}, coins=BOOK, cancelled={})
-    assert ids(after, EventQuery(WHOLE, keyword="mainnet")) == []
-    assert ids(after, EventQuery(WHOLE, keyword="testnet")) == ["a"]
-    assert ids(before, EventQuery(WHOLE, keyword="mainnet")) == ["a"]
+    assert ids(after, EventQuery(ALL_DATES, keyword="mainnet")) == []
+    assert ids(after, EventQuery(ALL_DATES, keyword="testnet")) == ["a"]
+    assert ids(before, EventQuery(ALL_DATES, keyword="mainnet")) == ["a"]
 
 
 def test_an_event_that_becomes_long_by_a_change_is_in_windows_that_begin_inside_it() -> None:
@@ -45,21 +45,21 @@ def test_an_event_that_becomes_long_by_a_change_is_in_windows_that_begin_inside_
 def test_a_changed_score_moves_the_event_in_the_order_by_impact() -> None:
     pair = [event("a", impact=1.0), event("b", impact=2.0)]
     edited = view(pair).edited({"a": replace(pair[0], impact=3.0)}, coins=BOOK, cancelled={})
-    by_impact = EventQuery(WHOLE, order="impact_desc")
+    by_impact = EventQuery(ALL_DATES, order="impact_desc")
     assert (ids(view(pair), by_impact), ids(edited, by_impact)) == (["b", "a"], ["a", "b"])
 
 
-def test_a_view_that_was_changed_leaves_the_one_before_as_it_was() -> None:
+def test_an_edited_view_leaves_the_previous_one_unchanged() -> None:
     before = view([event("a"), event("b", coins=("next",))])
     before.edited({"a": None, "c": event("c")}, coins=BOOK, cancelled={"a": NOW})
-    assert ids(before, EventQuery(WHOLE)) == ["a", "b"]
-    assert ids(before, EventQuery(WHOLE, coins=frozenset({"first"}))) == ["a"]
+    assert ids(before, EventQuery(ALL_DATES)) == ["a", "b"]
+    assert ids(before, EventQuery(ALL_DATES, coins=frozenset({"first"}))) == ["a"]
     assert before.cancelled_at("a") is None
 
 
 def test_rows_follow_the_names_of_coins_and_the_plan() -> None:
     renamed = view([event("a")], coins=[coin("first", 1, name="Renamed"), *COINS[1:]])
-    store = ShelfStore(view([event("a")])).then(NOW, renamed)
+    store = TimedStore(view([event("a")])).then(NOW, renamed)
     with serving(store) as service:
         for plan, impact in (("elite", 6.5), ("pro", "High"), ("elite", 6.5), ("free", None)):
             assert service.get("/v2/events/a", plan).json()["impact"] == impact
@@ -80,14 +80,14 @@ def test_a_query_may_be_written_in_raw_utf_8() -> None:
 def test_the_export_of_another_catalog_has_another_tag() -> None:
     tags = set()
     for identity in ("one", "another"):
-        store = ShelfStore(view([event("a")]))
+        store = TimedStore(view([event("a")]))
         store.identity = identity
         with serving(store) as service:
             tags.add(service.get("/v2/events/export").headers["etag"])
     assert len(tags) == 2
 
 
-def test_a_clock_that_goes_on_does_not_pile_up_views() -> None:
+def test_a_running_clock_does_not_accumulate_views() -> None:
     with Sandbox(now=datetime(2018, 3, 1, tzinfo=UTC)) as sandbox:
         headers = {"x-api-key": sandbox.keys["enterprise"]}
         with httpx.Client(base_url=sandbox.base_url, headers=headers, timeout=60) as client:
@@ -99,7 +99,7 @@ def test_a_clock_that_goes_on_does_not_pile_up_views() -> None:
     assert alive <= 40
 
 
-def test_a_mere_verification_is_told_to_nobody_and_all_else_once() -> None:
+def test_every_change_but_a_verification_is_reported_once() -> None:
     after, until = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
     found = [
         (change.at, change.event.id) for change in SandboxStore(World(1)).changes(after, until)

@@ -34,7 +34,7 @@ class Rows(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
     coins: tuple[Coin, ...]
     category_ids: dict[str, str]
-    """By name: a filter asks by id, and an event shows the name."""
+    """By name: a filter uses the id, and an event shows the name."""
 
     def category_id(self, name: str) -> str:
         return self.category_ids[name]

@@ -1,6 +1,6 @@
-"""The oracle's history beside the published one, and what to read where they differ.
+"""The comparison of the oracle's history with the published one, and a report of differences.
 
-Belongs here: rows of both in one form, differences with the looks around them. Does not: what is
+Belongs here: rows of both in one form, differences with the observations around. Does not: what is
 right (oracle).
 """
 
@@ -26,7 +26,7 @@ VERSION_COLUMNS = (
 EVENT_COLUMNS = ("first_seen_at", "last_seen_at", "missing_since", "changed_at", *_SHARED)
 _SETS = {"changed_fields", "unknown_fields"}
 _SHOWN = 5
-_LOOKS_AROUND = 3
+_OBSERVATIONS_AROUND = 3
 
 
 def versions_of(oracle: Oracle) -> Rows:
@@ -54,7 +54,7 @@ def published(connection: duckdb.DuckDBPyConnection, table: str, columns: Iterab
 
 
 def as_of(versions: Iterable[Version], instant: datetime, *, claimed: bool) -> Pairs:
-    """Return event and version of what was known at an instant, by event."""
+    """Return event and version of all that was known at an instant, by event."""
     return sorted(
         (version.event_id, version.version)
         for version in versions
@@ -67,16 +67,16 @@ def as_of(versions: Iterable[Version], instant: datetime, *, claimed: bool) -> P
 def published_as_of(
     connection: duckdb.DuckDBPyConnection, instant: datetime, *, claimed: bool
 ) -> Pairs:
-    """Return event and version of what the macro gives; each row must be that version's."""
+    """Return event and version of the macro's rows; each row must be that of its version."""
     basis = "claimed" if claimed else "observed"
     names = [name for name in _SHARED if name != "content_at"]
     names_text = ", ".join((*names, "changed_at"))
     kept = ", ".join((*names, "known_from"))
-    asked = "events_as_of($at::TIMESTAMPTZ, basis := $basis)"
+    source = "events_as_of($at::TIMESTAMPTZ, basis := $basis)"
     rows = connection.execute(
         f"""
-        SELECT a.event_id, a.version, a.told = v.kept
-        FROM (SELECT event_id, version, row({names_text}) AS told FROM {asked}) AS a
+        SELECT a.event_id, a.version, a.shown = v.kept
+        FROM (SELECT event_id, version, row({names_text}) AS shown FROM {source}) AS a
         LEFT JOIN (SELECT event_id, version, row({kept}) AS kept FROM event_versions) AS v
         USING (event_id, version)
         ORDER BY ALL
@@ -84,18 +84,21 @@ def published_as_of(
         {"at": instant, "basis": basis},
     ).fetchall()
     strange = [row for row in rows if not row[2]]
-    assert not strange, f"at {instant} these are no rows of event_versions: {strange[:_SHOWN]}"
+    assert not strange, f"at {instant} these rows are not of event_versions: {strange[:_SHOWN]}"
     return [(event_id, version) for event_id, version, _ in rows]
 
 
 def differences(
-    expected: Rows, found: Rows, looks: Iterable[SeenObservation], histories: Mapping[str, State]
+    expected: Rows,
+    found: Rows,
+    observations: Iterable[SeenObservation],
+    histories: Mapping[str, State],
 ) -> str:
-    """Return a report of rows that differ, with the looks around; empty when none does."""
+    """Return a report of rows that differ, with the observations around; empty when none does."""
     wrong = [key for key in sorted(expected.keys() | found.keys()) if _differ(key, expected, found)]
     if not wrong:
         return ""
-    ordered = sorted(looks, key=lambda look: look.fold_key)
+    ordered = sorted(observations, key=lambda observation: observation.fold_key)
     count = f"{len(wrong)} rows differ; for each set of columns, the first of them:"
     each = {frozenset(_differ(key, expected, found)): key for key in reversed(wrong)}
     shown = sorted(each.values())[:_SHOWN]
@@ -110,9 +113,9 @@ def _version_row(version: Version) -> dict[str, Any]:
         "known_basis": version.basis,
         "change_kinds": list(version.kinds),
         "changed_fields": sorted(version.changed),
-        "batch_id": version.look.batch_id,
-        "feed": version.look.kind,
-        "plan": version.look.plan,
+        "batch_id": version.observation.batch_id,
+        "feed": version.observation.kind,
+        "plan": version.observation.plan,
         **{name: version.content.get(name) for name in CONTENT_FIELDS},
         "status": version.status,
         "cancelled_at": version.cancelled_at,
@@ -151,7 +154,7 @@ def _difference(
     key: tuple[str, int],
     expected: Rows,
     found: Rows,
-    looks: list[SeenObservation],
+    observations: list[SeenObservation],
     histories: Mapping[str, State],
 ) -> str:
     event_id, version = key
@@ -166,18 +169,23 @@ def _difference(
         )
     row = expected.get(key) or found[key]
     at = row.get("known_from") or row["changed_at"]
-    before = [look for look in looks if look.observed_at <= at]
-    after = [look for look in looks if look.observed_at > at]
-    own = [look for look in looks if look.event_id == event_id]
-    for look in dict.fromkeys([*own, *before[-_LOOKS_AROUND:], *after[:_LOOKS_AROUND]]):
-        lines.append(f"  {_brief(look)}")
+    before = [observation for observation in observations if observation.observed_at <= at]
+    after = [observation for observation in observations if observation.observed_at > at]
+    own = [observation for observation in observations if observation.event_id == event_id]
+    for observation in dict.fromkeys(
+        [*own, *before[-_OBSERVATIONS_AROUND:], *after[:_OBSERVATIONS_AROUND]]
+    ):
+        lines.append(f"  {_brief(observation)}")
     return "\n".join(lines)
 
 
-def _brief(look: SeenObservation) -> str:
-    text = f"{look.kind} of {look.plan} at {look.observed_at}, true at {look.content_at}"
-    if look.kind in ("export", "events"):
-        whole = "" if look.complete else ", cut short"
-        filtered = "" if look.unfiltered else ", filtered"
-        return f"{text}, {look.lower} to {look.upper}{whole}{filtered}"
-    return f"{text}, {look.event_id or look.since}"
+def _brief(observation: SeenObservation) -> str:
+    text = (
+        f"{observation.kind} of {observation.plan} at {observation.observed_at}, "
+        f"true at {observation.content_at}"
+    )
+    if observation.kind in ("export", "events"):
+        whole = "" if observation.complete else ", partial"
+        filtered = "" if observation.unfiltered else ", filtered"
+        return f"{text}, {observation.lower} to {observation.upper}{whole}{filtered}"
+    return f"{text}, {observation.event_id or observation.since}"

@@ -1,8 +1,8 @@
-"""What a look at the sandbox's catalog showed, told from its truth and the published rules alone.
+"""What an observation of the sandbox's catalog shows, from its truth and the published rules alone.
 
-Belongs here: plans, windows, freshness and fields as interface.md and decisions.md have them,
-written down a second time. Does not: anything of contract, server or warehouse, whose slips would
-else be ours; what follows from a look (oracle). Instants are aware UTC; bounds are inclusive.
+Belongs here: a second form of the plans, windows, freshness and fields of interface.md and
+decisions.md. Does not: anything of contract, server or warehouse, whose errors would be repeated
+here; the result of an observation (oracle). Instants are aware UTC; bounds are inclusive.
 """
 
 from collections.abc import Iterator
@@ -58,10 +58,10 @@ PLAN_RULES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenObservation:
-    """One look. A delivery is a look of its own; `observed_at` is then its receipt.
+    """One observation. A delivery is an observation of its own; `observed_at` is its receipt.
 
-    `change_at` is the instant of the change that a delivery tells of, `place` where it stood
-    in its batch; `first_rows` how many rows came of a look that was cut short.
+    `change_at` is the instant of the change that a delivery reports, `place` its position in its
+    batch; `first_rows` the number of rows that arrived of an interrupted pull.
     """
 
     kind: str
@@ -86,7 +86,7 @@ class SeenObservation:
 
     @property
     def content_at(self) -> datetime:
-        """Return when what it showed was true."""
+        """Return the instant at which its content was true."""
         if self.change_at is not None:
             return self.change_at
         if self.kind == "export":
@@ -101,17 +101,19 @@ class SeenObservation:
     def unfiltered(self) -> bool:
         return self.coins is None and self.categories is None
 
-    def reach(self) -> "Reach":
-        """Return the dates that were shown when it was looked and at content_at."""
+    def visible_scope(self) -> "VisibleScope":
+        """Return the dates that the plan showed both when observed and at content_at."""
         bounds = [(self.lower, self.upper)]
         bounds += [plan_window(self.rules, at) for at in (self.content_at, self.observed_at)]
         lower = max(bound for bound, _ in bounds if bound is not None)
-        return Reach(lower, min((bound for _, bound in bounds if bound is not None), default=None))
+        return VisibleScope(
+            lower, min((bound for _, bound in bounds if bound is not None), default=None)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """A span of event dates."""
+class VisibleScope:
+    """A range of event dates."""
 
     lower: datetime
     upper: datetime | None
@@ -122,7 +124,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One event as a look showed it."""
+    """One event as an observation showed it."""
 
     event_id: str
     content: Content
@@ -144,7 +146,7 @@ def impact_band(score: float | None) -> str | None:
 
 
 class Showing:
-    """What looks showed of one world; lists are kept for the next who asks."""
+    """What observations show of one world; lists are cached."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -152,75 +154,80 @@ class Showing:
         self._names = {category.id: category.name for category in world.categories}
 
     def category_names(self, ids: frozenset[str]) -> frozenset[str]:
-        return frozenset(self._names.get(batch_id, batch_id) for batch_id in ids)
+        return frozenset(self._names.get(category, category) for category in ids)
 
-    def rows(self, look: SeenObservation) -> list[Row]:
-        """Return the events of a list or export, by date and id, as far as they came."""
-        if look not in self._lists:
-            self._lists[look] = self._rows(look)
-        return self._lists[look]
+    def rows(self, observation: SeenObservation) -> list[Row]:
+        """Return the events of a list or export that arrived, by date and id."""
+        if observation not in self._lists:
+            self._lists[observation] = self._rows(observation)
+        return self._lists[observation]
 
-    def looked_up(self, look: SeenObservation) -> Row | datetime | None:
+    def looked_up(self, observation: SeenObservation) -> Row | datetime | None:
         """Return the event, when it was cancelled (410), or None (404)."""
-        assert look.event_id is not None
-        event = self.world.event_at(look.event_id, look.content_at)
+        assert observation.event_id is not None
+        event = self.world.event_at(observation.event_id, observation.content_at)
         if event is None:
-            return self.world.cancelled_at(look.event_id, look.content_at)
-        lower, upper = plan_window(look.rules, look.observed_at)
+            return self.world.cancelled_at(observation.event_id, observation.content_at)
+        lower, upper = plan_window(observation.rules, observation.observed_at)
         if (event.date_end or event.date) < lower or (upper is not None and event.date > upper):
             return None
-        top = look.rules.top
-        if top is not None and not self.top(look, top).intersection(event.coins):
+        top = observation.rules.top
+        if top is not None and not self.top(observation, top).intersection(event.coins):
             return None
-        return self._row(event, look)
+        return self._row(event, observation)
 
-    def cancellations(self, look: SeenObservation) -> Iterator[tuple[datetime, str]]:
-        """Give when which event was cancelled, oldest first."""
-        for cancelled_at, event_id in self.world.cancellations_at(look.content_at):
-            if look.since is None or cancelled_at >= look.since:
+    def cancellations(self, observation: SeenObservation) -> Iterator[tuple[datetime, str]]:
+        """Yield the instant and id of each cancelled event, oldest first."""
+        for cancelled_at, event_id in self.world.cancellations_at(observation.content_at):
+            if observation.since is None or cancelled_at >= observation.since:
                 yield cancelled_at, event_id
 
-    def delivered(self, look: SeenObservation) -> Row:
-        assert look.event_id is not None
-        version = self.world.history(look.event_id, look.content_at)[-1]
-        assert version.known_from == look.content_at, "a delivery tells of a change"
+    def delivered(self, observation: SeenObservation) -> Row:
+        assert observation.event_id is not None
+        version = self.world.history(observation.event_id, observation.content_at)[-1]
+        assert version.known_from == observation.content_at, "a delivery reports a change"
         cancelled = version.status == "cancelled"
-        content = self._content(version.event, look.rules)
-        cancelled_at = look.content_at if cancelled else None
-        return Row(look.event_id, content, version.status, cancelled_at)
+        content = self._content(version.event, observation.rules)
+        cancelled_at = observation.content_at if cancelled else None
+        return Row(observation.event_id, content, version.status, cancelled_at)
 
-    def top(self, look: SeenObservation, count: int = 100) -> frozenset[str]:
-        """Return the coins of the highest ranks when the look was true."""
-        coins = self.world.coins_at(look.content_at)
+    def top(self, observation: SeenObservation, count: int = 100) -> frozenset[str]:
+        """Return the coins of the highest ranks at the content time."""
+        coins = self.world.coins_at(observation.content_at)
         return frozenset(c.slug for c in coins if c.rank is not None and c.rank <= count)
 
-    def _rows(self, look: SeenObservation) -> list[Row]:
-        lower, upper = plan_window(look.rules, look.observed_at)
-        lower = max(lower, look.lower or lower)
-        uppers = [bound for bound in (upper, look.upper) if bound is not None]
+    def _rows(self, observation: SeenObservation) -> list[Row]:
+        lower, upper = plan_window(observation.rules, observation.observed_at)
+        lower = max(lower, observation.lower or lower)
+        uppers = [bound for bound in (upper, observation.upper) if bound is not None]
         upper = min(uppers, default=None)
-        top = None if look.rules.top is None else self.top(look, look.rules.top)
+        top = (
+            None if observation.rules.top is None else self.top(observation, observation.rules.top)
+        )
         found = [
             event
-            for event in self.world.events_at(look.content_at).values()
+            for event in self.world.events_at(observation.content_at).values()
             if (event.date_end or event.date) >= lower
             and (upper is None or event.date <= upper)
-            and (look.coins is None or look.coins.intersection(event.coins))
-            and (look.categories is None or look.categories.intersection(event.categories))
+            and (observation.coins is None or observation.coins.intersection(event.coins))
+            and (
+                observation.categories is None
+                or observation.categories.intersection(event.categories)
+            )
             and (top is None or top.intersection(event.coins))
         ]
         found.sort(key=lambda event: (event.date, event.id))
-        return [self._row(event, look) for event in found[: look.first_rows]]
+        return [self._row(event, observation) for event in found[: observation.first_rows]]
 
-    def _row(self, event: TrueEvent, look: SeenObservation) -> Row:
-        return Row(event.id, self._content(event, look.rules))
+    def _row(self, event: TrueEvent, observation: SeenObservation) -> Row:
+        return Row(event.id, self._content(event, observation.rules))
 
     def _content(self, event: TrueEvent, rules: PlanRules) -> Content:
         whole: Content = {name: _plain(getattr(event, name, None)) for name in CONTENT_FIELDS}
         whole["categories"] = sorted({self._names[category] for category in event.categories})
         whole["coins"] = sorted(set(event.coins))
         whole["impact_band"] = impact_band(event.impact)
-        # No score at all is shown as no band, so that much is known of the score itself.
+        # An absent score is shown as an absent band, so an absent score is known.
         hidden = rules.hides - {"impact"} if rules.banded and event.impact is None else rules.hides
         return {name: value for name, value in whole.items() if name not in hidden}
 
@@ -232,6 +239,6 @@ def _plain(value: Any) -> Any:
 
 
 def _snapshot_at(observed_at: datetime) -> datetime:
-    """Return 00:05 of the day, of the day before where that is not out yet."""
+    """Return 00:05 of the day, or of the day before if that snapshot is not published yet."""
     out = observed_at - timedelta(minutes=6)
     return out.replace(hour=0, minute=5, second=0, microsecond=0)

@@ -1,18 +1,18 @@
-"""What a look covers of events as they are known, and how far back one at cancellations reaches.
+"""The known events that an observation covers, and the time that a pull of cancellations covers.
 
-Belongs here: scopes, from the design and not from the code. Does not: what follows where an event
-is absent (oracle). Instants are aware UTC.
+Belongs here: scopes, from the design and not from the code. Does not: the result of an absence
+(oracle). Instants are aware UTC.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from tests.history.model.observations import Content, Reach, Row, SeenObservation
+from tests.history.model.observations import Content, Row, SeenObservation, VisibleScope
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A complete look at the cancellations, which with those before it reaches back to `since`."""
+    """A complete pull of the cancellations; with earlier ones it covers the time from `since`."""
 
     number: int
     content_at: datetime
@@ -21,27 +21,29 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a list or export would show; `trusted` when it was whole and not flagged."""
+    """The scope of a list or export; `trusted` when it was complete and not flagged."""
 
     number: int
-    look: SeenObservation
-    reach: Reach
+    observation: SeenObservation
+    visible_scope: VisibleScope
     categories: frozenset[str] | None
     trusted: bool = False
 
     def covers(self, content: Content) -> bool:
-        """Whether an event as it is known lies in the dates and filters."""
-        if not self.reach.holds(content["date"]):
+        """Whether an event as it is known is in the dates and filters."""
+        if not self.visible_scope.holds(content["date"]):
             return False
-        if self.look.coins is not None and self.look.coins.isdisjoint(content["coins"]):
+        if self.observation.coins is not None and self.observation.coins.isdisjoint(
+            content["coins"]
+        ):
             return False
         if self.categories is None:
             return True
         return not self.categories.isdisjoint(content.get("categories", ()))
 
 
-def passes(look: SeenObservation, row: Row) -> bool:
-    """Whether an event, by what is known of it, passes the coins that a look asked for."""
-    return look.categories is None and (
-        look.coins is None or bool(look.coins.intersection(row.content["coins"]))
+def passes(observation: SeenObservation, row: Row) -> bool:
+    """Whether an event, as it is known, passes the requested coins."""
+    return observation.categories is None and (
+        observation.coins is None or bool(observation.coins.intersection(row.content["coins"]))
     )

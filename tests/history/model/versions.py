@@ -1,7 +1,7 @@
-"""What an event was from one change to the next, and what the difference of two contents is called.
+"""The versions of an event between its changes, and the kinds of a difference of two contents.
 
 Belongs here: versions, kinds, comparison, from the design and not from the code. Does not: which
-looks count (oracle). Instants are aware UTC.
+observations count (oracle). Instants are aware UTC.
 """
 
 from collections.abc import Iterable
@@ -36,9 +36,9 @@ class Version:
     cancelled_at: datetime | None
     content: Content
     content_at: datetime
-    look: SeenObservation
+    observation: SeenObservation
     after: datetime | None
-    """The content_at of what was known before; None for the first."""
+    """The content_at of the previous version; None for the first."""
 
     @property
     def unknown(self) -> frozenset[str]:
@@ -49,7 +49,7 @@ class Version:
 class State:
     """An event as now known. `absent_from` is the number of the export that last lacked it.
 
-    `updated_at` is that of the content where it could be, None where it could not.
+    `updated_at` is that of the content if it is credible, else None.
     """
 
     event_id: str
@@ -65,23 +65,23 @@ class State:
     versions: list[Version] = field(default_factory=list)
 
     def found(self, content_at: datetime) -> datetime:
-        """Accept an observation, and return the content_at there was before."""
+        """Accept an observation, and return the previous content_at."""
         before, self.content_at = self.content_at, content_at
         self.missing_since = self.absent_from = None
         return before
 
     def add(
         self,
-        look: SeenObservation,
+        observation: SeenObservation,
         kinds: Iterable[str],
         changed: Iterable[str] = (),
         after: datetime | None = None,
     ) -> None:
-        """Add what is now known as a version."""
+        """Add the current state as a version."""
         version = Version(
             event_id=self.event_id,
             version=self.versions[-1].version + 1 if self.versions else 1,
-            known_from=look.observed_at,
+            known_from=observation.observed_at,
             known_to=None,
             basis="observed",
             kinds=tuple(kinds),
@@ -90,16 +90,16 @@ class State:
             cancelled_at=self.cancelled_at,
             content=self.content,
             content_at=self.content_at,
-            look=look,
+            observation=observation,
             after=after,
         )
         self.versions.append(version)
 
-    def claim(self, look: SeenObservation, content: Content) -> None:
-        """Add what the service says of the time before the first look, as version 0.
+    def claim(self, observation: SeenObservation, content: Content) -> None:
+        """Add what the service says of the time before the first observation, as version 0.
 
-        Its content is claimed only where nothing was changed since it was created; a later
-        verification, which is no change, was not known then either.
+        Its content is claimed only if nothing changed since it was created; a later verification,
+        which is not a change, was not known then either.
         """
         created_at = content["created_at"]
         unchanged = content["updated_at"] == created_at
@@ -118,7 +118,7 @@ class State:
             cancelled_at=None,
             content=content if unchanged else {"created_at": created_at},
             content_at=created_at,
-            look=look,
+            observation=observation,
             after=None,
         )
         self.versions.append(version)
@@ -134,7 +134,7 @@ def changed_status(state: State, status: str, cancelled_at: datetime | None) -> 
 
 
 def merged(before: Content, shown: Content) -> Content:
-    """Return what is known once a row was seen: hidden fields keep the value they had."""
+    """Return the known content after a row: hidden fields keep their previous value."""
     merged = {**before, **shown}
     band_alone = "impact_band" in shown and "impact" not in shown
     if band_alone and "impact" in before and impact_band(before["impact"]) != shown["impact_band"]:

@@ -1,7 +1,7 @@
-"""Four days of pulls by a machine whose clock is days from the service's, while answers break off.
+"""Four days of pulls by a machine whose clock is days off, with interrupted answers.
 
-Belongs here: one such run from a seed, and how what was published differs from the truth. Does
-not: how answers break off (cutting_upstream).
+Belongs here: one such run from a seed, and the differences of the published history from the truth.
+Does not: how answers are interrupted (cutting_upstream).
 """
 
 from collections.abc import Iterator
@@ -42,17 +42,17 @@ _FIRST: Final = datetime(2017, 7, 1, tzinfo=UTC)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _DAILY: Final[tuple[Feed, ...]] = ("export", "events", "cancellations")
 _RARE: Final[tuple[Feed, ...]] = ("categories", "coins")
-"""They cost many requests and say nothing of events."""
+"""They cost many requests and have no events."""
 _NEARLY: Final = timedelta(seconds=5)
 _UNCOMPARED: Final = {"updated_at", "last_verified_at"}
 
 
 class Killed(BaseException):
-    """The process died here: what it had open stays open."""
+    """The process died here: its open files and pulls stay open."""
 
 
 class ClocksApart:
-    """One run. Everything that happens follows from the seed."""
+    """One run, which depends on the seed only."""
 
     def __init__(
         self, seed: int, root: Path, sandbox: Sandbox, upstream: CuttingUpstream, key: str
@@ -72,8 +72,8 @@ class ClocksApart:
         return self.sandbox.clock.now() + self._skew
 
     def run(self) -> None:
-        """Look every day, now and then in between, with a merge a day; then once without faults."""
-        self._upstream.before = self._time_goes_on
+        """Pull every day and sometimes in between, with merges; then once without faults."""
+        self._upstream.before = self._advance_clock
         self._upstream.cut = self._cut
         times = sorted(
             day * _DAY + self.random.choice((0, 6, 12, 18, 23)) * _HOUR + 59 * _MINUTE
@@ -98,7 +98,7 @@ class ClocksApart:
         merge(self.home)
 
     def _process(self, feeds: tuple[Feed, ...]) -> None:
-        """Do what one process does: the feeds of a day, or a poll; an error or a kill ends it."""
+        """Do the work of one process: the feeds of a day, or a poll; an error or a kill ends it."""
         try:
             with self._opened() as service:
                 for feed in feeds:
@@ -114,7 +114,7 @@ class ClocksApart:
     def _opened(self) -> Iterator[CatalogSession]:
         self._processes += 1
         state = Storage(self.home.state)
-        heard = ServiceClock(self.machine, state=state, process=str(self._processes))
+        service_clock = ServiceClock(self.machine, state=state, process=str(self._processes))
         ambient = Ambient(self.machine, sleep=lambda seconds: None, random=lambda: 0.0)
         with CatalogClient(
             self._upstream.base_url,
@@ -122,11 +122,11 @@ class ClocksApart:
             limiter=Unlimited(),
             ambient=ambient,
             policy=RetryPolicy(attempts=self.random.choice((1, 2, 3))),
-            service_clock=heard,
+            service_clock=service_clock,
         ) as client:
             usage = client.usage()
             self.home.claim(SOURCE)
-            heard.keep()
+            service_clock.keep()
             yield CatalogSession(
                 client=client,
                 plan=ENTERPRISE,
@@ -143,7 +143,7 @@ class ClocksApart:
         if self.random.random() < 0.05 * self._fault_rate:
             raise Killed
 
-    def _time_goes_on(self) -> None:
+    def _advance_clock(self) -> None:
         self.sandbox.clock.advance(timedelta(seconds=self.random.randrange(45)))
 
     def _cut(self, head: bytes, body: bytes) -> bytes:
@@ -154,15 +154,15 @@ class ClocksApart:
             return head[: self.random.randrange(len(head))]
         whole = head
         if kind == "silent":
-            # Nothing says how long it is: only its end tells that it is over.
+            # Without a length: the answer ends where the connection ends.
             lines = [line for line in head.split(b"\r\n") if b"content-length" not in line.lower()]
             whole = b"\r\n".join(lines)
         return whole + body[: self.random.randrange(len(body) + 1)]
 
-    # What must hold of it.
+    # The checks of a run.
 
     def differences(self, world: World, *, replayed: bool) -> list[str]:
-        """Return what is wrong: of the batches, of the versions, where asked for of the replay."""
+        """Return what is wrong with the batches, the versions and, if requested, the replay."""
         before = self._tables()
         wrong = [*self._wrong_times(), *_false_versions(world, before[1]), *self._lacking(world)]
         if replayed:
@@ -179,7 +179,7 @@ class ClocksApart:
             )
 
     def _wrong_times(self) -> Iterator[str]:
-        """Batches that are dated otherwise than by an answer of the service."""
+        """Yield the batches whose date is not that of an answer of the service."""
         landing = self.home.landing
         for batch in map(landing.manifest, landing.batch_ids()):
             if min(abs(batch.observed_at - at) for at in self._upstream.dated) > _NEARLY:
@@ -188,28 +188,28 @@ class ClocksApart:
                 yield f"{batch.batch_id} was true at {batch.content_at}, after it was observed"
             if batch.date_doubt is not None:
                 yield f"{batch.batch_id}: {batch.date_doubt}"
-            # What is left over of a pull that was killed is asked from its last row on.
+            # The rest of a killed pull is requested from its last row on.
             since = batch.scope.since
             back = None if since is None else batch.observed_at - since
             if back is not None and back > 87 * _DAY and abs(back - 90 * _DAY) > _HOUR:
-                yield f"{batch.batch_id} asks since {since}, at {batch.observed_at}"
+                yield f"{batch.batch_id} requests since {since}, at {batch.observed_at}"
 
     def _lacking(self, world: World) -> Iterator[str]:
-        """Events of the last export that are not there, or not as scheduled."""
+        """Yield the events of the last export that are absent, or not scheduled."""
         exports = [batch_id for batch_id in self.home.landing.batch_ids() if "-export-" in batch_id]
         last = self.home.landing.manifest(exports[-1])
         with reading(self.home) as connection:
             rows = connection.sql("SELECT event_id, status FROM events").fetchall()
         status = dict(rows)
         for event_id in world.events_at(last.content_at):
-            # One that changed after the export was asked for may be known as changed, or not yet.
+            # An event that changed after the export was requested may have its change, or not yet.
             now = world.status_at(event_id, self.sandbox.clock.now())
             if now == "scheduled" and status.get(event_id) != "scheduled":
                 yield f"{event_id} is scheduled, and published as {status.get(event_id)}"
 
 
 def _false_versions(world: World, versions: Rows) -> Iterator[str]:
-    """Observed versions that were true at no instant between content_at and known_from."""
+    """Yield observed versions that were never true between content_at and known_from."""
     showing = Showing(world)
     for (event_id, number), row in versions.items():
         if row["known_basis"] != "observed":
@@ -221,15 +221,15 @@ def _false_versions(world: World, versions: Rows) -> Iterator[str]:
             for version in history
             if version.known_to is None or version.known_to > content_at
         ]
-        alike = [request for request in then if request.status == row["status"]]
+        alike = [version for version in then if version.status == row["status"]]
         if row["status"] == "withdrawn":
-            # Cancelled after it was withdrawn, it is heard of as cancelled by the next look.
-            alike = [request for request in then if request.status != "scheduled"]
+            # An event that was cancelled after its withdrawal is cancelled by the next pull.
+            alike = [version for version in then if version.status != "scheduled"]
         if not alike:
-            statuses = [request.status for request in then]
+            statuses = [version.status for version in then]
             yield f"{event_id} v{number} {row['status']} at {known_from}, in truth {statuses}"
         elif row["status"] == "scheduled":
-            contents = [_content(showing, item.event) for item in alike]
+            contents = [_content(showing, version.event) for version in alike]
             if {name: row[name] for name in contents[0]} not in contents:
                 yield f"{event_id} v{number} of {known_from} has a content that it never had then"
 
@@ -239,7 +239,7 @@ def _content(showing: Showing, event: Any) -> dict[str, Any]:
     return {name: content[name] for name in CONTENT_FIELDS if name not in _UNCOMPARED}
 
 
-def hold(wrong: list[str], seed: int) -> None:
+def fail_if_wrong(wrong: list[str], seed: int) -> None:
     if wrong:
         shown = "\n".join(wrong[:8])
         pytest.fail(f"seed {seed}, {len(wrong)} wrong:\n{shown}", pytrace=False)

@@ -1,6 +1,6 @@
-"""An upstream in front of a sandbox that may break an answer off at any byte, and moves time on.
+"""A proxy in front of a sandbox that may interrupt an answer at any byte, and moves the clock.
 
-Belongs here: sockets, and which answers went through. Does not: what is pulled and what is right.
+Belongs here: sockets, and which answers passed. Does not: what is pulled and what is right.
 """
 
 import socket
@@ -11,14 +11,14 @@ from datetime import datetime
 from catalog.sandbox.sandbox import Sandbox
 
 Cut = Callable[[bytes, bytes], bytes]
-"""Makes what is sent of the head and the body of an answer."""
+"""Returns the bytes to send, from the head and the body of an answer."""
 
 
 class CuttingUpstream:
-    """Passes requests on to a sandbox, one a connection.
+    """Passes requests to a sandbox, one for each connection.
 
-    `before` runs before each, `cut` on each answer. `dated` are the instants of the service at
-    which an answer was made whose head went through whole.
+    `before` runs before each, `cut` on each answer. `dated` has the service's instant of each
+    answer whose head was sent completely.
     """
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -63,7 +63,7 @@ class CuttingUpstream:
         if len(sent) >= len(head):
             self.dated.append(at)
         connection.sendall(sent)
-        # Else what was not read yet would reset the connection, and take sent bytes with it.
+        # Otherwise unread bytes would reset the connection, and sent bytes would be lost.
         connection.shutdown(socket.SHUT_WR)
 
     def _answer(self, request: bytes) -> tuple[bytes, bytes]:

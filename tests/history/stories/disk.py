@@ -1,4 +1,4 @@
-"""A disk that is never waited for: what a power cut would leave is not tried with it."""
+"""A disk that is never waited for: tests that use it do not test power cuts."""
 
 import os
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Hand-made batches of a world of three events that need not make sense.
+"""Hand-made batches of a world of three events, which need not be consistent.
 
-Merged at once, or one by one into a home, at instants chosen to the second.
+They are merged at once, or one by one into a home, at instants chosen to the second.
 """
 
 import csv
@@ -25,7 +25,7 @@ STARTS = datetime(2021, 3, 1, tzinfo=UTC)
 CREATED = datetime(2021, 2, 1, tzinfo=UTC)
 SOURCE = "sandbox:by hand"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-IDS = tuple(letter * 24 for letter in "abc")
+IDS = tuple(delivery * 24 for delivery in "abc")
 COINS = ("bitcoin", "ethereum")
 PROOF = ("impactSummary", "sourceUrl", "snapshotUrl")
 PROVEN = "https://proof.example/1"
@@ -34,7 +34,7 @@ NOT_FOUND = b'{"error": {"code": "not_found", "message": "none"}, "message": "no
 
 @dataclass(frozen=True)
 class Content:
-    """What may differ from one sight of an event to the next; `step` moves updatedAt."""
+    """The fields of an event that may differ between batches; `step` moves updatedAt."""
 
     step: int
     title: str
@@ -45,7 +45,7 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Glance:
+class HandmadeBatch:
     """One batch. Hours count from the start; `shown` are events with their contents."""
 
     feed: Feed
@@ -53,7 +53,7 @@ class Glance:
     lag: int
     plan: str
     shown: tuple[tuple[int, Content], ...]
-    whole: bool
+    complete: bool
     days: tuple[int, int]
     status: int
 
@@ -70,8 +70,8 @@ contents = st.builds(
 _some = st.lists(
     st.tuples(st.integers(0, 2), contents), min_size=1, max_size=3, unique_by=lambda row: row[0]
 ).map(tuple)
-glances = st.builds(
-    Glance,
+handmade_batches = st.builds(
+    HandmadeBatch,
     feed=st.sampled_from(
         (
             *("events", "export", "deliveries", "event", "cancellations"),
@@ -82,46 +82,46 @@ glances = st.builds(
     lag=st.integers(0, 3),
     plan=st.sampled_from(("free", "standard", "pro", "elite")),
     shown=st.one_of(_some, _some, _some, st.just(())),
-    whole=st.sampled_from((True, True, True, False)),
+    complete=st.sampled_from((True, True, True, False)),
     days=st.sampled_from(((-30, 90), (0, 7), (3, 90))),
     status=st.sampled_from((200, 404, 410)),
 )
 
 
-def receipts(glance: Glance, number: int) -> list[datetime]:
-    """Return when each delivery came; none in the second of anything else, none the day before."""
-    last = STARTS + glance.hour * HOUR + timedelta(minutes=50, seconds=number)
-    return [last - timedelta(minutes=place) for place in range(max(len(glance.shown), 1))]
+def receipts(batch: HandmadeBatch, number: int) -> list[datetime]:
+    """Return when each delivery arrived: at an instant of its own, all on the batch's day."""
+    last = STARTS + batch.hour * HOUR + timedelta(minutes=50, seconds=number)
+    return [last - timedelta(minutes=place) for place in range(max(len(batch.shown), 1))]
 
 
-def land(glance: Glance, landing: Landing, number: int) -> Manifest:
-    """Land a glance as the batch that a puller would have made of it."""
-    observed_at = STARTS + glance.hour * HOUR
-    content_at = observed_at - glance.lag * HOUR
-    plan = "elite" if glance.feed in ("export", "deliveries") else glance.plan
-    first = first_of(glance)
+def land(batch: HandmadeBatch, landing: Landing, number: int) -> Manifest:
+    """Land a hand-made batch as a puller would land it."""
+    observed_at = STARTS + batch.hour * HOUR
+    content_at = observed_at - batch.lag * HOUR
+    plan = "elite" if batch.feed in ("export", "deliveries") else batch.plan
+    first = first_of(batch)
     today = observed_at.replace(hour=0)
-    lower, upper = (today + days * DAY for days in glance.days)
+    lower, upper = (today + days * DAY for days in batch.days)
     scope, bodies, status = Scope(), list[tuple[bytes, datetime | None]](), 200
-    rows = [_event(index, content, plan) for index, content in glance.shown]
-    if glance.feed in ("events", "export"):
+    rows = [_event(index, content, plan) for index, content in batch.shown]
+    if batch.feed in ("events", "export"):
         scope = Scope(lower=lower, upper=upper)
-        bodies = [(_csv(rows) if glance.feed == "export" else _list(rows), None)]
-    elif glance.feed == "event":
-        scope, status = Scope(event_id=IDS[first[0]]), glance.status
-        bodies = [(_single(*first, plan, glance), None)]
-    elif glance.feed == "cancellations":
-        scope = Scope(since=content_at - glance.days[1] * HOUR)
-        gone = [_cancellation(index, content_at, content) for index, content in glance.shown]
-        bodies = [(_list(gone), None)]
-    elif glance.feed == "coins":
-        bodies = [(_list([_coin(slug) for slug in COINS[: glance.lag + 1]]), None)]
+        bodies = [(_csv(rows) if batch.feed == "export" else _list(rows), None)]
+    elif batch.feed == "event":
+        scope, status = Scope(event_id=IDS[first[0]]), batch.status
+        bodies = [(_single(*first, plan, batch), None)]
+    elif batch.feed == "cancellations":
+        scope = Scope(since=content_at - batch.days[1] * HOUR)
+        cancelled = [_cancellation(index, content_at, content) for index, content in batch.shown]
+        bodies = [(_list(cancelled), None)]
+    elif batch.feed == "coins":
+        bodies = [(_list([_coin(slug) for slug in COINS[: batch.lag + 1]]), None)]
     else:
-        came = receipts(glance, number)
-        bodies = _deliveries(glance.shown or (first,), observed_at, came, glance)
-        observed_at = content_at = came[0]
+        received = receipts(batch, number)
+        bodies = _deliveries(batch.shown or (first,), observed_at, received, batch)
+        observed_at = content_at = received[0]
     pull = Pull(
-        feed=glance.feed,
+        feed=batch.feed,
         scope=scope,
         plan=plan,
         source=SOURCE,
@@ -129,19 +129,19 @@ def land(glance: Glance, landing: Landing, number: int) -> Manifest:
         content_at=content_at,
         landed_at=STARTS,
         requests=1,
-        why_incomplete=None if glance.whole else "cut short",
+        why_incomplete=None if batch.complete else "cut short",
     )
     return landing.land(pull, bodies, status=status)
 
 
-def first_of(glance: Glance) -> tuple[int, Content]:
-    """Return the event that a single look-up or a delivery is of."""
-    return glance.shown[0] if glance.shown else (0, Content(0, "Launch", 1, False, None, COINS))
+def first_of(batch: HandmadeBatch) -> tuple[int, Content]:
+    """Return the event of a single look-up or of a delivery."""
+    return batch.shown[0] if batch.shown else (0, Content(0, "Launch", 1, False, None, COINS))
 
 
-def cancels(glance: Glance, content: Content) -> bool:
-    """Whether a delivery of this content says that the event is cancelled."""
-    return (content.step + glance.lag) % 3 == 2
+def cancels(batch: HandmadeBatch, content: Content) -> bool:
+    """Whether a delivery of this content cancels the event."""
+    return (content.step + batch.lag) % 3 == 2
 
 
 def _event(index: int, content: Content, plan: str) -> dict[str, Any]:
@@ -164,24 +164,27 @@ def _event(index: int, content: Content, plan: str) -> dict[str, Any]:
     return event
 
 
-def _single(index: int, content: Content, plan: str, glance: Glance) -> bytes:
-    if glance.status == 404:
+def _single(index: int, content: Content, plan: str, batch: HandmadeBatch) -> bytes:
+    if batch.status == 404:
         return NOT_FOUND
-    if glance.status == 410:
-        at = STARTS + (glance.hour - glance.lag) * HOUR
-        gone = {"error": {"code": "event_cancelled", "message": "gone"}, "message": "gone"}
-        return json.dumps({**gone, **_cancellation(index, at, content)}).encode()
+    if batch.status == 410:
+        at = STARTS + (batch.hour - batch.lag) * HOUR
+        error = {"error": {"code": "event_cancelled", "message": "gone"}, "message": "gone"}
+        return json.dumps({**error, **_cancellation(index, at, content)}).encode()
     return json.dumps(_event(index, content, plan)).encode()
 
 
 def _deliveries(
-    shown: tuple[tuple[int, Content], ...], hour: datetime, came: list[datetime], glance: Glance
+    shown: tuple[tuple[int, Content], ...],
+    hour: datetime,
+    received: list[datetime],
+    batch: HandmadeBatch,
 ) -> list[tuple[bytes, datetime | None]]:
     """Return a body for each event, with its receipt."""
     bodies: list[tuple[bytes, datetime | None]] = []
-    for received_at, (index, content) in zip(came, shown, strict=True):
-        created_at = hour - (glance.lag + content.step) * HOUR
-        kind = "event.cancelled" if cancels(glance, content) else "event.updated"
+    for received_at, (index, content) in zip(received, shown, strict=True):
+        created_at = hour - (batch.lag + content.step) * HOUR
+        kind = "event.cancelled" if cancels(batch, content) else "event.updated"
         data = _event(index, content, "elite")
         if kind == "event.cancelled":
             data["cancelledAt"] = _text(created_at)
@@ -230,12 +233,12 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def at(text: str) -> datetime:
-    """Return an instant of March 2026: `02 10:30` is the second, half past ten."""
+    """Return an instant of March 2026: `02 10:30` is March 2, 10:30."""
     return datetime.strptime(f"2026-03-{text}", "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
 
 
 def event(event_id: str, **other: Any) -> dict[str, Any]:
-    """Return an event as Elite shows it, never updated; what is given as `...` is absent."""
+    """Return an event as Elite shows it, never updated; a field given as `...` is absent."""
     body = {
         **{"id": event_id, "slug": event_id, "title": f"First {event_id}", "description": None},
         **{"displayedDate": "01 Jun 2026", "date": "2026-06-01T00:00:00Z", "dateEnd": None},
@@ -260,8 +263,8 @@ def coin(slug: str, **other: Any) -> dict[str, Any]:
     }
 
 
-class ByHand:
-    """A home, told in any order; `merge` when it is to take effect."""
+class HandmadeHome:
+    """A home whose batches are landed in any order; they take effect with `merge`."""
 
     def __init__(self, root: Path) -> None:
         self.home = Home(root)
@@ -280,7 +283,7 @@ class ByHand:
         self._land("export", when, [(_page(*events), None)])
 
     def categories(self, when: str, **names: str) -> None:
-        """Tell the categories: ids (each begun by a `c`, which is cut) and names."""
+        """Land the categories: ids (each with a leading `c`, which is removed) and names."""
         rows = [{"id": key.removeprefix("c"), "name": name} for key, name in names.items()]
         self._land("categories", when, [(_page(*rows), None)], scope=Scope())
 
@@ -299,7 +302,7 @@ class ByHand:
         self._land("event", when, [(answer, None)], scope=scope, status=status, **how)
 
     def deliveries(self, *received: tuple[str, str, dict[str, Any]]) -> None:
-        """Tell deliveries of one batch: when received, when created, the event."""
+        """Land deliveries as one batch: when received, when created, the event."""
         bodies: list[tuple[bytes, datetime | None]] = []
         for when, created, data in received:
             kind = "event.cancelled" if "cancelledAt" in data else "event.updated"
@@ -308,7 +311,7 @@ class ByHand:
         self._land("deliveries", received[-1][0], bodies, scope=Scope(), true=received[0][0])
 
     def release_flagged(self) -> None:
-        """Trust the batches that were flagged."""
+        """Release the flagged batches."""
         for (batch_id,) in self.rows("SELECT batch_id FROM batches WHERE flagged IS NOT NULL"):
             self.home.landing.release(batch_id)
 

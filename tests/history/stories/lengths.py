@@ -1,6 +1,6 @@
-"""How many examples a property of history is tried with: a few by default, many in the long run.
+"""The number of examples of a property test: a few by default, many in the long run.
 
-A few are the same each time and are not shrunk, so that the default run takes its time and no more.
+The few are the same each time and are not shrunk, so that the default run has a fixed time.
 """
 
 from hypothesis import HealthCheck, Phase, settings

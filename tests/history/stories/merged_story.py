@@ -1,6 +1,6 @@
-"""A told story, its oracle, and homes into which it is merged piece by piece.
+"""A landed story, its oracle, and homes into which it is merged piece by piece.
 
-Belongs here: merging in pieces, and what was published after each. Does not: what must have been
+Belongs here: merging in pieces, and what was published after each. Does not: the expected history
 (oracle), how rows are compared (comparison).
 """
 
@@ -15,7 +15,7 @@ from catalog.sandbox.world.world import World
 from tests.history.model.comparison import EVENT_COLUMNS, Rows, published
 from tests.history.model.observations import Showing
 from tests.history.model.oracle import Oracle
-from tests.history.stories.relanded import bring, home_with_bodies
+from tests.history.stories.relanded import home_with_bodies, land_again
 from tests.history.stories.scenario import watch
 from tests.history.stories.story import Setting, Story
 from warehouse import queries
@@ -24,47 +24,47 @@ from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 
 Pieces = Iterable[Sequence[str]]
-"""Batch ids, each part merged before the next is landed."""
+"""Batch ids; each piece is merged before the next is landed."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedStory:
-    """A story, and where its batches lie."""
+    """A story, and the folder of its batches."""
 
     story: Story
     landing: Path
     showing: Showing
 
     def oracle(self) -> Oracle:
-        """Return an oracle that has folded every look."""
+        """Return an oracle that has folded every observation."""
         oracle = Oracle(self.showing)
-        for look in self.story.folded():
-            oracle.fold(look)
+        for observation in self.story.folded():
+            oracle.fold(observation)
         return oracle
 
 
 @dataclass(slots=True)
 class Merged:
-    """A home, and the events published at moments when all looks until then were landed."""
+    """A home, and the events published at moments when all earlier observations were landed."""
 
     home: Home
     moments: list[tuple[int, Rows]] = field(default_factory=list)
-    """How many looks, in the order of the fold, and the rows of `events`."""
+    """The number of observations, in the order of the fold, and the rows of `events`."""
 
 
-def tell(setting: Setting, root: Path) -> MergedStory:
+def land_story(setting: Setting, root: Path) -> MergedStory:
     story = watch(setting, root / "landing", root / "scratch")
     world = World(setting.seed, pace=setting.pace)
     return MergedStory(story, root / "landing", Showing(world))
 
 
 def merged_in(story: MergedStory, root: Path, pieces: Pieces) -> Merged:
-    """Merge a story piece by piece, and keep what can be held to the oracle on the way."""
+    """Merge a story piece by piece, and keep the states that can be compared with the oracle."""
     merged = Merged(home_with_bodies(story.landing, root))
-    order = [look.batch_id for look in story.story.folded()]
+    order = [observation.batch_id for observation in story.story.folded()]
     landed: set[str] = set()
     for piece in pieces:
-        bring(story.landing, merged.home, piece)
+        land_again(story.landing, merged.home, piece)
         merge(merged.home)
         landed.update(piece)
         count = sum(batch_id in landed for batch_id in order)
@@ -75,7 +75,7 @@ def merged_in(story: MergedStory, root: Path, pieces: Pieces) -> Merged:
 
 
 def after_midnight(batches: Sequence[Manifest]) -> Iterator[list[str]]:
-    """Give the batches in the order they were landed, a part for each day, from poll to poll."""
+    """Yield the batches in the order they were landed, a piece for each day."""
     part: list[str] = []
     for batch, following in zip(batches, [*batches[1:], None], strict=True):
         part.append(batch.batch_id)

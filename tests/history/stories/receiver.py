@@ -1,4 +1,4 @@
-"""Deliveries as a customer's endpoint would receive them: most at once, some late, twice or astray.
+"""Deliveries as a customer's endpoint would receive them: most at once, some late or twice.
 
 Belongs here: bodies made from the truth, receipts, batches of one day. Does not: HTTP, signatures.
 """
@@ -17,11 +17,11 @@ from tests.history.model.observations import SeenObservation
 from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Pull
 
-HEARD = 0.45
-"""The share of changes that are delivered at all: the others are left to the looks."""
-TWICE = 0.12
+DELIVERED_SHARE = 0.45
+"""The share of changes that are delivered; only pulls show the others."""
+REPEATED_SHARE = 0.12
 Post = tuple[Pull, list[tuple[bytes, datetime]], list[SeenObservation]]
-"""A batch to land: what it is, its bodies with their receipts, the looks it stands for."""
+"""A batch to land: the pull, its bodies with their receipts, its observations."""
 _PLAN = "elite"
 _BACK = timedelta(hours=8)
 _WIRE = {
@@ -35,56 +35,58 @@ _WIRE = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Letter:
+class _PendingDelivery:
     event_id: str
     change_at: datetime
     received_at: datetime
 
 
-class Postbox:
-    """Hears of changes and hands them out in batches, each of receipts of one UTC day."""
+class DeliveryReceiver:
+    """Records changes and yields them in batches, each of receipts of one UTC day."""
 
     def __init__(self, world: World, source: str) -> None:
         self._world = world
         self._source = source
-        self._waiting: list[_Letter] = []
-        self._heard_until: datetime | None = None
+        self._waiting: list[_PendingDelivery] = []
+        self._recorded_until: datetime | None = None
 
-    def hear(self, now: datetime) -> None:
-        """Take in what changed since the last time, of the last eight hours at most."""
-        since = max(self._heard_until or now - _BACK, now - _BACK)
-        self._heard_until = now
+    def record_changes(self, now: datetime) -> None:
+        """Record the changes since the last call, of the last eight hours at most."""
+        since = max(self._recorded_until or now - _BACK, now - _BACK)
+        self._recorded_until = now
         for change in self._world.changes(since, now):
-            if _chance("heard", change.event_id, change.at) < HEARD and self._is_delivered(change):
-                self._waiting += _letters(change)
+            if _chance(
+                "heard", change.event_id, change.at
+            ) < DELIVERED_SHARE and self._is_delivered(change):
+                self._waiting += _deliveries_of(change)
 
-    def hear_of(self, change: Change) -> None:
-        """Take in one change at once, whether or not it is heard of again."""
+    def record_change(self, change: Change) -> None:
+        """Record one change at once; it may be recorded again later."""
         received_at = change.at + timedelta(seconds=2)
-        self._waiting.append(_Letter(change.event_id, change.at, received_at))
+        self._waiting.append(_PendingDelivery(change.event_id, change.at, received_at))
 
-    def tell_late_of_cancelled(self, since: datetime, now: datetime) -> None:
-        """Hear only now what events were like before they were cancelled, over some hours."""
+    def record_cancelled_late(self, since: datetime, now: datetime) -> None:
+        """Record now, over some hours, how events were before they were cancelled."""
         for number, change in enumerate(self._world.changes(since, now)):
             before = self._world.history(change.event_id, change.at)[-2:]
             if "cancelled" in change.kinds and before[0].status == "scheduled":
                 received_at = now + timedelta(minutes=7 * number % 600, seconds=number)
-                letter = _Letter(change.event_id, before[0].known_from, received_at)
-                self._waiting.append(letter)
+                delivery = _PendingDelivery(change.event_id, before[0].known_from, received_at)
+                self._waiting.append(delivery)
 
     def collect(
         self, now: datetime
     ) -> Iterator[tuple[Pull, list[tuple[bytes, datetime]], list[SeenObservation]]]:
-        """Give what was received until now as batches, the bodies in no order."""
-        come = [letter for letter in self._waiting if letter.received_at <= now]
-        self._waiting = [letter for letter in self._waiting if letter.received_at > now]
-        come.sort(key=lambda delivery: delivery.received_at)
-        for _, letters in groupby(come, key=lambda delivery: delivery.received_at.date()):
-            yield self._batch(list(letters), now)
+        """Yield the deliveries received until now as batches, the bodies in no order."""
+        received = [delivery for delivery in self._waiting if delivery.received_at <= now]
+        self._waiting = [delivery for delivery in self._waiting if delivery.received_at > now]
+        received.sort(key=lambda delivery: delivery.received_at)
+        for _, deliveries in groupby(received, key=lambda delivery: delivery.received_at.date()):
+            yield self._batch(list(deliveries), now)
 
-    def _batch(self, letters: list[_Letter], now: datetime) -> Post:
-        last = letters[-1].received_at
-        letters.sort(key=lambda version: _chance(version.event_id, version.received_at))
+    def _batch(self, deliveries: list[_PendingDelivery], now: datetime) -> Post:
+        last = deliveries[-1].received_at
+        deliveries.sort(key=lambda delivery: _chance(delivery.event_id, delivery.received_at))
         pull = Pull(
             feed="deliveries",
             scope=Scope(),
@@ -95,36 +97,40 @@ class Postbox:
             landed_at=now,
             requests=0,
         )
-        looks = [
+        observations = [
             SeenObservation(
                 kind="deliveries",
-                observed_at=letter.received_at,
+                observed_at=delivery.received_at,
                 plan=_PLAN,
                 batch_id="",
-                event_id=letter.event_id,
-                change_at=letter.change_at,
+                event_id=delivery.event_id,
+                change_at=delivery.change_at,
                 place=place,
             )
-            for place, letter in enumerate(letters)
+            for place, delivery in enumerate(deliveries)
         ]
-        return pull, [(self._body(delivery), delivery.received_at) for delivery in letters], looks
+        return (
+            pull,
+            [(self._body(delivery), delivery.received_at) for delivery in deliveries],
+            observations,
+        )
 
     def _is_delivered(self, change: Change) -> bool:
         status = self._world.status_at(change.event_id, change.at)
         return status != "withdrawn" and set(change.kinds) != {"verified"}
 
-    def _body(self, letter: _Letter) -> bytes:
-        version = self._world.history(letter.event_id, letter.change_at)[-1]
-        kind, data = "updated", self._data(version.event, letter.change_at)
+    def _body(self, delivery: _PendingDelivery) -> bytes:
+        version = self._world.history(delivery.event_id, delivery.change_at)[-1]
+        kind, data = "updated", self._data(version.event, delivery.change_at)
         if version.status == "cancelled":
             kind = "cancelled"
-            data["cancelledAt"] = _text(letter.change_at)
+            data["cancelledAt"] = _text(delivery.change_at)
         elif "created" in version.kinds:
             kind = "created"
         body = {
-            "id": f"evt_{letter.event_id[:12]}_{letter.change_at:%Y%m%d%H%M%S}",
+            "id": f"evt_{delivery.event_id[:12]}_{delivery.change_at:%Y%m%d%H%M%S}",
             "type": f"event.{kind}",
-            "createdAt": _text(letter.change_at),
+            "createdAt": _text(delivery.change_at),
             "data": data,
         }
         return json.dumps(body, ensure_ascii=False).encode()
@@ -141,13 +147,13 @@ class Postbox:
         return data
 
 
-def look_in(manifest: Manifest, look: SeenObservation) -> SeenObservation:
-    """Return a delivery's look with the batch it came in."""
-    return replace(look, batch_id=manifest.batch_id)
+def with_batch(manifest: Manifest, observation: SeenObservation) -> SeenObservation:
+    """Return a delivery's observation with the batch that has it."""
+    return replace(observation, batch_id=manifest.batch_id)
 
 
-def _letters(change: Change) -> list[_Letter]:
-    """Return a change's delivery, and for some a second one of the same."""
+def _deliveries_of(change: Change) -> list[_PendingDelivery]:
+    """Return the delivery of a change, for some changes twice."""
     late = _chance("late", change.event_id, change.at)
     wait = timedelta(seconds=3)
     if late < 0.06:
@@ -155,12 +161,12 @@ def _letters(change: Change) -> list[_Letter]:
     elif late < 0.3:
         wait = timedelta(minutes=5 + 2_000 * (late - 0.06))
     wait -= timedelta(microseconds=wait.microseconds)
-    letter = _Letter(change.event_id, change.at, change.at + wait)
-    again = _chance("again", change.event_id, change.at)
-    if again >= TWICE:
-        return [letter]
-    second = letter.received_at + timedelta(minutes=1 + int(2_000 * again))
-    return [letter, replace(letter, received_at=second)]
+    delivery = _PendingDelivery(change.event_id, change.at, change.at + wait)
+    repeat = _chance("again", change.event_id, change.at)
+    if repeat >= REPEATED_SHARE:
+        return [delivery]
+    second = delivery.received_at + timedelta(minutes=1 + int(2_000 * repeat))
+    return [delivery, replace(delivery, received_at=second)]
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Lands the batches of one landing again: one by one, in any order, or with less than came."""
+"""Lands the batches of one landing again: one by one, in any order, or with fewer rows."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing, Pull
 
 Cut = Callable[[Landing, Landing, Manifest], tuple[Manifest, int]]
-"""From one landing to another; returns the batch landed there and how many rows it has."""
+"""Copies a batch from one landing to another; returns the new batch and its number of rows."""
 
 
 def first_page_only(source: Landing, target: Landing, manifest: Manifest) -> tuple[Manifest, int]:
@@ -25,7 +25,7 @@ def first_page_only(source: Landing, target: Landing, manifest: Manifest) -> tup
 
 
 def with_rows(share: float, *, claimed: float | None = None) -> Cut:
-    """Return what lands a share of an export's rows as a whole one, with a claim or without."""
+    """Return a function that lands a share of an export's rows as a complete export."""
 
     def cut(source: Landing, target: Landing, manifest: Manifest) -> tuple[Manifest, int]:
         text = b"".join(source.body(manifest)).decode()
@@ -45,13 +45,13 @@ def _pull_of(manifest: Manifest) -> Pull:
 
 
 def home_with_bodies(landing_root: Path, root: Path) -> Home:
-    """Return a home that has every body of a landing and no batch yet."""
+    """Return a home that has every body of a landing, and no batch."""
     shutil.copytree(landing_root / "bodies", root / "landing" / "bodies")
     return Home(root)
 
 
-def bring(landing_root: Path, home: Home, batch_ids: Iterable[str]) -> None:
-    """Land batches: for each its marker, then its manifest. What is there stays as it is."""
+def land_again(landing_root: Path, home: Home, batch_ids: Iterable[str]) -> None:
+    """Land batches: for each its marker, then its manifest. Existing files stay."""
     for batch_id in batch_ids:
         day = f"{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}"
         manifest = Path("batches") / day / f"{batch_id}.json"

@@ -1,6 +1,6 @@
-"""What hand-made batches showed, in the form in which the oracle takes it.
+"""What hand-made batches showed, in the form that the oracle folds.
 
-Belongs here: rows and looks of glances. Does not: their bodies (handmade).
+Belongs here: rows and observations of hand-made batches. Does not: their bodies (handmade).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from tests.history.stories.handmade import (
     PROVEN,
     STARTS,
     Content,
-    Glance,
+    HandmadeBatch,
     cancels,
     first_of,
     receipts,
@@ -25,56 +25,62 @@ from tests.history.stories.handmade import (
 from warehouse.landing.batches import Manifest
 
 
-class Glanced(Showing):
-    """Stands in the place of a world's looks."""
+class HandmadeShowing(Showing):
+    """Shows hand-made batches in place of a world."""
 
-    def __init__(self, glances: Sequence[Glance], manifests: Sequence[Manifest]) -> None:
-        self._glances: dict[str, Glance] = {}
-        self.looks: list[SeenObservation] = []
-        for number, (glance, manifest) in enumerate(zip(glances, manifests, strict=True)):
-            empty = glance.feed == "export" and not glance.shown
-            if manifest.batch_id not in self._glances and not empty:
-                self._glances[manifest.batch_id] = glance
-                self.looks += _looks_of(glance, manifest, number)
-        self.looks.sort(key=lambda look: look.fold_key)
+    def __init__(
+        self, handmade_batches: Sequence[HandmadeBatch], manifests: Sequence[Manifest]
+    ) -> None:
+        self._batches: dict[str, HandmadeBatch] = {}
+        self.observations: list[SeenObservation] = []
+        for number, (batch, manifest) in enumerate(zip(handmade_batches, manifests, strict=True)):
+            empty = batch.feed == "export" and not batch.shown
+            if manifest.batch_id not in self._batches and not empty:
+                self._batches[manifest.batch_id] = batch
+                self.observations += _observations_of(batch, manifest, number)
+        self.observations.sort(key=lambda observation: observation.fold_key)
 
-    def rows(self, look: SeenObservation) -> list[Row]:
-        shown = self._glances[look.batch_id].shown
-        return [Row(IDS[index], _content(index, content, look)) for index, content in shown]
+    def rows(self, observation: SeenObservation) -> list[Row]:
+        shown = self._batches[observation.batch_id].shown
+        return [Row(IDS[index], _content(index, content, observation)) for index, content in shown]
 
-    def looked_up(self, look: SeenObservation) -> Row | datetime | None:
-        glance = self._glances[look.batch_id]
-        index, content = first_of(glance)
-        if glance.status == 410:
-            return look.content_at - content.step * HOUR
-        return Row(IDS[index], _content(index, content, look)) if glance.status == 200 else None
+    def looked_up(self, observation: SeenObservation) -> Row | datetime | None:
+        batch = self._batches[observation.batch_id]
+        index, content = first_of(batch)
+        if batch.status == 410:
+            return observation.content_at - content.step * HOUR
+        return (
+            Row(IDS[index], _content(index, content, observation)) if batch.status == 200 else None
+        )
 
-    def cancellations(self, look: SeenObservation) -> Iterator[tuple[datetime, str]]:
-        for index, content in self._glances[look.batch_id].shown:
-            yield look.content_at - content.step * HOUR, IDS[index]
+    def cancellations(self, observation: SeenObservation) -> Iterator[tuple[datetime, str]]:
+        for index, content in self._batches[observation.batch_id].shown:
+            yield observation.content_at - content.step * HOUR, IDS[index]
 
-    def delivered(self, look: SeenObservation) -> Row:
-        glance = self._glances[look.batch_id]
-        index, content = (glance.shown or (first_of(glance),))[look.place]
-        known = _content(index, content, look)
-        if cancels(glance, content):
-            return Row(IDS[index], known, "cancelled", look.content_at)
+    def delivered(self, observation: SeenObservation) -> Row:
+        batch = self._batches[observation.batch_id]
+        index, content = (batch.shown or (first_of(batch),))[observation.place]
+        known = _content(index, content, observation)
+        if cancels(batch, content):
+            return Row(IDS[index], known, "cancelled", observation.content_at)
         return Row(IDS[index], known)
 
-    def top(self, look: SeenObservation, count: int = 100) -> frozenset[str]:
-        return frozenset(COINS[: self._glances[look.batch_id].lag + 1])
+    def top(self, observation: SeenObservation, count: int = 100) -> frozenset[str]:
+        return frozenset(COINS[: self._batches[observation.batch_id].lag + 1])
 
 
-def _looks_of(glance: Glance, manifest: Manifest, number: int) -> Iterator[SeenObservation]:
+def _observations_of(
+    batch: HandmadeBatch, manifest: Manifest, number: int
+) -> Iterator[SeenObservation]:
     scope = manifest.scope
-    content_at = STARTS + (glance.hour - glance.lag) * HOUR
+    content_at = STARTS + (batch.hour - batch.lag) * HOUR
     common: dict[str, Any] = {
         "kind": manifest.feed,
         "plan": manifest.plan,
         "batch_id": manifest.batch_id,
         "complete": manifest.complete,
     }
-    if glance.feed != "deliveries":
+    if batch.feed != "deliveries":
         yield SeenObservation(
             **common,
             observed_at=manifest.observed_at,
@@ -85,8 +91,8 @@ def _looks_of(glance: Glance, manifest: Manifest, number: int) -> Iterator[SeenO
             since=scope.since,
         )
         return
-    shown = glance.shown or (first_of(glance),)
-    for place, received_at in enumerate(receipts(glance, number)):
+    shown = batch.shown or (first_of(batch),)
+    for place, received_at in enumerate(receipts(batch, number)):
         index, content = shown[place]
         yield SeenObservation(
             **common,
@@ -97,7 +103,7 @@ def _looks_of(glance: Glance, manifest: Manifest, number: int) -> Iterator[SeenO
         )
 
 
-def _content(index: int, content: Content, look: SeenObservation) -> dict[str, Any]:
+def _content(index: int, content: Content, observation: SeenObservation) -> dict[str, Any]:
     start = STARTS + content.day * DAY
     whole = {
         "slug": f"event-{index}",
@@ -117,6 +123,6 @@ def _content(index: int, content: Content, look: SeenObservation) -> dict[str, A
         "created_at": CREATED,
         "updated_at": CREATED + content.step * DAY,
     }
-    rules = PLAN_RULES[look.plan]
+    rules = PLAN_RULES[observation.plan]
     hidden = rules.hides - {"impact"} if rules.banded and content.score is None else rules.hides
     return {name: value for name, value in whole.items() if name not in hidden}

@@ -1,7 +1,7 @@
-"""What was landed of a sandbox, and the looks it stands for.
+"""The batches landed from a sandbox, and their observations.
 
-Belongs here: settings, pulling with keys that have burst left, noting the look of each batch. Does
-not: what is looked at and when (scenario), what follows from it (oracle).
+Belongs here: settings, pulling with keys that have burst left, the observation of each batch. Does
+not: what is pulled and when (scenario), the result (oracle).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from resources.ingest.context import Landed
 from resources.ingest.puller import Puller
 from resources.limits.limiter import Unlimited
 from tests.history.model.observations import SeenObservation
-from tests.history.stories.receiver import Post, look_in
+from tests.history.stories.receiver import Post, with_batch
 from tests.history.stories.relanded import Cut
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
@@ -30,7 +30,7 @@ PULLS_OF_KEY = {"free": 1, "standard": 3, "pro": 6, "elite": 20}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Which world, from when. `pace` multiplies its changes."""
+    """The world and the start. `pace` multiplies its changes."""
 
     seed: int
     pace: float
@@ -40,7 +40,7 @@ class Setting:
     posted: tuple[str, ...]
     """When the deliveries received so far are landed."""
     look_ups: int
-    """How many a poll makes at most on Pro and Elite."""
+    """The most look-ups of a poll on Pro and Elite."""
 
     @property
     def source(self) -> str:
@@ -49,39 +49,39 @@ class Setting:
 
 @dataclass(slots=True)
 class Story:
-    """Batches in the order in which they were landed, and their looks."""
+    """Batches in the order in which they were landed, and their observations."""
 
     setting: Setting
     batches: list[Manifest] = field(default_factory=list)
-    looks: list[SeenObservation] = field(default_factory=list)
+    observations: list[SeenObservation] = field(default_factory=list)
 
     def folded(self) -> list[SeenObservation]:
-        return sorted(self.looks, key=lambda look: look.fold_key)
+        return sorted(self.observations, key=lambda observation: observation.fold_key)
 
     def add(self, manifest: Manifest, first_rows: int | None = None) -> None:
-        """Note a batch; the same answer in the same second is the same batch."""
+        """Add a batch; the same answer in the same second is the same batch."""
         if manifest in self.batches:
             return
         self.batches.append(manifest)
         if manifest.feed != "categories":
-            self.looks.append(look_of(manifest, first_rows=first_rows))
+            self.observations.append(observation_of(manifest, first_rows=first_rows))
 
 
-class Teller:
-    """Pulls from a sandbox into a landing, and tells the story of it."""
+class StoryBuilder:
+    """Pulls from a sandbox into a landing, and records the story."""
 
     def __init__(
-        self, setting: Setting, sandbox: Sandbox, root: Path, scratch: Path, doors: ExitStack
+        self, setting: Setting, sandbox: Sandbox, root: Path, scratch: Path, stack: ExitStack
     ) -> None:
         self.story = Story(setting)
         self._sandbox = sandbox
         self._landing = Landing(root)
         self._scratch = Landing(scratch)
-        self._doors = doors
+        self._stack = stack
         self._clients: dict[str, tuple[int, CatalogClient]] = {}
 
     def pull(self, plan: str, pulling: Pulling, *, cut: Cut | None = None) -> Manifest:
-        """Pull under a plan and return the last batch; `cut` lands less than came."""
+        """Pull under a plan and return the last batch; `cut` lands less than arrived."""
         puller = Puller(
             self._client(plan),
             self._landing if cut is None else self._scratch,
@@ -98,14 +98,16 @@ class Teller:
         return self.story.batches[-1]
 
     def post(self, post: Post) -> None:
-        """Land deliveries, each of which is a look."""
-        pull, bodies, looks = post
+        """Land deliveries, each of which is an observation."""
+        pull, bodies, observations = post
         manifest = self._landing.land(pull, bodies)
         self.story.batches.append(manifest)
-        self.story.looks += [look_in(manifest, look) for look in looks]
+        self.story.observations += [
+            with_batch(manifest, observation) for observation in observations
+        ]
 
     def _client(self, plan: str) -> CatalogClient:
-        """Return a client of a key that has burst left: it is not the limits that are tried."""
+        """Return a client of a key that has burst left, so that limits are never reached."""
         used, client = self._clients.get(plan, (0, None))
         if client is None or used >= PULLS_OF_KEY[plan]:
             used, key = 0, self._sandbox.new_key(plan)
@@ -113,13 +115,13 @@ class Teller:
             client = CatalogClient(
                 self._sandbox.base_url, key, limiter=Unlimited(), transport=network
             )
-            self._doors.callback(client.close)
+            self._stack.callback(client.close)
         self._clients[plan] = used + 1, client
         return client
 
 
-def look_of(manifest: Manifest, *, first_rows: int | None = None) -> SeenObservation:
-    """Return the look that a batch of any feed but deliveries stands for."""
+def observation_of(manifest: Manifest, *, first_rows: int | None = None) -> SeenObservation:
+    """Return the observation of a batch of any feed but deliveries."""
     scope = manifest.scope
     return SeenObservation(
         kind=manifest.feed,

@@ -69,10 +69,10 @@ def test_an_endpoint_is_kept_in_a_file_that_only_its_owner_reads(
 ) -> None:
     endpoint, secret = book.add(URL, plan="elite", account="acme")
     assert path.stat().st_mode & 0o777 == 0o600
-    again = EndpointBook(path, wall=lambda: START).get(endpoint.id)
-    assert again == endpoint
-    assert again.signing_secrets(START) == (secret,) == ("whsec_canary1of32",)
-    assert again.created_at == START
+    reopened = EndpointBook(path, wall=lambda: START).get(endpoint.id)
+    assert reopened == endpoint
+    assert reopened.signing_secrets(START) == (secret,) == ("whsec_canary1of32",)
+    assert reopened.created_at == START
 
 
 def test_secrets_are_random_unless_injected(path: Path) -> None:
@@ -124,7 +124,7 @@ def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
     assert {endpoint.id for endpoint in EndpointBook(path, wall=lambda: START).endpoints()} == added
 
 
-def test_the_old_secret_signs_on_for_the_overlap_alone(book: EndpointBook, wall: Wall) -> None:
+def test_the_old_secret_signs_during_the_overlap_only(book: EndpointBook, wall: Wall) -> None:
     endpoint, first = book.add(URL, plan="elite", account="acme")
     second = book.rotate(endpoint.id, overlap_hours=2)
     assert book.get(endpoint.id).signing_secrets(START) == (second, first)
@@ -173,7 +173,7 @@ def test_an_unknown_endpoint_is_named(book: EndpointBook) -> None:
         ("{", ""),
     ],
 )
-def test_a_file_that_is_no_book_is_an_error_and_stays(
+def test_a_file_that_is_not_a_book_is_an_error_and_stays(
     book: EndpointBook, path: Path, change: tuple[str, str]
 ) -> None:
     book.add(URL, plan="elite", account="acme")
@@ -196,7 +196,7 @@ def test_no_repr_shows_a_secret(book: EndpointBook) -> None:
         assert "canary1of32" not in shown
 
 
-def letter(number: int, **fields: object) -> OutboxDelivery:
+def delivery(number: int, **fields: object) -> OutboxDelivery:
     values = {"endpoint_id": "ep_1", "kind": "event.created", "body": b"{}", "created_at": START}
     return OutboxDelivery(**{"id": f"dlv_{number}", **values, **fields})  # type: ignore[arg-type]
 
@@ -207,30 +207,32 @@ def box(tmp_path: Path) -> Iterator[Outbox]:
         yield outbox
 
 
-def enqueue(box: Outbox, *letters: OutboxDelivery, watermark: datetime = START) -> None:
-    box.enqueue(letters, due_at=START, watermark=watermark, subscriptions={"ep_1": START})
+def enqueue(box: Outbox, *deliveries: OutboxDelivery, watermark: datetime = START) -> None:
+    box.enqueue(deliveries, due_at=START, watermark=watermark, subscriptions={"ep_1": START})
 
 
-def test_the_outbox_comes_back_as_it_was(box: Outbox, tmp_path: Path) -> None:
+def test_a_reopened_outbox_has_its_deliveries_watermark_and_subscriptions(
+    box: Outbox, tmp_path: Path
+) -> None:
     later = START + timedelta(microseconds=1)
-    enqueue(box, letter(1), letter(2), watermark=later)
+    enqueue(box, delivery(1), delivery(2), watermark=later)
     box.mark_failed("dlv_2", status=503, error=None, retry_at=later)
     box.close()
     assert (tmp_path / "outbox.sqlite").stat().st_mode & 0o777 == 0o600
-    with Outbox(tmp_path / "outbox.sqlite") as again:
-        assert again.watermark() == later
-        assert again.subscriptions() == {"ep_1": START}
-        assert again.pending() == (
-            letter(1, next_attempt_at=START),
-            letter(2, next_attempt_at=later, attempts=1, last_status=503),
+    with Outbox(tmp_path / "outbox.sqlite") as reopened:
+        assert reopened.watermark() == later
+        assert reopened.subscriptions() == {"ep_1": START}
+        assert reopened.pending() == (
+            delivery(1, next_attempt_at=START),
+            delivery(2, next_attempt_at=later, attempts=1, last_status=503),
         )
-        assert again.due("ep_1", now=START, limit=9) == (letter(1, next_attempt_at=START),)
-        assert again.due("ep_2", now=later, limit=9) == ()
+        assert reopened.due("ep_1", now=START, limit=9) == (delivery(1, next_attempt_at=START),)
+        assert reopened.due("ep_2", now=later, limit=9) == ()
 
 
-def test_the_watermark_and_the_letters_are_written_together_or_not_at_all(box: Outbox) -> None:
+def test_the_watermark_and_the_deliveries_are_written_together_or_not_at_all(box: Outbox) -> None:
     def failing() -> Iterator[OutboxDelivery]:
-        yield letter(1)
+        yield delivery(1)
         raise RuntimeError("cut")
 
     with pytest.raises(RuntimeError):
@@ -239,14 +241,14 @@ def test_the_watermark_and_the_letters_are_written_together_or_not_at_all(box: O
 
 
 def test_what_was_delivered_is_not_enqueued_again(box: Outbox) -> None:
-    enqueue(box, letter(1))
+    enqueue(box, delivery(1))
     box.mark_delivered("dlv_1", status=204)
-    enqueue(box, letter(1, body=b"other"))
+    enqueue(box, delivery(1, body=b"other"))
     assert (box.pending(), box.dead()) == ((), ())
 
 
-def test_an_answer_that_comes_after_the_letter_was_given_up_counts(box: Outbox) -> None:
-    enqueue(box, letter(1))
+def test_an_answer_that_arrives_after_the_delivery_was_marked_dead_counts(box: Outbox) -> None:
+    enqueue(box, delivery(1))
     box.mark_dead("ep_1", error="removed")
     box.mark_failed("dlv_1", status=500, error=None, retry_at=START)
     assert [delivery.last_error for delivery in box.dead()] == ["removed"]
@@ -255,17 +257,17 @@ def test_an_answer_that_comes_after_the_letter_was_given_up_counts(box: Outbox) 
 
 
 def test_only_a_dead_letter_is_requeued(box: Outbox) -> None:
-    enqueue(box, letter(1))
+    enqueue(box, delivery(1))
     with pytest.raises(NotDead):
         box.requeue("dlv_1", now=START)
     box.mark_failed("dlv_1", status=500, error=None, retry_at=None)
     later = START + timedelta(hours=1)
     box.requeue("dlv_1", now=later)
-    assert box.pending() == (letter(1, next_attempt_at=later, last_status=500),)
+    assert box.pending() == (delivery(1, next_attempt_at=later, last_status=500),)
 
 
 @pytest.mark.parametrize("kind", ["text", "foreign", "newer"])
-def test_a_file_that_is_no_outbox_is_an_error_and_stays(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_not_an_outbox_is_an_error_and_stays(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "outbox.sqlite"
     if kind == "text":
         path.write_bytes(b"not a database, and longer than the header of one " * 20)
@@ -290,7 +292,7 @@ def test_a_batch_never_ends_between_changes_of_one_instant() -> None:
 
 
 class Commands:
-    """The commands as a person types them."""
+    """The commands as a user enters them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -324,7 +326,7 @@ def test_the_commands_show_a_secret_only_when_it_is_made(almanac: Commands) -> N
 
 def test_the_commands_list_and_requeue_dead_letters(almanac: Commands, tmp_path: Path) -> None:
     with Outbox(tmp_path / "outbox.sqlite") as outbox:
-        enqueue(outbox, letter(1), letter(2))
+        enqueue(outbox, delivery(1), delivery(2))
         outbox.mark_failed("dlv_1", status=500, error=None, retry_at=None)
     assert [delivery["id"] for delivery in json.loads(almanac("deliveries", "--json"))] == [
         "dlv_2",
@@ -336,7 +338,7 @@ def test_the_commands_list_and_requeue_dead_letters(almanac: Commands, tmp_path:
     assert json.loads(almanac("deliveries", "--dead", "--json")) == []
 
 
-def test_the_commands_say_what_is_wrong_in_one_line(almanac: Commands) -> None:
+def test_the_commands_report_an_error_in_one_line(almanac: Commands) -> None:
     assert "no webhooks" in almanac("add", URL, "--account", "a", "--plan", "pro", exits=1)
     assert "--allow-private" in almanac("add", "http://10.0.0.1/", "--account", "a", exits=1)
     assert "no such endpoint" in almanac("remove", "ep_1", exits=1)

@@ -1,4 +1,4 @@
-"""The guard of webhook targets: what is refused, and that the checked address is the one used."""
+"""The guard of webhook targets: what is refused, and that the checked address is used."""
 
 import asyncio
 import ssl
@@ -33,19 +33,19 @@ def anyio_backend() -> str:
 
 
 class Names:
-    """A resolver with fixed answers that counts the questions."""
+    """A resolver with fixed answers that records the look-ups."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self._answers = list(answers)
-        self.asked: list[tuple[str, int]] = []
+        self.requested: list[tuple[str, int]] = []
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append((host, port))
-        return self._answers[min(len(self.asked), len(self._answers)) - 1]
+        self.requested.append((host, port))
+        return self._answers[min(len(self.requested), len(self._answers)) - 1]
 
 
 class Listener:
-    """A loopback server that answers every connection with fixed bytes, and keeps what it got."""
+    """A loopback server that answers with fixed bytes, and keeps the requests."""
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer
@@ -134,7 +134,7 @@ def test_private_targets_do_not_include_metadata_services(text: str, local: bool
         "https://a.example/" + "a" * 2_048,
     ],
 )
-def test_urls_of_a_bad_form_are_refused_unasked(url: str) -> None:
+def test_urls_of_a_bad_form_are_refused_without_a_look_up(url: str) -> None:
     with pytest.raises(TargetRefused):
         check_url(url, allow_private=False)
 
@@ -147,7 +147,7 @@ def test_a_private_address_is_refused_when_the_endpoint_is_added_unless_allowed(
         check_url("http://169.254.169.254/latest/meta-data", allow_private=True)
 
 
-def test_a_plain_url_is_kept_as_it_is() -> None:
+def test_a_plain_url_is_unchanged() -> None:
     assert str(parse_url("https://hooks.example:8443/a?b=c")) == "https://hooks.example:8443/a?b=c"
 
 
@@ -162,7 +162,7 @@ async def test_a_name_with_any_address_that_is_not_public_is_refused(addresses: 
 async def test_a_name_is_looked_up_once_with_its_port() -> None:
     names = Names(["8.8.8.8", "2606:4700::1111", "8.8.8.8"])
     target = await check_target("https://a.example/x#part", allow_private=False, resolve=names)
-    assert names.asked == [("a.example", 443)]
+    assert names.requested == [("a.example", 443)]
     assert [str(target.url_at(address)) for address in target.addresses] == [
         "https://8.8.8.8/x",
         "https://[2606:4700::1111]/x",
@@ -181,7 +181,7 @@ async def test_the_connection_goes_to_the_checked_address_when_the_name_is_rebou
         url = f"http://rebound.example:{listener.port}/hook"
         outcome = await poster(names).post(url, allow_private=True, body=b"{}", headers={})
     assert outcome.delivered
-    assert names.asked == [("rebound.example", listener.port)]
+    assert names.requested == [("rebound.example", listener.port)]
     assert b"POST /hook HTTP/1.1" in listener.requests[0]
     assert f"Host: rebound.example:{listener.port}".encode() in listener.requests[0]
 
@@ -256,19 +256,19 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(("name", "accepted"), [("hooks.example", True), ("other.example", False)])
-async def test_the_certificate_is_checked_for_the_name_though_the_address_is_dialled(
+async def test_the_certificate_is_checked_for_the_name_though_the_connection_uses_the_address(
     certificate: tuple[Path, Path], name: str, accepted: bool
 ) -> None:
-    asked: list[str | None] = []
+    requested: list[str | None] = []
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(*certificate)
-    server.sni_callback = lambda _, sni, __: asked.append(sni)
+    server.sni_callback = lambda _, sni, __: requested.append(sni)
     trusting = ssl.create_default_context(cafile=str(certificate[0]))
     async with listening(tls=server) as listener:
         sender = poster(Names(["127.0.0.1"]), tls=trusting)
         url = f"https://{name}:{listener.port}/"
         outcome = await sender.post(url, allow_private=True, body=b"{}", headers={})
-    assert asked == [name]
+    assert requested == [name]
     assert outcome.delivered is accepted
     if not accepted:
         assert "certificate" in str(outcome.error).lower()

@@ -46,7 +46,7 @@ def anyio_backend() -> str:
 
 
 class SetClock:
-    """A clock that stands where it is put: the catalog's, and (called) the wall's."""
+    """A clock that stands at a set instant: the catalog's, and (called) the wall clock."""
 
     def __init__(self, instant: datetime) -> None:
         self.instant = instant
@@ -62,13 +62,13 @@ class SetClock:
 
 
 class ListedStore:
-    """A store that has nothing but a list of changes."""
+    """A store that has only a list of changes."""
 
     def __init__(self, *changes: CatalogChange) -> None:
         self.listed = list(changes)
 
     def at(self, instant: datetime) -> CatalogView:
-        raise AssertionError("webhooks do not look at views")
+        raise AssertionError("webhooks do not use views")
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         return [change for change in self.listed if after < change.at <= until]
@@ -132,7 +132,7 @@ class Received:
 
 
 class Receiver:
-    """An HTTP server on loopback that keeps what arrives; `answer` gives the status of each."""
+    """An HTTP server on loopback that keeps requests; `answer` returns the status of each."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
@@ -142,22 +142,22 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                item = Received(self.path, dict(self.headers.items()), body)
-                receiver.received.append(item)
-                status = receiver.answer(item)
+                request = Received(self.path, dict(self.headers.items()), body)
+                receiver.received.append(request)
+                status = receiver.answer(request)
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 128
 
             def handle_error(self, request: object, client_address: object) -> None:
-                """Say nothing when a killed sender hangs up."""
+                """Log nothing when a killed sender closes."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
@@ -221,7 +221,7 @@ class Service:
         return added
 
     async def pass_minutes(self, minutes: int) -> None:
-        """Move the catalog's clock, and send what that gives."""
+        """Move the catalog's clock, and send the changes."""
         self.clock.advance(minutes * MINUTE)
         await self.sender.run_once()
 
@@ -233,7 +233,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     service.outbox.close()
 
 
-async def test_each_kind_of_change_is_sent_at_once_with_its_whole_event(
+async def test_each_kind_of_change_is_sent_at_once_with_its_complete_event(
     service: Service, receiver: Receiver
 ) -> None:
     _, secret = await service.subscribe(receiver.url)
@@ -331,12 +331,12 @@ async def test_a_requeued_dead_letter_is_sent_with_the_same_id_and_body(
     service.store.listed = [change(1)]
     receiver.answer = lambda _: 500
     await service.pass_minutes(1)
-    (letter,) = service.outbox.pending()
-    service.outbox.mark_dead(letter.endpoint_id, error="test")
+    (delivery,) = service.outbox.pending()
+    service.outbox.mark_dead(delivery.endpoint_id, error="test")
     receiver.answer = lambda _: 204
-    service.outbox.requeue(letter.id, now=service.wall())
+    service.outbox.requeue(delivery.id, now=service.wall())
     await service.sender.run_once()
-    assert [delivery.body for delivery in receiver.received] == [letter.body] * 2
+    assert [delivery.body for delivery in receiver.received] == [delivery.body] * 2
     assert service.outbox.dead() == service.outbox.pending() == ()
 
 
@@ -348,22 +348,22 @@ async def test_anything_but_2xx_is_a_failure(
     service.store.listed = [change(1)]
     receiver.answer = lambda _: status
     await service.pass_minutes(1)
-    (letter,) = service.outbox.pending()
-    assert (letter.attempts, letter.last_status) == (1, status)
+    (delivery,) = service.outbox.pending()
+    assert (delivery.attempts, delivery.last_status) == (1, status)
 
 
-async def test_a_receiver_that_is_not_there_is_a_failure(service: Service) -> None:
+async def test_a_refused_connection_is_a_failure(service: Service) -> None:
     with socket.socket() as bound:  # bound but not listening: nothing else takes the port
         bound.bind(("127.0.0.1", 0))
         await service.subscribe(f"http://127.0.0.1:{bound.getsockname()[1]}/")
         service.store.listed = [change(1)]
         await service.pass_minutes(1)
-    (letter,) = service.outbox.pending()
-    assert (letter.attempts, letter.last_status) == (1, None)
-    assert "Connect" in str(letter.last_error)
+    (delivery,) = service.outbox.pending()
+    assert (delivery.attempts, delivery.last_status) == (1, None)
+    assert "Connect" in str(delivery.last_error)
 
 
-async def test_410_disables_the_endpoint_and_what_is_pending_for_it_is_given_up(
+async def test_410_disables_the_endpoint_and_marks_its_pending_deliveries_dead(
     service: Service, receiver: Receiver
 ) -> None:
     endpoint, _ = await service.subscribe(receiver.url)
@@ -385,7 +385,7 @@ async def test_410_disables_the_endpoint_and_what_is_pending_for_it_is_given_up(
     assert len(receiver.received) == 3
 
 
-async def test_what_is_pending_for_a_removed_endpoint_is_given_up(
+async def test_pending_deliveries_of_a_removed_endpoint_are_marked_dead(
     service: Service, receiver: Receiver
 ) -> None:
     endpoint, _ = await service.subscribe(receiver.url)
@@ -414,7 +414,7 @@ async def test_while_a_secret_rotates_both_sign(service: Service, receiver: Rece
     verify(after.signature, after.body, secrets=[new], now=service.clock.now())
 
 
-async def test_a_clock_set_back_takes_the_watermark_along_and_doubles_nothing(
+async def test_a_clock_set_back_moves_the_watermark_back_and_sends_nothing_twice(
     service: Service, receiver: Receiver
 ) -> None:
     await service.subscribe(receiver.url)
@@ -445,15 +445,13 @@ async def test_many_simultaneous_changes_are_all_sent_once(
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something holds, for a few seconds at most."""
+    """Wait until a condition is true, for a few seconds at most."""
     async with asyncio.timeout(8):
         while not holds():  # noqa: ASYNC110 - what it waits for is in other threads
             await asyncio.sleep(0.01)
 
 
-async def test_a_slow_endpoint_does_not_hold_up_another(
-    service: Service, receiver: Receiver
-) -> None:
+async def test_a_slow_endpoint_does_not_delay_another(service: Service, receiver: Receiver) -> None:
     released = threading.Event()
     slow, fast = "/hook/slow", "/hook/fast"
 
@@ -482,7 +480,7 @@ async def test_a_slow_endpoint_does_not_hold_up_another(
         await asyncio.wait([running])
 
 
-async def test_an_attempt_cut_by_a_stop_counts_as_not_made(
+async def test_an_attempt_interrupted_by_a_stop_is_not_counted(
     service: Service, receiver: Receiver
 ) -> None:
     released = threading.Event()
@@ -496,7 +494,7 @@ async def test_an_attempt_cut_by_a_stop_counts_as_not_made(
     with pytest.raises(asyncio.CancelledError):
         await running
     released.set()
-    assert [letter.attempts for letter in service.outbox.pending()] == [0]
+    assert [delivery.attempts for delivery in service.outbox.pending()] == [0]
     service.restart()
     await service.sender.run_once()
     assert receiver.received[0].body == receiver.received[1].body
@@ -510,8 +508,8 @@ async def test_an_endpoint_added_while_the_sender_runs_is_served(
     running = asyncio.create_task(service.sender.run())
     try:
         await eventually(lambda: service.outbox.watermark() is not None)
-        elsewhere = EndpointBook(service.directory / "endpoints.json", wall=service.wall)
-        elsewhere.add(receiver.url, plan="enterprise", account="acme", allow_private=True)
+        other_book = EndpointBook(service.directory / "endpoints.json", wall=service.wall)
+        other_book.add(receiver.url, plan="enterprise", account="acme", allow_private=True)
         service.clock.advance(MINUTE)
         await eventually(lambda: len(receiver.received) == 1)
     finally:
@@ -519,7 +517,7 @@ async def test_an_endpoint_added_while_the_sender_runs_is_served(
         await asyncio.wait([running])
 
 
-async def test_an_endpoint_file_that_breaks_leaves_the_known_endpoints_in_force(
+async def test_the_known_endpoints_stay_in_use_while_their_file_is_damaged(
     service: Service, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     await service.subscribe(receiver.url)
@@ -556,7 +554,7 @@ def _send_for_ever(directory: Path, changes: list[CatalogChange]) -> None:
     asyncio.run(service.sender.run())
 
 
-async def test_killed_in_mid_delivery_it_loses_nothing(
+async def test_a_sender_killed_during_a_delivery_loses_nothing(
     service: Service, receiver: Receiver
 ) -> None:
     _, secret = await service.subscribe(receiver.url)
