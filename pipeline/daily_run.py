@@ -1,7 +1,7 @@
-"""Plays days: the job of each day in this process, with polls between, up to now.
+"""Runs days in this process: the daily job of each day, with polls between, up to now.
 
-With the sandbox the clock is set to each simulated instant; with a real service there is only
-now. Belongs here: which instants, running them, what came of it. Does not: how it is shown.
+With the sandbox the clock is set to each simulated instant; with a real service there is only now.
+Belongs here: the instants, running them, the summary. Does not: how it is shown.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ Kind = Literal["day", "poll"]
 _DAY_AT: Final = time(6, tzinfo=UTC)
 _POLLS_AT: Final = (time(12, tzinfo=UTC), time(18, tzinfo=UTC))
 _POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
-# Dagster's own lines would run through what is shown; they are in the run's page.
+# Dagster's log lines would disturb the progress bar; the page of the run has them.
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
 _PHASE_OF_STEP: Final = {
@@ -45,9 +45,9 @@ _PHASE_OF_STEP: Final = {
 
 
 class RunFailed(Exception):
-    """A step of a day failed; what was landed before it is kept.
+    """A step of a day failed; batches landed before it are kept.
 
-    `problems` are those of the batches that were landed before it.
+    `problems` are those of these batches.
     """
 
     problems: Sequence[BatchProblem] = ()
@@ -55,7 +55,7 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunInstant:
-    """When to look, and how: a whole day's job, or a poll of the near windows."""
+    """The time of a run, and its kind: the daily job, or a poll of the near windows."""
 
     at: datetime
     kind: Kind
@@ -63,7 +63,7 @@ class RunInstant:
 
 @dataclass(slots=True)
 class RunSummary:
-    """What came of it. `seconds` by phase; `notes` say what was left out or put off, and why.
+    """The result of a run. `seconds` are by phase; `notes` give omitted and deferred work, and why.
 
     `problems` are those of its batches: partial, flagged or quarantined.
     """
@@ -83,7 +83,7 @@ class RunSummary:
 
 
 def instants_of(days: int, *, now: datetime, last_day: date | None) -> list[RunInstant]:
-    """Return the instants of the last days up to now, from the day after the last one seen."""
+    """Return the instants of the last days up to now, from the day after the last landed one."""
     today = now.date()
     first = today - timedelta(days=days - 1)
     if last_day is not None:
@@ -107,8 +107,8 @@ def run_days(
     """Run each instant, and sum up what was landed and merged.
 
     Raises:
-        PlayFailed: a step of a day's job failed.
-        KeyboardInterrupt: Ctrl-C; what was landed before it is kept.
+        RunFailed: a step of a daily job failed.
+        KeyboardInterrupt: Ctrl-C; batches landed before it are kept.
         CatalogError: a poll failed.
     """
     home, summary, sent_before = home_of(settings), RunSummary(), service.log.count
@@ -127,7 +127,7 @@ def run_days(
             try:
                 run_day(home, job, service.today(), instance, summary)
             except RunFailed as error:
-                # From landing alone: it may be the change log that can't be read.
+                # Only from landing: the change log may be what can't be read.
                 error.problems = problems_since(home, known, records=())
                 raise
         summary.instants += 1
@@ -149,7 +149,7 @@ def _job(settings: Settings, service: OpenedSession) -> dg.JobDefinition:
 
 
 def _poll(service: OpenedSession, home: Home, summary: RunSummary) -> None:
-    """Look at what changes within a day. The day's job publishes it."""
+    """Pull the feeds that change within a day, and merge them. The daily job publishes."""
     for feed in _POLLED:
         pulled = pull(feed, service)
         if pulled.why_nothing:
@@ -161,10 +161,10 @@ def _poll(service: OpenedSession, home: Home, summary: RunSummary) -> None:
 def run_day(
     home: Home, job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, summary: RunSummary
 ) -> None:
-    """Run the job of one day in this process, and add to `played` what came of it.
+    """Run the job of one day in this process, and add its result to `summary`.
 
     Raises:
-        PlayFailed: a step failed, or no run can be of that day.
+        RunFailed: a step failed, or the day is no partition.
         KeyboardInterrupt: Ctrl-C.
     """
     began = monotonic()
@@ -175,7 +175,7 @@ def run_day(
             "that is set to it."
         )
     run_id = str(uuid4())
-    # Before there is a record of it: a run that is killed at any later moment is known to be dead.
+    # Before Dagster records the run, so that a run killed at any later moment is known to be dead.
     announce(home, run_id)
     try:
         result = job.execute_in_process(
@@ -208,7 +208,7 @@ def run_day(
 
 
 def _is_interrupt(event: dg.DagsterEvent) -> bool:
-    """Whether a step failed by Ctrl-C, which Dagster tells as an error of the step."""
+    """Return whether a step failed by Ctrl-C, which Dagster reports as an error of the step."""
     cause = event.step_failure_data.error
     while cause is not None:
         if cause.cls_name in _INTERRUPTS or QUERY_INTERRUPTED in cause.message:
@@ -246,7 +246,7 @@ def _note(summary: RunSummary, note: str) -> None:
 
 
 def _sum_up(home: Home, known: set[str], summary: RunSummary) -> None:
-    """Add up what became of the batches that were not there before."""
+    """Add the outcomes of the batches that were landed during this run."""
     fresh = [batch_id for batch_id in home.landing.batch_ids() if batch_id not in known]
     days = {
         date.fromisoformat(f"{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}") for batch_id in fresh

@@ -1,4 +1,4 @@
-"""What Dagster loads. Nothing is read or opened when this is imported."""
+"""The definitions that Dagster loads. The import reads and opens nothing."""
 
 import dagster as dg
 
@@ -9,6 +9,6 @@ from pipeline.settings import read_settings
 
 @dg.definitions
 def almanac() -> dg.Definitions:
-    # This process is the code location's own, and starts those of its runs.
+    # This is the process of the code location, which starts the processes of its runs.
     begin_private()
     return build_definitions(read_settings())

@@ -1,7 +1,7 @@
-"""The home's Dagster instance: its generated `dagster.yaml`, and opening it.
+"""The home's Dagster instance: its generated `dagster.yaml`, its databases, and opening it.
 
-Belongs here: how Dagster is set up. Users change it by their own `dagster.yaml` elsewhere; this
-one is written again whenever it differs.
+Belongs here: how Dagster is set up. This file is written again whenever it differs; users who want
+another setup use a `dagster.yaml` elsewhere.
 """
 
 import errno
@@ -19,7 +19,7 @@ import yaml
 from sqlalchemy.exc import DatabaseError
 
 from pipeline.runs.store import BESIDE, STORES, Damage, check, damages
-from pipeline.runs.store_faults import busy, fault_of, out_of_reach
+from pipeline.runs.store_faults import busy, fault_of, inaccessible
 from warehouse.errors import RunRecordsUnusable
 from warehouse.files.locks import hold_lock
 from warehouse.files.storage import Storage, make_folders, sync
@@ -34,7 +34,7 @@ _MAKING_S: Final = 120.0
 _RUNS_AT_ONCE: Final = 4
 _RETRIES: Final = 3
 _START_TIMEOUT_S: Final = 30 * 86_400
-# Capturing starts processes for each step, and Ctrl-C makes each of them tell its end.
+# Capturing starts processes for each step, and on Ctrl-C each of them prints a message.
 _UNCAPTURED: Final = {
     "module": "dagster._core.storage.noop_compute_log_manager",
     "class": "NoOpComputeLogManager",
@@ -48,14 +48,14 @@ def config_of(home: Home) -> dict[str, Any]:
         "telemetry": {"enabled": False},
         "nux": {"enabled": False},
         "storage": {"sqlite": {"base_dir": folder}},
-        # Whether a run may still be starting is for `almanac ui` to judge (dead_runs): by the clock
-        # of the day, a machine that slept or was set right would fail each run that just starts.
+        # `almanac ui` decides whether a run may still be starting (dead_runs). Dagster uses the
+        # wall clock, and would fail each starting run after a sleep of the machine or a new time.
         "run_monitoring": {
             "enabled": True,
             "poll_interval_seconds": 30,
             "start_timeout_seconds": _START_TIMEOUT_S,
         },
-        # Runs whose process died are started again; what failed by itself would fail again.
+        # Runs whose process died are started again; a run that failed by itself would fail again.
         "run_retries": {
             "enabled": True,
             "max_retries": _RETRIES,
@@ -63,9 +63,8 @@ def config_of(home: Home) -> dict[str, Any]:
         },
         "concurrency": {
             "runs": {"max_concurrent_runs": _RUNS_AT_ONCE},
-            # A pool without a limit limits nothing. Runs take turns in the queue, where a place is
-            # free with the end of its run; a slot that a step takes outlives a killed process, and
-            # is waited for at the full speed of a core.
+            # A pool needs a limit. Runs wait in the queue, where a place is free once its run ends.
+            # A slot of a step would outlive a killed process, and waiting for it uses a full core.
             "pools": {"default_limit": 1, "granularity": "run"},
         },
         "retention": {
@@ -76,7 +75,7 @@ def config_of(home: Home) -> dict[str, Any]:
 
 
 def write_config(home: Home) -> bool:
-    """Write the home's `dagster.yaml`; returns whether it was not there or differed."""
+    """Write the home's `dagster.yaml`; return whether it was missing or differed."""
     return _write(home, FILE, config_of(home))
 
 
@@ -90,14 +89,14 @@ def _write(home: Home, name: str, config: dict[str, Any]) -> bool:
 
 
 def make_stores(home: Home) -> None:
-    """Make the instance's databases where there are none, each as a whole or not at all.
+    """Create the missing databases of the instance, each complete or not at all.
 
-    Two processes that make one at once leave it unusable: they take turns. A process that dies
-    meanwhile leaves a folder without a name, which the next one removes.
+    Two processes that create one at the same time would leave it unusable, so this holds a lock. A
+    process that dies in between leaves a temporary folder, which the next one removes.
 
     Raises:
-        OSError: its folder can't be written.
-        LockHeld: another process is at it for too long.
+        OSError: the folder can't be written.
+        LockHeld: another process holds the lock for too long.
     """
     if _all_made(home) and not _left_by_the_killed(home):
         return
@@ -137,7 +136,7 @@ def _adopt(made: Path, target: Path) -> None:
         raise RuntimeError(f"{made} is still open")
     make_folders(target.parent)
     for end in BESIDE:
-        # The journal of a database that is gone would be played into the new one.
+        # SQLite would apply the journal of a deleted database to the new one.
         target.with_name(target.name + end).unlink(missing_ok=True)
     sync(made)
     made.rename(target)
@@ -149,8 +148,8 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
     """Open the home's instance for runs in this process, whose output is not captured.
 
     Raises:
-        OSError: its folder can't be written, which SQLite would tell in a page of its own.
-        RunRecordsUnusable: a database of it can't be used, also where that shows later.
+        OSError: its folder can't be written; SQLite's own error would be long.
+        RunRecordsUnusable: one of its databases can't be used, now or later in the block.
     """
     write_config(home)
     _write(home, FILE_HERE, {**config_of(home), "compute_logs": _UNCAPTURED})
@@ -166,10 +165,10 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
 
 @contextmanager
 def plain_faults(home: Home) -> Iterator[None]:
-    """Raise what is wrong with a database of Dagster's as an error that says what to do.
+    """Turn errors of Dagster's databases into errors that say what to do.
 
     Raises:
-        RunRecordsUnusable: of the kind that the fault is.
+        RunRecordsUnusable: the subclass for the fault.
     """
     try:
         yield
@@ -183,7 +182,7 @@ def _unusable(home: Home, error: Exception) -> RunRecordsUnusable:
     if fault.kind == "busy":
         return busy(home, home.dagster)
     if fault.kind == "machine":
-        return out_of_reach(home.dagster, fault.text)
+        return inaccessible(home.dagster, fault.text)
     for damage in damages(home, thorough=True):
         return damage.error(home)
     if fault.kind == "damaged":

@@ -1,7 +1,7 @@
-"""What stands in the way of keeping a key and data to oneself: said, and in part mended.
+"""Risks to the secrecy of key and data: warnings, and restricting files.
 
-Belongs here: looking at the files of secrets, the base address, and the files of home and state.
-Does not: which settings there are (settings.py), what the modes mean (file_modes.py).
+Belongs here: checks of the files of secrets, the base address, and the files of home and state.
+Does not: the settings (settings.py), the meaning of modes (file_modes.py).
 """
 
 import os
@@ -28,7 +28,7 @@ _SHOWN: Final = 3
 
 
 def begin_private() -> None:
-    """Let this process make files as the settings say; as its owner's alone where they fail."""
+    """Set the modes of files that this process creates; private if the settings can't be used."""
     try:
         keep_private(group_reads=read_settings().group_reads)
     except SettingsError:
@@ -36,12 +36,12 @@ def begin_private() -> None:
 
 
 def cautions_of(settings: Settings) -> list[str]:
-    """Return how a secret may get out, a line each: no secret in it, and no folder."""
+    """Return the ways in which a secret could leak, a line each, without secrets and folders."""
     return [*_files_of_secrets(settings), *_in_the_clear(settings)]
 
 
 def short_key(settings: Settings) -> str:
-    """Return what to say of a key too short to be taken out of data; empty where it is not."""
+    """Return a warning for a key too short to be removed from data, else an empty text."""
     found = settings.service_address()
     if found is None or len(found[1].get_secret_value()) >= LEAST_CHARS:
         return ""
@@ -52,9 +52,9 @@ def short_key(settings: Settings) -> str:
 
 
 def open_home(settings: Settings) -> str:
-    """Return what to say of a home whose folder others can enter; empty where it is closed.
+    """Return a warning for a home whose folder others can enter, else an empty text.
 
-    One look at one folder, for what is asked often: `files_open_to_others` reads all below it.
+    It checks one folder, for frequent calls; `files_open_to_others` reads everything below it.
     """
     if not readable_by_others(settings.home, group_reads=settings.group_reads):
         return ""
@@ -72,7 +72,7 @@ def files_open_to_others(settings: Settings) -> str:
 
 
 def close_files(settings: Settings) -> int:
-    """Close the user's own files of home and state to others; return how many.
+    """Restrict the user's own files of home and state; return how many were restricted.
 
     Files of other users are left as they are.
     """
@@ -81,9 +81,9 @@ def close_files(settings: Settings) -> int:
 
 
 def _open_files(settings: Settings) -> list[Path]:
-    """Return what others can read, of a home that is one and of the state."""
+    """Return the paths that others can read, of the state and of a home with a stamp."""
     home, roots = Home(settings.home), [settings.state]
-    with suppress(HomeRefused):  # What it is then said to be is no home of ours.
+    with suppress(HomeRefused):  # The folder is then no home of ours.
         if home.stamp() is not None:
             roots.append(home.root)
     return open_to_others(roots, group_reads=settings.group_reads)
@@ -95,7 +95,7 @@ def _files_of_secrets(settings: Settings) -> Iterator[str]:
             if readable_by_others(path, group_reads=settings.group_reads):
                 yield f"{name}: others can read this file; restrict it to your user (chmod 600)"
         except OSError:
-            continue  # That it can't be read is said where it is needed.
+            continue  # An unreadable file is reported where it is needed.
 
 
 def _in_the_clear(settings: Settings) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Opens the service that the settings name, real or the embedded sandbox, with limiter and home."""
+"""Opens a session with the service of the settings or the embedded sandbox: limiter and home."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -42,8 +42,8 @@ def limiter_for(
 ) -> Limiter:
     """Return the limiter of a kind of work for a key on a plan.
 
-    A service is shared with every process of the machine. The embedded sandbox has a key of its
-    own that nobody else knows.
+    The limits of a service are shared by all processes of the machine. The embedded sandbox has a
+    key of its own.
     """
     ledger = ledger_of(settings, plan)
     if ledger is not None:
@@ -52,7 +52,7 @@ def limiter_for(
     burst = settings.burst or plan.burst
     if sandbox is None or sandbox.clock.running:
         return TokenBucketLimiter(rate_per_s=rate_per_s, burst=burst)
-    # A clock that stands gives no new tokens: waiting there is moving it on.
+    # A stopped clock gives no new tokens, so waiting means advancing it.
     return TokenBucketLimiter(
         rate_per_s=rate_per_s,
         burst=burst,
@@ -62,7 +62,7 @@ def limiter_for(
 
 
 def ledger_of(settings: Settings, plan: Plan) -> Ledger | None:
-    """Return where the machine counts what a key sends; None for the embedded sandbox."""
+    """Return the machine's ledger of a key; None for the embedded sandbox."""
     found = settings.service_address()
     if found is None:
         return None
@@ -70,13 +70,13 @@ def ledger_of(settings: Settings, plan: Plan) -> Ledger | None:
 
 
 def pace_of(settings: Settings, plan: Plan) -> Pace:
-    """Return how fast this machine asks: its share of the plan's rate, and what a burst may be."""
+    """Return the pace of this machine: its share of the plan's rate, and its burst."""
     rate_per_s = settings.rate_per_s or plan.rate_per_s
     return Pace(rate_per_s, usable_burst(rate_per_s, settings.burst or plan.burst, JITTER_S))
 
 
 def share_of(settings: Settings, plan: Plan, work: Work) -> Share:
-    """Return what a kind of work may use of the month: the daily look alone has the reserve."""
+    """Return the share of the month for a kind of work; only daily pulls may use the reserve."""
     caps = {
         "daily": settings.daily_quota,
         "polls": settings.polls_quota,
@@ -90,15 +90,15 @@ def share_of(settings: Settings, plan: Plan, work: Work) -> Share:
 
 
 def reserve_of(settings: Settings, plan: Plan) -> int:
-    """Return the requests a month that are kept for the daily look; 0 where nothing limits."""
+    """Return the requests a month that are reserved for daily pulls; 0 without a quota."""
     quota = settings.monthly_quota or plan.monthly_quota
     return 0 if quota is None else ceil(quota * settings.reserve)
 
 
 def own_account(settings: Settings, plan: Plan, now: datetime, ahead: timedelta) -> ReportedLimits:
-    """Return the month as this machine counts it, for a service that gives no account.
+    """Return the month as this machine counts it, for a service that reports no usage.
 
-    The month is the service's, which is `ahead` of us; its end is told by our clock, as `now`.
+    The month is by the service's clock, which is `ahead` of ours; its end is by ours, as `now`.
     """
     ledger = ledger_of(settings, plan)
     state = None if ledger is None else ledger.peek()
@@ -114,7 +114,7 @@ def _advance(sandbox: Sandbox, seconds: float) -> None:
 
 
 def home_of(settings: Settings) -> Home:
-    """Return the home of the settings, which waits for its turns as long as they say."""
+    """Return the home of the settings, with their limit for waiting on its locks."""
     return Home(settings.home, wait_s=settings.wait_s, wait_setting="ALMANAC_WAIT_S")
 
 
@@ -123,7 +123,7 @@ def home_there() -> Home:
 
     Raises:
         SettingsError: the settings can't be used.
-        HomeRefused: there is no home; a mistyped address must not look like an empty one.
+        HomeRefused: there is no home; a mistyped path must not look like an empty home.
     """
     home = home_of(read_settings())
     home.refuse_lost_stamp()
@@ -141,7 +141,7 @@ _PLAN_KNOWN_FOR: Final = timedelta(hours=26)
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """Where the service is, and whose time it has."""
+    """The address and key of the service, and its clock."""
 
     base_url: str
     key: SecretStr
@@ -152,7 +152,7 @@ class _Address:
 
 @dataclass(slots=True)
 class OpenedSession(CatalogSession):
-    """A service with the sandbox it is, if it is one."""
+    """A session, with the embedded sandbox if it is one."""
 
     sandbox: Sandbox | None = None
 
@@ -166,17 +166,17 @@ def open_service(
     probe_state: Path | None = None,
     work: Work = "daily",
 ) -> Iterator[OpenedSession]:
-    """Open the service, learn its plan, and claim the home once it has answered.
+    """Open a session, determine the plan, and claim the home once the service has answered.
 
-    `now` is where the embedded sandbox stands; None lets it run with the wall. `world_process`
-    generates its world ahead. With `looking_only`, a folder for the log, the home is neither
-    claimed nor written to.
-    `work` is what the requests are for: each kind has its own share of the month.
+    `now` stops the clock of the embedded sandbox; with None it runs in real time. `world_process`
+    generates its catalog in advance. With `probe_state`, a folder for the request log, the home is
+    neither claimed nor written to. `work` is the purpose of the requests: each kind has its own
+    share of the month.
 
     Raises:
-        SettingsError: the settings contradict each other, or the plan can't be learnt.
+        SettingsError: the settings contradict each other, or the plan is not known.
         HomeRefused: the home holds data of another source.
-        CatalogError: the service can't be asked.
+        CatalogError: a request to the service failed.
     """
     home = home_of(settings)
     with ExitStack() as stack:
@@ -185,9 +185,9 @@ def open_service(
             home.check(address.source)
         log = RequestLog(probe_state or home.state, address.clock, key=address.key)
         service_clock = _clock_of(settings, address, probe_state or home.state)
-        # Asked before the plan is known, so at the pace of the lowest one.
+        # The usage request is sent before the plan is known, so at the pace of the lowest plan.
         limiter = limiter_for(settings, PLANS["free"], address.clock, address.sandbox)
-        # Nor where no Date was heard: nothing is asked for by the machine's day.
+        # Without a Date of the service so far, a request is needed first to know its day.
         day_is_known = service_clock.offset is not None
         stated_plan = (
             _plan_reported_lately(home, address) if work == "polls" and day_is_known else None
@@ -200,7 +200,7 @@ def open_service(
                     log.usage(usage, deprecation=plan_client.deprecation, sunset=plan_client.sunset)
         plan = _plan(settings, stated_plan or (None if usage is None else usage.plan))
         if probe_state is None:
-            # Not before: a mistyped address would leave its stamp.
+            # Not earlier: a mistyped address would be written into the stamp.
             home.claim(address.source)
             service_clock.keep()
         limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
@@ -277,7 +277,7 @@ def _client(
 
 
 def _clock_of(settings: Settings, address: _Address, state: Path) -> ServiceClock:
-    """Return the clock of the service: the embedded sandbox has ours, and may be set at will."""
+    """Return the clock of the service; the embedded sandbox may have any time."""
     if address.sandbox is not None:
         return ServiceClock(address.clock, max_skew=None)
     max_skew = timedelta(days=settings.max_clock_skew_days)
@@ -285,7 +285,7 @@ def _clock_of(settings: Settings, address: _Address, state: Path) -> ServiceCloc
 
 
 def _usage(settings: Settings, client: CatalogClient) -> UsageAnswer | None:
-    """Ask for the usage; where the plan is set, a service that has no such answer will do."""
+    """Request the usage; None if the service does not report it and the plan is set."""
     try:
         return client.usage()
     except (RequestRejected, ContractBroken):
@@ -295,8 +295,8 @@ def _usage(settings: Settings, client: CatalogClient) -> UsageAnswer | None:
 
 
 def _plan_reported_lately(home: Home, address: _Address) -> str | None:
-    """Return the plan that the service told within the day: asking before each poll would cost
-    more than some polls do. The limiter asks by itself where it does not know the month."""
+    """Return the plan if the service reported it within the last 26 hours, so that not every poll
+    costs a usage request. The limiter requests the usage itself if it does not know the month."""
     if address.sandbox is not None:
         return None
     last = last_usage(home.state)

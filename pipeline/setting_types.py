@@ -1,4 +1,4 @@
-"""What a text must be to be a setting: comma lists, places, plans, addresses of hooks."""
+"""Types of settings with their validation: comma lists, paths, plans, addresses of hooks."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -10,11 +10,11 @@ from pydantic_settings import NoDecode
 from catalog.contract.plans import PLANS
 
 LEAST_POLL_INTERVAL_S: Final = 900
-"""Between two polls, unless a setting says otherwise."""
+"""The default least interval between two polls."""
 
 
 def _split(value: Any) -> Any:
-    """Return the parts of a comma list; what is no text is left to the type."""
+    """Return the parts of a comma list; other values are left to the type."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
@@ -27,12 +27,12 @@ def _known_plan(name: str) -> str:
 
 
 def _nothing(value: Any) -> Any:
-    """Read an empty text as not set, as shells and compose files leave it."""
+    """Return None for an empty text, which shells and compose files give for an unset variable."""
     return None if value == "" else value
 
 
 def checked_hook(address: SecretStr) -> SecretStr:
-    """Check the address of a hook; what is wrong is told without showing it."""
+    """Check the address of a hook; errors do not show it."""
     try:
         url = httpx.URL(address.get_secret_value().strip())
     except httpx.InvalidURL:
@@ -45,7 +45,7 @@ def checked_hook(address: SecretStr) -> SecretStr:
 
 
 def _expanded(path: Path) -> Path:
-    """Return a path with `~` read as a shell does: in a file or a unit none has read it."""
+    """Return a path with `~` expanded, since no shell expands it in a file or a unit."""
     try:
         return path.expanduser()
     except RuntimeError as error:

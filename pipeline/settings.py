@@ -1,9 +1,8 @@
-"""The settings: the one module that reads the environment (and `.env`, and secret files).
+"""The settings: the only module that reads the environment (and `.env`, and secret files).
 
-A base address is only used with a key from the same place: a `.env` that came with somebody's
-files must not send the key of the user elsewhere. `python -m pipeline.settings` prints
-docs/settings.md. Belongs here: what can be set, and whether it makes sense. Does not: what is done
-with it.
+A base address is only used with a key from the same place, so that a `.env` in received files can't
+send the user's key elsewhere. `python -m pipeline.settings` prints docs/settings.md. Belongs here:
+the settings and their validation. Does not: their use.
 """
 
 import sys
@@ -49,7 +48,7 @@ ENV_FILE: Final = Path(".env")
 
 
 class SettingsError(Exception):
-    """A setting that can't be used; nothing was done. The text shows no secret."""
+    """A setting can't be used; nothing was done. The text shows no secret."""
 
 
 class Settings(BaseSettings):
@@ -183,7 +182,7 @@ class Settings(BaseSettings):
         description="The seed of the embedded sandbox; the same seed gives the same catalog.",
     )
     _from_file: frozenset[str] = PrivateAttr(default=frozenset())
-    """What `.env` gives, also where something loaded it into the environment before."""
+    """The settings with the value of `.env`, also if it was loaded into the environment before."""
 
     @field_validator(
         *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s", "wait_s"),
@@ -202,7 +201,7 @@ class Settings(BaseSettings):
 
     @property
     def source(self) -> str:
-        """What a home of these settings is stamped with. Raises SettingsError."""
+        """The source in the stamp of a home of these settings. Raises SettingsError."""
         address = self.service_address()
         return f"sandbox:{self.sandbox_seed}" if address is None else address[0]
 
@@ -210,7 +209,7 @@ class Settings(BaseSettings):
         """Return base address and key, None for the embedded sandbox.
 
         Raises:
-            SettingsError: one without the other, or one that can't be used.
+            SettingsError: only one of them is set, or one can't be used.
         """
         key = self._key()
         if self.base_url is None and key is None:
@@ -236,14 +235,14 @@ class Settings(BaseSettings):
 
     @property
     def alerts(self) -> bool:
-        """Whether there is an address that warnings are posted to."""
+        """Whether an alert address is set."""
         return self.alert_url is not None or self.alert_url_file is not None
 
     def alert_address(self) -> SecretStr | None:
-        """Return the address that warnings are posted to, None where none is set.
+        """Return the address to which warnings are posted, None if none is set.
 
         Raises:
-            SettingsError: it can't be used; the text does not show it.
+            SettingsError: the address can't be used; the text does not show it.
         """
         address = _secret("ALERT_URL", self.alert_url, self.alert_url_file)
         try:
@@ -258,7 +257,7 @@ class Settings(BaseSettings):
 
     @property
     def files_of_secrets(self) -> dict[str, Path]:
-        """Return the files that hold a secret, by what names them."""
+        """Return the files that contain a secret, by setting or name."""
         found = {"ALMANAC_API_KEY_FILE": self.api_key_file}
         found["ALMANAC_ALERT_URL_FILE"] = self.alert_url_file
         if self._from_file & {"api_key", "alert_url"}:
@@ -269,7 +268,7 @@ class Settings(BaseSettings):
         """Check that address and key come from one place.
 
         Raises:
-            SettingsError: one of them is of `.env`, the other is not.
+            SettingsError: one of them is in `.env`, the other is not.
         """
         name = "api_key" if self.api_key is not None else "api_key_file"
         in_file = {"base_url", name} & self._from_file
@@ -296,10 +295,10 @@ class Settings(BaseSettings):
 
 
 def _secret(name: str, given: SecretStr | None, file: Path | None) -> SecretStr | None:
-    """Return a secret that was given itself or in a file, None for neither.
+    """Return a secret from its setting or its file, None if neither is set.
 
     Raises:
-        SettingsError: both, or a file without one.
+        SettingsError: both are set, or the file is unreadable or empty.
     """
     if given is not None and file is not None:
         raise SettingsError(f"{PREFIX}{name} and {PREFIX}{name}_FILE are both set; keep only one.")
@@ -318,7 +317,7 @@ def read_settings() -> Settings:
     """Read the settings.
 
     Raises:
-        SettingsError: one of them can't be used; the text names it and shows no value.
+        SettingsError: a setting can't be used; the text names it and shows no value.
     """
     try:
         settings = Settings()
@@ -332,10 +331,10 @@ def read_settings() -> Settings:
 
 
 def _given_in_file() -> frozenset[str]:
-    """Return the settings that hold as `.env` gives them.
+    """Return the settings whose value is the one in `.env`.
 
     Raises:
-        SettingsError: it gives some, and others than the user may write to it.
+        SettingsError: `.env` has settings, and other users may write to it.
     """
     in_file = DotEnvSettingsSource(Settings)()
     elsewhere = EnvSettingsSource(Settings)()
@@ -390,7 +389,7 @@ restricts them. A file that you name (`--output`) gets the permissions of your o
 
 
 def markdown() -> str:
-    """Return the page."""
+    """Return docs/settings.md."""
     rows = [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in described()]
     return _HEAD + "\n".join(rows) + "\n"
 

@@ -1,1 +1,1 @@
-"""What is fresh, missing, deferred or running out; and its alerts."""
+"""The health of a home: freshness, gaps, deferred work, quota; and alerts."""

@@ -1,13 +1,13 @@
-"""Which warnings are posted to the address of the settings, and which were posted already.
+"""Warnings that are posted to the alert address of the settings, and the record of posted ones.
 
-    state/alerts.json    {kind: {since, at}} of what was posted and is not over
+    state/alerts.json    {kind: {since, at}} of posted warnings that have not ended
     {"text", "source", "at", "warnings": [{"kind", "text", "since"}], "resolved": [kind]}
 
-A warning is posted when it begins, again after a day while it lasts, and once when it is over. It
+A warning is posted when it begins, again after each day while it lasts, and once when it ends. It
 is recorded after the receiver has accepted it, so that none is lost. The command line and the
-daemon share the file; a lock keeps them from posting the same twice. `text` sums it up in one line:
-hooks of chats show it. The address may carry a token and appears in no error and no log: so it is
-sent by a bare transport, since httpx's client logs addresses.
+daemon share the file; a lock prevents posting the same twice. `text` is a summary in one line for
+chat hooks. The address may contain a token and must be in no error and no log, so a bare transport
+sends the request: httpx's client logs addresses.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ _Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """A warning that was told: since when it lasts, and when it was told last."""
+    """A posted warning: when it began, and when it was last posted."""
 
     since: _Instant
     at: _Instant
@@ -50,9 +50,9 @@ PostedBefore = Mapping[str, Reported]
 
 @dataclass(frozen=True, slots=True)
 class FoundWarnings:
-    """What is warned of in a home; `source` None is no home, of which nothing is told.
+    """The warnings of a home; `source` None means that there is no home, and nothing is posted.
 
-    `is_all` says that nothing else is: false for a home that can't be read.
+    `is_all` is false if there may be others, for a home that can't be read.
     """
 
     source: str | None
@@ -62,7 +62,7 @@ class FoundWarnings:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What there is to tell: what began, what lasts and was told a day ago, what is over."""
+    """The warnings to post: those that began, those last posted a day ago, those that ended."""
 
     begun: tuple[Warned, ...] = ()
     repeated: tuple[Warned, ...] = ()
@@ -77,7 +77,7 @@ class Changes:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What is told, with a mark for what it says of each."""
+        """The kinds to post, with `+` for a warning and `-` for its end."""
         marked = (
             *(f"+{warning.kind}" for warning in self.warnings),
             *(f"-{kind}" for kind in self.over),
@@ -86,15 +86,15 @@ class Changes:
 
 
 Post = Callable[[str, Changes, datetime], None]
-"""Tells changes of a source; what it raises leaves them untold."""
+"""Posts the changes of a source; if it raises, they are not recorded as posted."""
 
 
 def changes(
     posted_before: PostedBefore, warnings: Sequence[Warned], *, now: datetime, is_all: bool = True
 ) -> Changes:
-    """Return what there is to tell, beside what was told before; `since` is set, at least to now.
+    """Return what to post after what was posted before; `since` is set, to now if it is unknown.
 
-    Only where the warnings are all there are, one that is not among them is over.
+    A posted warning that is not among the warnings has ended, if they are all.
     """
     begun, repeated = [], []
     for warning in warnings:
@@ -111,7 +111,7 @@ def changes(
 def posted_after(
     posted_before: PostedBefore, changes: Changes, *, now: datetime
 ) -> dict[str, Reported]:
-    """Return what is told once changes were."""
+    """Return the record of posted warnings after the changes are posted."""
     lasting = {kind: warned for kind, warned in posted_before.items() if kind not in changes.over}
     for warning in changes.warnings:
         lasting[warning.kind] = Reported(since=warning.since or now, at=now)
@@ -119,7 +119,7 @@ def posted_after(
 
 
 def find_warnings(settings: Settings, home: Home, now: datetime) -> FoundWarnings:
-    """Return what is warned of. A home that can't be read is itself a warning."""
+    """Return the warnings of a home. A home that can't be read is itself a warning."""
     try:
         health = health_of(settings, home, now)
     except WarehouseError as error:
@@ -130,24 +130,24 @@ def find_warnings(settings: Settings, home: Home, now: datetime) -> FoundWarning
 
 
 class Alerts:
-    """What was told of a home. `state` is its state folder."""
+    """The record of posted warnings of a home. `state` is its state folder."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
 
     def posted(self) -> PostedBefore:
-        """Return what was told; a file that can't be read is nothing, and all is told anew."""
+        """Return the posted warnings; an unreadable file counts as none: all are posted again."""
         return read_note(Storage(self._state), _FILE, dict[str, Reported]) or {}
 
     def due(self, found: FoundWarnings, *, now: datetime) -> Changes:
-        """Return what there is to tell. Nothing is written."""
+        """Return what to post. Nothing is written."""
         return _changes(self.posted(), found, now)
 
     def post_due(self, found: FoundWarnings, post: Post, *, now: datetime) -> Changes:
-        """Tell what there is to tell, alone on the machine, and return it.
+        """Post what is due under a lock of the machine, and return it.
 
         Raises:
-            whatever `post` does: nothing is then written, and the same is due again.
+            any error of `post`: nothing is then written, and the same is due again.
         """
         if found.source is None:
             return Changes()
@@ -183,11 +183,11 @@ _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "crypto-alm
 
 
 class AlertNotPosted(Exception):
-    """The receiver did not accept it. Nothing was noted: it is tried again."""
+    """The receiver did not accept the post. Nothing was recorded, so it will be retried."""
 
 
 def post_changes(settings: Settings, home: Home, now: datetime) -> Changes:
-    """Post what there is to tell of a home, and return it; empty is nothing.
+    """Post the changes of warnings of a home, and return them.
 
     Raises:
         SettingsError: no address is set, or it can't be used.
@@ -216,7 +216,7 @@ def post(
     """Post changes once; a redirect is not followed.
 
     Raises:
-        AlertNotPosted: no answer in time, or one that is not 2xx.
+        AlertNotPosted: there was no answer in time, or none with status 2xx.
     """
     request = httpx.Request(
         "POST",
@@ -228,13 +228,13 @@ def post(
     with DeadlineTransport() as transport:
         transport.deadlines.at = time.monotonic() + timeout_s
         failure = _sent(transport, request)
-    # Out here, so that the error does not refer to the request, which has the address.
+    # Raised outside `with`, so that the error does not refer to the request with the address.
     if failure:
         raise AlertNotPosted(f"The alert was not posted: {failure}. It will be retried.")
 
 
 def message_of(source: str, changes: Changes, now: datetime) -> dict[str, Any]:
-    """Return the body of a post. It names no folder of this machine."""
+    """Return the JSON body of a post. It names no folder of this machine."""
     return {
         "text": summary_of(source, changes),
         "source": source,
@@ -248,7 +248,7 @@ def message_of(source: str, changes: Changes, now: datetime) -> dict[str, Any]:
 
 
 def summary_of(source: str, changes: Changes) -> str:
-    """Return what is told, in one line."""
+    """Return the changes in one line of text."""
     parts = [warning.text for warning in changes.warnings]
     if changes.over:
         parts.append(f"Resolved: {', '.join(changes.over)}")
@@ -256,7 +256,7 @@ def summary_of(source: str, changes: Changes) -> str:
 
 
 def _sent(transport: httpx.BaseTransport, request: httpx.Request) -> str:
-    """Return why a request was not accepted, empty where it was."""
+    """Send a request; return why it was not accepted, empty if it was."""
     try:
         response = transport.handle_request(request)
     except (httpx.TransportError, UnicodeError) as error:

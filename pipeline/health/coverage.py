@@ -1,7 +1,7 @@
-"""What nobody looked at: days without a look at events, cancellations that are lost.
+"""Gaps in coverage: days without a complete pull of events, and lost cancellations.
 
-The service gives today only, and cancellations for 90 days: what was missed can't be caught up,
-but by an archived export. Pure: looks go in, gaps come out.
+The service gives today's data only, and cancellations for 90 days, so only an archived export can
+fill a gap. Pure functions from batches to gaps.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from warehouse.history.watched import END_OF_TIME
 from warehouse.landing.batches import Scope
 
 AHEAD_DAYS: Final = 6
-"""A look at a day has every event up to so many days on: what the least of plans shows."""
+"""A pull covers a day if it has all events up to this many days later, as the lowest plan shows."""
 LISTED_FOR: Final = timedelta(days=CANCELLATIONS_SINCE_DAYS)
 _DAY: Final = timedelta(days=1)
 _START_OF_TIME: Final = datetime(1, 1, 1, tzinfo=UTC)
@@ -25,7 +25,7 @@ _Spans = list[tuple[datetime, datetime]]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A run of days, both inclusive."""
+    """Successive days, both ends inclusive."""
 
     first: date
     last: date
@@ -40,7 +40,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What was missed since a day, None where nothing was ever looked at."""
+    """The gaps since a day; `since` None means that nothing was ever pulled."""
 
     since: date | None = None
     days_unseen: int = 0
@@ -49,7 +49,7 @@ class Coverage:
 
 
 def coverage(seen: SeenBatches, now: datetime) -> Coverage:
-    """Return what was missed between the first day and now; today is not over, and no gap yet."""
+    """Return the gaps from the first day to yesterday; today is not over."""
     first = seen.first_day
     if first is None:
         return Coverage()
@@ -60,8 +60,8 @@ def coverage(seen: SeenBatches, now: datetime) -> Coverage:
 
 
 def _is_backfilled(seen: SeenBatches, day: date) -> bool:
-    """Whether events were asked for on a day, but not the near ones: as a home may be begun by a
-    backfill, when the time of the day's look is over."""
+    """Return whether the pulls of a day left out the near events, as in a home that was begun by a
+    backfill after the time of the daily pull."""
     requested = [
         batch
         for batch in seen.batches
@@ -83,7 +83,7 @@ def _unseen(complete_pulls: Iterable[Seen], first: date, last: date) -> list[dat
 
 
 def _is_seen(day: date, complete_pulls: list[Seen]) -> bool:
-    """Whether the looks of a day, through one filter, have its near events without a gap."""
+    """Return whether the pulls of a day with one filter cover its near events without a gap."""
     spans: dict[object, _Spans] = {}
     for pull in complete_pulls:
         scope = pull.scope
@@ -94,7 +94,7 @@ def _is_seen(day: date, complete_pulls: list[Seen]) -> bool:
 
 
 def lost_cancellations(complete_pulls: Iterable[Seen], since: datetime, now: datetime) -> list[Gap]:
-    """Return when cancellations were made that no look has, and that are listed no more."""
+    """Return the times of cancellations that no pull has, and that the service no longer lists."""
     spans = [
         (pull.scope.since or pull.observed_at - LISTED_FOR, pull.content_at)
         for pull in complete_pulls

@@ -1,6 +1,6 @@
-"""How fresh each feed is: when it was last pulled, and when it should have been.
+"""The freshness of each feed: when it was last pulled, and when it should have been.
 
-Read from landing and the change log alone, batches merged and batches that wait, so that it can be
+It is read only from landing and the change log, from merged and waiting batches, so that it can be
 reported while a merge runs.
 """
 
@@ -23,7 +23,7 @@ DATED: Final = frozenset[Feed]({"export", "events"})
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to say of one batch. `flagged` is why, None where nothing was found."""
+    """The facts of a batch for its health. `flagged` is the reason, None if it is not flagged."""
 
     batch_id: str
     feed: Feed
@@ -42,11 +42,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_complete_pull(self) -> bool:
-        """Whether all that it claims to cover was seen."""
+        """Whether it has all of its scope, and is not quarantined."""
         return self.complete and self.status != "quarantined"
 
     def supersedes(self, other: "Seen") -> bool:
-        """Whether it is a whole look at all that another batch was to cover, and a later one."""
+        """Return whether it is a later complete pull of all of another batch's scope."""
         if not self.is_complete_pull or self.flagged or self.observed_at <= other.observed_at:
             return False
         dated = self.feed in DATED and other.feed in DATED
@@ -64,7 +64,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_now(self) -> bool:
-        """Whether it covers the event dates of its own time: a backfill of the past does not."""
+        """Whether it covers the event dates at its own time; a backfill of the past does not."""
         lower, upper = self.scope.lower, self.scope.upper
         begins = lower is None or lower <= self.observed_at
         return begins and (upper is None or self.observed_at <= upper)
@@ -72,10 +72,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class SeenBatches:
-    """The batches since a day, oldest first; `days` have a file in the change log.
+    """The batches since a day, oldest first; `days` counts their files in the change log.
 
-    `first_day` is that of the first batch of all, or the day since when it was looked back;
-    None where there is no batch.
+    `first_day` is the day of the oldest batch of the home, at least the given day; None without a
+    batch.
     """
 
     batches: tuple[Seen, ...]
@@ -83,20 +83,20 @@ class SeenBatches:
     pending: int
     first_day: date | None
     damaged: frozenset[str] = frozenset()
-    """Batches that wait, and of which nothing can be said."""
+    """Waiting batches that can't be read."""
 
     def complete_pulls(self, *feeds: Feed) -> list[Seen]:
         return [batch for batch in self.batches if batch.feed in feeds and batch.is_complete_pull]
 
     @property
     def plan(self) -> str | None:
-        """The plan of the newest batch that was pulled: an import is of the plan the user says."""
+        """The plan of the newest pulled batch; an import has the plan that the user named."""
         pulled = [batch for batch in self.batches if not batch.attested] or self.batches
         return pulled[-1].plan if pulled else None
 
 
 def seen_since(home: Home, since: date) -> SeenBatches:
-    """Return what was observed from a day on.
+    """Return the batches observed from a day on.
 
     Raises:
         LakeDamaged: a file of the change log can't be read.
@@ -126,7 +126,7 @@ def bounds_of(day: date) -> tuple[datetime, datetime]:
 def _waiting(
     home: Home, batch_ids: Iterable[str], since: date
 ) -> tuple[list[Seen], frozenset[str]]:
-    """Return the batches that wait, since a day, and the ids of those that can't be read."""
+    """Return the waiting batches since a day, and the ids of those that can't be read."""
     manifests, damaged = home.landing.readable(batch_ids)
     found = [
         msgspec.convert(manifest, Seen, from_attributes=True)
@@ -140,17 +140,17 @@ DAILY: Final = timedelta(days=1)
 INTERVALS: Final[dict[Feed, timedelta]] = {
     feed: DAILY for feed in ("export", "events", "cancellations", "coins", "categories")
 }
-"""How often a feed is looked at, at least. Deliveries and single look-ups come as they come."""
+"""The longest interval between pulls of a feed. Deliveries and look-ups have none."""
 STALE_AFTER: Final = 2
-"""Intervals without a complete look after which a feed is stale."""
+"""The number of intervals without a complete pull after which a feed is stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedHealth:
-    """When a feed was looked at last. Instants are UTC.
+    """The last pulls of a feed. Instants are UTC.
 
-    `complete_at` is the last look at all of its scope, of event feeds at today's dates among
-    others; `interval_s` is None where none is expected, as for a feed that is not in the plan.
+    `complete_at` is the last complete pull, which for event feeds includes today's dates;
+    `interval_s` is None if no pull is expected, as for a feed that is not in the plan.
     """
 
     feed: Feed
@@ -175,7 +175,7 @@ def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -
     plan = PLANS.get(plan_name or "")
     in_plan = plan is None or not plan_lacks(plan, feed)
     interval = INTERVALS.get(feed) if plan is not None and in_plan else None
-    # Until its first look, it counts from the day on which the home was first used.
+    # Before its first pull, the interval starts on the day on which the home was first used.
     since = complete_at
     if since is None and seen.first_day is not None:
         since = datetime.combine(seen.first_day, time(tzinfo=UTC))

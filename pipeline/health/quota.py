@@ -1,7 +1,7 @@
-"""The month's quota as far as it is known here: by the machine's ledger, else as last reported.
+"""The month's quota as this machine knows it: from the ledger, else as the service last reported.
 
-What a home sent is counted in its own log (resources/request_log.py). No request is made, and
-nothing is written. Counted in requests; instants are UTC.
+The requests of a home are counted in its own log (resources/request_log.py). No request is sent,
+and nothing is written. Counts are in requests; instants are UTC.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The attempts of the last days that the service counts, when each was, and in what time."""
+    """The times of the last days' attempts that the service counts, and the period's length."""
 
     at: tuple[datetime, ...]
     over: timedelta
@@ -47,9 +47,9 @@ class Sent:
 
 
 def sent_lately(state: Path, now: datetime) -> Sent:
-    """Return what was sent in the last seven days, or since the first of them, at least a day.
+    """Return the attempts of the last seven days, or since the first attempt, at least a day.
 
-    An answer 429 is not counted by the service. A line that can't be read is passed over.
+    The service does not count an answer 429. Unreadable lines are skipped.
     """
     since = now - PACE_OVER
     files = sorted(path for path in (state / "requests").glob("*.jsonl") if path.is_file())
@@ -75,10 +75,10 @@ def _lines(file: Path) -> list[_Line]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaHealth:
-    """What was used of the month, and what will be at its reset by the pace of this home.
+    """The quota used in the month, and the use projected to its reset by the pace of this home.
 
-    `quota` is the user's own where that is less (ALMANAC_MONTHLY_QUOTA). `spent` is known to the
-    ledger alone. `projected` is None where the account is of a month that is over.
+    `quota` is the user's own limit if that is lower (ALMANAC_MONTHLY_QUOTA). Only the ledger has
+    `spent`. `projected` is None if the report is of a month that is over.
     """
 
     at: datetime
@@ -97,7 +97,7 @@ class QuotaHealth:
 
     @property
     def runs_out(self) -> bool:
-        """Whether it is used up, or will be before the reset."""
+        """Whether the quota is used up, or will be before the reset."""
         if self.quota is None or self.projected is None:
             return False
         return self.remaining == 0 or self.projected > self.quota
@@ -106,7 +106,7 @@ class QuotaHealth:
 def quota_of(
     settings: Settings, home: Home, source: str | None, plan_name: str | None, now: datetime
 ) -> QuotaHealth | None:
-    """Return what is known of the month, None where nothing is. `source` is the home's."""
+    """Return the quota of the month, None if nothing is known. `source` is the home's."""
     sent = sent_lately(home.state, now)
     plan = PLANS.get(plan_name or "")
     counted = _ledger(settings, source, plan, now)
@@ -119,7 +119,7 @@ def quota_of(
 def _ledger(
     settings: Settings, source: str | None, plan: Plan | None, now: datetime
 ) -> tuple[Allowance, timedelta] | None:
-    """Return what the machine counted this month, and for how long it is held back."""
+    """Return the ledger's allowance of this month, and for how long requests are held back."""
     try:
         if settings.source != source:
             return None
@@ -169,7 +169,7 @@ def _by_ledger(
 def _as_reported(
     settings: Settings, plan: Plan | None, usage: ReportedUsage, sent: Sent, now: datetime
 ) -> QuotaHealth:
-    """Return the service's last account; what was sent since is known of this home alone."""
+    """Return the last usage that the service reported, projected by the requests of this home."""
     used, quota = usage.used, usage.quota
     if used is None and quota is not None and usage.remaining is not None:
         used = quota - usage.remaining

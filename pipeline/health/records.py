@@ -1,6 +1,6 @@
-"""The health of a home, as records: what `status --json` prints and what is warned of.
+"""The health of a home as records, as `status --json` prints it, and its warnings.
 
-With the work that was deferred: pulls, and backfills that are not at their end.
+Also the deferred work: pulls, and backfills that have not finished.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from warehouse.home import Home
 
 @dataclass(frozen=True, slots=True)
 class DeferredWork:
-    """One piece of work. `resume_at` None is a backfill under way, or one that was broken off."""
+    """A deferred pull or backfill. `resume_at` None is a running or interrupted backfill."""
 
     work: Work
     what: str
@@ -29,7 +29,7 @@ class DeferredWork:
 
 
 def deferred_work(home: Home, now: datetime) -> list[DeferredWork]:
-    """Return what was put off, looks first; notes that can't be read are none."""
+    """Return the deferred work, pulls first; unreadable notes are ignored."""
     state = Storage(home.state)
     pulls = [
         DeferredWork(
@@ -50,9 +50,9 @@ def deferred_work(home: Home, now: datetime) -> list[DeferredWork]:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """One thing that a person should act on. `kind` is a stable name for programs.
+    """A warning that a person should act on. `kind` is a stable name for programs.
 
-    `since` is when it began, None where that is not known.
+    `since` is when it began, None if that is not known.
     """
 
     kind: str
@@ -62,9 +62,9 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """Batches that something is wrong with. `since` is when the first of them was observed.
+    """Batches with a problem. `since` is when the first of them was observed.
 
-    `why` is the reason of the newest, empty where the kind of problem says it all.
+    `why` is the reason of the newest, empty if the kind of problem is enough.
     """
 
     batches: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Deprecated:
-    """What the service says of its own version's end; None is not said, or not as a date."""
+    """The deprecation and end of the interface, as reported; None if there is no date."""
 
     since: datetime | None
     ends_at: datetime | None
@@ -83,7 +83,7 @@ class Deprecated:
 
 @dataclass(frozen=True, slots=True)
 class ClockHealth:
-    """By how many seconds the service is ahead of this machine's clock, and when it was heard."""
+    """The seconds by which the service is ahead of this machine, and when that was recorded."""
 
     ahead_s: float
     heard_at: datetime | None
@@ -100,7 +100,7 @@ class ClockHealth:
 
 @dataclass(slots=True)
 class Health:
-    """What there is to say of a home. Counts are of the days that were looked back."""
+    """The health of a home. Counts are of the last hundred days."""
 
     source: str | None
     plan: str | None = None
@@ -110,13 +110,13 @@ class Health:
     quarantined: list[str] = field(default_factory=list)
     quarantined_since: datetime | None = None
     damaged: list[str] = field(default_factory=list)
-    """Batches that are set aside, since their files in landing are not what was landed."""
+    """Batches that are set aside, since their files in landing have changed."""
     flagged: list[str] = field(default_factory=list)
     flagged_lately: Problems = field(default_factory=Problems)
     partial_lately: Problems = field(default_factory=Problems)
     key_repeated: Problems = field(default_factory=Problems)
     cautions: list[str] = field(default_factory=list)
-    """How a secret may get out, by the settings."""
+    """How a secret could leak, by the settings."""
     undated_lately: Problems = field(default_factory=Problems)
     rejected: int = 0
     rejected_lately: Problems = field(default_factory=Problems)

@@ -1,12 +1,12 @@
-"""The health of a home: what was pulled when, what waits, what is wrong, what to act on.
+"""The health of a home: last pulls, waiting work, problems, and warnings.
 
 Warnings have stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   damaged
     deferred   coverage   disk   deprecated   key   exposed   clock   runs   records
 
-Read from landing, the change log and the home's own notes alone, so that it can be reported while a
-merge runs. No request is made.
+It is read only from landing, the change log and the home's own notes, so that it can be reported
+while a merge runs. No request is sent.
 """
 
 import os
@@ -30,17 +30,17 @@ from warehouse.files.storage import Storage
 from warehouse.home import Home
 
 RECENT: Final = timedelta(days=2)
-"""What can't be put right any more is warned of for so long, and then only told."""
+"""Problems that can't be repaired are warned of for this long, and then only counted."""
 CANCELLATIONS_UNSEEN: Final = timedelta(days=30)
 OVERDUE: Final = timedelta(days=1)
-"""Work goes on by itself once it may; so much later something is in its way."""
+"""Deferred work resumes by itself; if it is later than this, something prevents it."""
 ENDS_SOON: Final = timedelta(days=90)
-"""Versions go on for a year after they are deprecated: until then it is told, not warned of."""
+"""A deprecated version works for a year; it is warned of only this long before its end."""
 LEAST_FREE_BYTES: Final = 2_000_000_000
 
 
 def warnings_of(health: Health, now: datetime) -> list[Warned]:
-    """Return the warnings, one of a kind; none where there is no home."""
+    """Return the warnings, at most one of a kind; none without a home."""
     if health.source is None:
         return []
     return [
@@ -218,13 +218,13 @@ def _clock(health: Health) -> Iterator[Warned]:
 
 
 HISTORY_DAYS: Final = 100
-"""Cancellations are listed for 90 days: one that was not looked at for longer is lost."""
+"""The days of history that are read: cancellations are listed for 90 days and then lost."""
 
 
 def health_of(settings: Settings, home: Home, now: datetime) -> Health:
-    """Return the health of a home, looking back a hundred days; `bytes` is left empty.
+    """Return the health of a home over the last hundred days; `bytes` is left empty.
 
-    `now` is the machine's: requests and quota are by its clock, all else is by the service's.
+    `now` is by the machine's clock, as requests and quota are; all else is by the service's.
 
     Raises:
         WarehouseError: the stamp or a file of the change log can't be read.
@@ -289,7 +289,7 @@ def _clock_health(service_clock: ServiceClock) -> ClockHealth | None:
 
 
 def sizes_of(home: Home) -> dict[str, int]:
-    """Return the bytes of each part of a home; over years of batches that takes seconds."""
+    """Return the bytes of each part of a home; for years of batches this takes seconds."""
     sizes = {part: _size(home.root / part) for part in ("landing", "lake", "dagster")}
     with suppress(FileNotFoundError):
         sizes[home.warehouse.name] = home.warehouse.stat().st_size
@@ -300,7 +300,7 @@ def _size(folder: Path) -> int:
     size = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            # A merge that runs takes files away.
+            # A running merge may delete files.
             with suppress(FileNotFoundError):
                 size += (Path(parent) / name).stat().st_size
     return size
@@ -309,7 +309,7 @@ def _size(folder: Path) -> int:
 def _not_superseded(
     seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]
 ) -> Problems:
-    """Return the recent batches that have a problem and that no later whole look made good."""
+    """Return the recent batches with a problem that no later complete pull supersedes."""
 
     def why_unless_superseded(batch: Seen) -> str | None:
         superseded = any(later.supersedes(batch) for later in seen.batches)
@@ -319,7 +319,7 @@ def _not_superseded(
 
 
 def _lately(seen: SeenBatches, now: datetime, why: Callable[[Seen], str | None]) -> Problems:
-    """Return the recent batches that have a problem."""
+    """Return the recent batches with a problem."""
     found = [batch for batch in seen.batches if batch.observed_at > now - RECENT and why(batch)]
     newest = found[-1] if found else None
     return Problems(

@@ -1,7 +1,7 @@
-"""What `doctor` and `status` say of Dagster's records of runs, and how `doctor --fix` mends them.
+"""The checks of `doctor` and `status` on Dagster's records of runs, and their repair.
 
-Belongs here: the two checks, setting aside what is damaged, failing the dead. Does not: how it is
-shown (doctor_cli), what counts as damaged (run_store) or dead (dead_runs).
+Belongs here: the two checks, setting damaged databases aside, failing dead runs. Does not: how it
+is shown (cli/maintenance), what is damaged (runs/store) or dead (runs/dead_runs).
 """
 
 import stat
@@ -20,12 +20,12 @@ from warehouse.home import Home
 _FIX: Final = "`almanac doctor --fix` marks it failed; so does the next `almanac run`"
 
 _WAIT_S: Final = 1.0
-"""For a command that is just ending."""
+"""Enough for a command that is just ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunsChecked:
-    """One thing that was looked at: what, whether it holds, and what was found."""
+    """The result of one check: its subject, whether it holds, and what was found."""
 
     what: str
     holds: bool
@@ -33,7 +33,7 @@ class RunsChecked:
 
 
 def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
-    """Check that Dagster's databases are sound, and that each run under way has a process."""
+    """Check that Dagster's databases are sound, and that each run in progress has a process."""
     mended: list[str] = []
     try:
         if fix and home.dagster.exists():
@@ -48,7 +48,7 @@ def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
 
 
 def run_troubles(home: Home) -> Iterator[Warned]:
-    """Yield what `status` warns of: `records` for a damaged database, `runs` for dead runs."""
+    """Yield the warnings of `status`: `records` for a damaged database, `runs` for dead runs."""
     found = damages(home)
     if found:
         yield Warned("records", str(found[0].error(home)))
@@ -74,10 +74,10 @@ def _dead(home: Home) -> RunsChecked:
 
 
 def _mend(home: Home) -> list[str]:
-    """Set aside what is damaged and make it anew, and fail dead runs; returns what was done.
+    """Replace damaged databases and fail dead runs; return what was done.
 
     Raises:
-        LockHeld: a command is at work on the home.
+        LockHeld: another command uses the home.
         OSError: the folder can't be written to.
     """
     done: list[str] = []
@@ -87,7 +87,7 @@ def _mend(home: Home) -> list[str]:
         for damage in damages(home, thorough=True):
             if damage.kind == "damaged" or damage.is_unreadable:
                 done.append(_mended(damage))
-        # Here, since importing Dagster takes longer than all the rest.
+        # Imported here, since importing Dagster takes longer than all the rest.
         from pipeline.instance import instance_of
 
         with instance_of(home) as instance:
@@ -98,7 +98,7 @@ def _mend(home: Home) -> list[str]:
 
 @contextmanager
 def _alone(home: Home) -> Iterator[None]:
-    """Keep `almanac run` and `almanac ui` away: they have the databases open."""
+    """Lock out `almanac run` and `almanac ui`, which have the databases open."""
     with ExitStack() as held:
         try:
             held.enter_context(home.ui_lock())
@@ -109,7 +109,7 @@ def _alone(home: Home) -> Iterator[None]:
 
 
 def _mended(damage: Damage) -> str:
-    """Let the user have what only lacked that; set aside what can't be kept."""
+    """Give the user access to a database if only that is missing, else set it aside."""
     with suppress(OSError):
         if damage.path.is_file() and damage.is_unreadable:
             damage.path.chmod(damage.path.stat().st_mode | stat.S_IRUSR | stat.S_IWUSR)

@@ -1,1 +1,1 @@
-"""The poll planner: pure functions, but for inputs."""
+"""The poll planner: pure functions, except inputs."""

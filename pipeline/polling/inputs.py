@@ -1,8 +1,7 @@
-"""What the planner of polls has to know, read from local state: no request is made.
+"""The inputs of the poll planner, read from local state without a request.
 
-From the warehouse what lies when and changes how often, from landing the last looks, from the
-machine's ledger the month. Belongs here: reading and putting together. Does not: what follows
-from it (planner.py).
+The warehouse gives the calendar and the change rates, landing the last pulls, and the machine's
+ledger the month. Belongs here: reading these inputs. Does not: the plan (planner.py).
 """
 
 from dataclasses import dataclass, field
@@ -32,14 +31,14 @@ from warehouse.landing.landing import Landing
 
 _DAY: Final = timedelta(days=1)
 _RECENT: Final = timedelta(days=2)
-"""An older look is one that was missed: all of it is due."""
+"""Pulls before this are not read: their dates are due."""
 _PAST: Final = timedelta(days=PAST_DAYS + 1)
 _AHEAD: Final = timedelta(days=1_100)
 
 
 @dataclass(slots=True)
 class PollFacts:
-    """Reads what is known of a home. What does not change is read once: to be kept."""
+    """Reads the planner's inputs of a home. Keep it: what has not changed is not read again."""
 
     settings: Settings
     home: Home
@@ -50,9 +49,9 @@ class PollFacts:
     _published: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def inputs(self, now: datetime) -> PlannerInputs | None:
-        """Return what is known, None where not even the plan is: nothing was looked at yet.
+        """Return the inputs, None if the plan is not known because nothing was pulled yet.
 
-        `now` is the machine's; what is known is by the service's clock.
+        `now` is by the machine's clock; the inputs are by the service's.
 
         Raises:
             WarehouseError: the warehouse or a manifest can't be read.
@@ -91,20 +90,20 @@ class PollFacts:
         return self._activity
 
     def _rates_of(self, activity: Activity, plan: Plan, now: datetime) -> ChangeRates:
-        # As with the calendar: other rates would have every schedule made anew.
+        # Kept as the calendar is: new rates would make the planner compute every schedule again.
         if self._rates_read is None:
             self._rates_read = rates(_watched(activity, plan, now))
         return self._rates_read
 
     def _calendar(self, activity: Activity) -> Calendar:
-        # The same object while nothing changed: schedules are made once for it.
+        # The same object while nothing changed: schedules are cached by it.
         if self._calendar_read is None:
             spans = ((span[0], span[1]) for span in activity.spans for _ in range(span[2]))
             self._calendar_read = calendar_of(spans)
         return self._calendar_read
 
     def _recent_pulls(self, now: datetime) -> list[Manifest]:
-        """Return what was landed lately, merged or not."""
+        """Return the manifests landed recently, merged or not."""
         landing: Landing = self.home.landing
         ids = [
             batch_id
@@ -137,14 +136,14 @@ class PollFacts:
         )
 
     def _allowance(self, plan: Plan, now: datetime) -> Allowance:
-        """Return what the machine counted of this month, else what the service last told of it."""
+        """Return the ledger's count of this month, else what the service last reported of it."""
         ledger = ledger_of(self.settings, plan)
         if ledger is not None and ledger.path.exists():
             state = LedgerReader(ledger.path, ledger.pace).peek()
             if now.timestamp() < state.resets_at:
                 return state
         usage = last_usage(self.home.state)
-        # Another plan is another key's; and which part of it was this machine's is not told.
+        # Another plan means another key, and the report does not have this machine's part.
         if usage is None or usage.plan != plan.name or self.settings.monthly_quota is not None:
             return Allowance(0)
         used, resets_at = usage.used, usage.reset_at or next_reset(usage.at)
@@ -159,7 +158,7 @@ class PollFacts:
 
 
 def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:
-    """Return what a run of the day's job costs: every feed once, and a question for the usage."""
+    """Return the requests of one daily job: every feed once, and one usage request."""
     today = now.date()
     first, last = date.min, date.max
     if plan.export:
@@ -175,10 +174,10 @@ def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:
 
 
 def last_pulls(pulls: list[Manifest], now: datetime) -> dict[date, datetime]:
-    """Return when each event date was last looked at whole.
+    """Return when each event date was last pulled completely.
 
-    A list is as of its look: by how much the service lags, looking again does not mend. An export
-    is of midnight, whenever it is fetched.
+    A list counts from its pull, since another pull does not reduce the lag of the service. An
+    export counts from midnight, whenever it is pulled.
     """
     found: dict[date, datetime] = {}
     nearest, furthest = (now - _PAST).date(), (now + _AHEAD).date()
@@ -199,7 +198,7 @@ def _as_of(manifest: Manifest) -> datetime:
 
 
 def _watched(activity: Activity, plan: Plan, now: datetime) -> Watched:
-    """Return the changes seen by band of distance, and for how long how much was watched."""
+    """Return the observed changes by band of distance, and the observed dates and events."""
     if activity.watched_since is None:
         return NOTHING_WATCHED
     days, today = (now - activity.watched_since) / _DAY, now.date()
@@ -226,13 +225,13 @@ def _watched(activity: Activity, plan: Plan, now: datetime) -> Watched:
 
 
 def last_plan(home: Home) -> str | None:
-    """Return the plan that the service last told, None where it never did."""
+    """Return the plan that the service last reported, None if it never did."""
     last = last_usage(home.state)
     return None if last is None else last.plan
 
 
 def _file_mark(path: Path) -> tuple[int, int]:
-    """Return what changes when a file is published anew."""
+    """Return a value that changes when the file is published again."""
     try:
         stat = path.stat()
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""How often each part of the calendar is polled, and when it is due, within a budget.
+"""The poll interval of each part of the calendar, and its due time, within a budget.
 
-Belongs here: the division of a budget. Does not: how the calendar is cut (windows), what is due now
-(planner). The day's job pulls everything once; `turns` polls come between, evenly. So a change is
-on average half of day / (turns + 1) old when it is seen, and the best number of turns goes with
-sqrt(changes / price) (Cho and Garcia-Molina, 2003). A unit is due when its dates, weighed by how
-often they change, have waited for its interval: so a cut that moves its edges loses no pull.
+Belongs here: dividing a budget. Does not: how the calendar is cut (windows), what is due now
+(planner). The daily job pulls everything once; `polls` polls are spread evenly between two jobs. So
+a change has an average age of half of day / (polls + 1) when it is seen, and the best number of
+polls is proportional to sqrt(changes / price) (Cho and Garcia-Molina, 2003). A unit is due when its
+dates, weighted by their change rate, have waited for its interval, so a moved cut loses no pull.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ from pipeline.polling.windows import WindowLoad, WindowPlan
 from resources.ingest.scopes import PollWindow
 
 CHANGES_PER_REQUEST_MIN: Final = 0.001
-"""No look is planned that is expected to show less than this, for each request it costs."""
+"""A poll must be expected to show at least this many changes for each request."""
 _STEPS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
 class PollDemand:
-    """What a unit brings and costs: changes a day, and requests a turn.
+    """The benefit and cost of a unit: changes a day, and requests for each poll.
 
-    `core` is what one more look between two turns costs, at a part of the unit; it is in `price`,
-    and the changes of that part, which wait half as long, count half.
+    `core` is the requests of an additional pull of a part of the unit between two polls. `price`
+    includes it; the changes of that part count half, since they wait half as long.
     """
 
     changes_per_day: float
@@ -39,15 +39,15 @@ class PollDemand:
         return 2 if self.core else 1
 
     def age(self, polls: int) -> float:
-        """Return the sum of the ages at which a day's changes are seen, in days."""
+        """Return the sum of the ages of a day's changes when they are seen, in days."""
         return self.changes_per_day / (2 * (polls + 1))
 
     def cost(self, polls: int) -> int:
-        """Return the requests a day of so many turns beside the day's job."""
+        """Return the requests a day for a number of polls beside the daily job."""
         return polls * self.price + self.core
 
     def polls_max(self, pulls_max: float) -> int:
-        """Return how many turns a day are worth their price and within what is allowed."""
+        """Return the most polls a day that are worth their price and allowed."""
         worth = self.changes_per_day / (self.price * CHANGES_PER_REQUEST_MIN)
         return max(0, int(min(worth, (pulls_max + 1) / self.pulls_per_poll)) - 1)
 
@@ -55,14 +55,14 @@ class PollDemand:
 def polls_per_day(
     demands: Sequence[PollDemand], budget: float, pulls_max: float
 ) -> tuple[int, ...] | None:
-    """Return how many turns a day each unit gets, beside the look of the day's job.
+    """Return the polls a day of each unit, beside the daily job.
 
-    None means that not even that much is in the budget: a core is looked at between all the same.
+    None means that not even zero polls are possible, since cores are still pulled once.
 
     Args:
         demands: The units.
-        budget: Requests a day; infinite is no limit.
-        looks_max: What the least interval allows.
+        budget: Requests a day; infinite means no limit.
+        pulls_max: The pulls a day that the least interval allows.
     """
     caps = [demand.polls_max(pulls_max) for demand in demands]
     if (
@@ -85,7 +85,7 @@ def polls_per_day(
 
 
 def _polls(demand: PollDemand, worth: float, cap: int) -> int:
-    """Return the turns a day after which one more would save less than `worth` a request."""
+    """Return the polls a day after which one more would save less than `worth` for each request."""
     # age(n - 1) - age(n) = changes / (2 n (n + 1)) >= worth x price
     product = demand.changes_per_day / (2 * worth * demand.price)
     return min(cap, int((sqrt(1 + 4 * product) - 1) / 2))
@@ -94,7 +94,7 @@ def _polls(demand: PollDemand, worth: float, cap: int) -> int:
 def _topped_up(
     demands: Sequence[PollDemand], polls: list[int], caps: Sequence[int], budget: float
 ) -> list[int]:
-    """Spend what whole numbers left over, one turn a unit, the most worth first."""
+    """Spend the budget left by rounding: at most one more poll for a unit, the best unit first."""
     left = budget - _cost(demands, polls)
     gains = [
         (demand.age(now) - demand.age(now + 1)) / demand.price if now < cap else -inf
@@ -112,17 +112,17 @@ def _cost(demands: Sequence[PollDemand], polls: Sequence[int]) -> int:
 
 
 NEVER: Final = timedelta(days=2)
-"""How long ago a date was looked at that no look is known of."""
+"""The assumed age of the last pull of a date without a known pull."""
 TOGETHER: Final = 0.15
-"""How early, as a share of its interval, a window is looked at along with its core."""
+"""How early, as a share of its interval, a window is pulled along with its core."""
 _DAY: Final = timedelta(days=1)
 Dated = tuple[tuple[date, float], ...]
-"""Dates with the changes a day expected on each."""
+"""Dates with the expected changes a day of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollUnit:
-    """A cell of the calendar, or the cancellations (None), with its turns and what is due when."""
+    """A part of the calendar, or the cancellations (None), with its polls and due times."""
 
     cell: WindowPlan | None
     demand: PollDemand
@@ -137,14 +137,14 @@ class PollUnit:
         return min(self.whole_at, self.core_at)
 
     def due(self, now: datetime) -> WindowLoad | None:
-        """Return what of a cell is due; the whole comes along with its core when nearly so."""
+        """Return the due part: the whole is pulled along with its core if it is nearly due."""
         if self.cell is None or now < self.due_at:
             return None
         whole = now >= self.whole_at - self.interval * TOGETHER
         return self.cell.whole if whole or self.cell.core is None else self.cell.core
 
     def next_at(self, now: datetime) -> datetime:
-        """Return when something is due once what is due now is done."""
+        """Return the next due time after the pulls that are due now."""
         if now < self.due_at:
             return self.due_at
         next_whole_at = due_at(now, self.interval, self.least)
@@ -182,7 +182,7 @@ def _without(dates: Dated, core: Dated) -> Dated:
 
 
 def _pulled_at(dates: Dated, inputs: PlannerInputs) -> datetime:
-    """Return when dates were looked at last: the mean, each weighed by how often it changes."""
+    """Return the mean time of the last pulls of dates, weighted by their change rate."""
     never = inputs.now - NEVER
     weight, waited_s = 0.0, 0.0
     for day, changes in dates:
@@ -193,9 +193,9 @@ def _pulled_at(dates: Dated, inputs: PlannerInputs) -> datetime:
 
 
 def without_fresh_edges(run: WindowLoad, inputs: PlannerInputs) -> WindowLoad:
-    """Return a run less the dates at its edges that were looked at within the least interval.
+    """Return a window without the dates at its edges that were pulled within the least interval.
 
-    A window whose edges moved may take in what its neighbour has just shown.
+    A window with moved edges may include dates that a pull of its neighbour has just shown.
     """
     since = inputs.now - inputs.least()
     stale = [

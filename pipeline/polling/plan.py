@@ -1,8 +1,8 @@
-"""What a poll plan follows from, and what it contains: records, a month's budget, due times.
+"""The inputs and the contents of a poll plan: records, the budget of a month, due times.
 
-The planner makes them (planner). The budget is the quota less the reserve, the day's jobs and the
-cap; None is no limit. The day's job begins at 00:20 and pulls everything, so a poll shortly before
-it is wasted. Instants are aware UTC; costs are in requests, rates per day.
+The planner makes plans (planner). The budget is the quota less the reserve and the daily jobs, at
+most the cap; None is no limit. The daily job starts at 00:20 and pulls everything, so a poll just
+before it is wasted. Instants are aware UTC; costs are in requests, rates per day.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,24 +20,24 @@ from resources.limits.allowance import next_reset
 
 DAILY_AT: Final = time(0, 20)
 DAILY_DONE_BY: Final = time(1, 0)
-"""When the day's job has surely looked, and paid for it; else it was missed."""
+"""By this time the daily job has sent its requests, or it was missed."""
 MISSED_AFTER: Final = timedelta(minutes=40)
 _AROUND: Final = timedelta(minutes=20)
-"""A look so shortly before the day's job is as good as the job's: content is a minute old."""
+"""A pull at most this long before the daily job replaces it: content is a minute old."""
 _DAY: Final = timedelta(days=1)
 
 
 def next_time(of_day: time, after: datetime) -> datetime:
-    """Return the first instant after another at a time of day."""
+    """Return the first instant after another one that has a time of day."""
     found = datetime.combine(after.date(), of_day, tzinfo=after.tzinfo)
     return found if found > after else found + _DAY
 
 
 def due_at(pulled_at: datetime, interval: timedelta, least: timedelta) -> datetime:
-    """Return when to look again, about an interval later and never before the least.
+    """Return when the next pull is due: about an interval later, at least the least interval.
 
-    What is left until the day's job is parted evenly; where that is one part, the job does it, and
-    a poll is due only if it was missed.
+    The time until the daily job is divided evenly. If that gives one part, the job is the next
+    pull, and a poll is due only if the job was missed.
     """
     ahead = next_time(DAILY_AT, pulled_at + _AROUND) - pulled_at
     parts = round(ahead / interval)
@@ -48,9 +48,9 @@ def due_at(pulled_at: datetime, interval: timedelta, least: timedelta) -> dateti
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The month as it is counted. `reserve` is never touched, `cap` bounds what polls still use.
+    """The quota of the month. Polls never use `reserve`; `cap` limits what they may still use.
 
-    `daily_requests` is what one run of the day's job costs.
+    `daily_requests` is the cost of one daily job.
     """
 
     quota: int | None
@@ -61,7 +61,7 @@ class Month:
     daily_requests: int = 0
 
     def at(self, now: datetime) -> "Month":
-        """Return the month that `now` lies in: once it has turned, nothing is used of it."""
+        """Return the month of `now`: after the reset, a new one with nothing used."""
         if now < self.resets_at:
             return self
         return replace(self, used=0, cap=None, resets_at=next_reset(now))
@@ -70,12 +70,12 @@ class Month:
         return (self.resets_at - now) / _DAY
 
     def for_daily(self, now: datetime) -> int:
-        """Return what the runs of the day's job until the reset still cost."""
+        """Return the requests of the daily jobs until the reset."""
         runs = max(0, -((next_time(DAILY_DONE_BY, now) - self.resets_at) // _DAY))
         return runs * self.daily_requests
 
     def for_polls(self, now: datetime) -> float:
-        """Return what polls may spend until the reset, at least 0; infinite without a quota."""
+        """Return the requests that polls may send until the reset, at least 0; inf for no limit."""
         bounds = [] if self.cap is None else [self.cap]
         if self.quota is not None:
             bounds.append(self.quota - self.used - self.reserve - self.for_daily(now))
@@ -84,11 +84,11 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class PlannerInputs:
-    """All that a plan follows from.
+    """The inputs of a plan.
 
-    `last_looks` says when each event date was looked at last, by a poll or the day's job;
-    `vanished` are the ids absent from a complete look and not confirmed, oldest first, of which
-    `looked_up_today` were asked already; `freshness` replaces the plan's own where it is given.
+    `last_pulls` has the last pull of each event date, by a poll or the daily job; `vanished` are
+    the ids absent from a complete pull and not confirmed, oldest first; `looked_up_today` counts
+    the look-ups of today; `freshness` replaces the plan's own if it is given.
     """
 
     plan: Plan
@@ -105,14 +105,14 @@ class PlannerInputs:
     freshness: timedelta | None = None
 
     def least(self) -> timedelta:
-        """Return the interval below which a look brings nothing, or is not wanted."""
+        """Return the interval below which a pull shows nothing new, or is not wanted."""
         fresh = timedelta(seconds=self.plan.freshness_s)
         return max(self.least_interval, fresh if self.freshness is None else self.freshness)
 
 
 @dataclass(frozen=True, slots=True)
 class EventsPull:
-    """A complete look at a window of event dates, and what it is expected to cost."""
+    """A complete pull of a window of event dates, and its expected cost."""
 
     window: PollWindow
     requests: int
@@ -120,7 +120,7 @@ class EventsPull:
 
 @dataclass(frozen=True, slots=True)
 class CancellationsPull:
-    """The cancellations since an instant; None is as far back as the service tells."""
+    """The cancellations since an instant; None is as far back as the service lists them."""
 
     since: datetime | None
     requests: int = 1
@@ -142,7 +142,7 @@ Pull = EventsPull | CancellationsPull | LookUps
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
-    """One unit of the schedule, for people: `window` None is the cancellations."""
+    """A row of the schedule, for people: `window` None is the cancellations."""
 
     window: PollWindow | None
     interval: timedelta
@@ -157,11 +157,11 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """What is due now, when something is due next, and how the budget is divided.
+    """The due pulls, the next due time, and the division of the budget.
 
-    `next_at` takes what is due as done. `per_day` is what polls are planned to spend;
-    `projected_at_reset` counts the month's use with them and the day's jobs; `spare` is what they
-    leave of the quota beside the reserve. Both are None without a quota.
+    `next_at` assumes that due pulls are done. `per_day` is the planned requests of polls;
+    `projected_at_reset` is the month's use including them and the daily jobs; `spare` is the rest
+    of the quota beside the reserve. Both are None without a quota.
     """
 
     due: tuple[Pull, ...]

@@ -1,7 +1,7 @@
-"""What is worth a look now: the windows, cancellations and vanished events that are due.
+"""The poll planner: the windows, cancellations and vanished events that are due now.
 
-Pure: what is known goes in, a plan comes out; no clock, no file, no request. The budget of the
-month is spread evenly to its reset and divided so that changes are seen as young as it allows
+A pure function from inputs to a plan: no clock, no file, no request. The budget of the month is
+spread evenly up to its reset, and divided so that changes are seen as early as possible
 (intervals.py), over windows that fill their pages (windows.py).
 """
 
@@ -33,21 +33,21 @@ from pipeline.polling.windows import Calendar, Partitioning, cuts, joined
 from resources.ingest.scopes import PollWindow
 
 PAST_DAYS: Final = 30
-"""How far back polls look at most; what is older changes too rarely."""
+"""How far back polls pull at most; older events change too rarely."""
 LOOK_UP_SHARE: Final = 0.03
-"""The share of a day's budget that confirming vanished events may take."""
+"""The share of a day's budget for look-ups of vanished events."""
 SINCE_MARGIN: Final = timedelta(minutes=5)
-"""How far cancellations are asked for again, beside the service's own delay."""
+"""The overlap of two pulls of cancellations, beside the service's own delay."""
 NO_WORSE: Final = 1.001
-"""Ages this close are one; the cheaper schedule is taken."""
+"""Ages up to this factor count as equal; then the cheaper schedule is used."""
 BUDGET_STEP: Final = 0.005
 CUT_STEP: Final = 0.25
-"""Budgets this close to each other, as a share, have one schedule, and one way to cut."""
+"""Budgets this close to each other, as a share, have one schedule and one way to cut."""
 _DAY: Final = timedelta(days=1)
 
 
 def plan_polls(inputs: PlannerInputs) -> PollPlan:
-    """Return what to look at now, and the schedule it follows from."""
+    """Return the pulls that are due now, and the schedule."""
     now, month = inputs.now, inputs.month.at(inputs.now)
     budget, days = month.for_polls(now), month.days_left(now)
     look_ups = _look_ups(inputs, budget, days)
@@ -69,7 +69,7 @@ def plan_polls(inputs: PlannerInputs) -> PollPlan:
 
 
 def _look_ups(inputs: PlannerInputs, budget: float, days: float) -> LookUps:
-    """Return whom to ask about by id: only where a 404 tells something, which a horizon forbids."""
+    """Return the look-ups; none on a plan with a horizon, where a 404 proves nothing."""
     if inputs.plan.horizon_days is not None or budget < 1:
         return LookUps(())
     share = max(1.0, min(LOOK_UP_SHARE * budget / max(days, 1.0), 1e6)) - inputs.looked_up_today
@@ -99,7 +99,7 @@ def _schedule(
     per_day: float,
     pulls_max: float,
 ) -> tuple[Partitioning, tuple[int, ...]]:
-    """Return the best way to cut, and the turns a day of each cell; the cancellations come last."""
+    """Return the best way to cut, and the polls a day of each part; the cancellations are last."""
     tried = []
     for cells in cuts(calendar, rates, shown, today, _rounded(per_day, CUT_STEP)):
         demands = [*map(demand_of, cells), PollDemand(rates.cancelled, 1)]
@@ -116,7 +116,7 @@ def _schedule(
 
 
 def _polled(inputs: PlannerInputs) -> PollWindow:
-    """Return the event dates that polls look at: what the plan shows, the far past left out."""
+    """Return the event dates that polls cover: those that the plan shows, without the far past."""
     today, plan = inputs.now.date(), inputs.plan
     past = PAST_DAYS if plan.past_days is None else min(plan.past_days, PAST_DAYS)
     horizon = plan.horizon_days
@@ -126,7 +126,7 @@ def _polled(inputs: PlannerInputs) -> PollWindow:
 
 
 def _affordable(units: Sequence[PollUnit], inputs: PlannerInputs, budget: float) -> list[Pull]:
-    """Return the pulls that the rest of the month can pay, neighbours as one."""
+    """Return the due pulls that the budget allows; neighbouring windows become one pull."""
     now = inputs.now
     due = [without_fresh_edges(run, inputs) for unit in units if (run := unit.due(now)) is not None]
     pulls: list[Pull] = []
@@ -155,7 +155,7 @@ def _since(inputs: PlannerInputs) -> datetime | None:
 
 
 def _rows(unit: PollUnit, inputs: PlannerInputs, budget: float) -> list[ScheduleRow]:
-    """Return a row for what is looked at as one, and before it one for its core."""
+    """Return a row for the unit, and before it one for its core."""
     demand, polls, why = unit.demand, unit.polls, _why(unit, inputs, budget)
     if unit.cell is None:
         return [ScheduleRow(None, unit.interval, float(polls), demand.changes_per_day, why)]
@@ -193,7 +193,7 @@ def _a_day(interval: timedelta) -> float:
 
 
 def _rounded(per_day: float, step: float) -> float:
-    """Return a budget rounded down, so that much alike ones have one schedule."""
+    """Return a budget rounded down, so that similar budgets have one schedule."""
     if per_day <= 0 or per_day == inf:
         return max(0.0, per_day)
     return exp(floor(log(per_day) / step) * step)

@@ -1,8 +1,8 @@
-"""How often events change, by how far ahead they lie: learned from what looks showed.
+"""Change rates of events by distance, estimated from what pulls showed.
 
-Belongs here: the bands of distance, what was watched, and the estimate. Does not: which window is
-looked at when (planner.py). Distances are days from today to the event's date; rates are
-changes a day.
+Belongs here: the bands of distance, the observed counts, and the estimate. Does not: which window
+is polled when (planner.py). Distances are days from today to the event's date; rates are changes
+a day.
 """
 
 from bisect import bisect_right
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 BANDS: Final = (-30, -7, 0, 1, 2, 4, 8, 15, 31, 61, 91, 181, 366)
-"""The least distance of each band, ascending. Nearer than the first belongs to the first."""
+"""The least distance of each band, ascending. A smaller distance belongs to the first band."""
 
 PRIOR_ANNOUNCED: Final = (
     *(0.01, 0.01, 0.01, 1.6, 0.9, 0.65, 0.49),
@@ -25,15 +25,15 @@ PRIOR_EDITED: Final = (
 PRIOR_CANCELLED: Final = 3.7
 """Cancellations a day in the whole catalog, before anything was seen."""
 PRIOR_CHANGES: Final = 10.0
-"""How many seen changes of a band weigh as much as its prior."""
+"""The number of observed changes of a band that weigh as much as its prior."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What looks showed so far. Each tuple has one number a band.
+    """What pulls have shown so far. Each tuple has one number for each band.
 
-    `announced` and `edited` count new events and changes by the distance at which they lie after
-    it; `date_days` and `event_days` are how many dates and events were watched for how many days.
+    `announced` and `edited` count new events and changes by the distance of the changed event;
+    `date_days` and `event_days` are the observed dates and events, times the days of observation.
     """
 
     announced: tuple[float, ...]
@@ -57,18 +57,18 @@ class ChangeRates:
     cancelled: float
 
     def on_date(self, distance: int, events: int) -> float:
-        """Return the changes a day expected on a date with so many known events."""
+        """Return the expected changes a day on a date with a number of known events."""
         band = band_of(distance)
         return self.announced[band] + events * self.edited[band]
 
 
 def band_of(distance: int) -> int:
-    """Return the index of the band that a distance in days lies in."""
+    """Return the index of the band of a distance in days."""
     return max(bisect_right(BANDS, distance) - 1, 0)
 
 
 def rates(watched: Watched) -> ChangeRates:
-    """Return the mean of the Gamma posterior of every rate; of a fresh home, the prior's."""
+    """Return the mean of the Gamma posterior of every rate; for a fresh home that of the prior."""
     announced = zip(PRIOR_ANNOUNCED, watched.announced, watched.date_days, strict=True)
     edited = zip(PRIOR_EDITED, watched.edited, watched.event_days, strict=True)
     return ChangeRates(

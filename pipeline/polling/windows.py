@@ -1,8 +1,8 @@
-"""How the calendar is cut into windows that are looked at as one: runs of dates that fill pages.
+"""Ways to cut the calendar into windows of dates that are pulled together and fill pages.
 
-Belongs here: what lies on which date, the price of a window, ways to cut. Does not: how often a
-window is looked at (intervals.py). A list costs a request for each page begun, so a window
-pays off when its last page is nearly full. Dates are UTC days; rates are changes a day.
+Belongs here: the events of each date, the price of a window, ways to cut. Does not: how often a
+window is pulled (intervals.py). A list costs one request for each page, full or not, so a window
+pays off if its last page is nearly full. Dates are UTC days; rates are changes a day.
 """
 
 from bisect import bisect_right
@@ -21,15 +21,15 @@ from pipeline.polling.rates import ChangeRates
 from resources.ingest.scopes import PollWindow
 
 SLACK_ROWS: Final = 1.0
-"""Rows of a page that are kept free, beside those that each expected change takes."""
+"""Rows of a page that stay free, beside one for each expected change."""
 TIGHT_DAYS: Final = 0.1
-"""Where one waits longer for a look at everything, more ways to cut are tried."""
+"""If the interval of pulling everything is longer, more ways to cut are tried."""
 _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Calendar:
-    """How many known events begin on each date, and how many from before run on through it."""
+    """The known events that begin on each date, and those that run on from an earlier date."""
 
     begins: Mapping[date, int]
     runs_on: Mapping[date, int]
@@ -37,7 +37,7 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class WindowLoad:
-    """A window with the rows expected at its next look, and the changes a day on each date."""
+    """A window with the expected rows of its next pull, and the changes a day on each date."""
 
     window: PollWindow
     rows: float
@@ -54,10 +54,10 @@ class WindowLoad:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """A run that is looked at as one, and a run within it that is looked at twice as often.
+    """A window that is pulled as one, and a core within it that is pulled twice as often.
 
-    Every second look at the core is one at the whole, which then costs no page more than it would
-    alone: two windows side by side begin a page each.
+    Every second pull of the core is a pull of the whole, which costs no more than the whole alone;
+    two windows side by side would each have a page that is not full.
     """
 
     whole: WindowLoad
@@ -88,12 +88,12 @@ def calendar_of(spans: Iterable[tuple[date, date | None]]) -> Calendar:
 
 
 def pages_of(rows: float) -> int:
-    """Return the requests that a list with so many expected rows costs, slack included."""
+    """Return the requests of a list with a number of expected rows, slack included."""
     return max(1, ceil((rows + SLACK_ROWS) / EVENTS_LIMIT_MAX))
 
 
 def joined(load: WindowLoad, after: WindowLoad) -> WindowLoad:
-    """Return two neighbours as one; an event that lies in both is counted twice."""
+    """Return two neighbours as one; an event in both is counted twice."""
     window = PollWindow(load.window.first, after.window.last)
     return WindowLoad(window, load.rows + after.rows, load.dates + after.dates)
 
@@ -102,10 +102,10 @@ def joined(load: WindowLoad, after: WindowLoad) -> WindowLoad:
 def cuts(
     calendar: Calendar, rates: ChangeRates, shown: PollWindow, today: date, per_day: float
 ) -> tuple[Partitioning, ...]:
-    """Return ways to cut what a plan shows: as one, with cores and without.
+    """Return ways to cut the dates that a plan shows: as one window, with cores and without.
 
-    `per_day` is about how many requests there are; the fewer, the more a window grows between two
-    looks, and the more of the calendar is left to the day's job.
+    `per_day` is roughly the requests of a day; the fewer, the more a window grows between two
+    pulls, and the more of the calendar is left to the daily job.
     """
     dates = _Dates(calendar, rates, shown, today, per_day)
     whole = (WindowPlan(dates.run(0, len(dates.days))),)
@@ -118,7 +118,7 @@ def cuts(
 class _Dates:
     """The dates of a window with running sums of their expected rows and changes.
 
-    `turn` is how long one waits, in days, where everything is looked at at once.
+    `cycle_days` is the interval, in days, if everything is pulled together.
     """
 
     def __init__(
@@ -159,16 +159,16 @@ class _Dates:
         return WindowLoad(PollWindow(self.days[start], last), self.rows(start, stop), dates)
 
     def worths(self) -> tuple[float, ...]:
-        """Return by how much a request may have to lower the sum of ages to be spent.
+        """Return by how much one request must lower the sum of ages: the thresholds to try.
 
-        It is that of looking at everything at once, a little more where much is left to the job.
+        The first is that of pulling everything together; higher ones leave more to the daily job.
         """
         return tuple(
             self.worth * factor for factor in ((1,) if self.cycle_days < TIGHT_DAYS else (1, 2, 4))
         )
 
     def cut(self, worth: float, *, cores: bool) -> Partitioning:
-        """Return the cut with the least sum of ages and of what its requests are worth."""
+        """Return the cut with the least sum of ages and weighted requests."""
         end = len(self.days)
         best: dict[int, tuple[float, int, _Core]] = {0: (0.0, 0, None)}
         waiting = [0]
@@ -191,7 +191,7 @@ class _Dates:
         return tuple(reversed(found))
 
     def _stops(self, start: int) -> set[int]:
-        """Return where a window from a date may end: its last page as full as dates allow."""
+        """Return the possible ends of a window, where its last page is as full as possible."""
         found = {at for at in (self.today, self.today + 1) if start < at <= len(self.days)}
         least = pages_of(self.rows(start, start + 1))
         for pages in range(least, max(least, self.pages) + 1):
@@ -206,21 +206,21 @@ class _Dates:
         return max(bisect_right(self.rows_before, room + pages * EVENTS_LIMIT_MAX) - 1, start + 1)
 
     def _cost(self, start: int, stop: int, worth: float, *, cores: bool) -> tuple[float, "_Core"]:
-        """Return the ages and requests of a cell at its best pace, and the best core for it."""
+        """Return the ages and weighted requests of a part at its best pace, and its best core."""
         pages, changes = pages_of(self.rows(start, stop)), self.rate(start, stop)
         least, found = _paced(worth, changes, pages, 0), None
         if not cores or not start <= self.today + 1 < stop:
             return least, found
         for first, last, count, half in self.cores:
             if first >= start and last <= stop and count < pages:
-                # Looked at twice as often, the core waits half as long.
+                # The core is pulled twice as often, so its changes wait half as long.
                 cost = _paced(worth, changes - half, pages + count, count)
                 if cost < least:
                     least, found = cost, (first, last)
         return least, found
 
     def _cores(self) -> Iterator[tuple[int, int, int, float]]:
-        """Give the runs from today or tomorrow on: their edges, pages, and half their changes."""
+        """Yield windows from today or tomorrow: their edges, pages, and half their changes."""
         for first in (self.today, self.today + 1):
             for pages in range(1, self.pages if 0 <= first < len(self.days) else 0):
                 last = self._filled(first, pages)
@@ -232,7 +232,7 @@ _Core = tuple[int, int] | None
 
 
 def _paced(worth: float, changes: float, price: int, core: int) -> float:
-    """Return changes / (2 turns) + worth (turns x price - what the day's job pays), at best."""
+    """Return the minimum of changes / (2 pulls) + worth (pulls x price - the daily job's part)."""
     if changes <= 2 * worth * price:
         return changes / 2 + worth * core
     return sqrt(2 * worth * price * changes) - worth * (price - core)

@@ -1,9 +1,9 @@
-"""Runs whose process is gone, which Dagster's records still have as under way.
+"""Dead runs: those that Dagster's records have as in progress although their process is gone.
 
-Such a run would hold its place in a pool for ever: what executes a run holds a lock (run_presence),
-and a run whose lock is free is dead. A run that no process ever announced may still be starting;
-only who watches for long can tell. Belongs here: finding them, marking them failed. Finding asks
-nothing of Dagster, which takes seconds to import; marking takes an open instance.
+Such a run would hold its place in a pool for ever. The process of a run holds a lock (presence);
+a run whose lock is free is dead. A run that no process announced may still be starting, which only
+a long watch can decide. Belongs here: finding dead runs, marking them failed. Finding does not
+import Dagster, which takes seconds; marking needs an open instance.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     import dagster as dg
 
 MAY_START_WITHIN_S: Final = 300.0
-"""A run may be under way in the records so long, watched, before a process announces it."""
+"""The time that a run is watched, in progress but not announced by a process, until it is dead."""
 LONGEST_GAP_S: Final = 15.0
-"""More than this between two sightings is time in which the machine or the watcher stood still."""
+"""Of a longer time between two checks only this counts: the machine or the watcher slept."""
 
 
 class StartWatch:
-    """How long runs have been seen without a process, by a watcher that lives and looks often.
+    """The time that runs have been watched without a process, by a watcher that checks often.
 
-    No clock of the day counts: that one can be set, and goes on while the machine sleeps.
+    It uses no wall clock, which can be set and continues while the machine sleeps.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -35,9 +35,9 @@ class StartWatch:
         self._seen_s: dict[RunInProgress, float] = {}
 
     def overdue(self, runs: Iterable[RunInProgress]) -> list[RunInProgress]:
-        """Note a sighting of the runs that nobody announced; returns those that never will be.
+        """Record a check of the runs without an announcement; return those that are dead.
 
-        A run whose record has changed since has a process: for it the time begins anew.
+        A run whose record changed since then has a process, so its time starts again.
         """
         now = self._clock()
         passed = min(now - self._checked_at, LONGEST_GAP_S)
@@ -48,12 +48,13 @@ class StartWatch:
 
 
 def dead_runs(home: Home, watch: StartWatch | None = None) -> list[RunInProgress]:
-    """Return the runs that have no process any more; unannounced ones only with a watch.
+    """Return the runs that no longer have a process; unannounced ones only with a watch.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
     """
-    # The records first: a run that ends in between is not under way, and one that begins is young.
+    # The records first: a run that ends in between is no longer in progress, and one that starts
+    # in between is too young to be dead.
     in_progress = runs_in_progress(home)
     seen = presence(home)
     dead = [run for run in in_progress if run.run_id in seen.dead - seen.alive]
@@ -66,7 +67,7 @@ def dead_runs(home: Home, watch: StartWatch | None = None) -> list[RunInProgress
 def fail_dead_runs(
     home: Home, instance: "dg.DagsterInstance", watch: StartWatch | None = None
 ) -> list[RunInProgress]:
-    """Mark the runs failed that have no process any more, and free what they hold; returns them.
+    """Mark dead runs as failed, and free their slots; return them.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
@@ -84,7 +85,7 @@ def fail_dead_runs(
 
 
 def names_of(dead: list[RunInProgress]) -> str:
-    """Return how many there are, which is the oldest, and since when, in words."""
+    """Return the oldest of the runs, its start and the number of others as text."""
     first = min(dead, key=lambda run: run.changed_at)
     more = "" if len(dead) == 1 else f" and {len(dead) - 1} more"
     return (
@@ -94,7 +95,7 @@ def names_of(dead: list[RunInProgress]) -> str:
 
 
 def _free_slots(home: Home, instance: "dg.DagsterInstance") -> None:
-    """Free the slots of pools whose runs are not under way: steps of older versions took some."""
+    """Free the pool slots of runs not in progress; steps of older versions took slots."""
     storage = instance.event_log_storage
     holding = storage.get_concurrency_run_ids()
     if holding:

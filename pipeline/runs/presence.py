@@ -1,8 +1,8 @@
-"""Which runs of Dagster have a living process: each process that executes runs holds a lock.
+"""The runs of Dagster that have a living process: each process that executes runs holds a lock.
 
-`dagster/running/<process>.lock` lists the runs of one process, a line each, and is locked until
-the process ends, however it ends. Belongs here: holding it, reading it. Does not: Dagster's own
-records (run_store), what becomes of the dead (dead_runs). No Dagster here.
+`dagster/running/<process>.lock` lists the runs of one process, one on each line, and is locked
+until the process ends, however it ends. Belongs here: holding and reading these locks. Does not:
+Dagster's own records (store), dead runs (dead_runs). This module does not import Dagster.
 """
 
 import os
@@ -17,19 +17,19 @@ from warehouse.home import Home
 
 FOLDER: Final = "running"
 _held: Final[dict[Path, IO[bytes]]] = {}
-"""The locks of this process, by home. They stay open: a run's last words come after its steps."""
+"""The locks of this process, by home. They stay open, since a run still writes after its steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """The runs that processes say they execute: of those that live, and of those that died."""
+    """The runs that processes announced: of living processes, and of dead ones."""
 
     alive: frozenset[str]
     dead: frozenset[str]
 
 
 def announce(home: Home, run_id: str) -> None:
-    """Say that this process executes a run, for as long as the process lives."""
+    """Record that this process executes a run, for as long as the process lives."""
     folder = (home.dagster / FOLDER).resolve()
     lock = _held.get(folder)
     if lock is None or not Path(lock.name).exists():
@@ -39,7 +39,7 @@ def announce(home: Home, run_id: str) -> None:
 
 
 def presence(home: Home) -> Presence:
-    """Return which runs have a process that lives, and which had one."""
+    """Return the runs that have a living process, and those that had one."""
     alive: set[str] = set()
     dead: set[str] = set()
     for path, lock in _locks(home):
@@ -48,7 +48,7 @@ def presence(home: Home) -> Presence:
 
 
 def forget(home: Home, in_progress: frozenset[str]) -> None:
-    """Remove the locks of processes that ended, and of whose runs none is under way any more."""
+    """Remove the locks of ended processes with no run in progress."""
     for path, lock in _locks(home):
         if try_lock(lock) and not in_progress.intersection(_runs_in(path)):
             path.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ def _new_lock(folder: Path) -> IO[bytes]:
     while True:
         path = folder / f"{os.getpid()}-{uuid4().hex}.lock"
         lock = path.open("ab")
-        # Between the two lines someone may take it for the lock of a dead process.
+        # Between the two lines another process may remove it as the lock of a dead one.
         if try_lock(lock) and path.exists():
             return lock
         lock.close()

@@ -1,11 +1,11 @@
-"""Dagster's databases of a home, looked at without Dagster: are they sound, which runs go on.
+"""Dagster's databases of a home, read without Dagster: their damage, and the runs in progress.
 
-    dagster/history/runs.db          runs, and what became of them
+    dagster/history/runs.db          runs, and their status
     dagster/history/runs/index.db    events across runs; beside it a database for each run
     dagster/schedules/schedules.db   ticks of schedules and sensors
 
-They hold the history of runs and nothing of the warehouse. Belongs here: reading them, setting
-damaged ones aside. Does not: making them (dagster_home), ending runs (dead_runs).
+They hold the history of runs and no data of the warehouse. Belongs here: reading them, setting
+damaged ones aside. Does not: creating them (instance), ending runs (dead_runs).
 """
 
 import os
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from pipeline.runs.store_faults import Kind, busy, fault_of, out_of_reach
+from pipeline.runs.store_faults import Kind, busy, fault_of, inaccessible
 from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
 from warehouse.home import Home
 from warehouse.sql import Statements
@@ -33,7 +33,7 @@ STORES: Final[dict[str, frozenset[str]]] = {
     INDEX: frozenset({"event_logs", "asset_keys", "asset_event_tags", "dynamic_partitions"}),
     SCHEDULES: frozenset({"jobs", "instigators", "job_ticks"}),
 }
-"""The databases, and tables without which one was never finished."""
+"""The databases, and the tables of a complete one."""
 BESIDE: Final = ("-wal", "-shm")
 _NOT_OURS: Final = "this user can't read and write it"
 _BUSY_S: Final = 10.0
@@ -45,9 +45,10 @@ _WAY_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A database that can't be used, and what is wrong with it.
+    """A database that can't be used, and the reason.
 
-    Only one of the kind "damaged" is; others have a "busy" one, or the "machine" is in the way.
+    Only the kind "damaged" means damage; with "busy" another program uses it, with "machine" the
+    system denies access.
     """
 
     path: Path
@@ -56,24 +57,24 @@ class Damage:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether it may be sound, and this user only must not read or write it."""
+        """Whether this user may not read or write it; it may be sound."""
         return self.what == _NOT_OURS
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}. {_WAY_OUT}"
 
     def error(self, home: Home) -> RunRecordsUnusable:
-        """Return what to raise."""
+        """Return the error to raise."""
         if self.kind == "busy":
             return busy(home, self.path)
         if self.kind == "machine" and not self.is_unreadable:
-            return out_of_reach(self.path, self.what)
+            return inaccessible(self.path, self.what)
         return RunRecordsDamaged(str(self))
 
 
 @dataclass(frozen=True, slots=True)
 class RunInProgress:
-    """A run that has begun and not ended, by Dagster's records. `changed_at` is aware UTC."""
+    """A run that has started and not ended, by Dagster's records. `changed_at` is aware UTC."""
 
     run_id: str
     job: str
@@ -82,9 +83,9 @@ class RunInProgress:
 
 
 def damages(home: Home, *, thorough: bool = False) -> list[Damage]:
-    """Return what is wrong with the databases; one that is not there is made at the next start.
+    """Return the damage of the databases; a missing one is created at the next start.
 
-    Thorough reads every page, and the databases of the runs too; else only what a start needs.
+    If `thorough`, every page is read, also of the databases of runs; else only what a start needs.
     """
     paths = [home.dagster / name for name in STORES]
     if thorough:
@@ -99,14 +100,14 @@ def check(home: Home) -> None:
     """Check the databases as a start needs them.
 
     Raises:
-        RunRecordsUnusable: one can't be used.
+        RunRecordsUnusable: a database can't be used.
     """
     for damage in damages(home):
         raise damage.error(home)
 
 
 def set_aside(damage: Damage, now: datetime) -> Path:
-    """Give a damaged database and what lies beside it another name; returns that of the database.
+    """Rename a damaged database and its journals; return the new path of the database.
 
     Raises:
         OSError: the folder can't be written to.
@@ -119,7 +120,7 @@ def set_aside(damage: Damage, now: datetime) -> Path:
 
 
 def runs_in_progress(home: Home) -> list[RunInProgress]:
-    """Return the runs that began and have not ended; none where there are no records yet.
+    """Return the runs that have started and not ended; none if there are no records yet.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
@@ -144,7 +145,7 @@ def _tables_of(home: Home, path: Path) -> frozenset[str]:
 
 
 def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:
-    """Return what is wrong with a database; None where nothing is."""
+    """Return the damage of a database, None if it is sound or missing."""
     if not path.exists() and not path.is_symlink():
         return None
     if not path.is_file():
@@ -162,9 +163,9 @@ def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:
 
 
 def _damage_of(path: Path, error: Exception) -> Damage:
-    """Return what an error says of a database that was only read."""
+    """Return the damage that an error of a reading statement means."""
     fault = fault_of(error)
-    # Without a code for its cause: the schema is not the one that was asked of.
+    # An error without a known code means that the schema is not the expected one.
     return Damage(path, fault.text, "damaged" if fault.kind == "unknown" else fault.kind)
 
 

@@ -1,20 +1,20 @@
--- Dagster's own databases of a home (SQLite), read without Dagster.
+-- Queries of Dagster's own databases of a home (SQLite), without Dagster.
 
 -- name: list_tables
--- One row per table of a SQLite database: its name. Reads alone.
+-- One row per table of a SQLite database: its name. Only reads.
 SELECT name FROM sqlite_master WHERE type = 'table'
 
 -- name: list_revisions
--- One row per revision of the schema that a database of Dagster says it has; a whole one says one.
+-- One row per schema revision recorded in a database of Dagster; a complete one has one.
 SELECT version_num FROM alembic_version
 
 -- name: check_integrity
--- One row with `ok`, or one per fault: every page of a SQLite database is read. Reads alone.
+-- One row with `ok`, or one per fault: every page of a SQLite database is read. Only reads.
 PRAGMA integrity_check(1)
 
 -- name: list_runs_in_progress
--- One row per run of Dagster that began and has not ended, by its own records: id, job, status and
--- when it last changed (text, UTC). Reads alone; runs that are queued have not begun.
+-- One row per run of Dagster that has started and not ended: id, job, status and time of the last
+-- change (text, UTC). Only reads; queued runs have not started.
 SELECT run_id, pipeline_name, status, update_timestamp
 FROM runs
 WHERE status IN ('NOT_STARTED', 'STARTING', 'STARTED', 'CANCELING')

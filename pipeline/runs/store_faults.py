@@ -1,7 +1,7 @@
-"""What an error of SQLite means for Dagster's databases: are they damaged, in use, or out of reach.
+"""Errors of SQLite on Dagster's databases, sorted: damaged, in use, or inaccessible.
 
-Belongs here: sorting errors by SQLite's own codes, naming who has a database, the error to raise.
-Does not: looking at the databases (run_store), opening them (dagster_home). No Dagster here.
+Belongs here: sorting errors by SQLite's codes, naming who uses a database, the error to raise. Does
+not: reading the databases (store), opening them (instance). This module does not import Dagster.
 """
 
 import os
@@ -36,14 +36,14 @@ _KINDS: Final[dict[int, Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoreFault:
-    """What an error of a database was, and SQLite's words for it."""
+    """The kind of an error of a database, and SQLite's text for it."""
 
     kind: Kind
     text: str
 
 
 def fault_of(error: BaseException) -> StoreFault:
-    """Sort an error of SQLite, or one of SQLAlchemy or the system that stands for it."""
+    """Return the fault of an error of SQLite, of SQLAlchemy or of the system."""
     found = getattr(error, "orig", None) or error
     if isinstance(found, OSError):
         return StoreFault("machine", found.strerror or str(found))
@@ -53,15 +53,15 @@ def fault_of(error: BaseException) -> StoreFault:
 
 
 def busy(home: Home, path: Path) -> RunRecordsBusy:
-    """Return the error of a database, or a folder of them, that somebody else has."""
+    """Return the error for a database, or a folder of them, that another program uses."""
     return RunRecordsBusy(
         f"{path}: a database is in use by {_users(home)} and did not become free in time. It is "
         "not damaged, and finished work is kept. Run the command again later."
     )
 
 
-def out_of_reach(path: Path, what: str) -> RunRecordsInaccessible:
-    """Return the error of a database, or a folder of them, that the machine keeps from us."""
+def inaccessible(path: Path, what: str) -> RunRecordsInaccessible:
+    """Return the error for a database, or a folder of them, that the system denies access to."""
     return RunRecordsInaccessible(
         f"{path}: a database can't be read or written: {what}. It may not be damaged, and "
         "finished work is kept. Check that the disk has free space and that this user may read "
@@ -70,7 +70,7 @@ def out_of_reach(path: Path, what: str) -> RunRecordsInaccessible:
 
 
 def _users(home: Home) -> str:
-    """Return which other commands are at work on the home, in words."""
+    """Return the other commands that use the home as text."""
     locks = (home.state / "ui.lock", home.state / "run.lock")
     found = (holder(lock) for lock in locks if is_held(lock))
     users = [str(user) for user in found if user is not None and user.pid != os.getpid()]

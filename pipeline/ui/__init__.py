@@ -1,1 +1,1 @@
-"""The programs of `almanac ui`: web server and daemon, and the process they belong to."""
+"""The programs of `almanac ui`: web server and daemon, each attached to its starter."""

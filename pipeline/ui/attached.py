@@ -1,10 +1,10 @@
-"""Runs one of Dagster's programs for as long as the process that started it lives.
+"""Runs one of Dagster's programs while the process that started it lives.
 
     python -m pipeline.ui.attached LOCK PROGRAM WORDS...
 
-Standard input is a pipe that only the starter could write to: it closes with the starter, however
-that ends, on any system. The program is then asked to end as by Ctrl-C, and made to a little later.
-The lock is held until this process is gone, and says its id.
+Standard input is a pipe of the starter: it closes when the starter ends, however that happens, on
+any system. The program is then interrupted as by Ctrl-C, and killed a little later. The lock is
+held until this process ends, and has its id.
 """
 
 import os
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _program(name: str) -> Callable[[], Any]:
-    """Return what a program runs; Dagster's pages are served by ours, behind a guard."""
+    """Return the main function of a program; for Dagster's pages it is ours, with a guard."""
     if name == WEBSERVER:
         main: Callable[[], Any] = import_module("pipeline.ui.webserver").main
         return main

@@ -1,7 +1,7 @@
-"""Dagster's programs that `almanac ui` starts on a home, and those that a killed one left behind.
+"""Dagster's programs that `almanac ui` starts on a home, and orphans that a killed one left.
 
 Each runs under `attached`, which ends it with the process that started it, and holds a lock with
-its process id for as long as it lives: so an orphan is known, and its id is no other program's.
+its process id while it lives. The lock identifies an orphan: its id can't be another program's.
 """
 
 import os
@@ -26,11 +26,11 @@ DAEMON: Final = "dagster-daemon"
 _START_S: Final = 90.0
 _STOP_S: Final = 30.0
 _ORPHANS_S: Final = 10.0
-"""An orphan ends by itself within a second or two; after this long it is killed."""
+"""An orphan ends by itself within a second or two; after this time it is killed."""
 
 
 class Program:
-    """One of Dagster's programs, its output in a file of the home."""
+    """One of Dagster's programs, with its output in a file of the home."""
 
     def __init__(self, name: str, home: Home, *words: str) -> None:
         self.name = name
@@ -42,15 +42,15 @@ class Program:
     def start(self) -> None:
         folder = self._home.dagster.resolve()
         lock = lock_of(self._home, self.name)
-        # `env` adds to the environment without this program having to read it.
+        # `env` extends the environment, so that this program does not have to read it.
         command = [
             *("env", f"DAGSTER_HOME={folder}", f"ALMANAC_HOME={self._home.root.resolve()}"),
             *(sys.executable, "-m", ATTACHED, str(lock), self.name),
             *(*self._words, "-w", str(folder / "workspace.yaml")),
         ]
         with self.log.open("wb") as log:
-            # A session of its own: Ctrl-C reaches it once, from here. Its input is a pipe that
-            # nothing is written to, which closes with this process, however that ends.
+            # In a session of its own, so that Ctrl-C reaches it once, from here. Its input is an
+            # empty pipe that closes when this process ends, however that happens.
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.PIPE, start_new_session=True
             )
@@ -74,22 +74,22 @@ class Program:
 
 
 def lock_of(home: Home, name: str) -> Path:
-    """Return the lock that a program of a home holds while it lives."""
+    """Return the path of the lock that a program of a home holds while it lives."""
     return home.dagster.resolve() / f"{name}.lock"
 
 
 def address_of(host: str, port: int) -> str:
-    """Return the address of the pages; that of an IPv6 host has it in brackets."""
+    """Return the address of the pages; an IPv6 host is in brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def end_orphans(home: Home) -> None:
-    """Wait for the programs of a killed `almanac ui` to end; those that do not are killed.
+    """Wait until the programs of a killed `almanac ui` have ended; kill those that do not.
 
-    To be called by who holds the lock of `almanac ui`: then what lives is an orphan.
+    The caller must hold the lock of `almanac ui`, so that any living program is an orphan.
 
     Raises:
-        LockHeld: one lives that is not surely an orphan of this machine, or can't be killed.
+        LockHeld: a program lives that may not be an orphan of this machine, or can't be killed.
     """
     for name in (WEBSERVER, DAEMON):
         lock = lock_of(home, name)
@@ -115,7 +115,7 @@ def end_orphans(home: Home) -> None:
 def wait_until_answering(
     address: str, programs: list[Program], stopped: Callable[[float], bool]
 ) -> None:
-    """Wait until the pages answer, or until `stopped` (which waits so many seconds) says so."""
+    """Wait until the pages answer, or until `stopped`, which waits some seconds, returns true."""
     give_up_at = monotonic() + _START_S
     while not stopped(0.2):
         fail_if_ended(programs)

@@ -1,6 +1,6 @@
 """Dagster's pages behind a guard: `python -m pipeline.ui.webserver -h HOST -p PORT -w WORKSPACE`.
 
-The pages can launch and delete runs, and ask for no key: only their own pages may use them.
+The pages can launch and delete runs and need no key, so only requests of the pages are accepted.
 Belongs here: starting Dagster's webserver as its own program does. Does not: the rules (guard).
 """
 
@@ -30,7 +30,7 @@ _EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 
 
 def guarded(app: ASGIApp, host: str, names: Sequence[str] = ()) -> RequestGuard:
-    """Return the pages as `host` and `names` alone may be used."""
+    """Return the pages with a guard that accepts only `host` and `names`."""
     rules = RequestRules((host, *names), own_addresses=host in _EVERY_ADDRESS, graphql=(GRAPHQL,))
     return RequestGuard(app, rules)
 
