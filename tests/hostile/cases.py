@@ -1,4 +1,4 @@
-"""A wrong body, what must become of it, and what a home would have been given in its place.
+"""A wrong body, its expected outcome, and the proper body in its place.
 
 Belongs here: the form of a case, and how rows are counted without our readers. Does not: the
 bodies (wrong_exports, wrong_answers).
@@ -20,9 +20,9 @@ Status = Literal["merged", "quarantined"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`proper` says as much of what is true as can be read of `bodies`; None: nothing of it.
+    """`proper` has the rows of `bodies` that can be read; None: no row can.
 
-    `whole`: the proper body is a complete look, else what is left of one.
+    `whole`: the proper body is a complete batch, else a partial one.
     """
 
     bodies: tuple[bytes, ...]
@@ -30,17 +30,17 @@ class Case:
     proper: tuple[bytes, ...] | None = None
     whole: bool = True
     claims: bool = True
-    """Whether the wrong body claims to be a complete look."""
+    """Whether the wrong body claims to be a complete batch."""
     status: Status = "merged"
     rejected: int = 0
     ignored: int = 0
     duplicates: int = 0
     says: str = ""
-    """What the batch says of itself: why, flagged, notes."""
+    """A pattern for `why`, `flagged` and the notes of the batch."""
     http: int = 200
     scope: Scope | None = None
     arrived: int | None = None
-    """Rows, where they can't be counted from the bytes by the rules below."""
+    """The rows, if they can't be counted from the bytes by the rules below."""
 
 
 MakeCase = Callable[[Good, int], Case]

@@ -1,4 +1,4 @@
-"""Two homes: one that saw all the wrong bodies between good days, one that saw proper ones."""
+"""Two homes: one with all wrong bodies between good days, one with proper bodies."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +21,12 @@ from warehouse.landing.landing import Landing
 
 ALL = {**WRONG_EXPORTS, **WRONG_ANSWERS}
 BESIDE = ("batches", "rejects", "coverage")
-"""Tables that speak of batches; the others speak of the catalog."""
+"""Tables about batches; the others are about the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The two homes, with what they said after the wrong day and after the next good one."""
+    """The two homes, with their tables after the wrong day and after the next good day."""
 
     home: Home
     proper: Home
@@ -40,7 +40,7 @@ class Seen:
     """By batch id, as the change log has them."""
 
     def batch(self, name: str) -> dict[str, Any]:
-        """Return what the table `batches` says of a case's."""
+        """Return the row of a case in the table `batches`."""
         (batch,) = [batch for batch in self.batches if batch["batch_id"] == self.batch_ids[name]]
         return batch
 
@@ -91,7 +91,7 @@ def table(home: Home, name: str) -> list[dict[str, Any]]:
 
 
 def catalog(home: Home) -> Digests:
-    """Merge, and return what the tables say of the catalog."""
+    """Merge, and return the tables about the catalog."""
     merge(home)
     return published(home.warehouse, without=BESIDE, columns={"batch_id"})
 

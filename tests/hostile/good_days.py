@@ -1,10 +1,10 @@
-"""The good days around the wrong bodies, and bodies made of theirs.
+"""The good days around the wrong bodies, and bodies made of their rows.
 
     2026-02-25  an export, the cancellations and a list, as the sandbox gives them
-    2026-02-26  what is wrong, one body a minute
-    2026-02-27  an export and a list again
+    2026-02-26  the wrong bodies, one a minute
+    2026-02-27  a second export and list
 
-Belongs here: what is pulled, and CSV and JSON made of its rows. Does not: what is wrong with them.
+Belongs here: what is pulled, and CSV and JSON made of its rows. Does not: wrong bodies.
 """
 
 import csv
@@ -30,14 +30,14 @@ LIST_DAYS = timedelta(days=10)
 
 @dataclass(frozen=True, slots=True)
 class Good:
-    """What the good days have in landing, and the rows of the first."""
+    """The landing of the good days, and the rows of the first."""
 
     landing: Landing
     before: list[str]
     after: list[str]
     header: list[str]
     rows: list[Row]
-    """Of the export, as text."""
+    """The rows of the export, as text."""
     listed: list[dict[str, Any]]
     export: Manifest
     listed_batch: Manifest
@@ -49,10 +49,10 @@ class Good:
         land_again(self.landing, target, self.after)
 
     def changed(self, number: int, rows: Sequence[Row] | None = None) -> list[Row]:
-        """Return the rows with something new in one of them: the title."""
+        """Return the rows, one of them with a new title."""
         kept = [dict(row) for row in (self.rows if rows is None else rows)]
         row = kept[number % len(kept)]
-        row["title"] = f"{row['title']}, told by case {number}"
+        row["title"] = f"{row['title']}, changed by case {number}"
         row["updatedAt"] = text(at_case(number) - timedelta(minutes=2))
         return kept
 
@@ -100,7 +100,7 @@ def at_case(number: int) -> datetime:
 def pull_of(
     good: Good, feed: Feed, at: datetime, *, scope: Scope | None = None, plan: str = "enterprise"
 ) -> Pull:
-    """Return a pull that claims all that the good ones of its feed claimed."""
+    """Return a pull that claims the same as the good pulls of its feed."""
     usual = {"export": good.export.scope, "events": good.listed_batch.scope}
     return Pull(
         feed=feed,

@@ -1,4 +1,4 @@
-"""Looks at the wrong time or with the wrong eyes: old archives, and plans that hide fields."""
+"""Batches of another time or another plan: old archives, and plans that hide fields."""
 
 from datetime import date, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ COVERS = (FROM, UNTIL)
 
 
 def archived(good: Good, folder: Path, days_ago: int) -> Path:
-    """Write an export as it was some days before the first look: fewer events, other titles."""
+    """Write an export as it was days before the first batch: fewer events, other titles."""
     at = FIRST_DAY - timedelta(days=days_ago)
     rows: list[Row] = []
     for row in good.rows:
@@ -107,7 +107,7 @@ def test_a_plan_that_hides_fields_writes_no_history_and_hides_no_known_field(
     query = "SELECT event_id, impact, description, source_url FROM events ORDER BY ALL"
     known = query_rows(home, query)
     time = AtTime()
-    # What the list of the first day saw, by the plan's own freshness.
+    # The content of the list of the first day, by the freshness of the plan.
     time.now = FIRST_DAY + timedelta(hours=7, minutes=5, days=plan == "free")
     key = almanac_sandbox.new_key(plan)
     with CatalogClient(

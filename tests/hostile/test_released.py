@@ -82,7 +82,7 @@ def test_the_release_of_an_unknown_batch_is_an_error(seen: Seen) -> None:
 def test_events_whose_rows_are_unreadable_twice_are_not_withdrawn(
     columns: tuple[str, ...], good: Good, tmp_path: Path
 ) -> None:
-    """A row without a readable id may be any event's: then absence tells nothing."""
+    """A row without a readable id may be of any event, so absence proves nothing."""
     place = next(n for n, row in enumerate(good.rows) if row["date"] > "2026-03-05")
     home = Home(tmp_path / "home")
     good.land_before(home.landing)

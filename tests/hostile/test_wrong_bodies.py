@@ -1,4 +1,4 @@
-"""Each wrong body on its whole way: landed, merged, published; and what the next good day says."""
+"""Each wrong body from landing to the published tables, and the tables after the next good day."""
 
 import re
 

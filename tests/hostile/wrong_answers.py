@@ -1,6 +1,6 @@
-"""Lists, look-ups, cancellations and deliveries that are none, or not as the contract has them.
+"""Lists, look-ups, cancellations and deliveries that are none, or break the contract.
 
-Belongs here: the bodies, each with what must become of it. Does not: landing and judging them.
+Belongs here: the bodies, each with its expected outcome. Does not: landing and checking them.
 """
 
 import json
@@ -19,16 +19,16 @@ def _no_list(feed: Feed, body: bytes, says: str) -> MakeCase:
 
 
 def changed(good: Good, number: int) -> list[dict[str, Any]]:
-    """Return the rows of the list with something new in one of them."""
+    """Return the rows of the list, one of them with a new title."""
     rows = [dict(row) for row in good.listed]
     row = rows[number % len(rows)]
-    row["title"] = f"{row['title']}, told by case {number}"
+    row["title"] = f"{row['title']}, changed by case {number}"
     row["updatedAt"] = text(at_case(number))
     return rows
 
 
 def _one_page_wrong(good: Good, number: int) -> Case:
-    """A page that is none makes the whole batch one that can't be trusted."""
+    """A page that is no list makes the whole batch untrusted."""
     pages = (page(changed(good, number)[:20]), _HTML)
     return Case(
         feed="events", bodies=pages, status="quarantined", says="page 2 is an HTML", arrived=20
@@ -59,7 +59,7 @@ def _bad_rows(*harms: Any) -> MakeCase:
 
 
 def _forms(good: Good, number: int) -> Case:
-    """A byte order mark, a bare array, names of another spelling, an id that came twice."""
+    """A byte order mark, a bare array, names in another spelling, an id that occurs twice."""
     rows = changed(good, number)
     spelt = [dict(row) for row in rows]
     for row in spelt:
@@ -143,8 +143,8 @@ WRONG_ANSWERS: Cases = {
     "a list that is a JSON error is quarantined": _no_list("events", _ERROR, "not you"),
     "a list without a list is quarantined": _no_list("events", b'{"data":null}', "without a list"),
     "an empty list body is quarantined": _no_list("events", b"", "empty body"),
-    "a list with one page that is none is quarantined": _one_page_wrong,
-    "a list that is cut is quarantined": _cut_list,
+    "a list with one page that is no list is quarantined": _one_page_wrong,
+    "a truncated list is quarantined": _cut_list,
     "rows of a list that can't be read are rejected": _bad_rows(
         {"impact": float("nan")}, {"impact": 1e308 * 10}, {"date": None}, {"title": "a\0b"},
         {"id": {}}, {"coins": 7}, None, "row",

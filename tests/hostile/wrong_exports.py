@@ -1,6 +1,6 @@
-"""Exports that are none, or not as the contract has them.
+"""Exports that are none, or break the contract.
 
-Belongs here: the bodies, each with what must become of it. Does not: landing and judging them.
+Belongs here: the bodies, each with its expected outcome. Does not: landing and checking them.
 """
 
 import csv
@@ -21,7 +21,7 @@ def _no_catalog(body: bytes, says: str) -> MakeCase:
 
 
 def _other_form(form: Callable[[Good, bytes], bytes], says: str = "") -> MakeCase:
-    """The same rows in another form: all is taken as if it were the usual one."""
+    """The same rows in another form: they are read like those of the usual form."""
 
     def make(good: Good, number: int) -> Case:
         proper = good.csv(good.changed(number))
@@ -31,7 +31,7 @@ def _other_form(form: Callable[[Good, bytes], bytes], says: str = "") -> MakeCas
 
 
 def _bad_rows(count: int, harm: Callable[[Row], None], *, quarantined: bool = False) -> MakeCase:
-    """Some rows that can't be read: the others are, and those are not held to be gone."""
+    """Some unreadable rows: the others are read, and the unreadable events are not missing."""
 
     def make(good: Good, number: int) -> Case:
         rows = good.changed(number)
@@ -93,7 +93,7 @@ def _twice(good: Good, number: int) -> Case:
 
 
 def _twice_and_different(good: Good, number: int) -> Case:
-    """The row that is newer by its own account holds, wherever it stands."""
+    """The row with the newer `updatedAt` applies, at any position."""
     newer = good.changed(number)
     older = {**newer[number], "title": "what it was", "updatedAt": good.rows[number]["updatedAt"]}
     for_sure = good.csv(newer)
@@ -149,7 +149,7 @@ def _columns_twice(good: Good, number: int) -> Case:
 
 
 def _no_rows_of_ours(body: bytes) -> MakeCase:
-    """What has lines, but no column of ours: each is a row that can't be read."""
+    """Lines without a known column: each is an unreadable row."""
     case = Case(bodies=(body,), status="quarantined", says="no column id")
     return lambda good, number: replace(case, rejected=arrived(case))
 
@@ -164,10 +164,10 @@ WRONG_EXPORTS: Cases = {
     "an empty body is quarantined": _no_catalog(b"", "empty body"),
     "a body of blank lines is quarantined": _no_catalog(b"\r\n\n \n", "empty body"),
     "garbage is quarantined": _no_rows_of_ours(bytes(range(1, 256)) * 9),
-    "a cut gzip is quarantined": _no_catalog(b"\x1f\x8b\x08\x00\x00", "gzip"),
+    "a truncated gzip is quarantined": _no_catalog(b"\x1f\x8b\x08\x00\x00", "gzip"),
     "another CSV is quarantined": _no_rows_of_ours(b"name,amount\r\nrent,100\r\n"),
-    "a column that occurs twice quarantines": _columns_twice,
-    "a bare header is quarantined": lambda good, number: Case(
+    "a column that occurs twice quarantines the batch": _columns_twice,
+    "a header without rows is quarantined": lambda good, number: Case(
         bodies=(good.csv([]),), status="quarantined", says="header without rows"
     ),
     "columns in another order are read by name": _other_form(_another_order, "another order"),
@@ -177,20 +177,20 @@ WRONG_EXPORTS: Cases = {
     ),
     "JSON in place of CSV is read": _other_form(_json_in_place, "JSON in place"),
     "columns that are missing keep their values": _without_columns,
-    "columns that are more are kept beside": _more_columns,
-    "rows that come twice are counted": _twice,
-    "of two rows of an event the newer holds": _twice_and_different,
+    "additional columns are kept": _more_columns,
+    "rows that occur twice are counted": _twice,
+    "the newer of two rows of an event applies": _twice_and_different,
     "a NUL rejects its row": _bad_rows(1, _set("description", "be\0fore")),
     "bytes that are not UTF-8 reject their row": _bad_rows(2, _set("title", "\ufffd caf\ufffd")),
     "an impact of nan rejects its row": _bad_rows(3, _set("impact", "nan")),
     "an impact of 1e999 rejects its row": _bad_rows(2, _set("impact", "1e999")),
-    "a date that is none rejects its row": _bad_rows(5, _set("date", "2026-02-30T00:00:00Z")),
+    "an invalid date rejects its row": _bad_rows(5, _set("date", "2026-02-30T00:00:00Z")),
     "a row without a title is rejected": _bad_rows(1, _set("title", "")),
-    "two percent that can't be read quarantine": _bad_rows(
+    "two percent of unreadable rows quarantine the batch": _bad_rows(
         12, _set("createdAt", "yesterday"), quarantined=True
     ),
-    "nine of fifty that can't be read do not": _nine_of_fifty,
-    "a body cut in half makes nothing missing": _cut(0.5),
-    "a fall of rows by half makes nothing missing": _half,
-    "a quote that is never closed swallows no more than it must": _unclosed_quote,
+    "nine unreadable rows of fifty do not quarantine the batch": _nine_of_fifty,
+    "a truncated body makes no event missing": _cut(0.5),
+    "half of the rows makes no event missing": _half,
+    "an unclosed quote rejects no more rows than necessary": _unclosed_quote,
 }

@@ -1,6 +1,6 @@
-"""An answer on its way out, and the kinds of tampering with it: a name, a stage and a function.
+"""An answer to be sent, and the kinds of tampering with it: a name, a stage and a function.
 
-Belongs here: the forms that all kinds share. Does not: the kinds (kinds_of_*.py), the sockets
+Belongs here: what all kinds share. Does not: the kinds (kinds_of_*.py), the sockets
 (upstream.py).
 """
 
@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, Literal
 
 Stage = Literal["rows", "list", "usage", "export", "body", "head", "wire"]
-"""In this order they are applied. `rows` and `list` need JSON, `export` needs CSV."""
+"""The order in which stages are applied. `rows` and `list` need JSON, `export` needs CSV."""
 STAGES: tuple[Stage, ...] = ("rows", "list", "usage", "export", "body", "head", "wire")
 Untrue = Literal["content", "absent", "gone"]
-"""What a kind says that is not true: other fields, fewer events, a cancelled event."""
+"""What is untrue in an answer: other fields, fewer events, a cancelled event."""
 RESET = object()
 Part = bytes | float | object
 """Bytes to send, seconds to wait, or RESET."""
@@ -22,16 +22,16 @@ Part = bytes | float | object
 
 @dataclass(slots=True)
 class Answer:
-    """An answer as it was, and what becomes of it. `feed` is the last part of the path."""
+    """An answer that kinds change. `feed` is the last part of the path."""
 
     feed: str
     number: int
-    """How many requests came before."""
+    """How many requests were received before."""
     status: int
     headers: list[tuple[str, str]]
     body: bytes
     length: str | None = ""
-    """Of the header Content-Length: "" is the true one, None leaves it out."""
+    """The header Content-Length: "" is the true length, None leaves it out."""
     wire: list[Part] | None = None
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ def rows_kind(name: str, change: Callable[[dict[str, Any], Random], Any]) -> Kin
 
 
 def list_kind(name: str, change: Callable[[dict[str, Any], Answer, Random], Any]) -> Kind:
-    """Return a kind that changes what stands around the rows."""
+    """Return a kind that changes the object around the rows."""
 
     def tamper(answer: Answer, chance: Random) -> None:
         document = answer.document()
@@ -122,7 +122,7 @@ def usage_kind(name: str, values: dict[str, Any]) -> Kind:
 def export_kind(
     name: str, change: Callable[[list[bytes], Random], Iterable[bytes]], untrue: Untrue = "content"
 ) -> Kind:
-    """Return a kind that changes the lines of the export, the header among them."""
+    """Return a kind that changes the lines of the export, including the header."""
 
     def tamper(answer: Answer, chance: Random) -> None:
         if answer.feed == "export" and answer.status == 200:

@@ -52,7 +52,7 @@ KINDS: Final[dict[str, Kind]] = {
     kind.name: kind for kind in (*ROWS, *LISTS, *USAGE, *EXPORT, *BODIES, *HEADS, *STATUSES, *WIRES)
 }
 KNOWN_OPEN: Final[frozenset[str]] = frozenset()
-"""Kinds with a finding that is not mended yet: they are left out of what is drawn."""
+"""Kinds with a known error that is not fixed yet: they are not drawn."""
 LIFE_DAYS: Final = 10
 FIRST: Final = datetime(2026, 2, 23, 6, tzinfo=UTC)
 DAY: Final = timedelta(days=1)
@@ -61,7 +61,7 @@ SOURCE: Final = "hostile"
 FEEDS: Final[tuple[Feed, ...]] = ("coins", "categories", "export", "events", "cancellations")
 DISK_BYTES: Final = 256 << 20
 _PATIENT: Final = Timeouts(connect=60.0, read=300.0, write=60.0, total=300.0, export_total=300.0)
-"""The machine may be busy with other tests: only what drips is bounded by the clock."""
+"""The machine may be busy with other tests: only slow answers have short timeouts."""
 _HASTY: Final = Timeouts(connect=60.0, read=0.5, write=60.0, total=0.8, export_total=0.8)
 _POLICY: Final = RetryPolicy(attempts=2)
 _SHARES: Final = (1.0, 0.5, 0.2)
@@ -69,7 +69,7 @@ _SHARES: Final = (1.0, 0.5, 0.2)
 
 @dataclass
 class Account:
-    """What some lives came to; `false` has what must never be, in words."""
+    """The result of some lives; `false` has what must never happen, in words."""
 
     runs: int = 0
     false: list[str] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Life:
         self.upstream.untrue = set()
 
     def _work(self, timeouts: Timeouts) -> list[str]:
-        """Do what a day does: pull, poll and merge. Return the batches that were merged."""
+        """Run a day: pull, poll and merge. Return the batches that were merged."""
         with self._service(timeouts) as service:
             self._pull(service)
         report = merge(self.home)
@@ -143,7 +143,7 @@ class Life:
         return [outcome.manifest.batch_id for outcome in report.outcomes]
 
     def _pull(self, service: CatalogSession) -> None:
-        """Ask for all that a day asks for. Only errors of the tree may come of it."""
+        """Send all requests of a day. Only errors of the tree may be raised."""
         self._request(service.request_usage)
         for feed in FEEDS:
             self._request(partial(pull, feed, service))
@@ -183,7 +183,7 @@ class Life:
         return {row["id"] for row in rows}
 
     def _check_day(self, batch_ids: list[str]) -> None:
-        """Note what the day says of true events and nobody said, truly or not."""
+        """Note what the day published about events that no answer had."""
         untrue, names = self.upstream.untrue, ", ".join(f"'{batch_id}'" for batch_id in batch_ids)
         query = "SELECT event_id, title, status FROM event_versions WHERE batch_id IN "
         versions = self._query(f"{query} ({names})") if names else []
@@ -198,7 +198,7 @@ class Life:
                 self._note(f"on {self.kinds} {event_id} was cancelled, and nobody said so")
 
     def _check(self, events: dict[str, str], cancelled: set[str]) -> None:
-        """Note what is false after a good day, whatever was said before it."""
+        """Note what is false after a good day, with any answers before it."""
         known = {
             row[0]: row[1:] for row in self._query("SELECT event_id, title, status FROM events")
         }
@@ -250,7 +250,7 @@ class Life:
 
 
 def lives(first: int, last: int, *, true_url: str, key: str) -> Account:
-    """Go through some lives; each is told by its number alone."""
+    """Run some lives; each depends only on its number."""
     account = Account()
     with serving(Upstream(true_url, key)) as upstream:
         for number in range(first, last):

@@ -1,4 +1,4 @@
-"""Kinds of tampering with bytes: exports, encodings, heads, statuses, and what is on the wire."""
+"""Kinds of tampering with bytes: exports, encodings, heads, statuses, and the connection."""
 
 import gzip
 from functools import cache

@@ -1,4 +1,4 @@
-"""Kinds of tampering with JSON: rows, what stands around them, the usage."""
+"""Kinds of tampering with JSON: rows, the object around them, the usage."""
 
 import json
 from random import Random
@@ -22,7 +22,7 @@ def put(name: str, key: str, value: Any) -> Kind:
 
 
 def in_text(name: str, text: str) -> Kind:
-    """Return a kind that puts something into every text of a row but its keys and instants."""
+    """Return a kind that inserts a text into every text of a row but its keys and instants."""
 
     def change(row: Row, chance: Random) -> Row:
         texts = ("title", "description", "displayedDate", "name", "symbol", "impactSummary")
@@ -50,7 +50,7 @@ def nested(depth: int) -> Any:
 
 
 def raw_value(name: str, raw: str) -> Kind:
-    """Return a kind that writes JSON which Python's writer would not."""
+    """Return a kind that writes JSON that Python's writer would not write."""
 
     def tamper(answer: Answer, chance: Random) -> None:
         document = answer.document()
@@ -71,7 +71,7 @@ def _many_coins(answer: Answer, chance: Random) -> None:
     document = answer.document()
     rows = document.get("data") if isinstance(document, dict) else None
     if isinstance(rows, list) and rows and isinstance(rows[0], dict):
-        # One event alone: this process holds what it sends beside what it reads.
+        # One event only: this process has both what it sends and what it reads in memory.
         rows[0]["coins"] = [{"slug": f"c{n}"} for n in range(100_000)]
         answer.write(document)
 

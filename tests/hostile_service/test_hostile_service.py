@@ -1,4 +1,4 @@
-"""Whatever a service answers: no traceback, no hang, bounded memory and disk, nothing false, and a
+"""For any answer of a service: no traceback, no hang, limited memory and disk, nothing false, and a
 good day afterwards repairs everything."""
 
 import json
@@ -35,7 +35,7 @@ def key(almanac_sandbox: Sandbox) -> str:
 
 
 def lived(first: int, last: int, sandbox: Sandbox, key: str) -> dict[str, Any]:
-    """Go through some lives in a process of their own; return their account."""
+    """Run some lives in a process of their own; return their account."""
     address = ("--true-url", sandbox.base_url, "--key", key)
     ended = subprocess.run(
         [sys.executable, "-m", "tests.hostile_service.days", str(first), str(last), *address],

@@ -1,6 +1,6 @@
-"""A service on loopback that asks the true one, tampers with what it says, and sends it raw.
+"""A service on loopback that requests from the true one, changes the answer, and sends it raw.
 
-Belongs here: sockets, and what is true. Does not: kinds of tampering (kinds_of_*.py).
+Belongs here: sockets, and the true data. Does not: kinds of tampering (kinds_of_*.py).
 """
 
 import csv
@@ -29,13 +29,13 @@ _SENDING_S = 30.0
 _TRUE_S = 300.0
 """The machine may be busy with other tests."""
 COINS_NAMED = "ether"
-"""The catalog is that of a few coins: the coins asked for are those with this in their name."""
+"""The catalog has few coins: the requested coins are those with this in their name."""
 CANCELLED_SINCE = datetime(2026, 2, 20, tzinfo=UTC)
 
 
 @dataclass
 class Upstream:
-    """`now` is what the true service is asked for; `kinds` tamper with a share of the answers."""
+    """`now` is the time of the true answers; `kinds` tamper with a share of the answers."""
 
     true_url: str
     key: str
@@ -45,15 +45,15 @@ class Upstream:
     chance: Random = field(default_factory=lambda: Random(0))
     another_day: bool = False
     dated_now: bool = False
-    """Whether answers have the Date of the machine, for a process that goes by it."""
+    """Whether answers have the Date of the machine, for a process that uses its clock."""
     base_url: str = ""
     requests: int = 0
     failure: Exception | None = None
-    """What went wrong here, and not in what is tested."""
+    """An error of this service, not of the code under test."""
     untrue: set[str] = field(default_factory=set)
-    """What was said that is not true."""
+    """What was untrue in the answers."""
     titles: dict[str, set[str]] = field(default_factory=dict)
-    """Of each event, the titles that it truly had."""
+    """The true titles of each event."""
     true: dict[tuple[datetime, str, Query], tuple[int, list[tuple[str, str]], bytes]] = field(
         default_factory=dict
     )
@@ -67,7 +67,7 @@ class Upstream:
         self._lock = threading.Lock()
 
     def tampered(self, target: str) -> Answer:
-        """Return the answer to a request, tampered with."""
+        """Return the changed answer to a request."""
         parts = urlsplit(target)
         status, headers, body = self._true(parts.path, tuple(parse_qsl(parts.query)))
         feed = parts.path.rpartition("/")[2]
@@ -81,7 +81,7 @@ class Upstream:
         return answer
 
     def rows(self, path: str, **query: str) -> list[dict[str, Any]]:
-        """Return the true rows of a list or the export, untouched."""
+        """Return the true rows of a list or the export."""
         _, _, body = self._true(path, tuple(query.items()))
         if path.endswith("export"):
             return list(csv.DictReader(io.StringIO(body.decode(), newline="")))
@@ -129,7 +129,7 @@ class Upstream:
                     self._answer(connection)
                 except OSError:
                     raise
-                except Exception as error:  # noqa: BLE001 - told when the day is over
+                except Exception as error:  # noqa: BLE001 - raised at the end of the day
                     self.failure = error
 
     def _answer(self, connection: socket.socket) -> None:
@@ -162,7 +162,7 @@ def serving(upstream: Upstream) -> Iterator[Upstream]:
 
 
 def _narrowed(path: str, query: Query) -> Query:
-    """Return what the true service is asked: for a catalog that is small on every path."""
+    """Return the query for the true service, with a small catalog on every path."""
     if path.endswith("/coins"):
         return (*query, ("q", COINS_NAMED))
     if path.endswith("/cancellations"):

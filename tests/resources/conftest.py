@@ -26,8 +26,8 @@ def fake_time() -> FakeTime:
 def make_client(
     almanac_sandbox: Sandbox, unlimited_key: str, fake_time: FakeTime
 ) -> Iterator[MakeClient]:
-    """Makes clients of the sandbox that neither wait nor are limited; `key` and all else may
-    be given."""
+    """Creates clients of the sandbox that neither wait nor are limited; `key` and all other
+    options may be given."""
     with ExitStack() as clients:
 
         def make(key: str = unlimited_key, **options: Any) -> CatalogClient:

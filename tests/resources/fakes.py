@@ -1,4 +1,4 @@
-"""What the tests of the doors stand on: a time that never waits, scripted and broken servers."""
+"""Fakes for the tests of the client: a time that never waits, scripted and broken servers."""
 
 import socket
 import threading
@@ -20,7 +20,7 @@ KEY = "canary-5f1c9e7b2a"
 
 
 class FakeTime:
-    """A clock that moves only when somebody sleeps, or when told. `slept` is in seconds."""
+    """A clock that advances only by a sleep, or when it is set. `slept` is in seconds."""
 
     def __init__(self, chance: float = 0.0) -> None:
         self.seconds = 1_000.0
@@ -64,7 +64,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 def mocked(handler: Handler, **options: Any) -> CatalogClient:
-    """A client whose network is a function; it neither waits nor is limited."""
+    """Return a client whose network is a function; it neither waits nor is limited."""
     options.setdefault("ambient", FakeTime().ambient())
     options.setdefault("limiter", Unlimited())
     return CatalogClient(
@@ -73,7 +73,7 @@ def mocked(handler: Handler, **options: Any) -> CatalogClient:
 
 
 def answering(*answers: httpx.Response | Exception) -> Handler:
-    """A function that gives one answer after the other, the last one for ever."""
+    """Return a function that gives one answer after the other, the last one forever."""
     left = list(answers)
 
     def handle(_: httpx.Request) -> httpx.Response:

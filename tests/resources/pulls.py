@@ -1,4 +1,4 @@
-"""Pullers for the tests, and what they leave in landing."""
+"""Pullers for the tests, and the batches that they land."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
-"""Where the sandbox stands."""
+"""The time of the sandbox."""
 SOURCE = "sandbox:1"
 MACHINE_AT = datetime(2026, 3, 2, 11, 58, 30, 250_000, tzinfo=UTC)
 """The machine's clock of the tests is behind the service's."""

@@ -1,4 +1,4 @@
-"""The clock of a service: what Date is believed, what is kept of it, and how it recovers."""
+"""The clock of a service: which Date is accepted, what is stored, and how it recovers."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -134,7 +134,7 @@ def test_a_date_without_a_zone_is_utc(machine: Machine) -> None:
 
 
 def test_answers_that_agree_in_two_processes_are_accepted(machine: Machine) -> None:
-    """The machine's clock was two days ahead and is set right: what is kept is wrong by two."""
+    """The machine's clock was two days ahead and is corrected: the stored offset is wrong."""
     machine.process().record_response_date(dated(STARTS - 2 * DAY))
     right = STARTS
     first, second = machine.process(), machine.process()
@@ -142,7 +142,7 @@ def test_answers_that_agree_in_two_processes_are_accepted(machine: Machine) -> N
     assert first.record_response_date(dated(right)).doubt
     assert second.record_response_date(dated(right)).doubt == ""
     assert machine.process().now() == right
-    # One that was open all the while looks at what is kept before it doubts.
+    # A process that was open all the time reads the stored offset before it doubts.
     assert first.record_response_date(dated(right)).doubt == ""
 
 

@@ -1,4 +1,4 @@
-"""Broken, dribbling and oversized bodies off a raw socket, which the sandbox can't make."""
+"""Broken, slow and oversized bodies from a raw socket, which the sandbox can't send."""
 
 import gzip
 import json

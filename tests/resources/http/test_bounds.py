@@ -1,4 +1,4 @@
-"""Answers that are too much: packed twice, wide, long or endless. Each is refused in time."""
+"""Answers that are too large: compressed twice, wide, long or endless. Each is refused in time."""
 
 import gzip
 import itertools
@@ -32,7 +32,7 @@ def sent(body: bytes, **headers: str) -> httpx.Response:
 
 
 class _Sent(httpx.SyncByteStream):
-    """Bytes as they lie on the wire: `content=` would have httpx undo their encoding."""
+    """Bytes as they are sent: with `content=` httpx would undo their encoding."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

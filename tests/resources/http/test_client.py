@@ -31,7 +31,7 @@ def rows_of(pages: Iterable[RawPage]) -> list[dict[str, Any]]:
 
 
 def ids_on(sandbox: Sandbox, lower: date, upper: date) -> set[str]:
-    """What the truth says the list should hold a minute ago."""
+    """Return the ids of the events that the list had a minute ago, by the sandbox's truth."""
     first = datetime(lower.year, lower.month, lower.day, tzinfo=UTC)
     last = datetime(upper.year, upper.month, upper.day, 23, 59, 59, tzinfo=UTC)
     seen = sandbox.truth().events_at(STANDS_AT - timedelta(seconds=60)).values()

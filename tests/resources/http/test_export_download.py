@@ -1,4 +1,4 @@
-"""The export in a file: what it says of itself, what is broken, what only looks so."""
+"""The export in a file: its metadata, broken exports, and exports that only look truncated."""
 
 import csv
 import hashlib

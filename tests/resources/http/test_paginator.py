@@ -1,4 +1,4 @@
-"""Paging when the service misbehaves: loops, runaways, shifts, slowness, odd wrappers; its cost."""
+"""Paging with a faulty service: loops, endless lists, shifts, slowness, odd forms; its cost."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def paginator_of(handler: Callable[[httpx.Request], httpx.Response], **options: 
 
 
 class Catalog:
-    """One event a day in 2026, paged by offset, that is too slow for what `slow` says."""
+    """One event a day in 2026, paged by offset; too slow for the requests that `slow` names."""
 
     def __init__(self, slow: Callable[[int, int], bool], limit_max: int = 100) -> None:
         self.slow = slow
@@ -293,7 +293,7 @@ class TestSlowness:
 
 
 class TestProgress:
-    """Whoever follows the pages knows what who requested them knows."""
+    """A process that reads the pages knows the same as the process that requested them."""
 
     @pytest.mark.parametrize("longest", [31, 20, 8, 1])
     def test_the_progress_follows_from_the_pages_alone(self, longest: int) -> None:
@@ -396,7 +396,7 @@ def test_a_list_of_the_whole_catalog_takes_at_most_two_percent_more_requests_tha
     after = client.usage().used
     assert before is not None
     assert after is not None
-    # The second question for the usage is in its own answer.
+    # The second request for the usage is in its own answer.
     counted = after - before - 1
     total = landed.manifest.rows_claimed
     assert landed.manifest.complete

@@ -1,4 +1,4 @@
-"""What a service repeats of the key is taken out, in any spelling, before anything keeps it."""
+"""The key is removed from all that a service repeats, in any spelling, before it is stored."""
 
 import base64
 import gzip
@@ -67,7 +67,7 @@ spellings = pytest.mark.parametrize("name", SPELLINGS)
 
 
 def repeats(text: str) -> bool:
-    """Whether enough of a spelling is left in a text to know the key by."""
+    """Whether enough of a spelling is left in a text to recognise the key."""
     every = {**SPELLINGS, **IN_MESSAGES}.values()
     core = [item.strip("=")[3:-4].lower() for item in every]
     return any(item in text.lower() for item in core)

@@ -1,4 +1,4 @@
-"""What is tried again, how long is waited, and what an answer that is no data becomes."""
+"""Which failures are retried, how long the waits are, and which error an answer becomes."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

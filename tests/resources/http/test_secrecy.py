@@ -1,4 +1,4 @@
-"""The key is in no repr, no error, no log and no report, whatever goes wrong."""
+"""The key is in no repr, no error, no log and no report, in any failure."""
 
 import logging
 import traceback
@@ -34,7 +34,7 @@ FAILURES: dict[str, httpx.Response | Exception] = {
 
 
 def everything_said(error: BaseException) -> Iterator[str]:
-    """Texts of an error, its chain, and what hangs on it."""
+    """Yield the texts of an error, of its chain, and of the objects that they refer to."""
     seen: list[BaseException | None] = [error]
     while seen:
         current = seen.pop()

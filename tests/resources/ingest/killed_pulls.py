@@ -1,6 +1,6 @@
 """A process that pulls and is killed with SIGKILL in the middle, once for each line it reads.
 
-Run as a program, one fork a line: a process of its own costs half a second, a fork nothing.
+Run as a program, with one fork for each line: a new process takes half a second, a fork no time.
 """
 
 import os
@@ -25,8 +25,8 @@ from warehouse.landing.landing import Landing, Pull
 
 
 class Killing(msgspec.Struct):
-    """One pull and where it dies: after the journal has `page` pages, or `before` or `after` it
-    is landed."""
+    """One pull and where it is killed: after the journal has `page` pages, or `before` or `after`
+    it is landed."""
 
     base_url: str
     key: str

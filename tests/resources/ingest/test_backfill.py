@@ -1,4 +1,4 @@
-"""Backfills against the real sandbox: whole, cheap, side by side, and gone on with."""
+"""Backfills against the real sandbox: whole, cheap, in parallel, and resumed."""
 
 import json
 import signal
@@ -46,7 +46,7 @@ KEY = SecretStr("a-key-that-is-logged-nowhere")
 
 
 class Counted(Unlimited):
-    """Lets so many requests through, then tells that the month is used up."""
+    """Allows so many requests, then defers since the month is used up."""
 
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
@@ -60,8 +60,7 @@ class Counted(Unlimited):
 
 
 class Broken(Unlimited):
-    """Lets so many requests through; then the service fails, and soon after somebody presses
-    Ctrl-C."""
+    """Allows so many requests; then the service fails, and soon after Ctrl-C is pressed."""
 
     def __init__(self, allowed: int, sandbox: Sandbox) -> None:
         self.allowed = allowed
@@ -89,7 +88,7 @@ def months(tmp_path: Path, make_client: MakeClient) -> "Months":
 
 
 class Months:
-    """A home's landing and notes, and backfills of it."""
+    """The landing and the backfill states of a home, and its backfills."""
 
     def __init__(self, root: Path, make_client: MakeClient) -> None:
         self.landing = Landing(root / "landing")
@@ -143,7 +142,7 @@ def all_of(backfill: Backfill) -> list[datetime]:
 
 @pytest.fixture(scope="module")
 def truth(almanac_sandbox: Sandbox, unlimited_key: str) -> Iterator[set[str]]:
-    """The ids of the events of YEARS, by one plain sweep."""
+    """The ids of the events of YEARS, by one list."""
     with CatalogClient(almanac_sandbox.base_url, unlimited_key, limiter=Unlimited()) as client:
         yield {row for page in client.events_pages(*YEARS) for row in page.ids}
 
@@ -156,7 +155,7 @@ def test_a_range_is_landed_whole_for_hardly_more_requests_than_pages_at_any_late
     almanac_sandbox.forget_requests()
     backfill = months.backfill(**slow)
     done = all_of(backfill)
-    assert not latency_s or done != sorted(done), "several go side by side"
+    assert not latency_s or done != sorted(done), "several are paged in parallel"
     assert sorted(done) == [datetime(y, m, 1, tzinfo=UTC) for y in YEARS_OF for m in range(1, 13)]
     assert len(done) == len(set(done))
     assert months.ids() == truth
@@ -202,7 +201,7 @@ def test_an_interrupted_backfill_requests_only_what_is_not_landed(
     second = months.backfill()
     assert second.resumed
     reported_first, *later = second.run("list")
-    assert set(reported_first) >= set(first), "what was landed before is told first"
+    assert set(reported_first) >= set(first), "months that were landed before are yielded first"
     assert len({*reported_first, *(month for months in later for month in months)}) == 36
     assert months.ids() == truth
     assert pages_requested(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
@@ -219,14 +218,14 @@ def test_a_part_of_an_open_backfill_is_resumed(months: Months) -> None:
     assert part.resumed
     assert len(all_of(part)) == 3
     assert part.requests == 0
-    assert months.states.open(AT) == [state], "the rest is still to come"
+    assert months.states.open(AT) == [state], "the rest is not landed yet"
 
 
 @pytest.mark.parametrize("days", [3, 70])
 def test_a_backfill_without_an_end_is_resumed_up_to_its_first_end(
     months: Months, days: int
 ) -> None:
-    """The next day, and where a cap spreads it over months."""
+    """The next day, and if a cap spreads it over months."""
     running = months.backfill((date(2026, 1, 1), None)).run("list")
     next(running)
     running.close()
@@ -270,7 +269,7 @@ def test_ctrl_c_while_the_service_fails_does_not_wait_for_retries(
     slowly = {"ambient": Ambient(random=lambda: 1.0), "policy": patient}
     limiter = Broken(20, almanac_sandbox)
     almanac_sandbox.forget_requests()
-    # A shell's background job is started with it ignored.
+    # A background job of a shell ignores SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -283,7 +282,7 @@ def test_ctrl_c_while_the_service_fails_does_not_wait_for_retries(
     assert second.resumed
     assert len(set(all_of(second))) == 36
     answered = sum(request.status == 200 for request in almanac_sandbox.requests)
-    assert answered <= ceil(len(truth) / 100) * 1.02 + 4, "what came before it is landed"
+    assert answered <= ceil(len(truth) / 100) * 1.02 + 4, "pages before it are landed"
 
 
 def test_the_second_of_two_backfills_at_once_is_refused_and_sends_nothing(
@@ -335,7 +334,7 @@ def test_a_used_up_quota_defers_a_backfill_after_landing_what_was_received(
     later = all_of(months.backfill())
     assert len(set(later)) == 36
     assert months.ids() == truth
-    # Where it stopped inside a month it goes on from the last date that is whole.
+    # Inside a month it resumes from the last date that is whole.
     assert pages_requested(almanac_sandbox) <= ceil(len(truth) / 100) * 1.02 + 2
     assert months.states.open(AT) == []
 
@@ -350,7 +349,7 @@ def test_an_abandoned_backfill_starts_over(months: Months) -> None:
     months.states.put(left)
     assert months.states.open(AT) == []
     assert not months.backfill().resumed
-    # A cap may spread one over many months: it goes on as long as it is not forgotten.
+    # A cap may spread a backfill over many months: it resumes until it is abandoned.
     for known in ("resume_at", "gone_on_at"):
         months.states.put(msgspec.structs.replace(left, **{known: AT}))
         assert months.backfill().resumed

@@ -1,4 +1,4 @@
-"""Pulls by a machine whose clock is hours from the service's: none of them is dated by it."""
+"""Pulls by a machine whose clock is hours from the service's: no time of a batch is by it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ from warehouse.landing.landing import Landing
 SERVICE_AT = datetime(2026, 3, 2, 23, 0, tzinfo=UTC)
 DATE = "Date: Mon, 02 Mar 2026 23:00:00 GMT"
 AHEAD = timedelta(hours=3, minutes=30)
-"""The machine's clock is already in the service's next day."""
+"""The machine's clock is already on the service's next day."""
 HEADER = b"id,slug,title,date,isEstimated\r\n"
 ROW = b"65a000000000000000000001,a,A,2026-06-01T00:00:00Z,false\r\n"
 ONCE = RetryPolicy(attempts=1)
@@ -58,7 +58,7 @@ def client_of(server: RawServer, root: Path, **options: Any) -> CatalogClient:
 
 @pytest.fixture
 def cut_export() -> Iterator[RawServer]:
-    """A service that breaks off inside the body of each answer."""
+    """A service that closes the connection inside the body of each answer."""
     answer = head("Content-Type: text/csv", "Content-Length: 9000", DATE) + HEADER + ROW
     with raw_server([answer]) as server:
         yield server

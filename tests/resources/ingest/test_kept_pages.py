@@ -1,4 +1,4 @@
-"""Pages that wait for a batch in memory: which of them a batch has whole, and which stay."""
+"""Pages that wait in memory for a batch: which of them a batch has completely, which stay."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Each feed as it lands: what it covers, when it was known and true, what was claimed of it."""
+"""Each landed feed: its scope, its observed and content time, and its claimed rows."""
 
 import json
 from datetime import UTC, date, datetime, timedelta

@@ -1,5 +1,5 @@
-"""Pulls whose process was killed: no page is bought twice, no batch is landed twice, and what
-can't be told is never called complete."""
+"""Pulls whose process was killed: no page is requested twice, no batch is landed twice, and a
+batch that may lack rows is never complete."""
 
 import signal
 import subprocess
@@ -158,7 +158,7 @@ class TestKilled:
         almanac_sandbox.forget_requests()
         what = kill(
             "events", point, page=page, lower="2026-03-20", upper="2026-03-22",
-            # Too slow down to the least limit, and after a page still: the dates are cut, twice.
+            # Too slow at the least limit, and also after a page: the dates are split, twice.
             faults=[*["error=0.001"] * 5, "", "error=0.001", "", "error=0.001"],
         )  # fmt: skip
         (landed,) = puller_of(make_client(), root).resume_open()
@@ -175,7 +175,7 @@ class TestKilled:
     def test_a_pull_killed_several_times_is_one_batch(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
-        """Each resumption is stopped by the next kill: here by an error that is not the tree's."""
+        """The next kill stops each resumption: here an error that is not of the tree."""
         almanac_sandbox.forget_requests()
         kill("events", "page", page=1)
 
@@ -213,7 +213,7 @@ class TestInProgress:
             before = len(list(journal.pages()))
             newest = max((root / "journal").rglob("*.page"))
             whole = newest.read_bytes()
-            newest.write_bytes(b"")  # As half of a write may look.
+            newest.write_bytes(b"")  # Like a write that is half done.
             assert other.resume_open() == []
             newest.write_bytes(whole)
             seen.append(before == len(list(journal.pages())))

@@ -1,4 +1,4 @@
-"""Pulls that stop early or bring no list: what came is landed, marked, and the rest is named."""
+"""Pulls that stop early or get no list: the pages are landed and marked, the rest is named."""
 
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -304,7 +304,7 @@ class TestExports:
 
 
 class SlowExports:
-    """Exports one row a day; too slow for more than `days_max`, and gone after `quota` answers."""
+    """Exports one row a day; too slow for more than `days_max`, used up after `quota` answers."""
 
     def __init__(self, days_max: int, quota: int = 1_000) -> None:
         self.days_max = days_max

@@ -1,6 +1,6 @@
-"""A month that is used up in the middle of a sweep: landed, deferred, and gone on with after it.
+"""A month that is used up in the middle of a list: landed, deferred, and resumed after the reset.
 
-The machine counts the month with the service; here another one spends from it unseen.
+The machine counts the month like the service; here another machine also sends requests.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ QUOTA = 8
 
 
 class SaysLimitExceeded(httpx.BaseTransport):
-    """The network, with a service that words a used-up month as others do, and names no wait."""
+    """The network, with a service that reports a used-up month in other words, without a wait."""
 
     def __init__(self) -> None:
         self._network = httpx.HTTPTransport()
@@ -74,7 +74,7 @@ Opening = Callable[..., Puller]
 
 @pytest.fixture
 def opened(sandbox: Sandbox, key: str, root: Path, tmp_path: Path) -> Iterator[Opening]:
-    """Opens pullers as a process would: the limiter asks for the usage where it must."""
+    """Opens pullers like a process: the limiter requests the usage if it is not known."""
     with ExitStack() as stack:
 
         def make(transport: httpx.BaseTransport | None = None) -> Puller:
@@ -103,7 +103,7 @@ def spend(sandbox: Sandbox, key: str, count: int) -> None:
 
 
 def go_on_after_the_reset(sandbox: Sandbox, first: Landed, puller: Puller) -> Landed:
-    """Ask too early for nothing, then after the reset for what was left over."""
+    """Pull too early, in vain, then after the reset what was left over."""
     assert first.left_over is not None
     rest = (first.left_over.lower, first.left_over.upper)
     sandbox.forget_requests()
@@ -137,11 +137,11 @@ def test_received_pages_are_landed_and_the_rest_resumes_after_the_reset(
     assert first.deferred.estimated == (says is not None)
     assert abs(first.deferred.resume_at - RESET) <= timedelta(seconds=1)
     assert not first.manifest.complete
-    # One asked for the usage, one for an event, three were another's, and the last was refused.
+    # One was for the usage, one for an event, three were another's, and the last was refused.
     assert (len(first.manifest.pages), first.requests) == (QUOTA - 5, QUOTA - 4)
     second = go_on_after_the_reset(sandbox, first, puller)
     assert second.manifest.complete
-    # Together they are what was asked for, without a gap.
+    # Together they are what was requested, without a gap.
     done, rest = first.manifest.scope, second.manifest.scope
     assert (done.lower, rest.upper) == (MARCH_SCOPE.lower, MARCH_SCOPE.upper)
     assert done.upper is not None

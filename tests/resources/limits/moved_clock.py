@@ -1,4 +1,4 @@
-"""A machine whose clocks the tests hold: they stand until somebody sleeps, and can be moved."""
+"""A machine whose clocks are set by tests: they advance only by a sleep, and can be moved."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ BOOT = b"one boot".ljust(16, b"\0")
 
 
 class Machine:
-    """Monotonic time in `ns`, wall time in `wall`. `on_sleep` hears of each sleep, before it."""
+    """Monotonic time in `ns`, wall time in `wall`. `on_sleep` is called before each sleep."""
 
     def __init__(self, wall: datetime = MARCH, uptime_s: float = 1_000.0) -> None:
         self.ns = int(uptime_s * 1e9)
@@ -31,16 +31,16 @@ class Machine:
         self.wall += timedelta(seconds=seconds)
 
     def ambient(self) -> Ambient:
-        """For a client of this machine: no chance in it."""
+        """Return the time of this machine for a client, without chance."""
         return Ambient(lambda: self.wall, lambda: self.ns / 1e9, self.sleep, lambda: 0.0)
 
     def limiter(self, path: Path, pace: Pace, share: Share | None = None) -> SharedLimiter:
-        """Return what a process started now would ask."""
+        """Return the limiter that a process started now would use."""
         ledger = Ledger(path, pace, now_ns=lambda: self.ns, boot=lambda: self.boot)
         return SharedLimiter(ledger, share, clock=lambda: self.wall, sleep=self.sleep)
 
 
 def with_usage(limiter: SharedLimiter, allowed: int | None = 1_000, used: int = 0) -> SharedLimiter:
-    """Give it an account of the month, as if the service had just been asked."""
+    """Set the usage of the month, as if the service had just reported it."""
     limiter.on_usage(ReportedLimits(allowed, used, RESET), charged_before=limiter.charged())
     return limiter

@@ -2,10 +2,9 @@
 
     python -m tests.resources.limits.reserving '{"ledger": …, "notes": …, "rate_per_s": …, …}'
 
-A fork each: a process of its own costs a tenth of a second. Each child notes the instant of each
-token it got; whether a killed one held the ledger's lock stands in memory that all share. Where
-a part of the quota is kept, the last children end by themselves when they come to it. Prints an
-`Account` as JSON.
+Each child is a fork: a new process takes a tenth of a second. It notes the instant of each token;
+shared memory shows whether a killed child had the ledger's lock. If a part of the quota is
+reserved, the last children end when they reach it. Prints an `Account` as JSON.
 """
 
 import fcntl
@@ -35,7 +34,7 @@ _AIMED_FOR_S = 0.005
 
 
 class Order(msgspec.Struct):
-    """`notes` is a file for the instants. Every second kill is aimed at who holds the lock.
+    """`notes` is a file for the instants. Every second kill is aimed at the child with the lock.
 
     There are as many kills as it takes for `kills` of them, of which `hits` met a lock held.
     """
@@ -53,9 +52,9 @@ class Order(msgspec.Struct):
 
 
 class Account(msgspec.Struct):
-    """What came of it. `hits` died with the lock in their hands.
+    """The result. `hits` were killed while they had the lock.
 
-    A look at the ledger follows each kill: `damaged` found no good record, `short` fewer charges
+    The ledger is checked after each kill: `damaged` found no good record, `short` fewer charges
     than notes.
     """
 
@@ -85,7 +84,7 @@ class Flock:
 
 
 class Nursery:
-    """The children of one run, each at a place of its own."""
+    """The children of one run, each with its own place."""
 
     def __init__(self, order: Order) -> None:
         self.order = order

@@ -1,4 +1,4 @@
-"""A process that asks a shared limiter again and again; run as a child, it prints each instant.
+"""A process that acquires from a shared limiter in a loop; as a child, it prints each instant.
 
 python -m tests.resources.limits.shared_sender LEDGER RATE BURST COUNT
 """

@@ -1,4 +1,4 @@
-"""The arithmetic of a key's limits, against a bucket and a counter that are kept naively."""
+"""The arithmetic of a key's limits, against a simple model of a bucket and a counter."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ def at(wall_s: int) -> datetime:
 
 
 def sent(state: Allowance, pace: Pace, asked_ns: list[int]) -> list[int]:
-    """Return when each request leaves that is asked for at these instants."""
+    """Return when each request is sent that is requested at these instants."""
     leaving = []
     for now_ns in asked_ns:
         state, reserved = reserve(state, pace, now_ns)
@@ -68,7 +68,7 @@ def test_no_time_span_has_more_requests_than_burst_and_rate_allow(
 
 @given(paces, gaps)
 def test_no_token_is_left_unused(pace: Pace, gaps: list[int]) -> None:
-    """A bucket kept by hand, in tokens, lets each request through as early."""
+    """A simple bucket, in tokens, allows each request at the same time."""
     level, at_ns = float(pace.burst), 0
     for now_ns, leaves_ns in zip(
         running(gaps), sent(Allowance(0), pace, running(gaps)), strict=True
@@ -157,7 +157,7 @@ class TestReconcile:
         assert (once.used, twice.used) == (10, 8)
 
     def test_requests_in_progress_during_the_count_are_not_refunded(self) -> None:
-        """Five are under way at each account, of 10 and then of 30 that were charged."""
+        """Five requests are in progress at each account, of 10 and then of 30 charged ones."""
         once = reconcile(KNOWN, ReportedLimits(100, 10, at(RESET)), charged_since=0)
         later = charge(once, "daily", 20)
         twice = reconcile(later, ReportedLimits(100, 25, at(RESET)), charged_since=0)

@@ -1,4 +1,4 @@
-"""A ledger whose users are killed: never over the limit, never stuck, never damaged."""
+"""A ledger whose processes are killed: never over the limit, never stuck, never damaged."""
 
 import subprocess
 import sys
@@ -20,15 +20,15 @@ FAR = datetime(2100, 1, 1, tzinfo=UTC)
 PLENTY = 10**9
 RATE, BURST, PROCESSES = 2_000.0, 20, 4
 STUCK_S = 2.0
-"""Many times what the living wait for a token, on a machine that has other things to do."""
+"""Many times the wait for a token, for a machine that is busy."""
 
 
 class Killed(BaseException):
-    """The process ends here: nothing of it is tidied up."""
+    """Ends the process here, without cleaning up."""
 
 
 class Run:
-    """Processes that reserve from one ledger, and what came of it."""
+    """Processes that reserve from one ledger, and the result."""
 
     def __init__(self, folder: Path, *, allowed: int = PLENTY, **more: Any) -> None:
         order = reserving.Order(
@@ -52,8 +52,8 @@ class Run:
     def over(self) -> float:
         """Return by how much the fullest span of time was over usable burst + rate x time.
 
-        Whoever is put aside between its turn and its note is late, once for each process: as
-        many may come together with the tokens that are due.
+        A process suspended between its reservation and its note is late, once for each process:
+        as many notes may fall together with the tokens that are due.
         """
         least, most = float("inf"), 0.0
         for place, instant_ns in enumerate(self.granted_ns):
@@ -91,7 +91,7 @@ def test_kills_while_reserving_exceed_no_limit_block_no_process_and_damage_no_re
     assert account.survivor_s <= STUCK_S
     assert account.damaged == 0
     assert account.short == 0
-    # The survivor's is charged and not noted.
+    # The token of the survivor is charged and not noted.
     most = len(run.granted_ns) + account.kills + PROCESSES + 1
     assert len(run.granted_ns) < run.charged <= most
 
@@ -115,7 +115,7 @@ def test_processes_killed_while_waiting_delay_the_others_for_half_a_minute_at_mo
 
 
 def test_eight_processes_stop_exactly_at_a_reserve_of_a_fifth(tmp_path: Path) -> None:
-    # So fast that all of them want the last request at once.
+    # So fast that all of them request the last token at once.
     run = Run(tmp_path, allowed=2_500, processes=8, floor=500, rate_per_s=1e6, burst=1_000)
     assert len(run.granted_ns) == run.charged == 2_000
     assert (run.account.damaged, run.account.short) == (0, 0)

@@ -1,4 +1,4 @@
-"""The limiter in memory: how much leaves at once, how fast it goes on, what a 429 does."""
+"""The limiter in memory: its burst, its rate, and what a 429 does."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Clocks that are moved, and machines that start anew: never over the limit, never stuck."""
+"""Clocks that are moved, and machines that restart: never over the limit, never stuck."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ HOUR_S = 3_600.0
 REFILL_S = PACE.burst / PACE.rate_per_s
 ENDS_AT = RESET - timedelta(minutes=30)
 UNEVEN_S = 1.0
-"""A monotonic clock that is behind by less is taken for that of another processor."""
+"""A monotonic clock that is behind by less is read as that of another processor."""
 
 
 @pytest.fixture
@@ -241,6 +241,6 @@ class TestWallClock:
         sandbox.forget_requests()
         for _ in range(5):
             client.event("nothing")
-        # The month's account is asked for once.
+        # The usage of the month is requested once.
         assert len(sandbox.requests) == 6
         assert {request.status for request in sandbox.requests} == {200, 404}

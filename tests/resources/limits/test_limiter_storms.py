@@ -1,4 +1,4 @@
-"""A service that answers 429 for a while, to several processes of several threads each."""
+"""A service that answers 429 for a while to several processes with several threads each."""
 
 import subprocess
 import sys
@@ -23,16 +23,16 @@ RATE, BURST, QUOTA = 40.0, 5, 10_000
 PROCESSES, THREADS, CALLS = 4, 8, 4
 ALL_CALLS = PROCESSES * THREADS * CALLS
 WAIT_S = 1.0
-"""What both storms ask for: by Retry-After, and by saying nothing."""
+"""The wait in both storms: by Retry-After, and without one."""
 STORM_S = 2.5
 UNDER_WAY_S = 0.4
-"""How long after a 429 a request may still come in that had left before it was heard of."""
+"""How long after a 429 a request that was sent before it may still arrive."""
 STUCK_S = 10.0
 
 
 @pytest.fixture(scope="module")
 def own_sandbox() -> Iterator[Sandbox]:
-    """Its clock runs: the server notes when it was asked."""
+    """A sandbox whose clock runs, so it records when requests arrive."""
     with Sandbox(seed=1) as sandbox:
         yield sandbox
 
@@ -52,7 +52,7 @@ def wait_for_requests(sandbox: Sandbox, count: int) -> None:
 
 
 def rounds_of(refused: list[SeenRequest]) -> list[list[float]]:
-    """Return when requests were refused, in seconds after the first, parted by the long waits."""
+    """Return when requests were refused, in seconds after the first, split at the long waits."""
     seconds = [(request.at - refused[0].at).total_seconds() for request in refused]
     rounds = [seconds[:1]]
     for before_s, after_s in pairwise(seconds):
@@ -91,7 +91,7 @@ def test_during_a_storm_of_429s_every_process_waits_and_afterwards_all_resume(
 
     assert [report.errors for report in reports] == [[]] * PROCESSES
     assert sum(report.answered for report in reports) == ALL_CALLS
-    # Each wait ends with a burst, and as many may leave before it is heard of: never the rate.
+    # Each wait ends with a burst, and as many may be sent before the next 429: never the rate.
     bound = (1 + int(STORM_S / WAIT_S)) * 2 * BURST
     assert len(refused) <= bound
     assert all(round_[-1] - round_[0] <= UNDER_WAY_S for round_ in rounds)

@@ -1,4 +1,4 @@
-"""Retry-After in every shape, through the real client and limiter: a wait that is sane, always."""
+"""Retry-After in every form, through the real client and limiter: the wait is always sensible."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ def limiter(machine: Machine, tmp_path: Path) -> SharedLimiter:
 
 @pytest.fixture
 def make_client(machine: Machine, limiter: SharedLimiter) -> Iterator[MakeClient]:
-    """Makes a client of a server that gives one refusal and then answers."""
+    """Creates a client of a server that refuses once and then answers."""
     with ExitStack() as stack:
 
         def make(*refusals: bytes) -> CatalogClient:
@@ -85,7 +85,7 @@ def make_client(machine: Machine, limiter: SharedLimiter) -> Iterator[MakeClient
 
 
 def waited_s(machine: Machine, client: CatalogClient) -> float:
-    """Return how long it took until the service answered, by calling again after each Defer."""
+    """Return how long it took until the service answered, with a new call after each Defer."""
     for _ in range(3):
         try:
             assert client.usage().used == 1
@@ -93,7 +93,7 @@ def waited_s(machine: Machine, client: CatalogClient) -> float:
             assert deferred.reason == "asked_to_wait"
             continue
         return machine.slept_s
-    raise AssertionError("deferred again and again")
+    raise AssertionError("deferred too often")
 
 
 @pytest.mark.parametrize(("text", "seconds"), READ)
@@ -178,7 +178,7 @@ def test_the_longer_of_two_waits_applies(make_client: MakeClient, machine: Machi
 
 
 class TestCounting:
-    """What the machine counts is what the service counts: all but a 429."""
+    """The machine counts what the service counts: all requests but those with a 429."""
 
     @pytest.mark.parametrize("text", ["2", "3600"])
     def test_a_429_is_not_counted(

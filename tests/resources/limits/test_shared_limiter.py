@@ -25,7 +25,7 @@ FAR = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 class Clock:
-    """Monotonic and wall time that stand until somebody sleeps."""
+    """Monotonic and wall time that advance only by a sleep."""
 
     def __init__(self) -> None:
         self.ns = 10**12
@@ -279,7 +279,7 @@ class TestProcesses:
         assert len(sent) == 150
         for first in range(len(sent) - 60):
             span_s = (sent[first + 60] - sent[first]) / 1e9
-            # A process that was put aside between its turn and its note comes a little late.
+            # A process suspended between its reservation and its note is a little late.
             assert self.BURST + (span_s + 0.05) * self.RATE + 1 >= 61
 
     def test_killed_processes_neither_keep_the_lock_nor_refund_their_tokens(
