@@ -32,7 +32,7 @@ from resources.limits.shared_limiter import SharedLimiter
 
 PLAN_NAMES = ("free", "standard", "pro", "elite")
 PROCESSES = 4
-HELD_UP_S = 0.5
+DELAY_MAX_S = 0.5
 BAR = 0.99
 QUOTA, RESERVE, MANY = 400, 80, 8
 
@@ -146,7 +146,7 @@ def _sender(
         **more,
         "rate_per_s": plan.rate_per_s,
         "burst": _usable(plan),
-        "held_up_s": HELD_UP_S,
+        "held_up_s": DELAY_MAX_S,
         "begins": begins,
         "seconds": seconds,
         "floor": floor,
@@ -172,7 +172,7 @@ def _usable(plan: Plan) -> int:
 
 
 def _show(console: Console, rows: list[Row], reserve: dict[str, Any], seconds: int) -> None:
-    console.print(f"limits: {PROCESSES} processes, {seconds} s, held up to {HELD_UP_S} s")
+    console.print(f"limits: {PROCESSES} processes, {seconds} s, held up to {DELAY_MAX_S} s")
     table = Table("server", "plan", "left", "usable burst + rate x time", "share", "429")
     for row in rows:
         share = f"{row.share:.1%}"

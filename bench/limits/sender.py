@@ -28,7 +28,7 @@ from resources.limits.ledger import Ledger
 from resources.limits.shared_limiter import SharedLimiter
 
 
-class Held(httpx.BaseTransport):
+class DelayedNetwork(httpx.BaseTransport):
     """A network that delays each request by a random time."""
 
     def __init__(self, up_to_s: float, random: Random) -> None:
@@ -55,7 +55,7 @@ def main() -> None:
     ledger = Ledger(Path(settings["ledger"]), Pace(settings["rate_per_s"], settings["burst"]))
     share = Share("backfill", floor=settings["floor"])
     limiter = SharedLimiter(ledger, share, clock=lambda: datetime.now(UTC))
-    network = Held(settings["held_up_s"], Random(settings["seed"]))
+    network = DelayedNetwork(settings["held_up_s"], Random(settings["seed"]))
     client = CatalogClient(
         settings["base_url"],
         settings["key"],

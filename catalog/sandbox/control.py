@@ -22,7 +22,7 @@ from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, attach_faults
 from catalog.server.exchange import Exchange, attach, dated, error_answer, exchange_of
 from catalog.server.request_guard import RequestRules
 
-_KEPT = 200_000
+_REQUESTS_MAX = 200_000
 
 
 class SeenRequest(NamedTuple):
@@ -42,7 +42,7 @@ class RequestsSeen:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._seen: deque[SeenRequest] = deque(maxlen=_KEPT)
+        self._seen: deque[SeenRequest] = deque(maxlen=_REQUESTS_MAX)
 
     def add(self, request: SeenRequest) -> None:
         with self._lock:

@@ -17,14 +17,14 @@ from catalog.server.memory.event_index import EventIndex
 from catalog.server.memory.view import MemoryView
 from catalog.server.store import CatalogChange, ChangeKind, StoredCategory, StoredCoin, StoredEvent
 
-_VIEWS_KEPT = 12
+_VIEWS_MAX = 12
 _EDIT_AT_MOST = timedelta(days=60)
 """Beyond this distance a new view is faster than an edited one."""
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedView:
     """A view and the instants, `first <= t < end`, at which it is true."""
 
     first: datetime
@@ -38,7 +38,7 @@ class SandboxStore:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._kept: list[_Kept] = []
+        self._cached: list[_CachedView] = []
         self._books: dict[datetime, CoinBook] = {}
         self._categories = tuple(
             StoredCategory(category.id, category.name) for category in world.categories
@@ -49,29 +49,29 @@ class SandboxStore:
         return f"sandbox seed={self._world.seed} pace={self._world.pace:g}"
 
     def at(self, instant: datetime) -> MemoryView:
-        for place, kept in enumerate(self._kept):
-            if kept.first <= instant < kept.end:
+        for place, cached in enumerate(self._cached):
+            if cached.first <= instant < cached.end:
                 if place:
-                    self._kept.insert(0, self._kept.pop(place))
-                return kept.view
-        kept = self._make(instant)
-        self._kept = [kept, *self._kept[: _VIEWS_KEPT - 1]]
-        return kept.view
+                    self._cached.insert(0, self._cached.pop(place))
+                return cached.view
+        cached = self._make(instant)
+        self._cached = [cached, *self._cached[: _VIEWS_MAX - 1]]
+        return cached.view
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         """Return the changes that webhooks report: created, updated, cancelled; not verified."""
         changes = (self._change_with_event(change) for change in self._world.changes(after, until))
         return [change for change in changes if change is not None]
 
-    def _make(self, instant: datetime) -> _Kept:
-        near = min(self._kept, key=lambda kept: abs(kept.first - instant), default=None)
+    def _make(self, instant: datetime) -> _CachedView:
+        near = min(self._cached, key=lambda cached: abs(cached.first - instant), default=None)
         if near is None or abs(near.first - instant) > _EDIT_AT_MOST:
             view, cancelled = self._fresh(instant)
         else:
             view, cancelled = self._edited(near, instant)
         tomorrow = _midnight(instant) + _DAY
         following = self._world.changes(instant, tomorrow)
-        return _Kept(instant, following[0].at if following else tomorrow, view, cancelled)
+        return _CachedView(instant, following[0].at if following else tomorrow, view, cancelled)
 
     @collector_paused()
     def _fresh(self, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
@@ -85,7 +85,9 @@ class SandboxStore:
         )
         return view, cancelled
 
-    def _edited(self, near: _Kept, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
+    def _edited(
+        self, near: _CachedView, instant: datetime
+    ) -> tuple[MemoryView, dict[str, datetime]]:
         between = self._world.changes(min(near.first, instant), max(near.first, instant))
         changed = {change.event_id for change in between}
         edits: dict[str, StoredEvent | None] = {}
@@ -106,7 +108,7 @@ class SandboxStore:
         day = _midnight(instant)
         book = self._books.get(day)
         if book is None:
-            if len(self._books) >= _VIEWS_KEPT:
+            if len(self._books) >= _VIEWS_MAX:
                 self._books.clear()
             coins = self._world.coins_at(instant)
             book = self._books[day] = CoinBook(

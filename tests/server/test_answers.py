@@ -171,7 +171,7 @@ class TestCors:
             assert "access-control-allow-origin" not in other.headers
 
 
-class TestStandingHeaders:
+class TestFixedHeaders:
     def test_the_date_is_the_services_on_every_answer(self, service: Service) -> None:
         for path in ("/v2/events", "/v2/nope", "/v1/events", "/healthz", "/v2/events?limit=0"):
             dates = service.get(path).headers.get_list("date")

@@ -85,7 +85,7 @@ class TestKeys:
         assert service.get("/v2/usage").json()["used"] == before + 1
 
 
-class TestWhatNeverReachesTheRoutes:
+class TestRefusedBeforeTheRoutes:
     @pytest.mark.parametrize(
         "path",
         [

@@ -15,7 +15,7 @@ COINS = 3_200
 UNRANKED_SHARE = 0.065
 NEVER_TRACKED_SHARE = 0.06
 DROPPED_SHARE = 0.16
-"""Share of the tracked coins that stop being tracked on some day."""
+"""Share of the tracked coins that are no longer tracked from some day on."""
 TICKER_COPIES = 0.09
 """Share of the invented coins that have the ticker of another coin."""
 
@@ -186,10 +186,10 @@ def _listing_day(r: Callable[[], float]) -> int:
 
 
 def _untracking_day(listed_on: int, r: Callable[[], float]) -> int:
-    fate, within = r(), r()
-    if fate < NEVER_TRACKED_SHARE:
+    chance, within = r(), r()
+    if chance < NEVER_TRACKED_SHARE:
         return ALWAYS
-    if fate > NEVER_TRACKED_SHARE + DROPPED_SHARE:
+    if chance > NEVER_TRACKED_SHARE + DROPPED_SHARE:
         return NEVER
     first = max(listed_on, day_number(2017, 6)) + 200
     return first + int(within * max(day_number(2033, 1) - first, 400))

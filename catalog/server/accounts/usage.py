@@ -16,7 +16,7 @@ from catalog.server.accounts.keys import Grant
 
 log = logging.getLogger(__name__)
 
-_MONTHS_KEPT = 24
+_MONTHS_MAX = 24
 
 
 class UsageCounts(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class UsageBook:
         months = self._used.setdefault(grant.meter_id, {})
         month = _month(now)
         months[month] = months.get(month, 0) + count
-        if len(months) > _MONTHS_KEPT:
+        if len(months) > _MONTHS_MAX:
             # Never the month that is being charged: a sandbox may count in a past month.
             del months[min(known for known in months if known != month)]
         self._dirty = True

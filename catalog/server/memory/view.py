@@ -31,9 +31,9 @@ from catalog.server.store import (
     impact_key,
 )
 
-Keep = Callable[[StoredEvent], bool]
+EventFilter = Callable[[StoredEvent], bool]
 _NO_COUNTERS = Counters(0, 0, None)
-_COUNTER_WINDOWS_KEPT = 8
+_COUNTER_WINDOWS_MAX = 8
 
 
 class MemoryView:
@@ -100,35 +100,35 @@ class MemoryView:
     ) -> EventSlice:
         if query.window.empty:
             return EventSlice((), more=False, total=0)
-        span, keep = self._span(query), self._keep(query)
+        span, matches = self._span(query), self._filter_of(query)
         if query.order == "impact_desc":
-            return self._most_impact(query, span, keep, after, limit)
+            return self._most_impact(query, span, matches, after, limit)
         events = self._index.events
         after_date = None if after is None else (float(after[0]), str(after[1]))
-        if keep is None:
+        if matches is None:
             keys = span.after(after_date, limit + 1)
             total = len(span)
         else:
-            kept = [key for key in span if keep(events[key[1]])]
-            first = 0 if after_date is None else bisect_right(kept, after_date)
-            keys, total = kept[first : first + limit + 1], len(kept)
+            matching = [key for key in span if matches(events[key[1]])]
+            first = 0 if after_date is None else bisect_right(matching, after_date)
+            keys, total = matching[first : first + limit + 1], len(matching)
         page = [events[event_id] for _, event_id in keys[:limit]]
         return EventSlice(page, more=len(keys) > limit, total=total)
 
     def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
-        events, keep = self._index.events, self._keep(query)
+        events, matches = self._index.events, self._filter_of(query)
         if query.order == "impact_desc":
             yield from self.events(query, after=None, limit=len(events)).events
             return
         for _, event_id in self._span(query):
             event = events[event_id]
-            if keep is None or keep(event):
+            if matches is None or matches(event):
                 yield event
 
     def counters(self, slug: str, window: Window, *, coverage_top: int | None) -> Counters:
         known = self._counters.get((window, coverage_top))
         if known is None:
-            if len(self._counters) >= _COUNTER_WINDOWS_KEPT:
+            if len(self._counters) >= _COUNTER_WINDOWS_MAX:
                 self._counters.clear()
             query = EventQuery(window, coverage_top=coverage_top)
             known = _count_by_coin(self.iter_events(query))
@@ -149,9 +149,9 @@ class MemoryView:
             return spans[0] if spans else EMPTY_RUN
         return merged_run(spans)
 
-    def _keep(self, query: EventQuery) -> Keep | None:
+    def _filter_of(self, query: EventQuery) -> EventFilter | None:
         """Return the test for the filters that the run does not apply, or None."""
-        tests: list[Keep] = []
+        tests: list[EventFilter] = []
         if query.coins is not None and query.categories is not None:
             tagged = query.categories
             tests.append(lambda event: not tagged.isdisjoint(event.categories))
@@ -169,7 +169,7 @@ class MemoryView:
             return tests[0]
         return lambda event: all(test(event) for test in tests)
 
-    def _mentions(self, keyword: str, *, in_description: bool) -> Keep:
+    def _mentions(self, keyword: str, *, in_description: bool) -> EventFilter:
         texts = self._index.texts
 
         def mentions(event: StoredEvent) -> bool:
@@ -182,12 +182,12 @@ class MemoryView:
         self,
         query: EventQuery,
         span: KeyRun,
-        keep: Keep | None,
+        matches: EventFilter | None,
         after: DateKey | ImpactKey | None,
         limit: int,
     ) -> EventSlice:
         events = self._index.events
-        if keep is None and query.coins is None and query.categories is None:
+        if matches is None and query.coins is None and query.categories is None:
             # The whole window, whose size is known: stop as soon as the page is full.
             first = 0 if after is None else bisect_right(self._index.by_impact, after)
             found: list[StoredEvent] = []
@@ -199,8 +199,8 @@ class MemoryView:
                         break
             return EventSlice(found[:limit], more=len(found) > limit, total=len(span))
         live = (events[event_id] for _, event_id in span)
-        kept = [event for event in live if keep is None or keep(event)]
-        pairs = sorted(((impact_key(event), event) for event in kept), key=itemgetter(0))
+        matching = [event for event in live if matches is None or matches(event)]
+        pairs = sorted(((impact_key(event), event) for event in matching), key=itemgetter(0))
         first = 0 if after is None else bisect_right(pairs, after, key=itemgetter(0))
         page = [event for _, event in pairs[first : first + limit]]
         return EventSlice(page, more=len(pairs) > first + limit, total=len(pairs))
