@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     )
     plan: Annotated[PlanName | None, Unset] = Field(
         default=None,
-        description=f"The plan of the key: {', '.join(PLANS)}. Default: the service is asked.",
+        description=f"The plan of the key: {', '.join(PLANS)}. Default: what the service reports.",
     )
     home: Place = Field(
         default=Path("data"),

@@ -90,7 +90,7 @@ def _is_seen(day: date, complete_pulls: list[Seen]) -> bool:
         span = (scope.lower or _START_OF_TIME, scope.upper or END_OF_TIME)
         spans.setdefault((scope.coins, scope.categories), []).append(span)
     lower, upper = bounds_of(day)[0], bounds_of(day + AHEAD_DAYS * _DAY)[1]
-    return any(not _lacks(filter_spans, lower, upper) for filter_spans in spans.values())
+    return any(not _missing_spans(filter_spans, lower, upper) for filter_spans in spans.values())
 
 
 def lost_cancellations(complete_pulls: Iterable[Seen], since: datetime, now: datetime) -> list[Gap]:
@@ -99,11 +99,11 @@ def lost_cancellations(complete_pulls: Iterable[Seen], since: datetime, now: dat
         (pull.scope.since or pull.observed_at - LISTED_FOR, pull.content_at)
         for pull in complete_pulls
     ]
-    lost = _lacks(spans, since, now - LISTED_FOR)
+    lost = _missing_spans(spans, since, now - LISTED_FOR)
     return [Gap(lower.date(), upper.date()) for lower, upper in lost]
 
 
-def _lacks(spans: _Spans, lower: datetime, upper: datetime) -> _Spans:
+def _missing_spans(spans: _Spans, lower: datetime, upper: datetime) -> _Spans:
     found: _Spans = []
     for gap in RequestedList(Scope(), tuple(spans)).missing_scopes(lower, upper):
         assert gap.lower is not None and gap.upper is not None

@@ -124,7 +124,7 @@ Dated = tuple[tuple[date, float], ...]
 class PollUnit:
     """A part of the calendar, or the cancellations (None), with its polls and due times."""
 
-    cell: WindowPlan | None
+    window_plan: WindowPlan | None
     demand: PollDemand
     polls: int
     interval: timedelta
@@ -138,41 +138,45 @@ class PollUnit:
 
     def due(self, now: datetime) -> WindowLoad | None:
         """Return the due part: the whole is pulled along with its core if it is nearly due."""
-        if self.cell is None or now < self.due_at:
+        if self.window_plan is None or now < self.due_at:
             return None
         whole = now >= self.whole_at - self.interval * TOGETHER
-        return self.cell.whole if whole or self.cell.core is None else self.cell.core
+        return (
+            self.window_plan.whole
+            if whole or self.window_plan.core is None
+            else self.window_plan.core
+        )
 
     def next_at(self, now: datetime) -> datetime:
         """Return the next due time after the pulls that are due now."""
         if now < self.due_at:
             return self.due_at
         next_whole_at = due_at(now, self.interval, self.least)
-        if self.cell is None or self.cell.core is None:
+        if self.window_plan is None or self.window_plan.core is None:
             return next_whole_at
-        whole_at = next_whole_at if self.due(now) is self.cell.whole else self.whole_at
+        whole_at = next_whole_at if self.due(now) is self.window_plan.whole else self.whole_at
         return min(whole_at, due_at(now, self.interval / 2, self.least))
 
 
-def unit_of(cell: WindowPlan | None, polls: int, inputs: PlannerInputs) -> PollUnit:
+def unit_of(window_plan: WindowPlan | None, polls: int, inputs: PlannerInputs) -> PollUnit:
     interval, least = _DAY / (polls + 1), inputs.least()
-    if cell is None:
+    if window_plan is None:
         demand = PollDemand(inputs.rates.cancelled, 1)
         pulled_at = inputs.cancellations_pulled_at or inputs.now - NEVER
         next_at = due_at(pulled_at, interval, least)
         return PollUnit(None, demand, polls, interval, least, next_at, next_at)
-    core = () if cell.core is None else cell.core.dates
-    around = _without(cell.whole.dates, core) if core else cell.whole.dates
+    core = () if window_plan.core is None else window_plan.core.dates
+    around = _without(window_plan.whole.dates, core) if core else window_plan.whole.dates
     whole_at = due_at(_pulled_at(around, inputs), interval, least)
     core_at = due_at(_pulled_at(core, inputs), interval / 2, least) if core else whole_at
-    return PollUnit(cell, demand_of(cell), polls, interval, least, whole_at, core_at)
+    return PollUnit(window_plan, demand_of(window_plan), polls, interval, least, whole_at, core_at)
 
 
-def demand_of(cell: WindowPlan) -> PollDemand:
-    changes, core = cell.whole.changes_per_day, cell.core
+def demand_of(window_plan: WindowPlan) -> PollDemand:
+    changes, core = window_plan.whole.changes_per_day, window_plan.core
     if core is None:
-        return PollDemand(changes, cell.whole.pages)
-    price = cell.whole.pages + core.pages
+        return PollDemand(changes, window_plan.whole.pages)
+    price = window_plan.whole.pages + core.pages
     return PollDemand(changes - core.changes_per_day / 2, price, core.pages)
 
 
@@ -192,20 +196,20 @@ def _pulled_at(dates: Dated, inputs: PlannerInputs) -> datetime:
     return inputs.now - timedelta(seconds=waited_s / weight) if weight else never
 
 
-def without_fresh_edges(run: WindowLoad, inputs: PlannerInputs) -> WindowLoad:
+def without_fresh_edges(load: WindowLoad, inputs: PlannerInputs) -> WindowLoad:
     """Return a window without the dates at its edges that were pulled within the least interval.
 
     A window with moved edges may include dates that a pull of its neighbour has just shown.
     """
     since = inputs.now - inputs.least()
     stale = [
-        at for at, (day, _) in enumerate(run.dates) if inputs.last_pulls.get(day, since) <= since
+        at for at, (day, _) in enumerate(load.dates) if inputs.last_pulls.get(day, since) <= since
     ]
     if not stale:
-        return run
-    last = len(run.dates) - 1 if run.window.last is None else stale[-1]
-    if (stale[0], last) == (0, len(run.dates) - 1):
-        return run
-    dates = run.dates[stale[0] : last + 1]
-    end = None if run.window.last is None else dates[-1][0]
-    return WindowLoad(PollWindow(dates[0][0], end), run.rows, dates)
+        return load
+    last = len(load.dates) - 1 if load.window.last is None else stale[-1]
+    if (stale[0], last) == (0, len(load.dates) - 1):
+        return load
+    dates = load.dates[stale[0] : last + 1]
+    end = None if load.window.last is None else dates[-1][0]
+    return WindowLoad(PollWindow(dates[0][0], end), load.rows, dates)

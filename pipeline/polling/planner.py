@@ -79,7 +79,7 @@ def _look_ups(inputs: PlannerInputs, budget: float, days: float) -> LookUps:
 
 def _units(inputs: PlannerInputs, per_day: float) -> list[PollUnit]:
     pulls_max = 0.0 if inputs.webhooks else _a_day(inputs.least()) - 1
-    cells, polls = _schedule(
+    partitioning, polls = _schedule(
         inputs.calendar,
         inputs.rates,
         _polled(inputs),
@@ -87,7 +87,7 @@ def _units(inputs: PlannerInputs, per_day: float) -> list[PollUnit]:
         _rounded(per_day, BUDGET_STEP),
         pulls_max,
     )
-    return [unit_of(*load, inputs) for load in zip((*cells, None), polls, strict=True)]
+    return [unit_of(*pair, inputs) for pair in zip((*partitioning, None), polls, strict=True)]
 
 
 @lru_cache(maxsize=8)
@@ -101,18 +101,20 @@ def _schedule(
 ) -> tuple[Partitioning, tuple[int, ...]]:
     """Return the best way to cut, and the polls a day of each part; the cancellations are last."""
     tried = []
-    for cells in cuts(calendar, rates, shown, today, _rounded(per_day, CUT_STEP)):
-        demands = [*map(demand_of, cells), PollDemand(rates.cancelled, 1)]
+    for partitioning in cuts(calendar, rates, shown, today, _rounded(per_day, CUT_STEP)):
+        demands = [*map(demand_of, partitioning), PollDemand(rates.cancelled, 1)]
         polls = polls_per_day(demands, per_day, pulls_max)
         if polls is not None:
             pairs = list(zip(demands, polls, strict=True))
             age = sum(pair.age(count) for pair, count in pairs)
-            tried.append((age, sum(trial.cost(count) for trial, count in pairs), cells, polls))
+            tried.append(
+                (age, sum(trial.cost(count) for trial, count in pairs), partitioning, polls)
+            )
     least = min(age for age, *_ in tried)
-    _, _, cells, polls = min(
+    _, _, partitioning, polls = min(
         (trial for trial in tried if trial[0] <= least * NO_WORSE), key=lambda trial: trial[1]
     )
-    return cells, polls
+    return partitioning, polls
 
 
 def _polled(inputs: PlannerInputs) -> PollWindow:
@@ -128,15 +130,17 @@ def _polled(inputs: PlannerInputs) -> PollWindow:
 def _affordable(units: Sequence[PollUnit], inputs: PlannerInputs, budget: float) -> list[Pull]:
     """Return the due pulls that the budget allows; neighbouring windows become one pull."""
     now = inputs.now
-    due = [without_fresh_edges(run, inputs) for unit in units if (run := unit.due(now)) is not None]
+    due = [
+        without_fresh_edges(load, inputs) for unit in units if (load := unit.due(now)) is not None
+    ]
     pulls: list[Pull] = []
     if units[-1].due_at <= now:
         pulls.append(CancellationsPull(_since(inputs)))
-    for at, run in enumerate(due):
-        if at and due[at - 1].window.last == run.window.first - _DAY:
-            run = due[at] = joined(due[at - 1], run)
+    for at, load in enumerate(due):
+        if at and due[at - 1].window.last == load.window.first - _DAY:
+            load = due[at] = joined(due[at - 1], load)
             pulls.pop()
-        pulls.append(EventsPull(run.window, run.pages))
+        pulls.append(EventsPull(load.window, load.pages))
     paid: list[Pull] = []
     for pull in pulls:
         # A window may have grown by a page since it was counted.
@@ -157,9 +161,9 @@ def _since(inputs: PlannerInputs) -> datetime | None:
 def _rows(unit: PollUnit, inputs: PlannerInputs, budget: float) -> list[ScheduleRow]:
     """Return a row for the unit, and before it one for its core."""
     demand, polls, why = unit.demand, unit.polls, _why(unit, inputs, budget)
-    if unit.cell is None:
+    if unit.window_plan is None:
         return [ScheduleRow(None, unit.interval, float(polls), demand.changes_per_day, why)]
-    whole, core = unit.cell.whole, unit.cell.core
+    whole, core = unit.window_plan.whole, unit.window_plan.core
     own = ScheduleRow(
         whole.window, unit.interval, float(polls * whole.pages), whole.changes_per_day, why
     )

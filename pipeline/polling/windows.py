@@ -108,7 +108,7 @@ def cuts(
     pulls, and the more of the calendar is left to the daily job.
     """
     dates = _Dates(calendar, rates, shown, today, per_day)
-    whole = (WindowPlan(dates.run(0, len(dates.days))),)
+    whole = (WindowPlan(dates.load_of(0, len(dates.days))),)
     found: list[Partitioning] = [whole]
     for worth in dates.worths():
         found += [dates.cut(worth, cores=True), dates.cut(worth, cores=False)]
@@ -153,7 +153,7 @@ class _Dates:
     def rate(self, start: int, stop: int) -> float:
         return self.changes_before[stop] - self.changes_before[start]
 
-    def run(self, start: int, stop: int) -> WindowLoad:
+    def load_of(self, start: int, stop: int) -> WindowLoad:
         last = self.end if stop == len(self.days) else self.days[stop - 1]
         dates = tuple(zip(self.days[start:stop], self.changes[start:stop], strict=True))
         return WindowLoad(PollWindow(self.days[start], last), self.rows(start, stop), dates)
@@ -185,7 +185,7 @@ class _Dates:
         while stop:
             _, start, core = best[stop]
             found.append(
-                WindowPlan(self.run(start, stop), None if core is None else self.run(*core))
+                WindowPlan(self.load_of(start, stop), None if core is None else self.load_of(*core))
             )
             stop = start
         return tuple(reversed(found))
