@@ -171,7 +171,7 @@ class Backfill:
                 f"the plan {self._service.plan.name} has no export",
                 next_step="Use the list: --source list",
             )
-        with self._states.holding():
+        with self._states.locked():
             # Another process may have continued it since it was priced.
             self._state, self._requested_lists = self._open_state()
             self._states.supersede(self._state)

@@ -59,12 +59,12 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
 
     def requests_same(self, other: "BackfillState") -> bool:
         """Whether source, plan and filters are the same."""
-        mine, its = self.scope, other.scope
-        return (self.plan, self.source, mine.coins, mine.categories) == (
+        own, other_scope = self.scope, other.scope
+        return (self.plan, self.source, own.coins, own.categories) == (
             other.plan,
             other.source,
-            its.coins,
-            its.categories,
+            other_scope.coins,
+            other_scope.categories,
         )
 
     def holds(self, scope: Scope) -> bool:
@@ -117,7 +117,7 @@ class BackfillStates:
         )
 
     @contextmanager
-    def holding(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock the home's backfills against other processes: two would pay for the same pages.
 
         Raises:
@@ -199,11 +199,14 @@ class RequestedList:
 
     def with_batch(self, batch: Manifest) -> "RequestedList":
         """Return this list with the dates that a batch has of it."""
-        mine, its = self.scope, batch.scope
-        alike = (its.coins, its.categories) in ((mine.coins, mine.categories), (None, None))
-        if not alike or its.lower is None or its.upper is None:
+        own, other_scope = self.scope, batch.scope
+        same_filters = (other_scope.coins, other_scope.categories) in (
+            (own.coins, own.categories),
+            (None, None),
+        )
+        if not same_filters or other_scope.lower is None or other_scope.upper is None:
             return self
-        return RequestedList(mine, (*self.spans, (its.lower, its.upper)))
+        return RequestedList(own, (*self.spans, (other_scope.lower, other_scope.upper)))
 
 
 def requested_lists(scope: Scope, batches: Iterable[Manifest]) -> list[RequestedList]:

@@ -131,12 +131,12 @@ class Caller:
         """
         max_bytes = self.bounds.page_of(rows)
 
-        def whole(response: httpx.Response, opened: Opened) -> T:
+        def whole_body(response: httpx.Response, opened: Opened) -> T:
             body = BodyReader(response, max_bytes=max_bytes, max_ratio=self.bounds.ratio)
             content = body.read()
             return read(Answer(**_fields(opened), body=content, wire_bytes=body.wire_bytes))
 
-        return self.stream(path, params, whole, statuses=statuses, for_usage=for_usage)
+        return self.stream(path, params, whole_body, statuses=statuses, for_usage=for_usage)
 
     def stream(
         self,

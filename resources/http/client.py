@@ -65,13 +65,13 @@ class CatalogClient:
         transport: httpx.BaseTransport | None = None,
         service_clock: ServiceClock | None = None,
     ) -> None:
-        around = ambient or Ambient()
-        self.service_clock = service_clock or ServiceClock(around.clock, max_skew=None)
+        environment = ambient or Ambient()
+        self.service_clock = service_clock or ServiceClock(environment.clock, max_skew=None)
         self.base_url = checked_base_url(base_url)
         self.export_path = "/" + export_path.lstrip("/")
         self._timeouts = timeouts or Timeouts()
         self._limiter = limiter
-        self._stop_retrying = around.stop_retrying
+        self._stop_retrying = environment.stop_retrying
         secret = checked_key(key)
         redactor = redactor_for(secret)
         keyed = KeyTransport(
@@ -80,7 +80,7 @@ class CatalogClient:
             origin=httpx.URL(self.base_url),
             limiter=limiter,
             observer=observer,
-            monotonic=around.monotonic,
+            monotonic=environment.monotonic,
             redactor=redactor,
         )
         self._http = httpx.Client(
@@ -96,7 +96,7 @@ class CatalogClient:
             self._http,
             limiter=limiter,
             policy=policy or RetryPolicy(),
-            ambient=around,
+            ambient=environment,
             timeouts=self._timeouts,
             bounds=bounds or Bounds(),
             redact=redactor,

@@ -30,14 +30,14 @@ _BOUNDS: Final = ("from", "to")
 
 @dataclass(slots=True)
 class PartProgress:
-    """How far one part is paged. `barren_pages` in a row had no new id."""
+    """How far one part is paged. `pages_without_new_ids` are in a row."""
 
     part: ListPart
     cursor: str | None = None
     ids: set[str] = field(default_factory=set)
     cursors: set[str] = field(default_factory=set)
     rows: int = 0
-    barren_pages: int = 0
+    pages_without_new_ids: int = 0
     total_first: int | None = None
     total_last: int | None = None
 
@@ -51,7 +51,7 @@ class PartProgress:
             else:
                 self.ids.add(row_id)
         self.rows += page.rows
-        self.barren_pages = 0 if len(self.ids) > known else self.barren_pages + 1
+        self.pages_without_new_ids = 0 if len(self.ids) > known else self.pages_without_new_ids + 1
         if self.total_first is None:
             self.total_first = page.total
         self.total_last = page.total if page.total is not None else self.total_last
@@ -66,7 +66,7 @@ class PartProgress:
             return 0
         return max(0, min(self.total_first, self.total_last) - len(self.ids))
 
-    def was_requested(self, page: RawPage) -> bool:
+    def is_next(self, page: RawPage) -> bool:
         """Whether a page is the next of this part."""
         own = self.part.params()
         same = all(page.params.get(name) == own.get(name) for name in _BOUNDS)
@@ -105,14 +105,14 @@ class ListProgress:
 
     def follow(self, page: RawPage) -> None:
         """Count a page that another process requested, with the splits that it shows."""
-        if not self.lost and self._cut_until_requested(page):
+        if not self.lost and self._split_until_requested(page):
             self.take(page)
             return
         self.lost = True
         self.rows += page.rows
         self.pages += 1
 
-    def cut(self) -> bool:
+    def split(self) -> bool:
         """Replace the current part by two halves of its dates, from their beginning."""
         part = self._open[0].part
         halves = part.span.halves()
@@ -166,11 +166,11 @@ class ListProgress:
         known = [total for total in totals if total is not None]
         return sum(known) if known and len(known) == len(totals) and not self.lost else None
 
-    def _cut_until_requested(self, page: RawPage) -> bool:
+    def _split_until_requested(self, page: RawPage) -> bool:
         while self._open:
-            if self._open[0].was_requested(page):
+            if self._open[0].is_next(page):
                 return True
-            if page.cursor_in is not None or not self.cut():
+            if page.cursor_in is not None or not self.split():
                 return False
         return False
 
@@ -285,7 +285,7 @@ class Paginator:
                 self._requests += error.attempts
                 if self._limit is not None and self._limit > LEAST_LIMIT:
                     self._limit = max(LEAST_LIMIT, self._limit // 2)
-                elif self._progress.cut():
+                elif self._progress.split():
                     return None
                 else:
                     error.attempts = 0
@@ -329,7 +329,7 @@ class Paginator:
                 f"{where} returned a cursor of more than {CURSOR_CHARS} characters",
                 expected="A cursor is sent in the address of the next request",
             )
-        if part.barren_pages >= SLACK_PAGES:
+        if part.pages_without_new_ids >= SLACK_PAGES:
             raise RunawayPaging(
                 f"{where} is the third in a row without a new row, and names a next page"
             )

@@ -118,7 +118,9 @@ def _transient(
         return _quota_gone(response.now, wait_s, message)
     if wait_s is not None and wait_s > policy.retry_after_max_s:
         resume_at = response.now + timedelta(seconds=min(wait_s, policy.defer_max_s))
-        return Defer(f"{message}, and asked to wait", resume_at=resume_at, reason="asked_to_wait")
+        return Defer(
+            f"{message}, and requested a wait", resume_at=resume_at, reason="asked_to_wait"
+        )
     if response.status == 429:
         return RateHeld(message, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
     timed_out = response.seconds >= policy.slow_after_s or body.code == "timeout"

@@ -48,7 +48,7 @@ class LandingRoom:
         return self.landing.journal.begin(intent)
 
     @contextmanager
-    def holding(self, pull_id: str) -> Iterator[bool]:
+    def locked(self, pull_id: str) -> Iterator[bool]:
         """Lock a pull against other processes and threads; yield whether that was possible."""
         path = self._storage.path(f"journal/{pull_id}.lock")
         make_folders(path.parent)
@@ -139,8 +139,8 @@ class PullContext:
                 # Two pulls of one instant must not share a journal.
                 started_at=started_at + timedelta(microseconds=tries),
             )
-            with self.room.holding(intent.pull_id) as mine:
-                if mine and not self.room.is_open(intent):
+            with self.room.locked(intent.pull_id) as is_locked:
+                if is_locked and not self.room.is_open(intent):
                     yield self.room.begin(intent)
                     return
 

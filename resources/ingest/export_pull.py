@@ -25,7 +25,7 @@ from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Scope
 
 
 @dataclass(slots=True)
-class _Order:
+class _ExportRequest:
     """One export to request. `requests` were sent for it before; `rows` None must be counted."""
 
     scope: Scope
@@ -45,52 +45,52 @@ class ExportLanding:
         Raises:
             CatalogError: what was received before it is landed; a Defer is then returned instead.
         """
-        orders = deque(_Order(request) for request in single_requests(scope))
-        if len(orders) == 1:
-            orders[0].rows = rows_expected
+        export_requests = deque(_ExportRequest(request) for request in single_requests(scope))
+        if len(export_requests) == 1:
+            export_requests[0].rows = rows_expected
         landed: list[Landed] = []
-        while orders:
-            order = orders[0]
+        while export_requests:
+            export_request = export_requests[0]
             try:
-                landed.append(self._land(order))
-                orders.popleft()
+                landed.append(self._land(export_request))
+                export_requests.popleft()
             except CatalogError as error:
-                order.requests += error.attempts
-                if isinstance(error, TooSlow) and self._cut(orders):
+                export_request.requests += error.attempts
+                if isinstance(error, TooSlow) and self._split(export_requests):
                     continue
                 if isinstance(error, Defer) and landed:
-                    rest = covering([part.scope for part in orders])
+                    rest = covering([part.scope for part in export_requests])
                     landed[-1] = replace(landed[-1], deferred=error, left_over=rest)
                     break
                 error.left = _landed_before(landed) or error.left
                 raise
         return landed
 
-    def _cut(self, orders: deque[_Order]) -> bool:
-        cut = halves(orders[0].scope, self._context.service.now())
-        if cut is None:
+    def _split(self, export_requests: deque[_ExportRequest]) -> bool:
+        split_scopes = halves(export_requests[0].scope, self._context.service.now())
+        if split_scopes is None:
             return False
-        whole = orders.popleft()
-        orders.extendleft(_Order(half) for half in reversed(cut))
-        orders[0].requests = whole.requests
+        split_request = export_requests.popleft()
+        export_requests.extendleft(_ExportRequest(half) for half in reversed(split_scopes))
+        export_requests[0].requests = split_request.requests
         return True
 
-    def _land(self, order: _Order) -> Landed:
+    def _land(self, export_request: _ExportRequest) -> Landed:
         warnings: list[str] = []
-        if order.rows is None:
-            order.rows = self._count(order, warnings)
+        if export_request.rows is None:
+            export_request.rows = self._count(export_request, warnings)
         with self._context.room.staging() as file:
             try:
-                pull = self._export(order, file)
+                pull = self._export(export_request, file)
             except (NotData, TruncatedBody) as error:
                 evidence, is_truncated = error.evidence, isinstance(error, TruncatedBody)
                 if evidence is None or not file.exists() or (is_truncated and not _size(file)):
                     raise
-                return self._land_refused(order, file, error, evidence, warnings)
-            return self._land_file(order, file, pull, warnings)
+                return self._land_refused(export_request, file, error, evidence, warnings)
+            return self._land_file(export_request, file, pull, warnings)
 
-    def _export(self, order: _Order, file: Path) -> ExportPull:
-        scope, span = order.scope, span_of(order.scope)
+    def _export(self, export_request: _ExportRequest, file: Path) -> ExportPull:
+        scope, span = export_request.scope, span_of(export_request.scope)
         # Rows are compared here: the client would flag an export that lacks a single row.
         return self._context.client.export(
             file,
@@ -98,28 +98,28 @@ class ExportLanding:
             span.upper,
             coins=scope.coins,
             categories=scope.categories,
-            rows_expected=0 if order.rows == 0 else None,
+            rows_expected=0 if export_request.rows == 0 else None,
         )
 
-    def _count(self, order: _Order, warnings: list[str]) -> int | None:
+    def _count(self, export_request: _ExportRequest, warnings: list[str]) -> int | None:
         """Request how many rows to expect; None if the service doesn't report it."""
-        scope, span = order.scope, span_of(order.scope)
+        scope, span = export_request.scope, span_of(export_request.scope)
         try:
             total = self._context.client.events_total(
                 span.lower, span.upper, coins=scope.coins, categories=scope.categories
             )
         except (AccessDenied, ContractBroken, TooSlow) as error:
-            order.requests += error.attempts
+            export_request.requests += error.attempts
             warnings.append(f"the expected number of rows is not known: {error}")
             return None
-        order.requests += 1
+        export_request.requests += 1
         return total
 
     def _land_file(
-        self, order: _Order, file: Path, pull: ExportPull, warnings: list[str]
+        self, export_request: _ExportRequest, file: Path, pull: ExportPull, warnings: list[str]
     ) -> Landed:
-        why, requests = list(pull.suspicions), order.requests + pull.attempts
-        expected = order.rows
+        why, requests = list(pull.suspicions), export_request.requests + pull.attempts
+        expected = export_request.rows
         if expected is not None and pull.rows < expected:
             shortfall = f"{pull.rows} rows of {expected} expected"
             (why if pull.rows < expected * ENOUGH_ROWS_SHARE else warnings).append(shortfall)
@@ -131,7 +131,7 @@ class ExportLanding:
         self._context.report_progress("export", pull.rows, expected)
         export_pull = self._context.pull(
             "export",
-            order.scope,
+            export_request.scope,
             observed_at=pull.date,
             content_at=content_at,
             requests=requests,
@@ -144,23 +144,23 @@ class ExportLanding:
 
     def _land_refused(
         self,
-        order: _Order,
+        export_request: _ExportRequest,
         file: Path,
         error: CatalogError,
         evidence: Evidence,
         warnings: list[str],
     ) -> Landed:
         """Land an answer that is no export, or the part of an export that was received."""
-        requests = order.requests + error.attempts
+        requests = export_request.requests + error.attempts
         if evidence.date_doubt:
             warnings.append(evidence.date_doubt)
         export_pull = self._context.pull(
             "export",
-            order.scope,
+            export_request.scope,
             observed_at=evidence.date,
             content_at=export_content_at(None, evidence.date),
             requests=requests,
-            rows_claimed=order.rows,
+            rows_claimed=export_request.rows,
             why_incomplete=str(error),
             date_doubt=evidence.date_doubt,
         )

@@ -143,8 +143,8 @@ class Puller:
         landed: list[Landed] = []
         journal = self._landing.journal
         for pull_id in journal.ids():
-            with self.context.room.holding(pull_id) as mine:
-                found = journal.recovered(pull_id) if mine else None
+            with self.context.room.locked(pull_id) as is_locked:
+                found = journal.recovered(pull_id) if is_locked else None
                 if found is not None and found.intent.feed in PAGED:
                     landed += self._resume(found)
         return landed

@@ -128,10 +128,10 @@ def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
         last = day_end((today if lower < today else lower + _YEAR).date())
         first = msgspec.structs.replace(scope, upper=last)
         return first, msgspec.structs.replace(scope, lower=last + INSTANT_STEP)
-    cut = span_of(scope).halves()
-    if cut is None:
+    split_range = span_of(scope).halves()
+    if split_range is None:
         return None
-    first_half, second_half = (_with_span(scope, span) for span in cut)
+    first_half, second_half = (_with_span(scope, span) for span in split_range)
     # Requests are exact to the second; the scope covers all up to the next half.
     if second_half.lower is None or second_half.lower > scope.upper:
         return None

@@ -33,7 +33,7 @@ FAILURES: dict[str, httpx.Response | Exception] = {
 }
 
 
-def everything_said(error: BaseException) -> Iterator[str]:
+def all_texts_of(error: BaseException) -> Iterator[str]:
     """Yield the texts of an error, of its chain, and of the objects that they refer to."""
     seen: list[BaseException | None] = [error]
     while seen:
@@ -65,7 +65,7 @@ def test_no_error_shows_the_key(name: str, caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level(logging.DEBUG)
     with pytest.raises(CatalogError) as raised:
         client_of(answering(FAILURES[name])).events_total()
-    for text in everything_said(raised.value):
+    for text in all_texts_of(raised.value):
         assert KEY not in text
     assert raised.value.__cause__ is None
     assert raised.value.__context__ is None
@@ -95,7 +95,7 @@ def test_errors_and_logs_of_a_real_connection_do_not_show_the_key(
         with client, pytest.raises(CatalogError) as raised:
             client.export(tmp_path / "export.csv")
         assert KEY in server.heads[0]
-    for text in everything_said(raised.value):
+    for text in all_texts_of(raised.value):
         assert KEY not in text
     assert caplog.records
     for record in caplog.records:

@@ -94,11 +94,11 @@ def test_a_limiter_with_a_quota_may_defer_before_a_request_is_sent(
             return None
 
     sent: list[SentRequest] = []
-    sweep = make_client(limiter=Empty(), observer=sent.append).coins_pages()
+    paginator = make_client(limiter=Empty(), observer=sent.append).coins_pages()
     with pytest.raises(Defer, match="Resume at 2026-04-01 00:00:00 UTC"):
-        list(sweep)
+        list(paginator)
     assert sent == []
-    assert sweep.report.requests == 0
+    assert paginator.report.requests == 0
 
 
 def test_with_the_limits_of_the_plan_no_request_gets_a_429(

@@ -25,7 +25,7 @@ ALL_CALLS = PROCESSES * THREADS * CALLS
 WAIT_S = 1.0
 """The wait in both storms: by Retry-After, and without one."""
 STORM_S = 2.5
-UNDER_WAY_S = 0.4
+IN_PROGRESS_S = 0.4
 """How long after a 429 a request that was sent before it may still arrive."""
 STUCK_S = 10.0
 
@@ -94,7 +94,7 @@ def test_during_a_storm_of_429s_every_process_waits_and_afterwards_all_resume(
     # Each wait ends with a burst, and as many may be sent before the next 429: never the rate.
     bound = (1 + int(STORM_S / WAIT_S)) * 2 * BURST
     assert len(refused) <= bound
-    assert all(round_[-1] - round_[0] <= UNDER_WAY_S for round_ in rounds)
+    assert all(round_[-1] - round_[0] <= IN_PROGRESS_S for round_ in rounds)
     assert all(late[0] - early[-1] >= WAIT_S - 0.05 for early, late in pairwise(rounds))
     last_s = max(report.ended_at for report in reports) - over_at
     assert last_s <= WAIT_S + ALL_CALLS / RATE + STUCK_S
