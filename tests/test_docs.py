@@ -220,3 +220,45 @@ def test_decisions_are_numbered_and_have_their_four_parts() -> None:
         assert re.findall(r"^## (.+)$", text_of(page), re.MULTILINE) == [
             *("Context", "Decision", "Consequences", "Considered")
         ]
+
+
+BARRED = re.compile(r"`(\w+)`")
+KEPT = {"heard_at": "a field of the file service_clock.json"}
+"""Names with a barred word that other programs or files rely on."""
+
+
+def barred_words() -> frozenset[str]:
+    rows = table_rows(text_of(GLOSSARY).partition("## Words not used")[2])
+    return frozenset(word for row in rows for word in BARRED.findall(row[0]))
+
+
+def names_in(code: str) -> set[str]:
+    """Return the names of classes, functions, parameters, attributes and variables."""
+    found = {
+        name
+        for node in ast.walk(ast.parse(code))
+        for field in ("id", "attr", "arg", "name")
+        if isinstance(name := getattr(node, field, None), str)
+    }
+    return {name for name in found if not name.startswith("test_")}
+
+
+def words_of(name: str) -> set[str]:
+    return set(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_"))
+
+
+def test_no_name_in_the_code_has_a_barred_word() -> None:
+    barred = barred_words()
+    assert {"told", "one"} <= barred
+    for top in (*PRODUCT, "bench", "tests"):
+        for path in (ROOT / top).rglob("*.py"):
+            for name in names_in(path.read_text()) - KEPT.keys():
+                # Beside other words `one` is a plain word, as in `at_least_one`.
+                words = {name} if name == "one" else words_of(name) - {"one"}
+                assert not words & barred, f"{named(path)}: {name}; see {named(GLOSSARY)}"
+
+
+def test_a_barred_word_is_found_in_any_form() -> None:
+    code = "class _LaneBook:\n    def f(self, told): return [w.sweep_of for one in told]"
+    words = set().union(*map(words_of, names_in(code)))
+    assert {"lane", "told", "sweep", "one"} <= words

@@ -108,8 +108,8 @@ class Roster:
             if coin.base is None:
                 unranked.append((coin, None))
                 continue
-            wave = 4 * abs((day / coin.wander_days + coin.phase) % 1 - 0.5) - 1
-            score = coin.base * (1 + 0.2 * wave) * (0.98 + 0.04 * jitter)
+            swing = 4 * abs((day / coin.wander_days + coin.phase) % 1 - 0.5) - 1
+            score = coin.base * (1 + 0.2 * swing) * (0.98 + 0.04 * jitter)
             scored.append((score, coin.slug, coin))
         scored.sort()
         ranked: list[tuple[ListedCoin, int | None]] = [

@@ -83,7 +83,7 @@ class Shelf:
         columns = "COLUMNS(lambda name: name <> 'row_md5')"
         return self._dicts(f"SELECT {columns} FROM {table} ORDER BY position")
 
-    def one(self, table: str = "seen") -> dict[str, Any]:
+    def only_row(self, table: str = "seen") -> dict[str, Any]:
         (row,) = self.seen(table)
         return row
 

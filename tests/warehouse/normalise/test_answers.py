@@ -25,24 +25,24 @@ def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
 def test_a_single_event_is_read_bare_or_wrapped(shelf: Shelf) -> None:
     for body in (json_event(), {"data": json_event()}):
         assert shelf.read("event", json_body(body), event_id="e1").good == 1
-        assert shelf.one()["status"] == "scheduled"
+        assert shelf.only_row()["status"] == "scheduled"
 
 
 def test_gone_is_a_cancellation_as_of_its_time_or_that_of_the_look(shelf: Shelf) -> None:
     body = json_body({"error": {}, "id": "e1", "cancelledAt": "2026-02-03T00:00:00Z"})
     shelf.read("event", body, status=410, event_id="e1")
-    row = shelf.one()
+    row = shelf.only_row()
     assert (row["event_id"], row["status"], row["shown"]) == ("e1", "cancelled", 0)
     assert row["cancelled_at"] == datetime(2026, 2, 3, tzinfo=UTC)
     assert row["content_at"] == BEFORE
     shelf.read("event", b"", status=410, event_id="e2")
-    assert (shelf.one()["event_id"], shelf.one()["cancelled_at"]) == ("e2", BEFORE)
+    assert (shelf.only_row()["event_id"], shelf.only_row()["cancelled_at"]) == ("e2", BEFORE)
 
 
 def test_not_found_says_so_unless_a_web_page_answered(shelf: Shelf) -> None:
     for body in (b'{"message":"Not Found"}', b"Not Found", b""):
         shelf.read("event", body, status=404, event_id="e1")
-        row = shelf.one()
+        row = shelf.only_row()
         assert (row["event_id"], row["status"], row["shown"]) == ("e1", "not_found", 0)
     read = shelf.read("event", b"<html>404</html>", status=404, event_id="e1")
     assert "HTML" in str(read.quarantine)
@@ -66,7 +66,7 @@ def test_cancellations_are_true_as_of_their_own_time(shelf: Shelf) -> None:
         {"cancelledAt": "2026-02-03T00:00:00Z"},
     )
     read = shelf.read("cancellations", body)
-    row = shelf.one()
+    row = shelf.only_row()
     assert (row["event_id"], row["status"], row["shown"]) == ("a", "cancelled", 0)
     assert row["content_at"] == row["cancelled_at"] == datetime(2026, 2, 3, tzinfo=UTC)
     assert row["observed_at"] == AT
@@ -87,12 +87,12 @@ def delivery(kind: Any = "event.updated", **changes: Any) -> bytes:
 def test_a_delivery_has_its_own_receipt_and_content_time(shelf: Shelf) -> None:
     receipt = datetime(2026, 3, 2, 0, 0, 7, 500, tzinfo=UTC)
     shelf.read("deliveries", delivery(), received_at=receipt)
-    row = shelf.one()
+    row = shelf.only_row()
     assert row["observed_at"] == receipt
     assert row["content_at"] == datetime(2026, 3, 1, tzinfo=UTC)
     assert row["status"] == "scheduled"
     shelf.read("deliveries", delivery(id="d2"))
-    assert shelf.one()["observed_at"] == AT
+    assert shelf.only_row()["observed_at"] == AT
 
 
 def test_a_cancelled_delivery_is_cancelled_at_its_word_or_its_creation(shelf: Shelf) -> None:

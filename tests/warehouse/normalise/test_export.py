@@ -41,7 +41,7 @@ MANY = plains(40)
 def test_a_row_is_typed_and_in_canonical_form(shelf: Shelf) -> None:
     text = plain(title=" A\r\nB ", categories="b; a ;;a", coins="", dateEnd="2026-10-09")
     shelf.read("export", csv_body([text]))
-    row = shelf.one()
+    row = shelf.only_row()
     assert row["position"] == 0
     assert row["event_id"] == "e1"
     assert row["title"] == "A\nB"
@@ -136,7 +136,7 @@ def test_missing_columns_are_unknown_and_unknown_ones_are_kept(shelf: Shelf) -> 
     columns = ["mood", "id", "title", "date", "Zeal"]
     row = {"id": "1", "title": "t", "date": "2026-01-01", "mood": 'so "so"', "Zeal": ""}
     read = shelf.read("export", csv_body([row], columns=columns))
-    seen = shelf.one()
+    seen = shelf.only_row()
     assert seen["shown"] == BIT["title"] | BIT["date"]
     assert json.loads(seen["extra"]) == {"Zeal": None, "mood": 'so "so"'}
     assert seen["categories"] is None
@@ -145,11 +145,11 @@ def test_missing_columns_are_unknown_and_unknown_ones_are_kept(shelf: Shelf) -> 
 
 def test_json_in_place_of_csv_is_read_and_noted(shelf: Shelf) -> None:
     shelf.read("export", csv_body([PLAIN]))
-    expected = shelf.one()["content_md5"]
+    expected = shelf.only_row()["content_md5"]
     read = shelf.read("export", json_body([json_event()]))
     assert read.good == 1
     assert "JSON in place of CSV" in read.notes
-    assert shelf.one()["content_md5"] == expected
+    assert shelf.only_row()["content_md5"] == expected
 
 
 NO_CATALOG = {

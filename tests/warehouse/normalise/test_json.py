@@ -57,7 +57,7 @@ def test_labels_of_coins_come_with_their_slugs(shelf: Shelf) -> None:
 @pytest.mark.parametrize("plan", ["free", "standard", "pro", "elite", "enterprise"])
 def test_what_the_plan_hides_is_unknown_whatever_the_row_says(shelf: Shelf, plan: str) -> None:
     shelf.read("events", page(json_event(impact="High" if plan == "pro" else 7.5)), plan=plan)
-    row = shelf.one()
+    row = shelf.only_row()
     assert row["shown"] == shown_by(plan_named(plan))
     assert all(row[name] in (None, []) for name in NAMES if not row["shown"] & BIT[name])
 
@@ -108,7 +108,7 @@ def test_an_impact_is_a_score_or_a_band(
     event = json_event()
     del event["impact"]
     assert shelf.read("events", page(event | keys), plan=plan).good == 1
-    row = shelf.one()
+    row = shelf.only_row()
     bits = {"both": BIT["impact"] | BIT["impact_band"], "band": BIT["impact_band"], "none": 0}
     assert (row["impact"], row["impact_band"]) == (impact, band)
     assert row["shown"] & (BIT["impact"] | BIT["impact_band"]) == bits[known]
@@ -116,12 +116,12 @@ def test_an_impact_is_a_score_or_a_band(
 
 def test_unknown_fields_are_kept_as_json_with_sorted_keys(shelf: Shelf) -> None:
     shelf.read("events", page(json_event(zeal=[1, {"b": None, "a": "é"}], mood=None)))
-    assert shelf.one()["extra"] == '{"mood":null,"zeal":[1,{"a":"é","b":null}]}'
+    assert shelf.only_row()["extra"] == '{"mood":null,"zeal":[1,{"a":"é","b":null}]}'
 
 
 def test_the_names_of_categories_are_read_from_objects(shelf: Shelf) -> None:
     shelf.read("events", page(json_event(categories=[{"id": "x", "name": "X"}, {"id": 3}])))
-    assert shelf.one()["categories"] == ["3", "X"]
+    assert shelf.only_row()["categories"] == ["3", "X"]
 
 
 HOSTILE = [
@@ -176,7 +176,7 @@ def test_of_a_key_that_occurs_twice_the_last_value_holds_for_either_reader(shelf
     row = b'{"id":"a","date":"2026-01-01","title":"first","title":"last"'
     for rest in (b"}", b',"x":NaN}'):
         shelf.read("events", b"[" + row + rest + b"]")
-        assert shelf.one()["title"] == "last"
+        assert shelf.only_row()["title"] == "last"
 
 
 NO_LIST = [

@@ -58,7 +58,7 @@ def test_a_value_that_cannot_be_read_rejects_its_row_and_says_why(
     assert position == 0
     assert words.startswith(reason)
     assert isinstance(json.loads(raw), dict)
-    assert shelf.one()["position"] == 1
+    assert shelf.only_row()["position"] == 1
 
 
 GOOD_VALUES = [
@@ -98,5 +98,5 @@ def test_a_value_in_any_accepted_form_is_read(
     shelf: Shelf, field: str, text: str, column: str, value: object
 ) -> None:
     assert shelf.read("export", csv_body([plain(**{field: text})])).good == 1
-    read = shelf.one()[column]
+    read = shelf.only_row()[column]
     assert (read.isoformat() if column == "date" else read) == value

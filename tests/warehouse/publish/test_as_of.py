@@ -195,7 +195,7 @@ def test_it_is_there_when_the_file_is_opened_by_itself(lake: SmallLake) -> None:
 def test_now_is_what_the_events_are(connection: duckdb.DuckDBPyConnection) -> None:
     now = "SELECT * FROM events_as_of('2100-01-01')"
     events = "SELECT * EXCLUDE (last_seen_at, missing_since, content_at) FROM events"
-    sight = "* EXCLUDE (last_verified_at, updated_at, extra)"
+    shown = "* EXCLUDE (last_verified_at, updated_at, extra)"
     for left, right in ((now, events), (events, now)):
-        sql = f"(SELECT {sight} FROM ({left})) EXCEPT (SELECT {sight} FROM ({right}))"
+        sql = f"(SELECT {shown} FROM ({left})) EXCEPT (SELECT {shown} FROM ({right}))"
         assert run_sql(connection, sql).rows == []
