@@ -26,14 +26,14 @@ class Hits(Counter[str]):
         )
 
 
-def readable(home: Home, *may_say: Digests) -> None:
+def readable(home: Home, *states: Digests) -> None:
     """Assert that a reader who comes now reads all of it: one of the states, whole."""
     read_every_file(home)
     if home.warehouse.exists():
-        assert published(home.warehouse) in may_say
+        assert published(home.warehouse) in states
 
 
-def landed_whole(landing: Landing) -> set[str]:
+def intact_batches(landing: Landing) -> set[str]:
     """Assert that what is landed is there to the last byte; return the ids."""
     ids = set(landing.batch_ids())
     for batch_id in ids:
@@ -58,7 +58,7 @@ def merged(home: Home) -> set[str]:
     return {batch_id for (batch_id,) in rows}
 
 
-def mended(home: Home, prepared: Prepared) -> None:
+def assert_repaired(home: Home, prepared: Prepared) -> None:
     """Assert that the next merge ends in what a home says that was never killed."""
     an_hour_passes(home)
     merge(home)
@@ -87,7 +87,7 @@ def kill_at_random(
     return death.killed and death.phase == phase
 
 
-def forget(home: Home) -> None:
+def remove_home(home: Home) -> None:
     shutil.rmtree(home.root)
     witness = home.root.with_suffix(".witness")
     if witness.exists():

@@ -12,7 +12,7 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.killed_home import Death, Order
-from tests.crashes.looks import land_again, look_for_days
+from tests.crashes.pulls import land_again, pull_days
 from tests.crashes.tables import Digests, published, whole
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -56,7 +56,7 @@ class Prepared:
 @pytest.fixture(scope="session")
 def prepared(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     root = tmp_path_factory.mktemp("prepared")
-    look_for_days(almanac_sandbox, Home(root / "anew").landing)
+    pull_days(almanac_sandbox, Home(root / "anew").landing)
     return prepare(root)
 
 
@@ -68,15 +68,15 @@ def prepare(root: Path) -> Prepared:
     late = [
         batch_id for batch_id in ids if batch_id.startswith(day) and batch_id.split("-")[1] in feeds
     ]
-    for name, held in (
+    for name, withheld in (
         ("append", [batch_id for batch_id in ids if batch_id > LAST]),
         ("rewind", late),
         ("done", []),
     ):
         home = Home(root / name)
-        land_again(landed, home.landing, [batch_id for batch_id in ids if batch_id not in held])
+        land_again(landed, home.landing, [batch_id for batch_id in ids if batch_id not in withheld])
         merge(home)
-        land_again(landed, home.landing, held)
+        land_again(landed, home.landing, withheld)
     done = Home(root / "done")
     land_again(
         landed, Home(root / "day").landing, [batch_id for batch_id in ids if batch_id < FIRST]

@@ -35,8 +35,8 @@ TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
 ENDS_WITHIN_S: Final = 300.0
 FLOOR_S: Final = 300.0
 """What a machine that is busy with other things is given."""
-_OF_LOOKS_ALONE: Final = frozenset({"batch_id", "feed"})
-_TABLES_OF_LOOKS: Final = ("batches", "coverage", "rejects")
+_PULL_COLUMNS: Final = frozenset({"batch_id", "feed"})
+_PULL_TABLES: Final = ("batches", "coverage", "rejects")
 
 
 class Service:
@@ -84,36 +84,36 @@ class Killer:
         process = self.start(*words)
         usual_s = self.usual_s.get(words)
         try:
-            said, complained = process.communicate(
+            output, errors = process.communicate(
                 timeout=FLOOR_S if usual_s is None else FLOOR_S + 2 * usual_s
             )
         finally:
             end(process)
-        assert process.returncode == 0, (words, process.returncode, said, complained)
+        assert process.returncode == 0, (words, process.returncode, output, errors)
         if usual_s is None:
             self.usual_s[words] = time.monotonic() - began
-        return said + complained
+        return output + errors
 
     def kill(self, *words: str) -> None:
         """Start a command and kill it, alone or with all of its group, at a random moment."""
-        moment_s = self.chance.uniform(0.05, 0.95) * self.usual_s[words]
+        delay_s = self.chance.uniform(0.05, 0.95) * self.usual_s[words]
         number = self.chance.choice(SIGNALS)
         with_group = self.chance.random() < 0.5
         began = time.monotonic()
         process = self.start(*words)
-        while process.poll() is None and time.monotonic() - began < moment_s:
+        while process.poll() is None and time.monotonic() - began < delay_s:
             time.sleep(0.01)
         if process.returncode is not None:
             # Measured while the machine was busier: the next moment is an earlier one.
             self.usual_s[words] = time.monotonic() - began
         self.strike(process, number, with_group=with_group)
         try:
-            said, complained = process.communicate(timeout=ENDS_WITHIN_S)
+            output, errors = process.communicate(timeout=ENDS_WITHIN_S)
         finally:
             end(process)
-        where = (words, number, with_group, process.returncode, said, complained)
+        where = (words, number, with_group, process.returncode, output, errors)
         assert number == signal.SIGKILL or process.returncode in TIDY, where
-        assert "Traceback" not in said + complained, where
+        assert "Traceback" not in output + errors, where
 
     def strike(
         self, process: subprocess.Popen[str], number: signal.Signals, *, with_group: bool
@@ -130,17 +130,17 @@ def end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def said_of_events(home: Path, *, without: Set[str]) -> Digests:
+def digests_of_events(home: Path, *, without: Set[str]) -> Digests:
     """Return what a home says of the catalog, but for some events: not which pull brought it."""
     return published(
         Home(home).warehouse,
-        without=_TABLES_OF_LOOKS,
-        columns=_OF_LOOKS_ALONE,
+        without=_PULL_TABLES,
+        columns=_PULL_COLUMNS,
         without_events=without,
     )
 
 
-def events_looked_up(home: Path) -> set[str]:
+def looked_up_events(home: Path) -> set[str]:
     """Return the events that a home asked for one by one."""
     landing = Home(home).landing
     scopes = [landing.manifest(batch_id).scope for batch_id in landing.batch_ids()]
@@ -149,7 +149,7 @@ def events_looked_up(home: Path) -> set[str]:
 
 VICTIMS: Final = ("almanac ui", "run", DAEMON, WEBSERVER)
 ASSET: Final = "landed_export"
-_COMES_UP_S: Final = 120.0
+_STARTS_WITHIN_S: Final = 120.0
 
 
 def kill_ui(killer: Killer, number: int) -> None:
@@ -158,7 +158,7 @@ def kill_ui(killer: Killer, number: int) -> None:
     day = max(Home(killer.home).landing.days()).isoformat()
     process = killer.start("ui", "--json", "--port", str(port))
     try:
-        pages = come_up(process)
+        pages = wait_until_started(process)
         run_id = pages.materialise(ASSET, day)
         worker = wait_for(lambda: pages.worker_of(run_id), seconds=60)
         time.sleep(killer.chance.uniform(0, 1.5))
@@ -177,29 +177,29 @@ def kill_ui(killer: Killer, number: int) -> None:
     finally:
         if process.poll() is None:
             end(process)
-    again = killer.start("ui", "--json", "--port", str(port))
+    restarted = killer.start("ui", "--json", "--port", str(port))
     try:
-        pages = come_up(again)
+        pages = wait_until_started(restarted)
         wait_for(lambda: ended(pages, run_id), seconds=60)
         run_id = pages.materialise(ASSET, day)
         assert wait_for(lambda: ended(pages, run_id), seconds=60) == "SUCCESS"
-        again.send_signal(signal.SIGHUP)
-        assert again.wait(ENDS_WITHIN_S) == 0
+        restarted.send_signal(signal.SIGHUP)
+        assert restarted.wait(ENDS_WITHIN_S) == 0
     finally:
-        if again.poll() is None:
-            end(again)
+        if restarted.poll() is None:
+            end(restarted)
     # Dagster's code servers end by themselves when nobody has asked for twenty seconds.
     for pid, _ in programs_on(killer.home):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def come_up(process: subprocess.Popen[str]) -> Pages:
+def wait_until_started(process: subprocess.Popen[str]) -> Pages:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        said = process.communicate(timeout=_COMES_UP_S)
-        raise AssertionError(f"almanac ui did not come up: {said}")
+        output = process.communicate(timeout=_STARTS_WITHIN_S)
+        raise AssertionError(f"almanac ui did not come up: {output}")
     return Pages(json.loads(line)["address"])
 
 

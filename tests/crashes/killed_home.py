@@ -19,7 +19,7 @@ import msgspec
 
 import warehouse.history.merge as merging
 import warehouse.publish.publish as publishing_module
-from tests.crashes.looks import land_again, landing_of
+from tests.crashes.pulls import land_again, landing_of
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
@@ -163,13 +163,13 @@ def _merge(home: Home, order: Order, witness: _Witness) -> None:
         merging.merge(home, step=step, publishing=order.work == "merge")
 
 
-def watch(child: int, order: Order, storage: Storage) -> int:
+def wait_and_kill(child: int, order: Order, storage: Storage) -> int:
     """Wait for a process to end, or for its phase to begin, and kill it a little later."""
     if order.phase:
-        moment = random.Random(order.seed).uniform(0, order.within_s)
+        delay_s = random.Random(order.seed).uniform(0, order.within_s)
         while not _ended(child) and _read(storage, "phase") != order.phase:
             time.sleep(_POLL_S)
-        time.sleep(moment)
+        time.sleep(delay_s)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
@@ -195,7 +195,7 @@ def carry_out(order: Order) -> Death:
     if child == 0:
         work_until_killed(order)
         os._exit(0)
-    code = watch(child, order, storage)
+    code = wait_and_kill(child, order, storage)
     points, seconds = msgspec.json.decode(_read(storage, "ended") or "[{},{}]")
     return Death(
         code=code,

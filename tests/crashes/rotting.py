@@ -31,21 +31,21 @@ def make_home(root: Path) -> Home:
     cancellations, a backfill, a batch that was set free and one that is quarantined."""
     home = Home(root)
     home.claim(SOURCE)
-    everything = tuple(enumerate(_CONTENTS))
-    _look(home, "export", 6, everything)
-    _look(home, "coins", 7)
-    _look(home, "cancellations", 8, everything[:1])
-    freed = _list(home, STARTS + 9 * HOUR, [_UNREADABLE] * 12)
+    all_contents = tuple(enumerate(_CONTENTS))
+    _land(home, "export", 6, all_contents)
+    _land(home, "coins", 7)
+    _land(home, "cancellations", 8, all_contents[:1])
+    released_id = _list(home, STARTS + 9 * HOUR, [_UNREADABLE] * 12)
     merge(home)
-    home.landing.release(freed)
+    home.landing.release(released_id)
     merge(home)
-    _look(home, "coins", 31)
-    _look(home, "deliveries", 32, ((1, Content(3, "Halved", 6, False, 2.0, ("bitcoin",))),))
+    _land(home, "coins", 31)
+    _land(home, "deliveries", 32, ((1, Content(3, "Halved", 6, False, 2.0, ("bitcoin",))),))
     _list(home, STARTS + 33 * HOUR, [_UNREADABLE])
     _list(home, STARTS + 34 * HOUR, [_UNREADABLE] * 12)
     _list(home, STARTS + 35 * HOUR, [], lower=STARTS - 400 * DAY, upper=STARTS - 370 * DAY)
     merge(home)
-    _look(home, "event", 50, ((2, _CONTENTS[1]),))
+    _land(home, "event", 50, ((2, _CONTENTS[1]),))
     logs = home.state / "requests"
     logs.mkdir(parents=True)
     line = {"at": STARTS.isoformat(), "path": "/v2/events", "status": 200, "attempt": 1}
@@ -53,7 +53,7 @@ def make_home(root: Path) -> Home:
     return home
 
 
-def _look(home: Home, feed: Feed, hour: int, shown: tuple[tuple[int, Content], ...] = ()) -> None:
+def _land(home: Home, feed: Feed, hour: int, shown: tuple[tuple[int, Content], ...] = ()) -> None:
     land(HandmadeBatch(feed, hour, 1, "elite", shown, True, (-30, 90), 200), home.landing, hour)
 
 
@@ -109,25 +109,25 @@ def harm(home: Home, random: Random) -> Harm:
         kinds.setdefault("/".join(parts[:2]) + path.suffix, []).append(path)
     path = random.choice(kinds[random.choice(sorted(kinds))])
     what = random.choice(("flip", "flip", "cut", "empty", "delete", "swap", "folder"))
-    held = path.read_bytes()
-    others = [file for file in files if file.read_bytes() != held]
+    original = path.read_bytes()
+    others = [file for file in files if file.read_bytes() != original]
     other = random.choice(others)
-    other_held = other.read_bytes()
-    if not held and what in ("flip", "cut", "empty"):
+    other_original = other.read_bytes()
+    if not original and what in ("flip", "cut", "empty"):
         what = "delete"
     match what:
         case "flip":
-            place = random.randrange(len(held))
-            flipped = held[place] ^ (1 << random.randrange(8))
-            path.write_bytes(held[:place] + bytes([flipped]) + held[place + 1 :])
+            place = random.randrange(len(original))
+            flipped = original[place] ^ (1 << random.randrange(8))
+            path.write_bytes(original[:place] + bytes([flipped]) + original[place + 1 :])
             what = f"flip at {place}"
         case "cut":
-            path.write_bytes(held[: random.randrange(len(held))])
+            path.write_bytes(original[: random.randrange(len(original))])
         case "empty":
             path.write_bytes(b"")
         case "swap":
-            path.write_bytes(other_held)
-            other.write_bytes(held)
+            path.write_bytes(other_original)
+            other.write_bytes(original)
             what = f"swap with {other.relative_to(home.root)}"
         case _:
             path.unlink()
@@ -135,15 +135,15 @@ def harm(home: Home, random: Random) -> Harm:
                 path.mkdir()
 
     def undo() -> None:
-        _put_back(path, held)
+        _restore(path, original)
         if what.startswith("swap"):
-            _put_back(other, other_held)
+            _restore(other, other_original)
 
     return Harm(what, str(path.relative_to(home.root)), undo)
 
 
-def _put_back(path: Path, held: bytes) -> None:
+def _restore(path: Path, original: bytes) -> None:
     if path.is_dir():
         shutil.rmtree(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(held)
+    path.write_bytes(original)

@@ -39,7 +39,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digests]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_damage_to_any_file_is_seen_and_all_that_landing_can_is_mended(
+def test_damage_to_any_file_is_detected_and_repaired_from_landing(
     chunk: int, sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     for number in range(IN_A_CHUNK):
@@ -50,14 +50,14 @@ def test_damage_to_any_file_is_seen_and_all_that_landing_can_is_mended(
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("chunk", range(CHUNKS_LONG))
-def test_damage_to_any_file_is_seen_and_mended_at_length(
+def test_damage_to_any_file_is_detected_and_repaired_in_a_long_run(
     chunk: int, sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     for number in range(IN_A_CHUNK_LONG):
         hold(sound, tmp_path, seed=10_000 + chunk * IN_A_CHUNK_LONG + number, at_length=True)
 
 
-def test_one_flipped_bit_of_a_snapshot_is_seen_though_every_reader_takes_it(
+def test_a_flipped_bit_of_a_snapshot_is_detected_even_if_every_reader_accepts_it(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     home = copied(sound[0], tmp_path / "home")
@@ -67,7 +67,7 @@ def test_one_flipped_bit_of_a_snapshot_is_seen_though_every_reader_takes_it(
     assert [line for line in wrong if path.parent.name in line and "`almanac replay`" in line]
 
 
-def test_a_deleted_file_of_rejects_is_seen_and_written_again(
+def test_a_deleted_file_of_rejects_is_detected_and_rewritten(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     home = copied(sound[0], tmp_path / "home")
@@ -79,7 +79,7 @@ def test_a_deleted_file_of_rejects_is_seen_and_written_again(
     assert complaints(home, with_replay=False) == ([], [])
 
 
-def test_replay_names_each_damaged_batch_and_goes_on_without_it_until_it_is_restored(
+def test_replay_names_each_damaged_batch_and_continues_without_it_until_it_is_restored(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
@@ -101,7 +101,7 @@ def test_replay_names_each_damaged_batch_and_goes_on_without_it_until_it_is_rest
     assert digests_of(home) == expected
 
 
-def test_a_home_whose_change_log_is_gone_is_verified_and_made_again(
+def test_a_home_without_its_change_log_is_verified_and_rebuilt(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
@@ -123,7 +123,7 @@ def test_a_merge_sets_a_damaged_batch_aside_that_never_took_effect(
     assert complaints(home, with_replay=False)[0] == [home.landing.damaged()[waiting]]
 
 
-def test_a_flipped_bit_of_the_newest_checkpoint_is_not_built_upon(
+def test_a_newest_checkpoint_with_a_flipped_bit_is_not_used(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
@@ -134,7 +134,7 @@ def test_a_flipped_bit_of_the_newest_checkpoint_is_not_built_upon(
     assert digests_of(home) == expected
 
 
-def test_a_flipped_bit_of_the_newest_day_is_folded_again_by_the_next_merge(
+def test_a_newest_day_with_a_flipped_bit_is_refolded_by_the_next_merge(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
@@ -175,8 +175,8 @@ def as_older(home: Home) -> None:
     previous = None
     with duckdb.connect() as connection:
         for path in sorted(home.lake.path("event_changes").rglob("changes.parquet")):
-            said = "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE key = 'almanac'"
-            ((text,),) = connection.execute(said, {"file": str(path)}).fetchall()
+            digests = "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE key = 'almanac'"
+            ((text,),) = connection.execute(digests, {"file": str(path)}).fetchall()
             meta = {**json.loads(text), "previous": previous}
             del meta["files"]
             other = path.with_suffix(".other")

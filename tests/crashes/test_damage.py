@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.crashes.after_kills import mended
+from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import Prepared
 from tests.crashes.tables import published, whole
 from warehouse.errors import LakeDamaged
@@ -54,7 +54,7 @@ class TestCheckpoint:
         ("events.parquet", cut), pytest.param("state.json", nothing_left, marks=LONG),
         pytest.param("coins.parquet", other_bytes, marks=LONG),
     ])  # fmt: skip
-    def test_one_that_is_damaged_is_made_again(
+    def test_a_damaged_file_is_rebuilt(
         self, part: str, harm: Harm, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("append", tmp_path / "home")
@@ -63,12 +63,12 @@ class TestCheckpoint:
         assert newest_checkpoint(home).name[:10] in [day.isoformat() for day in report.days]
         assert "checkpoint" in " ".join(report.rebuilt)
 
-    def test_those_that_are_gone_are_made_again(self, home: Home, prepared: Prepared) -> None:
+    def test_missing_files_are_rebuilt(self, home: Home, prepared: Prepared) -> None:
         shutil.rmtree(home.lake.path("checkpoints"))
         report = self.merged(home, prepared)
         assert len(report.days) == 3
 
-    def test_one_of_another_history_is_not_believed(
+    def test_a_file_of_another_history_is_not_used(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home, other = (prepared.copy(name, tmp_path / name) for name in ("append", "rewind"))
@@ -79,7 +79,7 @@ class TestCheckpoint:
         report = self.merged(home, prepared)
         assert ", expected " in " ".join(report.rebuilt)
 
-    def test_one_that_an_older_version_wrote_without_a_column_is_made_again(
+    def test_a_file_that_an_older_version_wrote_without_a_column_is_rebuilt(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("append", tmp_path / "home")
@@ -91,7 +91,7 @@ class TestCheckpoint:
             other.replace(path)
         self.merged(home, prepared)
 
-    def test_one_that_is_gone_is_made_again_though_nothing_was_landed(
+    def test_a_missing_file_is_rebuilt_even_if_nothing_was_landed(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("done", tmp_path / "home")
@@ -110,7 +110,7 @@ class TestDayFile:
         (0, cut), pytest.param(-1, other_bytes, marks=LONG),
         pytest.param(-1, nothing_left, marks=LONG),
     ])  # fmt: skip
-    def test_one_that_is_damaged_is_told_and_replay_mends_it(
+    def test_a_damaged_file_is_reported_and_replay_repairs_it(
         self, place: int, harm: Harm, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("append", tmp_path / "home")
@@ -122,10 +122,10 @@ class TestDayFile:
         assert any(re.search(message, wrong) for check in verify(home) for wrong in check.wrong)
         assert published(home.warehouse) == prepared.before["append"]
         replay(home)
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
     @LONG
-    def test_an_older_one_in_its_place_is_seen_and_folded_again_from_there(
+    def test_an_older_file_in_its_place_is_detected_and_refolded_from_there(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home, older = (prepared.copy(name, tmp_path / name) for name in ("done", "rewind"))
@@ -137,7 +137,7 @@ class TestDayFile:
             assert report.days[-1] == days_of(home)[-1].day
             assert whole(home) == prepared.after
 
-    def test_one_whose_rows_are_others_is_folded_again_and_not_only_those_after_it(
+    def test_a_day_with_changed_rows_is_refolded_and_not_only_later_days(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("done", tmp_path / "home")
@@ -146,9 +146,9 @@ class TestDayFile:
         assert [check.check for check in verify(home) if not check.holds]
         report = merge(home)
         assert report.days[0] == changed.day
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
-    def test_one_that_changed_within_its_size_and_times_is_seen_by_verify(
+    def test_verify_detects_a_change_that_keeps_size_and_times(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("done", tmp_path / "home")
@@ -161,14 +161,14 @@ class TestDayFile:
         assert "form a chain" in " ".join(check.check for check in verify(home) if not check.holds)
 
     @pytest.mark.parametrize("place", [pytest.param(0, marks=LONG), 1])
-    def test_one_that_is_gone_from_the_middle_is_folded_again(
+    def test_a_missing_day_in_the_middle_is_refolded(
         self, place: int, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("done", tmp_path / "home")
         shutil.rmtree(days_of(home)[place].path.parent)
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
-    def test_the_newest_one_gone_is_told_by_verify_and_replay_mends_it(
+    def test_verify_reports_a_missing_newest_day_and_replay_rebuilds_it(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("done", tmp_path / "home")
@@ -176,26 +176,26 @@ class TestDayFile:
         wrong = {check.check: check.wrong for check in verify(home) if not check.holds}
         assert "neither merged nor waiting" in " ".join(sum(wrong.values(), ()))
         replay(home)
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
 
 class TestIndex:
     @pytest.mark.parametrize("harm", [other_bytes, pytest.param(Path.unlink, marks=LONG)])
-    def test_one_that_is_lost_or_garbage_is_made_again(
+    def test_a_missing_or_invalid_file_is_rebuilt(
         self, harm: Harm, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("append", tmp_path / "home")
         days_of(home)
         harm(home.state / "change_log.json")
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
-    def test_one_of_another_time_is_not_believed(self, prepared: Prepared, tmp_path: Path) -> None:
+    def test_a_file_of_another_time_is_not_used(self, prepared: Prepared, tmp_path: Path) -> None:
         home = prepared.copy("rewind", tmp_path / "home")
         days_of(home)
         index = (home.state / "change_log.json").read_bytes()
         merge(home)
         (home.state / "change_log.json").write_bytes(index)
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
 
 class TestWarehouse:
@@ -203,36 +203,38 @@ class TestWarehouse:
         ("append", cut), pytest.param("done", other_bytes, marks=LONG),
         pytest.param("append", Path.unlink, marks=LONG),
     ])  # fmt: skip
-    def test_one_that_is_lost_or_garbage_is_made_anew(
+    def test_a_missing_or_invalid_file_gets_a_full_build(
         self, name: str, harm: Harm, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy(name, tmp_path / "home")
         harm(home.warehouse)
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
-    def test_a_log_that_lies_beside_it_is_not_played_into_the_new_one(
+    def test_a_wal_beside_the_file_is_not_applied_to_the_new_one(
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("append", tmp_path / "home")
         home.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"garbage" * 100)
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
 
 class TestEventsByMonth:
-    def test_one_that_is_gone_is_seen_by_verify(self, prepared: Prepared, tmp_path: Path) -> None:
+    def test_verify_detects_a_missing_file(self, prepared: Prepared, tmp_path: Path) -> None:
         home = prepared.copy("done", tmp_path / "home")
         shutil.rmtree(next(home.lake.path("events").glob("event_month=*")))
         wrong = [check for check in verify(home) if not check.holds]
         assert ["the events by month" in check.check for check in wrong] == [True]
         replay(home)
-        mended(home, prepared)
+        assert_repaired(home, prepared)
 
 
 def with_another_title(path: Path) -> None:
     """Write a day again with other rows and all that it says of itself."""
     with duckdb.connect() as connection:
-        said = "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'almanac'"
-        ((meta,),) = connection.execute(said, {"file": str(path)}).fetchall()
+        digests = (
+            "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'almanac'"
+        )
+        ((meta,),) = connection.execute(digests, {"file": str(path)}).fetchall()
         other = path.with_suffix(".other")
         connection.execute(
             "COPY (SELECT * REPLACE (title || '!' AS title) "

@@ -16,11 +16,11 @@ import pytest
 from tests.crashes.killed_commands import (
     Killer,
     Service,
-    events_looked_up,
+    digests_of_events,
     kill_ui,
-    said_of_events,
+    looked_up_events,
 )
-from tests.crashes.looks import land_again
+from tests.crashes.pulls import land_again
 from tests.crashes.tables import published
 from warehouse.home import Home
 
@@ -31,7 +31,7 @@ LONG_KILLS: Final = {"run": 20, "backfill": 10, "replay": 8, "merge": 8, "ui": 4
 """In each of the chunks of the long run: a thousand in all."""
 CHAIN: Final = 4
 """Kills of a command seconds apart, before it may end."""
-BETWEEN_LOOKS: Final = timedelta(hours=5)
+BETWEEN_PULLS: Final = timedelta(hours=5)
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -45,7 +45,7 @@ EVERYTHING: Final = ("backfill", "--from", "2017-01-01", "--source", "list", "--
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     now = datetime.now(UTC).replace(microsecond=0)
-    found = Service(now - BETWEEN_LOOKS)
+    found = Service(now - BETWEEN_PULLS)
     yield found
     found.box.stop()
 
@@ -65,7 +65,7 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
     killer = Killer(home, service.environment(home), chance, usual_s=quiet.usual_s)
     for item in (quiet, killer):
         item.run(*RUN)
-    service.box.set_clock(now + BETWEEN_LOOKS)
+    service.box.set_clock(now + BETWEEN_PULLS)
     for words in (RUN, BACKFILL, REPLAY):
         quiet.run(*words)
         for chain in chains(kills[words[0]]):
@@ -80,10 +80,10 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
     for item in (quiet, killer):
         item.run(*EVERYTHING)
     killer.run("verify", "--deep")
-    looked_up = events_looked_up(peace) | events_looked_up(home)
-    said = said_of_events(peace, without=looked_up)
-    assert said["event_versions"][0] > said["events"][0] > 10 * len(looked_up)
-    assert said_of_events(home, without=looked_up) == said
+    looked_up = looked_up_events(peace) | looked_up_events(home)
+    digests = digests_of_events(peace, without=looked_up)
+    assert digests["event_versions"][0] > digests["events"][0] > 10 * len(looked_up)
+    assert digests_of_events(home, without=looked_up) == digests
     service.box.set_clock(now)
     return killer
 
@@ -110,7 +110,7 @@ def kill_merges(killer: Killer, kills: int, folder: Path) -> None:
         shutil.rmtree(root)
 
 
-def test_killed_commands_run_again_and_the_warehouse_is_as_if_none_had_been(
+def test_killed_commands_run_again_and_the_warehouse_is_the_same_as_without_kills(
     service: Service, tmp_path: Path
 ) -> None:
     killer = kill_all(service, tmp_path, KILLS, seed=11)

@@ -14,16 +14,16 @@ from tests.crashes import looks
 from tests.crashes.after_kills import (
     PHASES,
     Hits,
+    assert_repaired,
+    intact_batches,
     kill_at_points,
     kill_at_random,
     landed_files,
-    landed_whole,
-    mended,
     merged,
     readable,
 )
 from tests.crashes.conftest import Kill, Prepared, prepare
-from tests.crashes.looks import land_again, landing_of
+from tests.crashes.pulls import land_again, landing_of
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
@@ -64,7 +64,7 @@ LANDING = [
 ]
 
 
-def test_every_point_that_the_code_names_is_one_that_it_is_killed_at() -> None:
+def test_a_kill_is_planned_at_every_step_that_the_code_names() -> None:
     named = {
         name
         for path in Path(warehouse.__file__).parent.rglob("*.py")
@@ -73,24 +73,24 @@ def test_every_point_that_the_code_names_is_one_that_it_is_killed_at() -> None:
     assert named == {point for points in POINTS.values() for point, _ in points}
 
 
-def test_the_kills_below_are_enough_in_each_phase() -> None:
+def test_there_are_enough_kills_in_each_phase() -> None:
     named = Counter(point.partition(":")[0] for points in POINTS.values() for point, _ in points)
     for phase in ("merge", "publish"):
         assert named[phase] + EACH[phase] * sum(item[0] == phase for item in RANDOM) >= HITS
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_a_merge_killed_at_every_point_in_turn_ends_as_one_that_never_was(
+def test_a_merge_killed_at_every_step_ends_the_same_as_without_kills(
     name: str, prepared: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
     home = prepared.copy(name, tmp_path / "home")
     hits = kill_at_points(home, killer, POINTS[name], prepared.states(name))
     sys.stdout.write(hits.summary())
-    mended(home, prepared)
+    assert_repaired(home, prepared)
     assert hits["merge"] + hits["publish"] == len(POINTS[name])
 
 
-def test_landing_killed_at_every_point_is_whole_or_absent(
+def test_a_batch_is_complete_or_absent_after_a_kill_at_every_step_of_landing(
     prepared: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
     hits = Hits()
@@ -102,7 +102,7 @@ def test_landing_killed_at_every_point_is_whole_or_absent(
         death = killer(home, "land", point=point, nth=nth, landing_from=str(source))
         assert (death.killed, death.point) == (True, point)
         hits[death.phase] += 1
-        landed = landed_whole(home.landing)
+        landed = intact_batches(home.landing)
         assert landed == set(all_ids[: len(landed)])
         # A body that came before is not stored again, so its points are fewer than batches.
         assert len(landed) == nth - (point != "land:batches_in_place") or "bodies" in point
@@ -112,21 +112,23 @@ def test_landing_killed_at_every_point_is_whole_or_absent(
     assert hits["land"] >= HITS
 
 
-def test_what_was_landed_when_it_died_takes_effect_and_the_rest_when_it_is_pulled_again(
+def test_batches_landed_before_a_kill_take_effect_and_the_rest_after_a_new_pull(
     prepared: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
     home, source = Home(tmp_path / "home"), prepared.root / "done"
     for nth, so_far in ((6, 5), (5, 9)):
         killer(home, "land", point="land:batches_written", nth=nth, landing_from=str(source))
-        landed = landed_whole(home.landing)
+        landed = intact_batches(home.landing)
         merge(home)
         assert landed == {*landing_of(source).batch_ids()[:so_far]} == merged(home)
         assert landed.isdisjoint(home.landing.pending())
     land_again(landing_of(source), home.landing, landing_of(source).batch_ids())
-    mended(home, prepared)
+    assert_repaired(home, prepared)
 
 
-def test_at_random_moments_of_landing(prepared: Prepared, killer: Kill, tmp_path: Path) -> None:
+def test_landing_survives_kills_at_random_moments(
+    prepared: Prepared, killer: Kill, tmp_path: Path
+) -> None:
     hits = Hits()
     source = prepared.root / "day"
     all_ids = landing_of(source).batch_ids()
@@ -135,7 +137,7 @@ def test_at_random_moments_of_landing(prepared: Prepared, killer: Kill, tmp_path
     for seed in range(TRIES):
         home = Home(tmp_path / f"home{seed}")
         hits["land"] += kill_at_random(home, killer, "land", "land", seed=seed, **where)
-        landed = landed_whole(home.landing)
+        landed = intact_batches(home.landing)
         assert landed == set(all_ids[: len(landed)])
         land_again(landing_of(source), home.landing, all_ids)
         assert landed_files(home) == landed_files(Home(source))
@@ -146,7 +148,7 @@ def test_at_random_moments_of_landing(prepared: Prepared, killer: Kill, tmp_path
 
 
 @pytest.mark.parametrize(("phase", "name", "work"), RANDOM)
-def test_at_random_moments_killed_until_it_is_done(
+def test_a_merge_survives_kills_at_random_moments(
     phase: str, name: str, work: str, prepared: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
     """Several kills one after the other before it may end; then all is as it should be."""
@@ -163,7 +165,7 @@ def test_at_random_moments_killed_until_it_is_done(
         hits[phase] += hit
         if not hit or hits[phase] == EACH[phase]:
             # Missed: what is left to do is too short to be hit.
-            mended(home, prepared)
+            assert_repaired(home, prepared)
             home = None
     sys.stdout.write(hits.summary())
 
@@ -180,13 +182,13 @@ def full(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> 
     root = tmp_path_factory.mktemp("full")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looks, "UNTIL", None)
-        looks.look_for_days(almanac_sandbox, Home(root / "anew").landing)
+        looks.pull_days(almanac_sandbox, Home(root / "anew").landing)
     return prepare(root)
 
 
 @pytest.mark.parametrize("phase", PHASES[1:])
 @pytest.mark.parametrize(("name", "work"), WORKS)
-def test_random_moments_on_a_whole_catalog(
+def test_merges_of_a_whole_catalog_survive_kills_at_random_moments(
     name: str, work: str, phase: str, full: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
     root = tmp_path / "home"
@@ -203,11 +205,11 @@ def test_random_moments_on_a_whole_catalog(
             hits[phase] += hit
             if not hit:
                 break
-        mended(home, full)
+        assert_repaired(home, full)
     sys.stdout.write(hits.summary())
 
 
-def test_random_moments_of_landing_a_whole_catalog(
+def test_landing_of_a_whole_catalog_survives_kills_at_random_moments(
     full: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
     source = full.root / "done"
@@ -220,11 +222,11 @@ def test_random_moments_of_landing_a_whole_catalog(
         for _ in range(CHAIN):
             seed += 1
             hits["land"] += kill_at_random(home, killer, "land", "land", seed=seed, **where)
-            landed = landed_whole(home.landing)
+            landed = intact_batches(home.landing)
             assert landed == set(all_ids[: len(landed)])
         merge(home)
         land_again(landing_of(source), home.landing, all_ids)
-        mended(home, full)
+        assert_repaired(home, full)
     sys.stdout.write(hits.summary())
 
 
@@ -243,5 +245,5 @@ def test_a_kill_between_any_two_changes_on_disk(
         assert (death.killed, death.point) == (True, point)
         hits[death.phase] += 1
         readable(home, *prepared.states(name))
-        mended(home, prepared)
+        assert_repaired(home, prepared)
     sys.stdout.write(hits.summary())

@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.crashes.after_kills import mended
+from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import ROOT, Prepared
-from tests.crashes.looks import land_again
+from tests.crashes.pulls import land_again
 from tests.crashes.tables import published, whole
 from warehouse import queries
 from warehouse.history.merge import merge
@@ -79,17 +79,17 @@ def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     first = run(MERGING, home.root, "merge:loaded", mark)
     until(mark)
     second = run(MERGING, home.root, "", mark)
-    said = [process.communicate()[0].split() for process in (first, second)]
+    digests = [process.communicate()[0].split() for process in (first, second)]
     assert [process.returncode for process in (first, second)] == [0, 0]
-    folded = [int(words[1]) for words in said]
-    assert [words[0] for words in said] == ["False", "True"]
+    folded = [int(words[1]) for words in digests]
+    assert [words[0] for words in digests] == ["False", "True"]
     assert folded[0] >= came
     assert folded[1] == 0
-    mended(home, prepared)
+    assert_repaired(home, prepared)
 
 
 @pytest.mark.parametrize("point", [pytest.param("merge:loaded", marks=LONG), "merge:day_written"])
-def test_what_is_landed_while_a_merge_goes_on_is_taken_by_it_or_the_next(
+def test_a_batch_landed_during_a_merge_is_merged_by_it_or_the_next(
     point: str, prepared: Prepared, tmp_path: Path
 ) -> None:
     landed = Home(prepared.root / "done").landing
@@ -103,7 +103,7 @@ def test_what_is_landed_while_a_merge_goes_on_is_taken_by_it_or_the_next(
             land_again(landed, home.landing, rest.pop())
 
     merge(home, step=step)
-    mended(home, prepared)
+    assert_repaired(home, prepared)
 
 
 @pytest.mark.parametrize("opened", [
@@ -125,7 +125,7 @@ def test_a_reader_in_the_same_process_blocks_no_run_and_keeps_what_it_opened(
     assert whole(home) == prepared.after
 
 
-def test_a_long_query_in_another_process_goes_on_while_runs_replace_the_file(
+def test_a_long_query_in_another_process_continues_while_runs_replace_the_file(
     prepared: Prepared, tmp_path: Path
 ) -> None:
     home = prepared.copy("append", tmp_path / "home")
@@ -135,6 +135,6 @@ def test_a_long_query_in_another_process_goes_on_while_runs_replace_the_file(
     assert reader.stdout.readline() == "reading\n"
     merge(home)
     assert published(home.warehouse) != prepared.before["append"]
-    said, _ = reader.communicate("go on\n", timeout=100)
-    assert (reader.returncode, said) == (0, "read\n")
+    digests, _ = reader.communicate("go on\n", timeout=100)
+    assert (reader.returncode, digests) == (0, "read\n")
     assert whole(home) == prepared.after

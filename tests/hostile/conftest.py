@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from tests.crashes.looks import SOURCE
+from tests.crashes.pulls import SOURCE
 from tests.crashes.tables import Digests, published
 from tests.hostile.cases import Case
 from tests.hostile.good_days import Good, at_case, good_days, partial, pull_of

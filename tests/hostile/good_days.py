@@ -19,7 +19,7 @@ import msgspec
 
 from catalog.contract.csv_format import LIST_SEPARATOR
 from catalog.sandbox.sandbox import Sandbox
-from tests.crashes.looks import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, land_again, pulling
+from tests.crashes.pulls import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, land_again, pulling
 from warehouse.landing.batches import Feed, Manifest, Scope
 from warehouse.landing.landing import Landing, Pull
 

@@ -10,7 +10,7 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
 from resources.ingest.puller import Puller
 from resources.limits.limiter import Unlimited
-from tests.crashes.looks import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, AtTime
+from tests.crashes.pulls import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, AtTime
 from tests.crashes.tables import published, whole
 from tests.hostile.conftest import catalog
 from tests.hostile.good_days import WRONG_DAY, Good, Row, text

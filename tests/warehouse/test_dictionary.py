@@ -9,7 +9,7 @@ from warehouse.schema.views import MACROS, VIEWS
 DOCUMENT = Path(__file__).parents[2] / "docs" / "data-dictionary.md"
 
 
-def test_the_document_is_what_the_declarations_give() -> None:
+def test_the_dictionary_matches_the_declarations() -> None:
     assert DOCUMENT.read_text() == markdown(), (
         "run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`"
     )

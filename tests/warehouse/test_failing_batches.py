@@ -44,7 +44,7 @@ def fail_on(
 
 
 @pytest.mark.parametrize("command", [pytest.param(merge, marks=pytest.mark.long), replay])
-def test_failing_batches_on_several_days_let_no_day_be_folded_again_but_those_since_a_kept_state(
+def test_failing_batches_on_several_days_refold_only_the_days_since_a_kept_checkpoint(
     command: Callable[..., MergeReport], home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     landed = [land(home, day) for day in range(DAYS)]
@@ -84,7 +84,7 @@ OF_THE_BATCH = [
 ]
 
 
-def test_a_fault_of_almanacs_own_stops_a_merge_and_sets_no_good_batch_aside(
+def test_an_error_in_almanac_stops_a_merge_and_sets_no_good_batch_aside(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, batch = land(home, 0), land(home, 1)
@@ -127,7 +127,7 @@ def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
     assert became(home, batch) == ("merged", "")
 
 
-def test_an_error_that_content_can_bring_about_sets_the_batch_aside(
+def test_an_error_that_content_can_cause_sets_the_batch_aside(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for day, error in enumerate(OF_THE_BATCH):
@@ -139,7 +139,7 @@ def test_an_error_that_content_can_bring_about_sets_the_batch_aside(
         assert type(error).__name__ in (outcome.why or "")
 
 
-def test_a_batch_of_a_plan_that_is_not_known_is_set_aside_and_the_others_go_on(
+def test_a_batch_with_an_unknown_plan_is_set_aside_and_the_others_are_merged(
     home: Home,
 ) -> None:
     odd, good = land(home, 0, plan="gold"), land(home, 1)
@@ -153,7 +153,7 @@ def test_a_batch_of_a_plan_that_is_not_known_is_set_aside_and_the_others_go_on(
     assert became(home, odd)[0] == "quarantined"
 
 
-def test_a_replay_that_loses_a_batch_that_was_merged_names_it_with_the_reason(
+def test_a_replay_that_quarantines_a_merged_batch_names_it_with_the_reason(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, never = land(home, 0), land(home, 1, plan="gold")

@@ -42,17 +42,17 @@ def test_pages_are_read_back_in_order_with_their_bytes_and_cursors(tmp_path: Pat
     bodies = [b'{"data":[]}', b"line\nbreak\n", b"", b"\x00\xff"]
     for number, body in enumerate(bodies, start=1):
         pull.add(note(number), body)
-    (again,) = Landing(tmp_path).journal.open_pulls()
-    assert again.intent == INTENT
-    assert [body for _, body in again.pages()] == bodies
-    last = again.last_note()
+    (reopened,) = Landing(tmp_path).journal.open_pulls()
+    assert reopened.intent == INTENT
+    assert [body for _, body in reopened.pages()] == bodies
+    last = reopened.last_note()
     assert last is not None
     assert last.cursor_out == "c4"
-    again.add(note(5), b"more")
+    reopened.add(note(5), b"more")
     assert len(list(pull.pages())) == 5
 
 
-def test_whether_a_pull_may_go_on_is_told_by_its_last_page_alone(
+def test_only_the_last_page_decides_whether_a_pull_may_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pull = Landing(tmp_path).journal.begin(INTENT)
@@ -65,7 +65,7 @@ def test_whether_a_pull_may_go_on_is_told_by_its_last_page_alone(
     assert [name.rpartition("/")[2] for name in read] == ["000005.page"]
 
 
-def test_a_gap_or_a_page_twice_is_refused_and_what_was_kept_stands(tmp_path: Path) -> None:
+def test_a_gap_or_a_repeated_page_is_refused_and_stored_pages_are_kept(tmp_path: Path) -> None:
     pull = Landing(tmp_path).journal.begin(INTENT)
     pull.add(note(1), b"one")
     for number in (1, 3, 0):
@@ -77,16 +77,16 @@ def test_a_gap_or_a_page_twice_is_refused_and_what_was_kept_stands(tmp_path: Pat
 @pytest.mark.parametrize(
     ("minutes", "goes_on"), [(0, True), (14, True), (15, True), (15.1, False), (-1, False)]
 )
-def test_a_pull_goes_on_within_fifteen_minutes_of_its_last_page(
-    tmp_path: Path, minutes: float, goes_on: bool
+def test_a_pull_may_continue_within_fifteen_minutes_of_its_last_page(
+    tmp_path: Path, minutes: float, may_continue: bool
 ) -> None:
     pull = Landing(tmp_path).journal.begin(INTENT)
-    assert pull.may_continue(AT + timedelta(minutes=minutes)) == goes_on
+    assert pull.may_continue(AT + timedelta(minutes=minutes)) == may_continue
     pull.add(note(1, at=AT + timedelta(hours=1)), b"")
-    assert pull.may_continue(AT + timedelta(hours=1, minutes=minutes)) == goes_on
+    assert pull.may_continue(AT + timedelta(hours=1, minutes=minutes)) == may_continue
 
 
-def test_a_discarded_pull_is_gone_and_others_stay(tmp_path: Path) -> None:
+def test_a_discarded_pull_is_removed_and_others_stay(tmp_path: Path) -> None:
     journal = Landing(tmp_path).journal
     first = journal.begin(INTENT)
     other = Intent(feed="coins", scope=Scope(), plan="pro", source="sandbox", started_at=AT)
@@ -95,7 +95,7 @@ def test_a_discarded_pull_is_gone_and_others_stay(tmp_path: Path) -> None:
     assert [pull.intent for pull in journal.open_pulls()] == [other]
 
 
-def test_a_folder_without_its_beginning_is_swept_away(tmp_path: Path) -> None:
+def test_a_journal_folder_without_an_intent_is_removed(tmp_path: Path) -> None:
     (tmp_path / "journal" / "half").mkdir(parents=True)
     journal = Landing(tmp_path).journal
     assert journal.open_pulls() == []
@@ -104,7 +104,7 @@ def test_a_folder_without_its_beginning_is_swept_away(tmp_path: Path) -> None:
     assert not (tmp_path / "journal" / "half").exists()
 
 
-def test_looking_at_a_pull_under_way_takes_nothing_from_it(tmp_path: Path) -> None:
+def test_listing_a_pull_in_progress_changes_nothing(tmp_path: Path) -> None:
     pull = Landing(tmp_path).journal.begin(INTENT)
     pages, done = 200, threading.Event()
 
@@ -140,7 +140,7 @@ while True:
 """
 
 
-def test_no_page_that_was_kept_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
+def test_no_stored_page_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
     for after_s in (0, 0.01, 0.02, 0.05, 0.03, 0.04):
         process = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)],
@@ -162,21 +162,21 @@ def test_no_page_that_was_kept_is_lost_when_the_process_is_killed(tmp_path: Path
         assert all(body == b"%d" % page.number * 5000 for page, body in pages)
 
 
-def test_pages_are_packed_and_those_that_an_earlier_version_left_plain_are_read(
+def test_pages_are_compressed_and_plain_pages_of_an_earlier_version_are_read(
     tmp_path: Path,
 ) -> None:
     Landing(tmp_path).journal.begin(INTENT)
     folder = tmp_path / "journal" / INTENT.pull_id
     body = b'{"data":[' + b'{"id":"event","title":"x"},' * 4_000 + b"{}]}"
     (folder / "000001.page").write_bytes(msgspec.json.encode(note(1)) + b"\n" + body)
-    (again,) = Landing(tmp_path).journal.open_pulls()
-    again.add(note(2), body)
+    (reopened,) = Landing(tmp_path).journal.open_pulls()
+    reopened.add(note(2), body)
     assert (folder / "000002.page").stat().st_size < len(body) / 20
-    assert list(again.pages()) == [(note(1), body), (note(2), body)]
+    assert list(reopened.pages()) == [(note(1), body), (note(2), body)]
 
 
 @pytest.mark.parametrize("harm", [lambda page: page[:-3], lambda page: page[:9], lambda _: b""])
-def test_a_damaged_page_of_the_journal_is_an_error_of_landing(
+def test_a_damaged_page_of_the_journal_is_a_landing_error(
     harm: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     pull = Landing(tmp_path).journal.begin(INTENT)
@@ -196,7 +196,7 @@ class TestDamaged:
         return pull
 
     @pytest.mark.parametrize("harm", ["flip", "empty", "delete"])
-    def test_pages_are_kept_up_to_the_first_that_is_damaged_and_the_rest_is_asked_again(
+    def test_pages_are_kept_up_to_the_first_damaged_one_and_the_rest_is_requested_again(
         self, harm: str, tmp_path: Path
     ) -> None:
         storage = Storage(tmp_path)

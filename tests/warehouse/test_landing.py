@@ -44,7 +44,7 @@ def files(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
 
-def test_bodies_come_back_as_they_came_page_by_page(tmp_path: Path) -> None:
+def test_bodies_are_read_back_as_received_page_by_page(tmp_path: Path) -> None:
     landing = Landing(tmp_path)
     bodies = [b'{"data":[1]}', b"", b"\x00\xff not even text", b"x" * 3_000_000]
     manifest = landing.land(pull(), [(body, None) for body in bodies])
@@ -57,7 +57,7 @@ def test_bodies_come_back_as_they_came_page_by_page(tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(bodies=st.lists(st.binary(max_size=200), max_size=6))
-def test_any_bytes_survive_the_way_to_disk(
+def test_any_bytes_are_stored_unchanged(
     tmp_path_factory: pytest.TempPathFactory, bodies: list[bytes]
 ) -> None:
     landing = Landing(tmp_path_factory.mktemp("landing"))
@@ -65,7 +65,7 @@ def test_any_bytes_survive_the_way_to_disk(
     assert [body for _, body in landing.pages(manifest)] == bodies
 
 
-def test_a_look_that_brings_nothing_new_stores_no_bytes_twice(tmp_path: Path) -> None:
+def test_a_pull_with_the_same_bytes_stores_them_once(tmp_path: Path) -> None:
     landing = Landing(tmp_path)
     later = pull(observed_at=AT + timedelta(hours=1), content_at=AT + timedelta(minutes=59))
     first, second = (landing.land(item, [(b"same", None)]) for item in (pull(), later))
@@ -80,8 +80,8 @@ def test_landing_the_same_pull_again_is_the_same_batch_and_is_not_marked_again(
     landing = Landing(tmp_path)
     first = landing.land(pull(), [(b"body", None)])
     landing.clear_pending(first.batch_id)
-    again = landing.land(pull(landed_at=AT + timedelta(days=1)), [(b"body", None)])
-    assert again == first
+    landed_again = landing.land(pull(landed_at=AT + timedelta(days=1)), [(b"body", None)])
+    assert landed_again == first
     assert landing.pending() == []
 
 
@@ -96,7 +96,7 @@ def test_batches_are_found_by_observed_day(tmp_path: Path) -> None:
     assert landing.batch_ids(day=datetime(2000, 1, 1, tzinfo=UTC).date()) == []
 
 
-def test_a_file_is_kept_whole_and_duckdb_reads_it_as_it_lies(tmp_path: Path) -> None:
+def test_a_file_is_stored_complete_and_duckdb_reads_it_directly(tmp_path: Path) -> None:
     export = tmp_path / "export.csv"
     export.write_text("id,title\r\n" + "".join(f"{n},title {n}\r\n" for n in range(200_000)))
     landing = Landing(tmp_path / "landing")
@@ -117,7 +117,7 @@ def test_frames_of_several_pages_are_one_stream_for_duckdb(tmp_path: Path) -> No
     assert rows == [([1],), ([2, 3],)]
 
 
-def test_damaged_bytes_are_noticed_and_named(tmp_path: Path) -> None:
+def test_damaged_bytes_are_detected_and_named(tmp_path: Path) -> None:
     landing = Landing(tmp_path)
     manifest = landing.land(pull(), [(b"body" * 1000, None)])
     path = landing.body_path(manifest)
@@ -137,7 +137,7 @@ def test_damaged_bytes_are_noticed_and_named(tmp_path: Path) -> None:
         list(landing.body(manifest))
 
 
-def test_an_unknown_batch_and_a_name_that_is_none_are_said_plainly(tmp_path: Path) -> None:
+def test_an_unknown_batch_and_an_invalid_id_have_clear_errors(tmp_path: Path) -> None:
     landing = Landing(tmp_path)
     for batch_id in ("20260302T060000Z-events-000000000000", "../../etc/passwd", "", "x"):
         with pytest.raises(UnknownBatch):
@@ -228,7 +228,7 @@ def land_until_killed(folder: Path, number: int, *, after_s: float) -> Killed:
     return Killed(int(said[-1]))
 
 
-def test_a_marker_whose_batch_was_never_landed_is_not_pending_and_goes_when_it_is_old(
+def test_a_marker_without_a_landed_batch_is_not_pending_and_is_removed_when_old(
     tmp_path: Path,
 ) -> None:
     """A process that is killed between the two leaves the first."""
@@ -243,7 +243,7 @@ def test_a_marker_whose_batch_was_never_landed_is_not_pending_and_goes_when_it_i
     assert landing.never_landed(older_than_s=60) == [path]
 
 
-def test_after_a_kill_every_batch_is_whole_or_absent_and_none_that_was_said_is_lost(
+def test_after_a_kill_every_batch_is_complete_or_absent_and_no_reported_one_is_lost(
     tmp_path: Path,
 ) -> None:
     chance = random.Random(7)

@@ -12,7 +12,7 @@ import pytest
 from warehouse.errors import LockHeld
 from warehouse.files.locks import hold_lock, holder, is_held
 
-LOOK_S = 0.05
+TEST_S = 0.05
 
 
 @pytest.fixture
@@ -20,31 +20,29 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "a.lock"
 
 
-def test_a_turn_that_is_not_waited_for_is_had_while_somebody_looks(lock: Path) -> None:
+def test_a_lock_without_a_wait_is_acquired_during_a_test_of_the_lock(lock: Path) -> None:
     with hold_lock(lock, "to look"):
         pass
-    with lock.open("rb") as looking:
-        fcntl.flock(looking, fcntl.LOCK_SH)
-        let_go = threading.Timer(LOOK_S, fcntl.flock, (looking.fileno(), fcntl.LOCK_UN))
-        let_go.start()
+    with lock.open("rb") as tested:
+        fcntl.flock(tested, fcntl.LOCK_SH)
+        unlock_timer = threading.Timer(TEST_S, fcntl.flock, (tested.fileno(), fcntl.LOCK_UN))
+        unlock_timer.start()
         with hold_lock(lock, "to work", wait_s=0):
             assert is_held(lock)
-        let_go.join()
+        unlock_timer.join()
 
 
 @pytest.mark.parametrize("setting", ["", "ALMANAC_WAIT_S"])
-def test_a_message_names_the_setting_that_the_wait_comes_from_alone(
-    lock: Path, setting: str
-) -> None:
-    with ExitStack() as held:
-        held.enter_context(hold_lock(lock, "to work"))
-        with pytest.raises(LockHeld) as taken:
-            held.enter_context(hold_lock(lock, "to work", wait_s=0, wait_setting=setting))
-    assert ("sets how long to wait" in str(taken.value)) == bool(setting)
-    assert setting in str(taken.value)
+def test_a_message_names_only_the_setting_that_gives_the_wait(lock: Path, setting: str) -> None:
+    with ExitStack() as locks:
+        locks.enter_context(hold_lock(lock, "to work"))
+        with pytest.raises(LockHeld) as caught:
+            locks.enter_context(hold_lock(lock, "to work", wait_s=0, wait_setting=setting))
+    assert ("sets how long to wait" in str(caught.value)) == bool(setting)
+    assert setting in str(caught.value)
 
 
-def test_a_holder_is_told_from_processes_of_the_same_id(lock: Path) -> None:
+def test_a_holder_differs_from_later_processes_with_the_same_id(lock: Path) -> None:
     with hold_lock(lock, "to work"):
         found = holder(lock)
         assert found is not None

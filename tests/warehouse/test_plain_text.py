@@ -21,7 +21,7 @@ ANY = st.text(st.characters(codec=None), max_size=60) | st.sampled_from(sorted(H
 
 @settings(deadline=None)
 @given(st.lists(ANY, max_size=4).map("".join))
-def test_nothing_acts_and_all_can_be_written(text: str) -> None:
+def test_plain_text_has_no_control_effect_and_can_be_encoded(text: str) -> None:
     shown = plain(text)
     assert acting_in(shown) == []
     shown.encode()
@@ -35,13 +35,13 @@ def test_nothing_acts_and_all_can_be_written(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.text(st.characters(categories=["L", "N", "P", "S", "Mn", "Zs"]), max_size=60))
-def test_what_only_shows_itself_is_not_changed(text: str) -> None:
+def test_printable_text_is_not_changed(text: str) -> None:
     assert plain(text) == text
 
 
 @settings(deadline=None)
 @given(st.text(max_size=60))
-def test_json_is_of_the_same_value_and_acts_on_nothing(text: str) -> None:
+def test_plain_json_has_the_same_value_and_no_control_effect(text: str) -> None:
     shown = escaped_in_json(json.dumps({text: [text]}, ensure_ascii=False))
     assert json.loads(shown) == {text: [text]}
     assert acting_in(shown) == []
@@ -58,7 +58,7 @@ def test_json_is_of_the_same_value_and_acts_on_nothing(text: str) -> None:
         ("a\nb\tc", "a\nb\tc"),
     ],
 )
-def test_what_would_act_is_shown(text: str, shown: str) -> None:
+def test_control_characters_are_shown_escaped(text: str, shown: str) -> None:
     assert plain(text) == shown
 
 
@@ -89,9 +89,7 @@ def rows_of(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text, newline="")))
 
 
-def test_text_that_would_be_run_has_a_mark_and_nothing_else_has(
-    warehouse: Path, tmp_path: Path
-) -> None:
+def test_only_text_that_a_spreadsheet_would_run_has_a_mark(warehouse: Path, tmp_path: Path) -> None:
     target = tmp_path / "answer.csv"
     assert write_answer(warehouse, MIXED, target, "csv", formulas=False) == 1
     assert rows_of(target.read_text()) == HARMLESS
@@ -106,7 +104,7 @@ def test_text_that_would_be_run_has_a_mark_and_nothing_else_has(
 
 @settings(deadline=None, max_examples=15)
 @given(st.lists(TEXTS.filter(lambda text: "\0" not in text), min_size=1, max_size=50))
-def test_no_cell_is_run_and_each_can_be_read_back(texts: list[str]) -> None:
+def test_no_cell_is_run_as_a_formula_and_each_can_be_read_back(texts: list[str]) -> None:
     with duckdb.connect() as connection:
         asked = connection.sql("SELECT unnest($texts) AS text", params={"texts": texts})
         found = [text for (text,) in without_formulas(asked).fetchall()]

@@ -77,7 +77,7 @@ def test_every_connection_is_on_utc(connection: duckdb.DuckDBPyConnection) -> No
         "EXPLAIN -- why\nFROM events",
     ],
 )
-def test_whatever_reads_is_run(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+def test_a_reading_statement_is_run(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     assert run_sql(connection, sql).rows
 
 
@@ -101,7 +101,7 @@ def test_whatever_reads_is_run(connection: duckdb.DuckDBPyConnection, sql: str) 
         "EXPLAIN ANALYZE CREATE TABLE memory.mine AS SELECT 1",
     ],
 )
-def test_whatever_does_more_than_read_is_refused(
+def test_a_statement_that_does_more_than_read_is_refused(
     connection: duckdb.DuckDBPyConnection,
     sql: str,
     tmp_path: Path,
@@ -122,7 +122,7 @@ def test_whatever_does_more_than_read_is_refused(
         ("SELEC 1", "syntax error"),
     ],
 )
-def test_what_cannot_be_run_says_why(
+def test_a_statement_that_cannot_be_run_gives_the_reason(
     connection: duckdb.DuckDBPyConnection, sql: str, why: str
 ) -> None:
     with pytest.raises(QueryRefused, match=why):
@@ -138,7 +138,7 @@ def test_json_is_an_array_of_objects(warehouse: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_json_has_null_for_what_is_no_number_and_leaves_texts_alone(
+def test_json_has_null_for_nan_and_infinities_and_keeps_texts(
     warehouse: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "answer.json"
@@ -157,7 +157,7 @@ def test_json_has_null_for_what_is_no_number_and_leaves_texts_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["answer.json"]
 
 
-def test_a_link_stays_and_what_it_leads_to_is_replaced(warehouse: Path, tmp_path: Path) -> None:
+def test_a_link_is_kept_and_its_target_is_replaced(warehouse: Path, tmp_path: Path) -> None:
     real, link = tmp_path / "real.csv", tmp_path / "link.csv"
     real.write_text("before")
     link.symlink_to("real.csv")
@@ -225,7 +225,7 @@ def test_an_answer_that_fails_leaves_the_file_that_was_there(
     assert [path.name for path in tmp_path.iterdir()] == ["answer"]
 
 
-def test_where_there_is_no_warehouse_yet_the_error_says_what_makes_one(tmp_path: Path) -> None:
+def test_the_error_without_a_warehouse_says_what_makes_one(tmp_path: Path) -> None:
     with pytest.raises(WarehouseError, match="almanac run"):
         connect(tmp_path / "warehouse.duckdb")
 
@@ -279,7 +279,7 @@ def test_a_connection_that_does_not_close_is_left_behind_after_its_grace(
     assert "did not close a connection within 0.2 s" in caplog.text
 
 
-def test_an_answer_is_whole_also_where_its_connection_does_not_close(
+def test_an_answer_is_complete_even_if_its_connection_does_not_close(
     warehouse: Path, unclosable: list[Unclosable], tmp_path: Path
 ) -> None:
     began = monotonic()
@@ -291,7 +291,7 @@ def test_an_answer_is_whole_also_where_its_connection_does_not_close(
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_stopped_answer_says_why_also_where_its_connection_does_not_close(
+def test_a_stopped_answer_gives_the_reason_even_if_its_connection_does_not_close(
     warehouse: Path, unclosable: list[Unclosable], tmp_path: Path
 ) -> None:
     began = monotonic()
@@ -321,9 +321,7 @@ def test_no_thread_writes_a_file_that_its_query_could_wait_for_forever(
 
 
 @pytest.mark.long
-def test_answers_that_are_interrupted_at_any_moment_all_end(
-    warehouse: Path, tmp_path: Path
-) -> None:
+def test_answers_interrupted_at_any_moment_end(warehouse: Path, tmp_path: Path) -> None:
     """One in about 180 waited forever where DuckDB wrote with threads of its own."""
     command = [sys.executable, "-c", INTERRUPTED, ENDLESS, str(warehouse), str(tmp_path / "answer")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300)

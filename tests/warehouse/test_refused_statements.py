@@ -187,7 +187,9 @@ def test_each_statement_of_the_corpus_is_refused(untouched: Scene) -> None:
     assert frame is secrets_of_the_caller
 
 
-def test_each_is_refused_beside_the_copy_of_an_answer(scene: Scene, tmp_path: Path) -> None:
+def test_each_statement_is_refused_inside_the_copy_of_an_answer(
+    scene: Scene, tmp_path: Path
+) -> None:
     target = tmp_path / "answer"
     before = scene.state()
     for number, sql in enumerate(BESIDE_A_COPY):
@@ -199,7 +201,7 @@ def test_each_is_refused_beside_the_copy_of_an_answer(scene: Scene, tmp_path: Pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
-def test_all_are_refused_beside_the_copy_of_an_answer(
+def test_all_statements_are_refused_inside_the_copy_of_an_answer(
     scene: Scene, tmp_path: Path, form: FileForm
 ) -> None:
     target = tmp_path / "answer"
@@ -211,7 +213,9 @@ def test_all_are_refused_beside_the_copy_of_an_answer(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_on_a_bare_connection_none_reads_writes_or_reaches_out(untouched: Scene) -> None:
+def test_no_statement_reads_or_writes_files_or_connects_on_a_bare_connection(
+    untouched: Scene,
+) -> None:
     """Statements that only change the connection itself may pass."""
     frame = pa.table({"secret": [SECRET]})
     connection = connect(untouched.warehouse)
@@ -230,7 +234,7 @@ def test_on_a_bare_connection_none_reads_writes_or_reaches_out(untouched: Scene)
     assert frame.num_rows == 1
 
 
-def test_what_a_connection_has_attached_is_no_file_to_sql(untouched: Scene) -> None:
+def test_sql_can_not_open_the_attached_file(untouched: Scene) -> None:
     """DuckDB lets SQL read and write the files that are attached: their names must be gone."""
     with connected(untouched.warehouse) as connection:
         named = connection.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
@@ -248,7 +252,7 @@ def test_what_a_connection_has_attached_is_no_file_to_sql(untouched: Scene) -> N
         assert connection.execute("SELECT count(*) FROM events").fetchall() == [(2,)]
 
 
-def test_a_file_that_can_have_no_other_name_is_read_and_a_writing_with_is_refused(
+def test_a_file_without_a_hard_link_is_read_and_a_writing_with_is_refused(
     untouched: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -262,7 +266,7 @@ def test_a_file_that_can_have_no_other_name_is_read_and_a_writing_with_is_refuse
                 run_sql(connection, untouched.filled(sql))
 
 
-def test_a_query_that_takes_too_long_says_which_setting_gives_it_more(scene: Scene) -> None:
+def test_a_query_that_takes_too_long_names_the_setting_for_more_time(scene: Scene) -> None:
     limits = QueryLimits(timeout_s=0.1)
     connection = connect(scene.warehouse, limits=limits)
     began = monotonic()
@@ -278,7 +282,7 @@ def test_a_query_that_takes_too_long_says_which_setting_gives_it_more(scene: Sce
     [EXHAUSTING[::4], pytest.param(EXHAUSTING, marks=pytest.mark.long)],
     ids=["some", "all"],
 )
-def test_whatever_exhausts_is_stopped_within_its_limits(
+def test_a_query_that_exhausts_resources_is_stopped_within_its_limits(
     untouched: Scene, statements: list[str]
 ) -> None:
     run = subprocess.run(
@@ -298,7 +302,7 @@ def test_whatever_exhausts_is_stopped_within_its_limits(
     } == {}
 
 
-def test_what_reads_has_an_answer_in_every_form(scene: Scene, tmp_path: Path) -> None:
+def test_a_reading_statement_has_an_answer_in_every_form(scene: Scene, tmp_path: Path) -> None:
     counts: list[int] = []
     with connected(scene.warehouse) as connection:
         for sql in ALLOWED:
@@ -317,7 +321,7 @@ def test_explain_has_an_answer(scene: Scene) -> None:
             assert run_sql(connection, sql).rows
 
 
-def test_a_connection_of_the_library_has_temporary_tables_and_frames_that_are_lent(
+def test_a_connection_of_the_library_has_temporary_tables_and_registered_frames(
     scene: Scene,
 ) -> None:
     with connected(scene.warehouse) as connection:
@@ -327,7 +331,7 @@ def test_a_connection_of_the_library_has_temporary_tables_and_frames_that_are_le
         assert run_sql(connection, sql).rows == [(2, 6)]
 
 
-def test_files_and_frames_of_ones_own_can_be_asked_for(scene: Scene) -> None:
+def test_a_query_can_use_own_files_and_frames_if_allowed(scene: Scene) -> None:
     frame = pa.table({"a": [1, 2, 3]})
     with connected(scene.warehouse, own_files=True) as connection:
         csv = scene.filled("SELECT * FROM '<csv>', (SELECT count(*) AS events FROM events)")
@@ -336,13 +340,13 @@ def test_files_and_frames_of_ones_own_can_be_asked_for(scene: Scene) -> None:
     assert frame.num_rows == 3
 
 
-def test_rows_over_those_that_are_shown_are_counted_and_not_kept(scene: Scene) -> None:
+def test_rows_beyond_the_shown_ones_are_counted_and_not_kept(scene: Scene) -> None:
     with connected(scene.warehouse) as connection:
         answer = run_sql(connection, "FROM range(2500)", rows_max=3)
     assert (answer.rows, answer.count) == ([(0,), (1,), (2,)], 2500)
 
 
-def test_rows_that_memory_does_not_hold_are_spilled_and_the_spill_is_removed(
+def test_rows_that_do_not_fit_into_memory_are_spilled_and_the_spill_is_removed(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

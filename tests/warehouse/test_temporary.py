@@ -42,7 +42,7 @@ def process(temporary: Path, program: str) -> Iterator[tuple["subprocess.Popen[s
         started.kill()
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_and_that_of_a_living_one_stays(
+def test_the_next_process_removes_the_folder_of_a_killed_one_and_keeps_that_of_a_live_one(
     temporary: Path,
 ) -> None:
     with process(temporary, WRITE + WAIT) as (_, killed):
@@ -61,7 +61,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_that_of_a_living_
     assert not living.exists()
 
 
-def test_a_process_that_ends_removes_its_own(temporary: Path) -> None:
+def test_a_process_that_ends_removes_its_folder(temporary: Path) -> None:
     with process(temporary, WRITE) as (ended, folder):
         assert ended.wait(30) == 0
         assert not folder.exists()
@@ -86,7 +86,7 @@ def test_a_fork_has_a_folder_of_its_own_and_leaves_that_of_its_parent(temporary:
     assert list(temporary.iterdir()) == []
 
 
-def test_of_other_users_and_other_programs_nothing_is_removed(
+def test_folders_of_other_users_and_programs_are_kept(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("almanac-process-theirs", "almanac-bench-ours", "almanac-process-file", "target"):
@@ -103,7 +103,7 @@ def test_of_other_users_and_other_programs_nothing_is_removed(
     assert list(leftovers()) == [temporary / "almanac-process-theirs"]
 
 
-def test_one_that_was_removed_by_hand_is_made_again(temporary: Path) -> None:
+def test_a_folder_that_was_removed_by_hand_is_made_again(temporary: Path) -> None:
     first = own_folder()
     first.rmdir()
     second = own_folder()

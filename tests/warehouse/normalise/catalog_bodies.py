@@ -40,7 +40,7 @@ PLAIN: dict[str, str] = {
 """A row of the export."""
 
 
-class Shelf:
+class BatchReader:
     """A landing and a database in memory; `normalised` is what the last batch became."""
 
     def __init__(self, root: Path, connection: duckdb.DuckDBPyConnection) -> None:

@@ -169,14 +169,14 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Merged:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_is_too_much_is_set_aside_with_its_reason(name: str, merged: Merged) -> None:
+def test_a_batch_beyond_a_limit_is_set_aside_with_its_reason(name: str, merged: Merged) -> None:
     status, why = became(merged.home, merged.batches[name])
     assert status == "quarantined"
     assert BOMBS[name][2] in why
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_a_row_that_is_too_much_is_rejected_alone(name: str, merged: Merged) -> None:
+def test_a_row_beyond_a_limit_is_rejected_alone(name: str, merged: Merged) -> None:
     batch_id = merged.batches[name].batch_id
     assert became(merged.home, merged.batches[name]) == ("merged", "")
     ((reason,),) = ask(merged.home, f"SELECT reason FROM rejects WHERE batch_id = '{batch_id}'")
@@ -184,7 +184,7 @@ def test_a_row_that_is_too_much_is_rejected_alone(name: str, merged: Merged) -> 
     assert ask(merged.home, f"SELECT 1 FROM events WHERE event_id = 'good {name}'") == [(1,)]
 
 
-def test_after_bombs_nothing_waits(merged: Merged) -> None:
+def test_no_batch_is_pending_after_bombs(merged: Merged) -> None:
     assert merged.home.landing.pending() == []
     assert merge(merged.home).outcomes == []
 
@@ -193,7 +193,7 @@ def test_no_bomb_takes_a_gigabyte(merged: Merged) -> None:
     assert merged.peak_bytes < MEMORY_BYTES
 
 
-def test_a_bomb_among_deliveries_costs_itself_alone(home: Home) -> None:
+def test_a_bomb_among_deliveries_rejects_no_other_delivery(home: Home) -> None:
     batch = land(home, "deliveries", delivery(1), bomb(b"{"), delivery(2))
     (outcome,) = merge(home).outcomes
     assert (outcome.status, outcome.good, outcome.rejected) == ("merged", 2, 1)
@@ -212,7 +212,7 @@ def test_an_archive_that_is_a_bomb_is_set_aside(home: Home, tmp_path: Path) -> N
     assert became(home, bad)[0] == "quarantined"
 
 
-def test_a_record_without_an_end_is_read_no_further_than_it_may_be_long(home: Home) -> None:
+def test_a_record_without_an_end_is_read_only_up_to_the_limit(home: Home) -> None:
     body = csv_body([plain(id="a"), plain(id="b")]) + b'c,"' + b"x" * RECORD_CHARS
     bad = land(home, "export", body)
     (outcome,) = merge(home).outcomes
@@ -220,7 +220,7 @@ def test_a_record_without_an_end_is_read_no_further_than_it_may_be_long(home: Ho
     assert (outcome.good, outcome.rejected) == (2, 1)
 
 
-def test_a_column_whose_name_is_not_utf_8_ends_no_merge(home: Home) -> None:
+def test_a_column_whose_name_is_not_utf_8_stops_no_merge(home: Home) -> None:
     header, _, rows = csv_body([PLAIN]).partition(b"\r\n")
     land(home, "export", header + b",caf\xe9\r\n" + rows.rstrip(b"\r\n") + b",x\r\n")
     land(home, "events", listed(event(id="good")), b'{"error":"\\ud800"}', minute=1)
@@ -234,7 +234,7 @@ FAILURES = [duckdb.ConversionException("nobody foresaw this"), KeyError("nor thi
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("where", ["normalise", "visible_scope"])
-def test_a_batch_that_fails_is_set_aside_with_the_reason_and_taken_in_once_it_can_be(
+def test_a_failing_batch_is_set_aside_with_the_reason_and_merged_once_it_can_be_read(
     where: str, failure: Exception, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = [land(home, "events", listed(event(id=f"good-{n}")), minute=n) for n in (0, 2)]
@@ -262,7 +262,7 @@ def test_a_batch_that_fails_is_set_aside_with_the_reason_and_taken_in_once_it_ca
 
 
 @pytest.mark.parametrize("failure", [duckdb.IOException("disk full"), OSError(28, "disk full")])
-def test_a_full_disk_is_no_fault_of_the_batch_at_hand(
+def test_a_full_disk_is_not_a_fault_of_the_current_batch(
     failure: Exception, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = land(home, "events", FULL)
@@ -275,7 +275,7 @@ def test_a_full_disk_is_no_fault_of_the_batch_at_hand(
 
 
 @pytest.mark.parametrize("command", [merge, replay], ids=["merge", "replay"])
-def test_too_little_memory_or_disk_ends_a_merge_and_sets_no_good_batch_aside(
+def test_too_little_memory_or_disk_stops_a_merge_and_sets_no_good_batch_aside(
     command: Callable[[Home], object], home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [plain(id=f"evt-{n}", description="word " * 2_000) for n in range(3_000)]

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.warehouse.normalise.catalog_bodies import Shelf, json_body, page
+from tests.warehouse.normalise.catalog_bodies import BatchReader, json_body, page
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +17,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
-    return Shelf(tmp_path, connection)
+def batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> BatchReader:
+    return BatchReader(tmp_path, connection)
 
 
 def coin(**changes: Any) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def coin(**changes: Any) -> dict[str, Any]:
     return plain | {"iconUrl": "https://example.org/b.png"} | counters | changes
 
 
-def test_coins_are_typed(shelf: Shelf) -> None:
-    shelf.read("coins", page(coin(mood="x"), coin(slug="x", rank=None, peakImpact="7")))
-    first, second = shelf.seen("seen_coins")
+def test_coins_are_typed(batches: BatchReader) -> None:
+    batches.read("coins", page(coin(mood="x"), coin(slug="x", rank=None, peakImpact="7")))
+    first, second = batches.seen("seen_coins")
     assert first == {
         "position": 0,
         "slug": "btc",
@@ -46,9 +46,9 @@ def test_coins_are_typed(shelf: Shelf) -> None:
     assert (second["rank"], second["peak_impact"], second["extra"]) == (None, 7.0, None)
 
 
-def test_the_counters_of_scores_are_hidden_where_the_plan_hides_them(shelf: Shelf) -> None:
-    shelf.read("coins", page(coin()), plan="standard")
-    row = shelf.only_row("seen_coins")
+def test_the_counters_of_scores_are_hidden_where_the_plan_hides_them(batches: BatchReader) -> None:
+    batches.read("coins", page(coin()), plan="standard")
+    row = batches.one("seen_coins")
     assert (row["major_count"], row["peak_impact"], row["upcoming_count"]) == (None, None, 3)
 
 
@@ -66,17 +66,17 @@ def test_the_counters_of_scores_are_hidden_where_the_plan_hides_them(shelf: Shel
     ],
 )
 def test_a_coin_that_cannot_be_read_is_rejected(
-    shelf: Shelf, changes: dict[str, Any], reason: str
+    batches: BatchReader, changes: dict[str, Any], reason: str
 ) -> None:
-    read = shelf.read("coins", page(coin(**changes), coin()))
+    read = batches.read("coins", page(coin(**changes), coin()))
     assert (read.arrived, read.good, read.rejected) == (2, 1, 1)
-    assert shelf.rejected()[0][1].startswith(reason)
+    assert batches.rejected()[0][1].startswith(reason)
 
 
-def test_categories_may_be_bare_with_numeric_ids_and_more_fields(shelf: Shelf) -> None:
+def test_categories_may_be_bare_with_numeric_ids_and_more_fields(batches: BatchReader) -> None:
     rows = [{"id": 1, "name": "A", "slug": "a"}, {"id": "b", "name": "B"}, {"name": "C"}]
-    read = shelf.read("categories", json_body(rows))
-    assert shelf.seen("seen_categories") == [
+    read = batches.read("categories", json_body(rows))
+    assert batches.seen("seen_categories") == [
         {"position": 0, "id": "1", "name": "A", "extra": '{"slug":"a"}'},
         {"position": 1, "id": "b", "name": "B", "extra": None},
     ]

@@ -29,7 +29,9 @@ def rows_of(text: str) -> list[list[str]]:
 @example(text='"a"b"c\nd"\n', step=2)
 @example(text="a\r\n\r\nb\r", step=2)
 @example(text='""\n""', step=1)
-def test_any_text_in_any_cut_has_the_records_that_csv_reads(text: str, step: int) -> None:
+def test_any_text_in_chunks_of_any_size_has_the_records_that_csv_reads(
+    text: str, step: int
+) -> None:
     rows = rows_of(text)
     counter = counted(text.encode(), step)
     assert counter.records == len(rows)
@@ -44,7 +46,7 @@ def test_any_text_in_any_cut_has_the_records_that_csv_reads(text: str, step: int
     bom=st.booleans(),
     all_quoted=st.booleans(),
 )
-def test_what_csv_writes_is_counted_whole(
+def test_all_records_that_csv_writes_are_counted(
     rows: list[list[str]], step: int, end: str, bom: bool, all_quoted: bool
 ) -> None:
     text = io.StringIO(newline="")
@@ -59,19 +61,19 @@ def test_what_csv_writes_is_counted_whole(
     assert not counter.in_quotes
 
 
-def test_an_end_inside_quotes_is_seen() -> None:
+def test_an_end_inside_quotes_is_detected() -> None:
     counter = counted(b'a,b\r\n1,"two\r\n', 4)
     assert counter.in_quotes
     assert counter.records == 2
 
 
-def test_a_missing_final_line_end_and_a_short_last_record_are_seen() -> None:
+def test_a_missing_final_line_end_and_a_short_last_record_are_detected() -> None:
     counter = counted(b"a,b,c\n1,2,3\n4,5", 3)
     assert not counter.ends_with_line_end
     assert counter.last_fields == 2
 
 
-def test_nothing_has_no_records() -> None:
+def test_an_empty_input_has_no_records() -> None:
     assert counted(b"", 1).records == 0
     assert counted(b"\xef\xbb\xbf", 1).records == 0
 
@@ -81,7 +83,7 @@ def test_nothing_has_no_records() -> None:
     step=st.integers(1, 50),
     all_quoted=st.booleans(),
 )
-def test_the_quick_count_of_what_csv_writes_is_exact(
+def test_the_quick_count_of_records_that_csv_writes_is_exact(
     rows: list[list[str]], step: int, all_quoted: bool
 ) -> None:
     text = io.StringIO(newline="")
@@ -95,7 +97,7 @@ def test_the_quick_count_of_what_csv_writes_is_exact(
         assert not quick.has_nul
 
 
-def test_the_quick_count_sees_nul_and_nothing() -> None:
+def test_the_quick_count_detects_nul_and_empty_input() -> None:
     quick = QuickCounter()
     assert quick.records == 0
     quick.feed(b"")

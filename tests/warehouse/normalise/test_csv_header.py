@@ -55,7 +55,7 @@ def test_columns_are_found_by_name_in_any_spelling(text: str, column: str, place
         ("id,date,,\n", None),
     ],
 )
-def test_a_header_that_is_none_of_events_is_a_fault(text: str, fault: str | None) -> None:
+def test_a_header_without_event_columns_is_a_fault(text: str, fault: str | None) -> None:
     found = header(text).fault()
     assert found is None if fault is None else fault in (found or "")
 
@@ -79,7 +79,7 @@ def test_other_orders_and_columns_are_noted() -> None:
         (("[]",), "["),
     ],
 )
-def test_the_first_separator_that_a_column_has_holds_for_it_all(
+def test_the_first_separator_in_a_column_is_used_for_all_of_it(
     cells: tuple[str, ...], join: str
 ) -> None:
     lines = "".join('1,t,"' + cell.replace('"', '""') + '"\n' for cell in cells)
@@ -88,7 +88,7 @@ def test_the_first_separator_that_a_column_has_holds_for_it_all(
     )
 
 
-def test_a_separator_is_chosen_from_those_met() -> None:
+def test_a_separator_is_chosen_from_those_that_occur() -> None:
     assert chosen(set()) == ";"
     assert chosen({",", "|"}) == "|"
     assert chosen({",", ";", "["}) == "["

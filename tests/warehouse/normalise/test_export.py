@@ -14,7 +14,7 @@ from tests.warehouse.normalise.catalog_bodies import (
     AT,
     BEFORE,
     PLAIN,
-    Shelf,
+    BatchReader,
     csv_body,
     json_body,
     json_event,
@@ -31,17 +31,17 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
-    return Shelf(tmp_path, connection)
+def batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> BatchReader:
+    return BatchReader(tmp_path, connection)
 
 
 MANY = plains(40)
 
 
-def test_a_row_is_typed_and_in_canonical_form(shelf: Shelf) -> None:
+def test_a_row_is_typed_and_in_canonical_form(batches: BatchReader) -> None:
     text = plain(title=" A\r\nB ", categories="b; a ;;a", coins="", dateEnd="2026-10-09")
-    shelf.read("export", csv_body([text]))
-    row = shelf.only_row()
+    batches.read("export", csv_body([text]))
+    row = batches.only_row()
     assert row["position"] == 0
     assert row["event_id"] == "e1"
     assert row["title"] == "A\nB"
@@ -98,13 +98,13 @@ GOOD = {
 
 
 @pytest.mark.parametrize("body", GOOD.values(), ids=GOOD)
-def test_every_form_of_the_same_rows_gives_the_same_rows(shelf: Shelf, body: bytes) -> None:
-    shelf.read("export", csv_body(MANY))
-    expected = shelf.seen()
-    read = shelf.read("export", body)
+def test_every_form_of_the_same_rows_gives_the_same_rows(batches: BatchReader, body: bytes) -> None:
+    batches.read("export", csv_body(MANY))
+    expected = batches.seen()
+    read = batches.read("export", body)
     assert (read.arrived, read.good, read.rejected) == (40, 40, 0)
     assert read.quarantine is None
-    assert shelf.seen() == expected
+    assert batches.seen() == expected
 
 
 @pytest.mark.parametrize(
@@ -119,37 +119,37 @@ def test_every_form_of_the_same_rows_gives_the_same_rows(shelf: Shelf, body: byt
         ("mixed line ends", "read by the tolerant reader: "),
     ],
 )
-def test_the_form_that_was_met_is_noted(shelf: Shelf, name: str, note: str) -> None:
-    assert any(words.startswith(note) for words in shelf.read("export", GOOD[name]).notes)
+def test_the_form_of_an_export_is_noted(batches: BatchReader, name: str, note: str) -> None:
+    assert any(words.startswith(note) for words in batches.read("export", GOOD[name]).notes)
 
 
-def test_a_list_is_parted_by_what_most_plainly_joins_it_however_late_it_comes(
-    shelf: Shelf,
+def test_a_list_is_split_by_its_strongest_separator_even_if_it_first_occurs_late(
+    batches: BatchReader,
 ) -> None:
     late = [plain(categories="A, B"), *MANY[:300] * 10, plain(id="z", categories="A;B")]
-    shelf.read("export", csv_body(late))
-    assert shelf.seen()[0]["categories"] == ["A, B"]
-    assert shelf.seen()[-1]["categories"] == ["A", "B"]
+    batches.read("export", csv_body(late))
+    assert batches.seen()[0]["categories"] == ["A, B"]
+    assert batches.seen()[-1]["categories"] == ["A", "B"]
 
 
-def test_missing_columns_are_unknown_and_unknown_ones_are_kept(shelf: Shelf) -> None:
+def test_missing_columns_are_unknown_and_unknown_ones_are_kept(batches: BatchReader) -> None:
     columns = ["mood", "id", "title", "date", "Zeal"]
     row = {"id": "1", "title": "t", "date": "2026-01-01", "mood": 'so "so"', "Zeal": ""}
-    read = shelf.read("export", csv_body([row], columns=columns))
-    seen = shelf.only_row()
+    read = batches.read("export", csv_body([row], columns=columns))
+    seen = batches.only_row()
     assert seen["shown"] == BIT["title"] | BIT["date"]
     assert json.loads(seen["extra"]) == {"Zeal": None, "mood": 'so "so"'}
     assert seen["categories"] is None
     assert "unknown columns: Zeal, mood" in read.notes
 
 
-def test_json_in_place_of_csv_is_read_and_noted(shelf: Shelf) -> None:
-    shelf.read("export", csv_body([PLAIN]))
-    expected = shelf.only_row()["content_md5"]
-    read = shelf.read("export", json_body([json_event()]))
+def test_json_in_place_of_csv_is_read_and_noted(batches: BatchReader) -> None:
+    batches.read("export", csv_body([PLAIN]))
+    expected = batches.only_row()["content_md5"]
+    read = batches.read("export", json_body([json_event()]))
     assert read.good == 1
     assert "JSON in place of CSV" in read.notes
-    assert shelf.only_row()["content_md5"] == expected
+    assert batches.only_row()["content_md5"] == expected
 
 
 NO_CATALOG = {
@@ -173,10 +173,10 @@ NO_CATALOG = {
 
 
 @pytest.mark.parametrize("body", NO_CATALOG.values(), ids=NO_CATALOG)
-def test_what_is_no_catalog_is_quarantined(shelf: Shelf, body: bytes) -> None:
-    read = shelf.read("export", body)
+def test_a_body_that_is_not_a_catalog_is_quarantined(batches: BatchReader, body: bytes) -> None:
+    read = batches.read("export", body)
     assert read.quarantine is not None
-    assert shelf.seen() == []
+    assert batches.seen() == []
 
 
 BROKEN_ROWS = {
@@ -192,24 +192,24 @@ BROKEN_ROWS = {
 
 
 @pytest.mark.parametrize(("row", "reason"), BROKEN_ROWS.values(), ids=BROKEN_ROWS)
-def test_a_broken_row_costs_itself_alone(shelf: Shelf, row: bytes, reason: str) -> None:
-    read = shelf.read("export", csv_body(MANY) + row)
+def test_a_broken_row_is_rejected_alone(batches: BatchReader, row: bytes, reason: str) -> None:
+    read = batches.read("export", csv_body(MANY) + row)
     assert (read.arrived, read.good, read.rejected) == (41, 40, 1)
     assert read.quarantine is None
-    ((position, words, _raw),) = shelf.rejected()
+    ((position, words, _raw),) = batches.rejected()
     assert position == 40
     assert reason in words
 
 
-def test_a_field_of_ten_megabytes_is_read(shelf: Shelf) -> None:
-    read = shelf.read("export", csv_body([*MANY, plain(id="x", description="long " * 2_000_000)]))
+def test_a_field_of_ten_megabytes_is_read(batches: BatchReader) -> None:
+    read = batches.read("export", csv_body([*MANY, plain(id="x", description="long " * 2_000_000)]))
     assert read.good == 41
-    assert len(shelf.seen()[-1]["description"]) == 9_999_999
+    assert len(batches.seen()[-1]["description"]) == 9_999_999
 
 
-def test_the_raw_text_of_a_rejected_row_is_cut(shelf: Shelf) -> None:
-    shelf.read("export", csv_body([plain(date="x", description="long " * 50_000)]))
-    ((_, reason, raw),) = shelf.rejected()
+def test_the_raw_text_of_a_rejected_row_is_cut(batches: BatchReader) -> None:
+    batches.read("export", csv_body([plain(date="x", description="long " * 50_000)]))
+    ((_, reason, raw),) = batches.rejected()
     assert reason.endswith("(raw text cut behind its id)")
     assert len(raw) == 65_536
 
@@ -218,28 +218,28 @@ def test_the_raw_text_of_a_rejected_row_is_cut(shelf: Shelf) -> None:
     ("bad", "arrived", "quarantined"),
     [(9, 9, False), (10, 10, True), (10, 1_000, False), (11, 1_000, True)],
 )
-def test_over_one_percent_and_at_least_ten_rejected_rows_are_a_quarantine(
-    shelf: Shelf, bad: int, arrived: int, quarantined: bool
+def test_over_one_percent_and_at_least_ten_rejected_rows_quarantine_the_batch(
+    batches: BatchReader, bad: int, arrived: int, quarantined: bool
 ) -> None:
     rows = [*plains(arrived - bad), *(plain(date="x") for _ in range(bad))]
-    read = shelf.read("export", csv_body(rows))
+    read = batches.read("export", csv_body(rows))
     assert (read.arrived, read.rejected) == (arrived, bad)
     assert (read.quarantine is not None) is quarantined
-    assert len(shelf.seen()) == arrived - bad
+    assert len(batches.seen()) == arrived - bad
 
 
-def test_duplicates_are_kept_and_counted(shelf: Shelf) -> None:
-    read = shelf.read("export", csv_body([PLAIN, PLAIN, plain(id="e2"), PLAIN]))
+def test_duplicates_are_kept_and_counted(batches: BatchReader) -> None:
+    read = batches.read("export", csv_body([PLAIN, PLAIN, plain(id="e2"), PLAIN]))
     assert (read.good, read.duplicates) == (4, 2)
 
 
-def test_normalising_twice_gives_the_same(shelf: Shelf) -> None:
+def test_normalising_twice_gives_the_same_result(batches: BatchReader) -> None:
     body = csv_body([*MANY, plain(id="")])
-    once = shelf.read("export", body), shelf.seen(), shelf.rejected()
-    assert (shelf.read("export", body), shelf.seen(), shelf.rejected()) == once
+    once = batches.read("export", body), batches.seen(), batches.rejected()
+    assert (batches.read("export", body), batches.seen(), batches.rejected()) == once
 
 
-def test_quotes_newlines_and_separators_inside_fields_are_text(shelf: Shelf) -> None:
+def test_quotes_newlines_and_separators_inside_fields_are_text(batches: BatchReader) -> None:
     text = 'He said "now",\nthen;\r\nleft'
-    shelf.read("export", csv_body([plain(description=text)] * 30))
-    assert {row["description"] for row in shelf.seen()} == {text.replace("\r\n", "\n")}
+    batches.read("export", csv_body([plain(description=text)] * 30))
+    assert {row["description"] for row in batches.seen()} == {text.replace("\r\n", "\n")}

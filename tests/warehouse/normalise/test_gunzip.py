@@ -17,7 +17,7 @@ def cut(body: bytes, size: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("size", [1_000, 16_384, 1 << 20])
-def test_members_are_unpacked_however_they_are_cut(size: int) -> None:
+def test_members_are_decompressed_from_chunks_of_any_size(size: int) -> None:
     decoder = Gunzip()
     pieces = [piece for chunk in cut(MEMBERS, size) for piece in decoder.pieces(chunk)]
     assert b"".join(pieces) == TEXT
@@ -26,17 +26,17 @@ def test_members_are_unpacked_however_they_are_cut(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [7, 16_384, 1 << 20])
-def test_zeros_behind_a_landed_file_are_skipped(size: int) -> None:
+def test_zeros_after_a_landed_file_are_skipped(size: int) -> None:
     padded = MEMBERS + bytes(40_000)
     assert b"".join(gunzip(cut(padded, size), max_bytes=MAX_BYTES)) == TEXT
 
 
-def test_zeros_behind_an_answer_are_damage() -> None:
+def test_zeros_after_an_answer_are_damage() -> None:
     with pytest.raises(DamagedGzip):
         list(Gunzip().pieces(MEMBERS + bytes(10)))
 
 
-def test_an_end_within_a_member_is_seen_even_where_its_text_is_whole() -> None:
+def test_an_end_within_a_member_is_detected_even_if_its_text_is_complete() -> None:
     decoder = Gunzip()
     assert b"".join(decoder.pieces(MEMBERS[:-4])) == TEXT
     assert decoder.is_cut_off

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.warehouse.normalise.catalog_bodies import Shelf, json_body, json_event, page
+from tests.warehouse.normalise.catalog_bodies import BatchReader, json_body, json_event, page
 from warehouse.errors import DamagedBody, LandingError
 from warehouse.normalise.normalise import normalise
 from warehouse.schema.columns import ALL, BIT, NAMES, plan_named, shown_by
@@ -22,29 +22,29 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
-    return Shelf(tmp_path, connection)
+def batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> BatchReader:
+    return BatchReader(tmp_path, connection)
 
 
-def test_rows_of_all_pages_are_in_order_of_arrival(shelf: Shelf) -> None:
+def test_rows_of_all_pages_are_in_order_of_arrival(batches: BatchReader) -> None:
     bodies = [
         page(json_event(id="a"), json_event(id="b")),
         json_body([json_event(id="c")]),
         json_body({"data": [json_event(id="d")]}),
         page(),
     ]
-    read = shelf.read("events", bodies)
-    assert [(row["position"], row["event_id"]) for row in shelf.seen()] == [
+    read = batches.read("events", bodies)
+    assert [(row["position"], row["event_id"]) for row in batches.seen()] == [
         *((0, "a"), (1, "b"), (2, "c"), (3, "d"))
     ]
     assert (read.arrived, read.good, read.quarantine) == (4, 4, None)
     assert read.notes == ("a bare array", "a list without meta")
 
 
-def test_labels_of_coins_come_with_their_slugs(shelf: Shelf) -> None:
+def test_labels_of_coins_are_read_with_their_slugs(batches: BatchReader) -> None:
     coins = [{"slug": "b ", "symbol": "B", "name": "Bee"}, {"slug": "a"}]
-    shelf.read("events", page(json_event(coins=coins), json_event(coins=["z", "y"])))
-    first, second = shelf.seen()
+    batches.read("events", page(json_event(coins=coins), json_event(coins=["z", "y"])))
+    first, second = batches.seen()
     assert first["coins"] == ["a", "b"]
     assert first["coin_names"] == [
         {"slug": "a", "symbol": None, "name": None},
@@ -55,19 +55,21 @@ def test_labels_of_coins_come_with_their_slugs(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("plan", ["free", "standard", "pro", "elite", "enterprise"])
-def test_what_the_plan_hides_is_unknown_whatever_the_row_says(shelf: Shelf, plan: str) -> None:
-    shelf.read("events", page(json_event(impact="High" if plan == "pro" else 7.5)), plan=plan)
-    row = shelf.only_row()
+def test_a_field_that_the_plan_hides_is_unknown_even_if_the_row_has_a_value(
+    batches: BatchReader, plan: str
+) -> None:
+    batches.read("events", page(json_event(impact="High" if plan == "pro" else 7.5)), plan=plan)
+    row = batches.only_row()
     assert row["shown"] == shown_by(plan_named(plan))
     assert all(row[name] in (None, []) for name in NAMES if not row["shown"] & BIT[name])
 
 
-def test_an_absent_key_is_unknown_and_a_null_is_known_to_be_empty(shelf: Shelf) -> None:
+def test_an_absent_key_is_unknown_and_a_null_is_known_to_be_empty(batches: BatchReader) -> None:
     absent = json_event()
     del absent["description"], absent["categories"], absent["impact"]
     empty = json_event(description=None, categories=None, impact=None)
-    shelf.read("events", page(absent, empty, json_event(description="", impact="")))
-    first, second, third = shelf.seen()
+    batches.read("events", page(absent, empty, json_event(description="", impact="")))
+    first, second, third = batches.seen()
     gone = BIT["description"] | BIT["categories"] | BIT["impact"] | BIT["impact_band"]
     assert first["shown"] == ALL & ~gone
     assert first["categories"] is None
@@ -98,7 +100,7 @@ IMPACTS = [
 
 @pytest.mark.parametrize(("plan", "keys", "impact", "band", "known"), IMPACTS)
 def test_an_impact_is_a_score_or_a_band(
-    shelf: Shelf,
+    batches: BatchReader,
     plan: str,
     keys: dict[str, Any],
     impact: float | None,
@@ -107,21 +109,21 @@ def test_an_impact_is_a_score_or_a_band(
 ) -> None:
     event = json_event()
     del event["impact"]
-    assert shelf.read("events", page(event | keys), plan=plan).good == 1
-    row = shelf.only_row()
+    assert batches.read("events", page(event | keys), plan=plan).good == 1
+    row = batches.only_row()
     bits = {"both": BIT["impact"] | BIT["impact_band"], "band": BIT["impact_band"], "none": 0}
     assert (row["impact"], row["impact_band"]) == (impact, band)
     assert row["shown"] & (BIT["impact"] | BIT["impact_band"]) == bits[known]
 
 
-def test_unknown_fields_are_kept_as_json_with_sorted_keys(shelf: Shelf) -> None:
-    shelf.read("events", page(json_event(zeal=[1, {"b": None, "a": "é"}], mood=None)))
-    assert shelf.only_row()["extra"] == '{"mood":null,"zeal":[1,{"a":"é","b":null}]}'
+def test_unknown_fields_are_kept_as_json_with_sorted_keys(batches: BatchReader) -> None:
+    batches.read("events", page(json_event(zeal=[1, {"b": None, "a": "é"}], mood=None)))
+    assert batches.only_row()["extra"] == '{"mood":null,"zeal":[1,{"a":"é","b":null}]}'
 
 
-def test_the_names_of_categories_are_read_from_objects(shelf: Shelf) -> None:
-    shelf.read("events", page(json_event(categories=[{"id": "x", "name": "X"}, {"id": 3}])))
-    assert shelf.only_row()["categories"] == ["3", "X"]
+def test_the_names_of_categories_are_read_from_objects(batches: BatchReader) -> None:
+    batches.read("events", page(json_event(categories=[{"id": "x", "name": "X"}, {"id": 3}])))
+    assert batches.only_row()["categories"] == ["3", "X"]
 
 
 HOSTILE = [
@@ -156,15 +158,15 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("row", "reason"), HOSTILE)
-def test_an_odd_row_is_read_or_rejected_and_costs_no_other(
-    shelf: Shelf, row: bytes, reason: str | None
+def test_an_odd_row_is_read_or_rejected_and_affects_no_other(
+    batches: BatchReader, row: bytes, reason: str | None
 ) -> None:
     good = json_body(json_event(id="good"))
-    read = shelf.read("events", b'{"data":[' + row + b"," + good + b'],"meta":{}}')
+    read = batches.read("events", b'{"data":[' + row + b"," + good + b'],"meta":{}}')
     assert read.arrived == 2
     assert read.quarantine is None
-    assert [event["event_id"] for event in shelf.seen()][-1] == "good"
-    found = [words for _, words, _ in shelf.rejected()]
+    assert [event["event_id"] for event in batches.seen()][-1] == "good"
+    found = [words for _, words, _ in batches.rejected()]
     if reason is None:
         assert (read.good, found) == (2, [])
     else:
@@ -172,11 +174,11 @@ def test_an_odd_row_is_read_or_rejected_and_costs_no_other(
         assert reason in found[0]
 
 
-def test_of_a_key_that_occurs_twice_the_last_value_holds_for_either_reader(shelf: Shelf) -> None:
+def test_both_readers_use_the_last_value_of_a_repeated_key(batches: BatchReader) -> None:
     row = b'{"id":"a","date":"2026-01-01","title":"first","title":"last"'
     for rest in (b"}", b',"x":NaN}'):
-        shelf.read("events", b"[" + row + rest + b"]")
-        assert shelf.only_row()["title"] == "last"
+        batches.read("events", b"[" + row + rest + b"]")
+        assert batches.only_row()["title"] == "last"
 
 
 NO_LIST = [
@@ -192,10 +194,10 @@ NO_LIST = [
 
 
 @pytest.mark.parametrize(("body", "reason"), NO_LIST)
-def test_a_page_that_is_no_list_is_a_quarantine_and_the_others_are_read(
-    shelf: Shelf, body: bytes, reason: str
+def test_a_page_without_a_list_quarantines_the_batch_and_the_others_are_read(
+    batches: BatchReader, body: bytes, reason: str
 ) -> None:
-    read = shelf.read("events", [page(json_event()), body])
+    read = batches.read("events", [page(json_event()), body])
     assert read.good == 1
     assert read.quarantine is not None
     assert read.quarantine.startswith(f"page 2 is {reason}")
@@ -211,34 +213,34 @@ EMPTY_LISTS = {
 
 # Named: gzip writes the time into its header, and workers must collect the same names.
 @pytest.mark.parametrize("body", EMPTY_LISTS.values(), ids=EMPTY_LISTS)
-def test_an_empty_list_is_valid(shelf: Shelf, body: bytes) -> None:
-    read = shelf.read("events", body)
+def test_an_empty_list_is_valid(batches: BatchReader, body: bytes) -> None:
+    read = batches.read("events", body)
     assert (read.arrived, read.quarantine) == (0, None)
 
 
-def test_many_rows_pass_in_chunks_and_keep_their_places(shelf: Shelf) -> None:
+def test_many_rows_pass_in_chunks_and_keep_their_places(batches: BatchReader) -> None:
     events = [json_event(id=f"e{number}") for number in range(20_000)]
     events[9_000]["date"] = "x"
-    read = shelf.read("events", page(*events))
+    read = batches.read("events", page(*events))
     assert (read.arrived, read.good, read.rejected) == (20_000, 19_999, 1)
-    assert shelf.rejected()[0][0] == 9_000
-    assert all(row["event_id"] == f"e{row['position']}" for row in shelf.seen())
+    assert batches.rejected()[0][0] == 9_000
+    assert all(row["event_id"] == f"e{row['position']}" for row in batches.seen())
 
 
-def test_other_bytes_than_those_landed_raise(shelf: Shelf) -> None:
-    manifest = shelf.land("events", page(json_event()))
-    other = shelf.land("events", page())
-    shelf.landing.body_path(manifest).write_bytes(shelf.landing.body_path(other).read_bytes())
+def test_bytes_that_differ_from_the_landed_ones_raise_an_error(batches: BatchReader) -> None:
+    manifest = batches.land("events", page(json_event()))
+    other = batches.land("events", page())
+    batches.landing.body_path(manifest).write_bytes(batches.landing.body_path(other).read_bytes())
     with pytest.raises(DamagedBody):
-        normalise(shelf.connection, shelf.landing, manifest)
+        normalise(batches.connection, batches.landing, manifest)
 
 
-def test_a_plan_that_is_none_of_the_contracts_is_refused(shelf: Shelf) -> None:
+def test_a_plan_that_is_not_in_the_contract_is_refused(batches: BatchReader) -> None:
     with pytest.raises(LandingError, match="'gold' is no plan"):
-        shelf.read("events", page(), plan="gold")
+        batches.read("events", page(), plan="gold")
 
 
-def test_the_raw_text_of_a_row_in_sql_is_its_fields(shelf: Shelf) -> None:
-    shelf.read("events", page(json_event(date="x")))
-    ((_, _, raw),) = shelf.rejected()
+def test_the_raw_text_of_a_row_in_sql_is_its_fields(batches: BatchReader) -> None:
+    batches.read("events", page(json_event(date="x")))
+    ((_, _, raw),) = batches.rejected()
     assert json.loads(raw)["date"] == "x"

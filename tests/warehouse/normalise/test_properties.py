@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from catalog.contract.csv_format import HEADER, encode_rows
 from catalog.contract.plans import PLANS, ImpactView, Plan, impact_band
 from catalog.contract.records import EVENT_FIELDS, Delivery, Event, EventCoin
-from tests.warehouse.normalise.catalog_bodies import AT, Shelf, csv_body, plain
+from tests.warehouse.normalise.catalog_bodies import AT, BatchReader, csv_body, plain
 from warehouse.errors import WarehouseError
 from warehouse.normalise import export
 from warehouse.normalise.normalise import NormalisedBatch
@@ -61,9 +61,9 @@ EVENT = st.builds(
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchReader]:
     with duckdb.connect() as connection:
-        yield Shelf(tmp_path_factory.mktemp("landing"), connection)
+        yield BatchReader(tmp_path_factory.mktemp("landing"), connection)
 
 
 def gated(event: Event, plan: Plan) -> Event:
@@ -78,36 +78,38 @@ def gated(event: Event, plan: Plan) -> Event:
     return msgspec.structs.replace(event, **hidden)
 
 
-def contents(shelf: Shelf) -> list[dict[str, Any]]:
+def contents(batches: BatchReader) -> list[dict[str, Any]]:
     own = ("coin_names", "content_at", "observed_at")
-    return [{key: row[key] for key in row if key not in own} for row in shelf.seen()]
+    return [{key: row[key] for key in row if key not in own} for row in batches.seen()]
 
 
 @settings(max_examples=25, deadline=None)
 @given(events=st.lists(EVENT, min_size=1, max_size=4), plan=st.sampled_from(list(PLANS.values())))
-def test_an_event_has_one_content_by_export_list_and_delivery(
-    shelf: Shelf, events: list[Event], plan: Plan
+def test_an_event_has_the_same_content_by_export_list_and_delivery(
+    batches: BatchReader, events: list[Event], plan: Plan
 ) -> None:
     shown = [gated(event, plan) for event in events]
     listed = msgspec.json.encode({"data": shown, "meta": {}})
-    shelf.read("events", listed, plan=plan.name)
-    by_list = contents(shelf)
+    batches.read("events", listed, plan=plan.name)
+    by_list = contents(batches)
     assert [row["event_id"] for row in by_list] == [clean(event.id) for event in events]
     deliveries = [
         Delivery(id="d", type="event.updated", created_at=AT, data=event) for event in shown
     ]
-    shelf.read("deliveries", map(msgspec.json.encode, deliveries), plan=plan.name)
-    assert contents(shelf) == by_list
+    batches.read("deliveries", map(msgspec.json.encode, deliveries), plan=plan.name)
+    assert contents(batches) == by_list
     # The export writes no categories on Free; the plan hides them in either case.
     if plan.name != "free":
-        shelf.read("export", HEADER + encode_rows(shown), plan=plan.name)
-        assert contents(shelf) == by_list
+        batches.read("export", HEADER + encode_rows(shown), plan=plan.name)
+        assert contents(batches) == by_list
 
 
 @settings(max_examples=25, deadline=None)
 @given(event=EVENT, other=EVENT)
-def test_other_contents_have_other_digests(shelf: Shelf, event: Event, other: Event) -> None:
-    shelf.read("events", msgspec.json.encode([event, other]))
+def test_other_contents_have_other_digests(
+    batches: BatchReader, event: Event, other: Event
+) -> None:
+    batches.read("events", msgspec.json.encode([event, other]))
     compared = [
         {
             key: row[key]
@@ -118,9 +120,9 @@ def test_other_contents_have_other_digests(shelf: Shelf, event: Event, other: Ev
                 *("content_md5", "coin_names"),
             )
         }
-        for row in shelf.seen()
+        for row in batches.seen()
     ]
-    first, second = shelf.seen()
+    first, second = batches.seen()
     same = compared[0] == compared[1]
     assert (first["content_md5"] == second["content_md5"]) is same
 
@@ -156,15 +158,15 @@ def good_files(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=30, deadline=None)
 @given(body=good_files())
-def test_both_readers_of_a_good_file_agree(shelf: Shelf, body: bytes) -> None:
-    quick = shelf.read("export", body)
-    expected = shelf.seen()
+def test_both_readers_of_a_good_file_agree(batches: BatchReader, body: bytes) -> None:
+    quick = batches.read("export", body)
+    expected = batches.seen()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "read_quickly", lambda *_: "the test says so")
-        tolerant = shelf.read("export", body)
+        tolerant = batches.read("export", body)
     assert [
         (name, row[name], other[name])
-        for row, other in zip(expected, shelf.seen(), strict=True)
+        for row, other in zip(expected, batches.seen(), strict=True)
         for name in row
         if row[name] != other[name]
     ] == []
@@ -211,15 +213,15 @@ def damaged(draw: st.DrawFn) -> bytes:
 @example(feed="export", bodies=[HEADER[:20], HEADER[20:]], status=200)
 @example(feed="deliveries", bodies=[b"{}", b'{"type":"x"}', b'{"type":[]}'], status=200)
 def test_any_bytes_are_accounted_for(
-    shelf: Shelf, feed: Any, bodies: list[bytes], status: int
+    batches: BatchReader, feed: Any, bodies: list[bytes], status: int
 ) -> None:
     try:
-        read = shelf.read(feed, bodies, status=status)
+        read = batches.read(feed, bodies, status=status)
     except WarehouseError:
         return
     assert is_accounted(read)
     if read.quarantine is None:
-        assert len(shelf.rejected()) == read.rejected
+        assert len(batches.rejected()) == read.rejected
 
 
 @settings(max_examples=40, deadline=None)
@@ -240,7 +242,7 @@ def test_any_bytes_are_accounted_for(
     ),
     feed=st.sampled_from(FEEDS),
 )
-def test_any_json_is_accounted_for(shelf: Shelf, value: Any, feed: Any) -> None:
-    read = shelf.read(feed, json.dumps(value).encode())
+def test_any_json_is_accounted_for(batches: BatchReader, value: Any, feed: Any) -> None:
+    read = batches.read(feed, json.dumps(value).encode())
     assert is_accounted(read)
-    assert len(shelf.rejected()) == read.rejected
+    assert len(batches.rejected()) == read.rejected

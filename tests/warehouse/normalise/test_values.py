@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.warehouse.normalise.catalog_bodies import Shelf, csv_body, plain
+from tests.warehouse.normalise.catalog_bodies import BatchReader, csv_body, plain
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +17,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Shelf:
-    return Shelf(tmp_path, connection)
+def batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> BatchReader:
+    return BatchReader(tmp_path, connection)
 
 
 BAD_VALUES = [
@@ -49,16 +49,16 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize(("field", "text", "reason"), BAD_VALUES)
-def test_a_value_that_cannot_be_read_rejects_its_row_and_says_why(
-    shelf: Shelf, field: str, text: str, reason: str
+def test_an_unreadable_value_rejects_its_row_with_a_reason(
+    batches: BatchReader, field: str, text: str, reason: str
 ) -> None:
-    read = shelf.read("export", csv_body([plain(**{field: text}), plain(id="good")]))
+    read = batches.read("export", csv_body([plain(**{field: text}), plain(id="good")]))
     assert (read.arrived, read.good, read.rejected) == (2, 1, 1)
-    ((position, words, raw),) = shelf.rejected()
+    ((position, words, raw),) = batches.rejected()
     assert position == 0
     assert words.startswith(reason)
     assert isinstance(json.loads(raw), dict)
-    assert shelf.only_row()["position"] == 1
+    assert batches.only_row()["position"] == 1
 
 
 GOOD_VALUES = [
@@ -95,8 +95,8 @@ GOOD_VALUES = [
 
 @pytest.mark.parametrize(("field", "text", "column", "value"), GOOD_VALUES)
 def test_a_value_in_any_accepted_form_is_read(
-    shelf: Shelf, field: str, text: str, column: str, value: object
+    batches: BatchReader, field: str, text: str, column: str, value: object
 ) -> None:
-    assert shelf.read("export", csv_body([plain(**{field: text})])).good == 1
-    read = shelf.only_row()[column]
+    assert batches.read("export", csv_body([plain(**{field: text})])).good == 1
+    read = batches.only_row()[column]
     assert (read.isoformat() if column == "date" else read) == value

@@ -19,7 +19,7 @@ from tests.warehouse.publish.small_rows import (
     batch_id_of,
     batch_record,
     content_of,
-    look_at,
+    observation_time,
 )
 from warehouse.files.storage import Storage
 from warehouse.publish.publish import PublishReport, publish
@@ -135,7 +135,7 @@ class SmallLake:
         self.chain.append(Day(day, sha256, name, meta))
 
     def _write_state(self, connection: duckdb.DuckDBPyConnection, state: _State, name: str) -> None:
-        at = look_at(FIRST_DAY)
+        at = observation_time(FIRST_DAY)
         tables: dict[str, list[Row]] = {
             "events": list(state.events.values()),
             "coins": list(state.coins.values()),
@@ -176,15 +176,15 @@ class SmallLake:
 
 def _rows_of(state: _State, op: Op, day: date) -> list[Row]:
     """Fold one op into the state; return the versions that begin."""
-    at, event_id = look_at(day, op.hour), f"evt_{op.event}"
+    at, event_id = observation_time(day, op.hour), f"evt_{op.event}"
     old = state.events.get(event_id)
     if old is None and op.kind in ("see", "look", "miss", "cancel"):
         return []
     seen = {"last_seen_at": at, "content_at": at, "updated_at": at}
     if old is not None and op.kind in ("see", "look", "miss"):
-        looked = {"last_seen_at": at, "content_at": at, "missing_since": None}
-        said = {"see": seen, "look": looked, "miss": {"missing_since": at}}
-        state.events[event_id] = {**old, **said[op.kind]}
+        observed = {"last_seen_at": at, "content_at": at, "missing_since": None}
+        changes = {"see": seen, "look": observed, "miss": {"missing_since": at}}
+        state.events[event_id] = {**old, **changes[op.kind]}
         return []
     content = content_of(op.event, op.seed, at)
     if op.kind == "cancel":
@@ -226,7 +226,7 @@ def _rows_of(state: _State, op: Op, day: date) -> list[Row]:
 
 
 def _coin(state: _State, number: int, day: date) -> Row:
-    at, slug = look_at(day), f"coin-{number}"
+    at, slug = observation_time(day), f"coin-{number}"
     counted = {
         "slug": slug,
         "rank": number + day.day % 3,

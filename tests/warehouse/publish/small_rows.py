@@ -44,7 +44,7 @@ SHAPES = {
 }
 
 
-def look_at(day: date, hour: int = 6) -> datetime:
+def observation_time(day: date, hour: int = 6) -> datetime:
     return datetime.combine(day, time(hour), UTC)
 
 
@@ -74,7 +74,7 @@ def batch_id_of(day: date, feed: str) -> str:
 
 
 def batch_record(day: date, feed: str, good: int, rejected: int, coins: list[str] | None) -> Row:
-    at = look_at(day).isoformat()
+    at = observation_time(day).isoformat()
     return {
         "batch_id": batch_id_of(day, feed),
         "feed": feed,

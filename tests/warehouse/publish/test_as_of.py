@@ -128,7 +128,7 @@ def test_the_instant_may_be_bound_as_any_value_of_time(
         "SELECT 1 WHERE EXISTS (FROM events_as_of('1999-01-01'))",
     ],
 )
-def test_before_the_first_look_it_is_an_error_that_says_how_to_go_further_back(
+def test_an_instant_before_the_first_observation_is_an_error_that_names_the_claimed_basis(
     connection: duckdb.DuckDBPyConnection, sql: str
 ) -> None:
     with pytest.raises(
@@ -137,7 +137,7 @@ def test_before_the_first_look_it_is_an_error_that_says_how_to_go_further_back(
         run_sql(connection, sql)
 
 
-def test_what_is_claimed_goes_further_back_and_is_over_when_it_was_observed(
+def test_the_claimed_basis_covers_earlier_times_and_ends_at_the_first_observation(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     assert known(connection, "'2025-12-02', basis := 'claimed'") == [("evt_1", 0)]
@@ -147,7 +147,7 @@ def test_what_is_claimed_goes_further_back_and_is_over_when_it_was_observed(
     assert known(connection, "'2026-03-01 06:00', basis := 'claimed'") == both
 
 
-def test_it_says_what_was_known_then_of_first_sight_and_change(
+def test_events_as_of_has_the_first_sighting_and_the_last_change_known_then(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     first = datetime(2026, 3, 1, 6, tzinfo=UTC)
@@ -170,14 +170,14 @@ def test_it_says_what_was_known_then_of_first_sight_and_change(
         ("'2026-13-45'", "timestamp"),
     ],
 )
-def test_what_makes_no_sense_is_an_error(
+def test_an_invalid_argument_is_an_error(
     connection: duckdb.DuckDBPyConnection, asked: str, why: str
 ) -> None:
     with pytest.raises(QueryRefused, match=why):
         known(connection, asked)
 
 
-def test_where_nothing_was_looked_at_yet_every_instant_is_an_error(tmp_path: Path) -> None:
+def test_every_instant_is_an_error_if_nothing_was_observed_yet(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     lake.set_plans([Plan(skip=True)])
     lake.publish()
@@ -187,12 +187,12 @@ def test_where_nothing_was_looked_at_yet_every_instant_is_an_error(tmp_path: Pat
     opened.close()
 
 
-def test_it_is_there_when_the_file_is_opened_by_itself(lake: SmallLake) -> None:
+def test_events_as_of_exists_when_the_file_is_opened_directly(lake: SmallLake) -> None:
     with duckdb.connect(str(lake.warehouse), read_only=True) as connection:
         assert known(connection, "'2026-03-01 06:00'") == [("evt_0", 1), ("evt_1", 1)]
 
 
-def test_now_is_what_the_events_are(connection: duckdb.DuckDBPyConnection) -> None:
+def test_events_as_of_now_match_the_events(connection: duckdb.DuckDBPyConnection) -> None:
     now = "SELECT * FROM events_as_of('2100-01-01')"
     events = "SELECT * EXCLUDE (last_seen_at, missing_since, content_at) FROM events"
     shown = "* EXCLUDE (last_verified_at, updated_at, extra)"

@@ -82,7 +82,7 @@ histories = given(
 
 @settings(max_examples=6, deadline=None)
 @histories
-def test_a_delta_is_what_making_everything_anew_gives_also_when_days_are_folded_again(
+def test_a_delta_equals_a_full_build_even_after_days_are_refolded(
     tmp_path_factory: pytest.TempPathFactory,
     before: list[Plan],
     kept: int,
@@ -98,7 +98,7 @@ def test_a_delta_is_what_making_everything_anew_gives_also_when_days_are_folded_
 @pytest.mark.timeout(1_800)
 @settings(max_examples=300, deadline=None)
 @histories
-def test_a_delta_is_what_making_everything_anew_gives_for_many_histories(
+def test_a_delta_equals_a_full_build_for_many_histories(
     tmp_path_factory: pytest.TempPathFactory,
     before: list[Plan],
     kept: int,
@@ -132,7 +132,7 @@ def check_history(
     check_against_full(lake, home / "delta.duckdb")
 
 
-def test_many_deltas_one_after_the_other_are_what_making_everything_anew_gives(
+def test_many_deltas_in_a_row_equal_a_full_build(
     tmp_path: Path,
 ) -> None:
     lake = SmallLake(tmp_path)
@@ -146,7 +146,7 @@ def test_many_deltas_one_after_the_other_are_what_making_everything_anew_gives(
     check_against_full(lake, tmp_path / "delta.duckdb")
 
 
-def test_days_that_are_no_more_are_taken_out(tmp_path: Path) -> None:
+def test_removed_days_are_removed_from_the_tables(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     history = [Plan((Op(number, seed=number),), coins=2, rejects=1) for number in range(4)]
     lake.set_plans(history)
@@ -157,7 +157,7 @@ def test_days_that_are_no_more_are_taken_out(tmp_path: Path) -> None:
     check_against_full(lake, tmp_path / "delta.duckdb")
 
 
-def test_too_much_that_changed_is_made_anew(
+def test_too_many_changes_cause_a_full_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = SmallLake(tmp_path)

@@ -79,7 +79,7 @@ def versions(warehouse: Path) -> list[int]:
     return [int(rows[0][0]) for rows in found]
 
 
-def test_what_is_published_is_closed_for_writing(lake: SmallLake) -> None:
+def test_the_published_file_is_read_only(lake: SmallLake) -> None:
     for full in (True, False):
         lake.set_plans(NEW if full else OLD)
         lake.publish(full=full)
@@ -87,7 +87,7 @@ def test_what_is_published_is_closed_for_writing(lake: SmallLake) -> None:
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_a_client_that_writes_after_a_publication_stops_no_reader_and_no_publication(
+def test_a_client_that_writes_after_a_publication_blocks_no_reader_and_no_publication(
     lake: SmallLake, full: bool
 ) -> None:
     with writer(lake.warehouse) as other:
@@ -117,7 +117,7 @@ def _tables(warehouse: Path) -> list[tuple[object, ...]]:
         return run_sql(connection, "SELECT table_name FROM duckdb_tables()").rows
 
 
-def test_a_log_that_a_publication_finds_is_kept_beside(lake: SmallLake) -> None:
+def test_a_foreign_wal_that_a_publication_finds_is_kept_beside(lake: SmallLake) -> None:
     lake.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"of another program")
     lake.set_plans(NEW)
     lake.publish()
@@ -126,7 +126,7 @@ def test_a_log_that_a_publication_finds_is_kept_beside(lake: SmallLake) -> None:
     assert versions(lake.warehouse) == [5, 5]
 
 
-def test_it_is_said_in_one_line_and_no_log_replaces_another(
+def test_a_foreign_wal_is_logged_in_one_line_and_replaces_no_other(
     lake: SmallLake, caplog: pytest.LogCaptureFixture
 ) -> None:
     wal = lake.warehouse.with_name("warehouse.duckdb.wal")
@@ -144,7 +144,7 @@ def test_it_is_said_in_one_line_and_no_log_replaces_another(
     assert all("was renamed to" in line and "\n" not in line for line in caplog.messages)
 
 
-def test_where_it_cannot_be_renamed_readers_pass_it_by(
+def test_readers_ignore_a_foreign_wal_that_cannot_be_renamed(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -157,7 +157,7 @@ def test_where_it_cannot_be_renamed_readers_pass_it_by(
     assert logs_beside(lake) == ["warehouse.duckdb.wal"]
 
 
-def test_links_that_killed_readers_left_are_swept_by_a_publication(lake: SmallLake) -> None:
+def test_a_publication_removes_links_of_killed_readers(lake: SmallLake) -> None:
     old, young = (lake.home / f".reading-{name}" for name in ("old", "young"))
     for left in (old, young):
         left.mkdir()

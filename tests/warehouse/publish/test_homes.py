@@ -7,7 +7,7 @@ from warehouse.history.change_log import ChangeLog
 from warehouse.publish.publish import PublishReport, publish
 
 
-def test_a_generated_lake_is_published_and_a_delivery_brings_one_version(tmp_path: Path) -> None:
+def test_a_generated_lake_is_published_and_a_delivery_adds_one_version(tmp_path: Path) -> None:
     lake = generate_lake(tmp_path / "lake", events=40, versions=200, coins=10, days=5)
     log = ChangeLog(lake.storage, tmp_path / "state" / "change_log.json")
 

@@ -51,7 +51,7 @@ def test_every_month_that_has_an_event_has_a_file_with_the_columns_of_events_as_
         assert len(relation.fetchall()) == 1
 
 
-def test_only_the_months_are_rewritten_that_an_event_left_or_came_to(lake: SmallLake) -> None:
+def test_only_months_that_an_event_left_or_entered_are_rewritten(lake: SmallLake) -> None:
     before = months(lake)
     lake.set_plans([*HISTORY, Plan((Op(2, "reschedule", 4),))])
     assert lake.publish().months == 2
@@ -63,7 +63,7 @@ def test_only_the_months_are_rewritten_that_an_event_left_or_came_to(lake: Small
     }
 
 
-def test_a_look_that_changes_no_content_rewrites_only_what_it_says_of_the_event(
+def test_an_observation_without_changed_content_updates_only_its_own_columns(
     lake: SmallLake,
 ) -> None:
     before = months(lake)
@@ -114,7 +114,7 @@ def test_a_month_has_the_same_bytes_whether_its_events_were_sorted_before_or_not
     assert files[0] == files[1]
 
 
-def test_a_month_that_can_not_be_written_fails_the_publication_and_the_next_writes_all_it_touched(
+def test_a_month_that_cannot_be_written_fails_the_publication_and_the_next_writes_all_months(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adopt, refused = Storage.adopt, f"event_month={month_of(4)}"

@@ -60,7 +60,7 @@ def files(home: Path) -> set[str]:
     return {path.name for path in home.iterdir()}
 
 
-def test_the_first_publication_makes_everything_and_the_same_again_does_nothing(
+def test_the_first_publication_is_a_full_build_and_a_second_does_nothing(
     lake: SmallLake,
 ) -> None:
     report = lake.publish()
@@ -92,7 +92,7 @@ def test_a_version_holds_until_the_next_is_known_and_the_claimed_one_until_the_f
     ]
 
 
-def test_fields_that_no_look_has_shown_are_named_in_the_order_of_the_fields(
+def test_fields_that_no_observation_has_shown_are_named_in_the_order_of_the_fields(
     published: SmallLake,
 ) -> None:
     assert rows(published, "SELECT event_id, unknown_fields FROM events ORDER BY event_id") == [
@@ -124,7 +124,7 @@ def test_categories_of_events_find_their_id_by_name_in_any_case(published: Small
     ]
 
 
-def test_batches_say_what_became_of_them_and_coverage_what_was_watched(
+def test_batches_have_their_outcome_and_coverage_has_the_watched_spans(
     published: SmallLake,
 ) -> None:
     with connected(published.warehouse) as connection:
@@ -164,7 +164,7 @@ def test_a_lake_without_a_day_gives_empty_tables(tmp_path: Path) -> None:
     assert rows(lake, "FROM upcoming_events") == []
 
 
-def test_everything_is_made_anew_from_another_form_a_damaged_file_or_one_that_has_bloated(
+def test_another_form_a_damaged_file_or_a_bloated_file_causes_a_full_build(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.publish()
@@ -183,7 +183,7 @@ def test_everything_is_made_anew_from_another_form_a_damaged_file_or_one_that_ha
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_what_is_wrong_is_not_published_and_the_old_file_stands(
+def test_a_wrong_publication_is_refused_and_the_old_file_is_kept(
     lake: SmallLake, full: bool
 ) -> None:
     lake.publish()
@@ -202,7 +202,7 @@ def test_what_is_wrong_is_not_published_and_the_old_file_stands(
     assert files(lake.home) == {"lake", "state", "warehouse.duckdb"}
 
 
-def test_a_lake_that_lacks_a_file_is_refused_and_the_old_file_stands(lake: SmallLake) -> None:
+def test_a_lake_that_lacks_a_file_is_refused_and_the_old_file_is_kept(lake: SmallLake) -> None:
     lake.publish()
     before = lake.warehouse.read_bytes()
     lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
@@ -212,7 +212,7 @@ def test_a_lake_that_lacks_a_file_is_refused_and_the_old_file_stands(lake: Small
     assert lake.warehouse.read_bytes() == before
 
 
-def test_a_log_beside_the_file_that_another_left_does_not_meet_the_new_one(
+def test_a_wal_of_another_program_is_not_applied_to_the_new_file(
     lake: SmallLake,
 ) -> None:
     lake.publish()
@@ -234,7 +234,7 @@ def test_the_file_has_a_form_that_duckdb_1_4_opens(lake: SmallLake, more: list[P
         assert run_sql(connection, sql).rows == [({"storage_version": "v1.4.0+"},)]
 
 
-def test_logs_of_this_machine_are_tables_and_a_line_cut_short_is_left_out(
+def test_logs_of_this_machine_are_tables_and_an_incomplete_line_is_left_out(
     lake: SmallLake,
 ) -> None:
     log = lake.home / "state" / "requests" / "2026-03-01.jsonl"

@@ -43,7 +43,7 @@ def test_the_columns_of_events_as_of_are_as_declared(
     ]
 
 
-def test_nothing_is_published_that_is_not_declared(
+def test_every_published_object_is_declared(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'"
@@ -58,7 +58,7 @@ def test_nothing_is_published_that_is_not_declared(
 
 
 @pytest.mark.parametrize("table", [*TABLES, *VIEWS], ids=lambda table: table.name)
-def test_the_file_itself_says_what_each_column_means(
+def test_the_file_has_a_comment_for_each_column(
     connection: duckdb.DuckDBPyConnection, table: Table
 ) -> None:
     sql = (
@@ -87,14 +87,14 @@ def test_events_have_the_fields_of_the_catalog_in_order() -> None:
     assert [name for name in names if name in NAMES] == list(NAMES)
 
 
-def test_events_as_of_has_the_columns_of_events_but_those_that_every_look_touches() -> None:
+def test_events_as_of_has_the_columns_of_events_except_those_every_observation_changes() -> None:
     touched = {"last_seen_at", "missing_since", "content_at"}
     expected = [column for column in EVENTS.columns if column.name not in touched]
     assert list(AS_OF) == expected
 
 
 @pytest.mark.parametrize("table", [*TABLES, *VIEWS, *MACROS], ids=lambda table: table.name)
-def test_every_column_says_what_it_means_and_no_name_comes_twice(table: Table) -> None:
+def test_every_column_has_a_meaning_and_a_unique_name(table: Table) -> None:
     assert len(set(table.names)) == len(table.names)
     assert set(table.key) <= set(table.names)
     for column in table.columns:
@@ -104,7 +104,7 @@ def test_every_column_says_what_it_means_and_no_name_comes_twice(table: Table) -
         )
 
 
-def test_statements_say_their_grain_and_what_happens_when_they_run_twice() -> None:
+def test_statements_give_their_grain_and_the_effect_of_a_second_run() -> None:
     for package in ("warehouse.publish", "warehouse.schema"):
         for name, statement in Statements(package, GROUPS).texts.items():
             head = [line for line in statement.splitlines() if line.startswith("--")]

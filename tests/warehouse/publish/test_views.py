@@ -83,7 +83,7 @@ def test_an_estimated_event_is_upcoming_without_a_date(
         "date = now() - INTERVAL 9 DAY, date_end = now() - INTERVAL 1 SECOND",
     ],
 )
-def test_what_is_gone_missing_or_over_is_not_upcoming(
+def test_withdrawn_missing_and_past_events_are_not_upcoming(
     connection: duckdb.DuckDBPyConnection, change: str
 ) -> None:
     put_in_the_future(connection)

@@ -29,7 +29,7 @@ SMALL: Groups = {
         ("-- Placeholders: rows.\nFROM {rows}", "-- Placeholders: rows.\nFROM {rows}"),
     ],
 )
-def test_an_expansion_is_its_template_for_each_column(text: str, whole: str) -> None:
+def test_an_expansion_repeats_its_template_for_each_column(text: str, whole: str) -> None:
     assert expanded(text, SMALL) == whole
 
 
@@ -71,7 +71,7 @@ def test_long_items_have_a_line_each_and_short_ones_fill_lines() -> None:
         ("-- Placeholders: rows, cells.\nFROM {rows}", "names the placeholders ['cells', 'rows']"),
     ],
 )
-def test_braces_that_mean_nothing_are_an_error(text: str, why: str) -> None:
+def test_unknown_braces_are_an_error(text: str, why: str) -> None:
     with pytest.raises(ValueError) as refused:
         expanded(text, SMALL)
     assert why in str(refused.value)

@@ -85,7 +85,7 @@ def versions(reported: dict[str, Any], event_id: str) -> list[list[Any]]:
     return [row[1:] for row in reported["versions"] if row[0] == event_id]
 
 
-def test_a_change_of_it_is_a_version_of_kind_revised(reported: dict[str, Any]) -> None:
+def test_a_change_of_a_new_field_is_a_version_of_kind_revised(reported: dict[str, Any]) -> None:
     first, second, third = versions(reported, "a")
     assert first == [1, ["revealed"], [], "Lisbon", DOORS, False, "900", False]
     assert second == [2, ["revised"], ["x_venue"], "Porto", DOORS, False, "900", False]
@@ -94,26 +94,26 @@ def test_a_change_of_it_is_a_version_of_kind_revised(reported: dict[str, Any]) -
     assert third[3:6] == ["Porto", doors, True]
 
 
-def test_it_is_read_from_an_export_and_from_a_list(reported: dict[str, Any]) -> None:
+def test_a_new_field_is_read_from_an_export_and_from_a_list(reported: dict[str, Any]) -> None:
     assert versions(reported, "b") == [[1, ["revealed"], [], "Lisbon", DOORS, False, "900", False]]
     assert reported["extra"] == []
 
 
-def test_it_is_unknown_where_a_plan_hides_it_or_a_record_lacks_it(
+def test_a_new_field_is_unknown_if_a_plan_hides_it_or_a_record_lacks_it(
     reported: dict[str, Any],
 ) -> None:
     assert versions(reported, "c")[0][3:] == [None, None, None, None, True]
     assert versions(reported, "d") == [[1, ["revealed"], [], None, None, None, None, True]]
 
 
-def test_it_is_revealed_by_a_plan_that_shows_it(reported: dict[str, Any]) -> None:
+def test_a_new_field_is_revealed_by_a_plan_that_shows_it(reported: dict[str, Any]) -> None:
     revealed = versions(reported, "c")[1]
     assert revealed[1] == ["revealed"]
     assert {"x_venue", "x_doors_at", "x_is_online"} <= set(revealed[2])
     assert revealed[3:] == ["Lisbon", DOORS, False, "900", False]
 
 
-def test_a_plan_that_hides_it_leaves_what_is_known(reported: dict[str, Any]) -> None:
+def test_a_plan_that_hides_a_new_field_keeps_its_known_value(reported: dict[str, Any]) -> None:
     shown = {row[0]: row[1:2] + row[3:] for row in reported["events"]}
     assert shown == {
         "a": ["Porto", False],
@@ -130,7 +130,7 @@ def test_a_field_that_is_not_compared_is_kept_and_makes_no_version(
     assert [row[0] for row in versions(reported, "a")] == [1, 2, 3]
 
 
-def test_events_as_of_shows_it_as_it_was_known(reported: dict[str, Any]) -> None:
+def test_events_as_of_shows_a_new_field_as_it_was_known(reported: dict[str, Any]) -> None:
     assert reported["first_day"] == [["a", "Lisbon"], ["b", "Lisbon"]]
     assert reported["third_day"] == [["a", "Porto"], ["b", "Lisbon"], ["c", None]]
 
@@ -144,7 +144,7 @@ def test_a_value_of_another_type_is_rejected_with_its_name_on_the_wire(
     assert (raw["xVenue"], raw["xDoorsAt"], raw["xIsOnline"]) == ("Lisbon", "at seven", "perhaps")
 
 
-def test_the_file_and_the_dictionary_say_what_it_means(reported: dict[str, Any]) -> None:
+def test_the_file_and_the_dictionary_describe_a_new_field(reported: dict[str, Any]) -> None:
     meaning = "Where it takes place."
     assert reported["columns"] == [["event_versions", meaning], ["events", meaning]]
     assert reported["dictionary"] == [f"| `x_venue` | VARCHAR |  | {meaning} |"] * 3
@@ -157,7 +157,7 @@ def test_a_field_of_another_type_needs_statements_of_its_own() -> None:
     assert set(NAMES) - read == {"categories", "coins", "impact"}
 
 
-def test_the_place_of_a_field_is_kept_since_the_lake_has_it_as_a_bit() -> None:
+def test_the_positions_of_fields_are_fixed_since_the_lake_stores_them_as_bits() -> None:
     """A field more is a normaliser more: raise it, so that existing homes are folded again."""
     assert NORMALISER == 2
     assert " ".join(NAMES) == (

@@ -6,7 +6,7 @@ from itertools import chain
 from tests.warehouse.schema.snapshots import snapshots, stored
 
 
-def test_the_expanded_statements_are_as_in_the_golden_files() -> None:
+def test_the_expanded_statements_match_the_golden_files() -> None:
     now, before = snapshots(), stored()
     assert now
     differences = "".join(

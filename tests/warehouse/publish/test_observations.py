@@ -41,7 +41,7 @@ def check(lake: SmallLake) -> None:
     check_against_full(lake, lake.home / "delta.duckdb")
 
 
-def test_looks_bring_up_to_date_when_events_were_seen_and_leave_rows_and_months(
+def test_observations_update_when_events_were_seen_and_rewrite_no_rows_or_months(
     lake: SmallLake,
 ) -> None:
     before = row_places(lake, "events")
@@ -67,7 +67,7 @@ def test_an_event_that_is_seen_again_is_no_longer_missing(lake: SmallLake) -> No
     check(lake)
 
 
-def test_looks_that_are_folded_away_again_are_taken_back(lake: SmallLake) -> None:
+def test_observations_that_a_refold_removes_are_removed_from_the_tables(lake: SmallLake) -> None:
     before = rows(lake, LOOKED)
     lake.set_plans([*HISTORY, Plan((Op(0, "look"), Op(1, "miss")))])
     lake.publish()
@@ -76,7 +76,7 @@ def test_looks_that_are_folded_away_again_are_taken_back(lake: SmallLake) -> Non
     assert rows(lake, LOOKED) == before
 
 
-def test_a_look_that_tells_of_a_change_rewrites_the_month_of_that_event_alone(
+def test_an_observation_with_a_change_rewrites_only_the_month_of_that_event(
     lake: SmallLake,
 ) -> None:
     lake.set_plans([*HISTORY, Plan((Op(0, "change", 8), Op(1, "look"), Op(2, "look")))])
@@ -107,7 +107,7 @@ def test_a_coin_that_is_renamed_is_renamed_in_the_links_of_events_that_did_not_c
     check(lake)
 
 
-def test_a_coin_that_nothing_names_any_more_has_no_name_in_links(tmp_path: Path) -> None:
+def test_a_coin_without_a_known_name_has_no_name_in_links(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     history = [Plan((Op(0, seed=0), Op(1, seed=0)))]
     lake.set_plans(history)

@@ -54,14 +54,14 @@ def pulling(sandbox: Sandbox, landing: Landing) -> Iterator[tuple[Puller, AtTime
         )
 
 
-def look_for_days(sandbox: Sandbox, landing: Landing, *, days: int = DAYS) -> None:
+def pull_days(sandbox: Sandbox, landing: Landing, *, days: int = DAYS) -> None:
     """Land some days of every feed: the same batches each time."""
     with pulling(sandbox, landing) as (puller, time):
         for number in range(days):
-            look_for_a_day(puller, time, landing, number)
+            pull_day(puller, time, landing, number)
 
 
-def look_for_a_day(puller: Puller, time: AtTime, landing: Landing, number: int) -> None:
+def pull_day(puller: Puller, time: AtTime, landing: Landing, number: int) -> None:
     time.now = FIRST_DAY + number * DAY + timedelta(hours=6)
     puller.export(FROM, UNTIL)
     time.now += timedelta(minutes=5)
