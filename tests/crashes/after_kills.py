@@ -1,4 +1,4 @@
-"""What must hold of a home at the moment after a kill, and once it was merged again.
+"""Assertions about a home right after a kill, and after the next merge.
 
 Belongs here: the two judgements, and the count of kills that hit. Does not: where kills fall.
 """
@@ -18,7 +18,7 @@ PHASES = ("land", "merge", "publish")
 
 
 class Hits(Counter[str]):
-    """Kills by the phase they fell in, as its mark on disk has it."""
+    """Kills by the phase in which they happened, from the witness file on disk."""
 
     def summary(self) -> str:
         return (
@@ -27,14 +27,14 @@ class Hits(Counter[str]):
 
 
 def readable(home: Home, *states: Digests) -> None:
-    """Assert that a reader who comes now reads all of it: one of the states, whole."""
+    """Assert that a reader can read everything now, and sees exactly one of the states."""
     read_every_file(home)
     if home.warehouse.exists():
         assert published(home.warehouse) in states
 
 
 def intact_batches(landing: Landing) -> set[str]:
-    """Assert that what is landed is there to the last byte; return the ids."""
+    """Assert that all landed batches are complete; return their ids."""
     ids = set(landing.batch_ids())
     for batch_id in ids:
         manifest = landing.manifest(batch_id)
@@ -44,14 +44,14 @@ def intact_batches(landing: Landing) -> set[str]:
 
 
 def landed_files(home: Home) -> dict[str, bytes]:
-    """Return every file of landing that has its name, to the last byte."""
+    """Return the bytes of every finished file of landing, by name."""
     storage = home.landing.storage
     folders = ("bodies", "batches", "pending")
     return {name: storage.read(name) for folder in folders for name in storage.names(folder)}
 
 
 def merged(home: Home) -> set[str]:
-    """Return the batches that took effect, as the tables have it."""
+    """Return the batches that took effect according to the tables."""
     with queries.connected(home.warehouse) as connection:
         rows = connection.execute("SELECT batch_id FROM batches").fetchall()
     assert len(rows) == len(set(rows))
@@ -59,7 +59,7 @@ def merged(home: Home) -> set[str]:
 
 
 def assert_repaired(home: Home, prepared: Prepared) -> None:
-    """Assert that the next merge ends in what a home says that was never killed."""
+    """Assert that the next merge gives the same result as a home that was never killed."""
     an_hour_passes(home)
     merge(home)
     assert whole(home) == prepared.after
@@ -69,7 +69,7 @@ def assert_repaired(home: Home, prepared: Prepared) -> None:
 def kill_at_points(
     home: Home, killer: Kill, points: Iterable[tuple[str, int]], states: Sequence[Digests]
 ) -> Hits:
-    """Kill one merge after the other, each at a point; none is missed."""
+    """Kill merges one after the other, each at a point; none is skipped."""
     hits = Hits()
     for point, nth in points:
         death = killer(home, "merge", point=point, nth=nth)
@@ -82,7 +82,7 @@ def kill_at_points(
 def kill_at_random(
     home: Home, killer: Kill, work: str, phase: str, *, within_s: float, seed: int, **more: object
 ) -> bool:
-    """Kill once, at a moment that chance gives; return whether the phase was under way."""
+    """Kill once at a random moment; return whether the phase was in progress."""
     death = killer(home, work, phase=phase, within_s=within_s, seed=seed, **more)
     return death.killed and death.phase == phase
 

@@ -20,15 +20,15 @@ from warehouse.home import Home
 ROOT = Path(__file__).parent.parent.parent
 Kill = Callable[..., Death]
 FIRST = "20260226"
-"""Up to there, `day` has the first day landed, and nothing else."""
+"""The home `day` has only the batches before this one: the first day."""
 LAST = "20260227T10"
 LATE = ("20260226", ("events", "deliveries"))
-"""What comes last to the home that rewinds: looks of the second day."""
+"""Landed last in the home `rewind`: batches of the second day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Homes with something to be merged, and what they say before and after it.
+    """Homes with unmerged batches, and their tables before and after the merge.
 
     anew    nothing was merged
     append  the last day's later looks are to come
@@ -41,12 +41,12 @@ class Prepared:
     after: Digests
 
     def states(self, name: str) -> list[Digests]:
-        """Return what the warehouse of a home may say until it was merged."""
+        """Return the digests that the warehouse of a home may have until it is merged."""
         after = {table: digest for table, digest in self.after.items() if "/" not in table}
         return [*([self.before[name]] if name in self.before else ()), after]
 
     def copy(self, name: str, target: Path) -> Home:
-        """Copy a home, in place of what was there."""
+        """Copy a home to a folder, and replace its content."""
         if target.exists():
             shutil.rmtree(target)
         shutil.copytree(self.root / name, target)
@@ -61,7 +61,7 @@ def prepared(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory)
 
 
 def prepare(root: Path) -> Prepared:
-    """Make the other homes of the one where nothing was merged."""
+    """Make the other homes from the one without a merge."""
     landed = Home(root / "anew").landing
     ids = landed.batch_ids()
     day, feeds = LATE
@@ -87,7 +87,7 @@ def prepare(root: Path) -> Prepared:
 
 @pytest.fixture(scope="session")
 def killer() -> Iterator[Kill]:
-    """Have an order carried out in a process of its own."""
+    """Return a function that carries out an order in its own process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.crashes.killed_home"],
         cwd=ROOT,

@@ -27,20 +27,20 @@ from warehouse.files.locks import holder
 from warehouse.home import Home
 
 COINS: Final = "ethereum"
-"""It always has events that are to come, and some that changed."""
+"""It always has future events, and some that changed."""
 SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 """Half of them can't be caught."""
 TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
-"""How a process may end that was asked to: it had ended, it said so, or it had hardly begun."""
+"""Exit codes after a signal: it had ended, it handled the signal, or it had only just started."""
 ENDS_WITHIN_S: Final = 300.0
 FLOOR_S: Final = 300.0
-"""What a machine that is busy with other things is given."""
+"""Extra time for a busy machine."""
 _PULL_COLUMNS: Final = frozenset({"batch_id", "feed"})
 _PULL_TABLES: Final = ("batches", "coverage", "rejects")
 
 
 class Service:
-    """A sandbox that stands still at an instant of the last hours."""
+    """A sandbox with a fixed clock, set to an instant of the last hours."""
 
     def __init__(self, now: datetime) -> None:
         self.box = Sandbox(seed=1, clock=SandboxClock(now))
@@ -59,7 +59,7 @@ class Service:
 
 @dataclass(slots=True)
 class Killer:
-    """Kills commands on one home; `usual_s` is how long each takes when nobody does."""
+    """Kills commands on one home; `usual_s` is the time that each takes without a kill."""
 
     home: Path
     env: dict[str, str]
@@ -79,7 +79,7 @@ class Killer:
         )
 
     def run(self, *words: str) -> str:
-        """Run a command to its end, well within twice its usual time; return what it said."""
+        """Run a command to its end, within twice its usual time; return its output."""
         began = time.monotonic()
         process = self.start(*words)
         usual_s = self.usual_s.get(words)
@@ -95,7 +95,7 @@ class Killer:
         return output + errors
 
     def kill(self, *words: str) -> None:
-        """Start a command and kill it, alone or with all of its group, at a random moment."""
+        """Start a command and kill it, alone or with its process group, at a random moment."""
         delay_s = self.chance.uniform(0.05, 0.95) * self.usual_s[words]
         number = self.chance.choice(SIGNALS)
         with_group = self.chance.random() < 0.5
@@ -104,7 +104,7 @@ class Killer:
         while process.poll() is None and time.monotonic() - began < delay_s:
             time.sleep(0.01)
         if process.returncode is not None:
-            # Measured while the machine was busier: the next moment is an earlier one.
+            # It was measured while the machine was busier: kill earlier the next time.
             self.usual_s[words] = time.monotonic() - began
         self.strike(process, number, with_group=with_group)
         try:
@@ -124,14 +124,14 @@ class Killer:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """See that nothing is left of a command, whatever became of it."""
+    """Kill the process group of a command, in whatever state it is, and wait for it."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def digests_of_events(home: Path, *, without: Set[str]) -> Digests:
-    """Return what a home says of the catalog, but for some events: not which pull brought it."""
+    """Return the digests of the catalog data, without some events and without pull columns."""
     return published(
         Home(home).warehouse,
         without=_PULL_TABLES,
@@ -141,7 +141,7 @@ def digests_of_events(home: Path, *, without: Set[str]) -> Digests:
 
 
 def looked_up_events(home: Path) -> set[str]:
-    """Return the events that a home asked for one by one."""
+    """Return the ids of the events that the home looked up."""
     landing = Home(home).landing
     scopes = [landing.manifest(batch_id).scope for batch_id in landing.batch_ids()]
     return {scope.event_id for scope in scopes if scope.event_id is not None}
@@ -153,7 +153,7 @@ _STARTS_WITHIN_S: Final = 120.0
 
 
 def kill_ui(killer: Killer, number: int) -> None:
-    """Kill one of its processes while a run is under way; the next one must run all the same."""
+    """Kill one process of `almanac ui` during a run; the next `ui` must work."""
     port = free_port()
     day = max(Home(killer.home).landing.days()).isoformat()
     process = killer.start("ui", "--json", "--port", str(port))
@@ -188,7 +188,7 @@ def kill_ui(killer: Killer, number: int) -> None:
     finally:
         if restarted.poll() is None:
             end(restarted)
-    # Dagster's code servers end by themselves when nobody has asked for twenty seconds.
+    # Dagster's code servers end by themselves after twenty seconds without a request.
     for pid, _ in programs_on(killer.home):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -204,7 +204,7 @@ def wait_until_started(process: subprocess.Popen[str]) -> Pages:
 
 
 def ended(pages: Pages, run_id: str) -> str | None:
-    """Return how a run ended, None while it has not."""
+    """Return the final status of a run, None while it is in progress."""
     with suppress(httpx.HTTPError):
         status = pages.run_status(run_id)
         return status if status in ("SUCCESS", "FAILURE", "CANCELED") else None

@@ -1,7 +1,7 @@
 """Processes that land, merge, publish or replay, and are killed with SIGKILL in the middle.
 
-Run as a program, one fork for each line that it reads: a process of its own costs half a second,
-a fork nothing. What a process is in the middle of, it says in a file that is synced to disk.
+Run as a program, it forks for each line that it reads: a new process costs half a second, a fork
+nothing. A process records its current phase in a file that is synced to disk.
 """
 
 import os
@@ -28,8 +28,8 @@ _POLL_S = 0.000_2
 
 
 class Order(msgspec.Struct, kw_only=True):
-    """What to do with a home, and where to die: at the `nth` time of a point, or at a random
-    moment up to `within_s` after a phase was begun. Neither: it ends well."""
+    """The work on a home, and where to kill it: at the `nth` time of a point, or at a random
+    moment up to `within_s` after the start of a phase. Without either it ends normally."""
 
     root: str
     work: str
@@ -43,13 +43,13 @@ class Order(msgspec.Struct, kw_only=True):
 
 
 class Death(msgspec.Struct, kw_only=True):
-    """How a process ended. `phase` and `point` are what was on disk when it did."""
+    """How a process ended. `phase` and `point` are what it had recorded on disk."""
 
     code: int
     phase: str
     point: str
     points: dict[str, int]
-    """The points that were reached by one that ended well, and how often."""
+    """How often each point was reached, if it ended normally."""
     seconds: dict[str, float]
     """How long its phases took."""
 
@@ -59,7 +59,7 @@ class Death(msgspec.Struct, kw_only=True):
 
 
 class _Witness:
-    """Says on disk where a process is, and kills it where it was told to."""
+    """Records on disk where a process is, and kills it at the ordered point."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -67,7 +67,7 @@ class _Witness:
         self.points: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.writing = False
-        """Its own changes on disk are no points."""
+        """True during its own writes, which are not points."""
 
     def step(self, name: str) -> None:
         if self.writing:
@@ -92,7 +92,7 @@ class _Witness:
 
 
 class _SteppingStorage(Storage):
-    """Names the points of landing: each file written and not in place yet, and in place."""
+    """Adds points to landing: before and after each file is put in place."""
 
     def __init__(self, root: Path, step: Step) -> None:
         super().__init__(root)
@@ -106,7 +106,7 @@ class _SteppingStorage(Storage):
 
 
 def step_at_every_change(step: Step) -> None:
-    """Name each change on disk that this process is about to make."""
+    """Call `step` before each change on disk that this process makes."""
     changes: list[tuple[Any, str]] = [(os, "fsync"), (shutil, "rmtree"), (Path, "mkdir")]
     changes += [(Path, name) for name in ("rename", "replace", "unlink")]
     for owner, name in changes:
@@ -142,7 +142,7 @@ def _land(home: Home, order: Order, witness: _Witness) -> None:
 
 
 def _merge(home: Home, order: Order, witness: _Witness) -> None:
-    """Merge, with the phases told apart: publishing is one of its own."""
+    """Merge, with publishing as a separate phase."""
     publish = publishing_module.publish
     begun = witness.phase("merge")
 
@@ -176,7 +176,7 @@ def wait_and_kill(child: int, order: Order, storage: Storage) -> int:
 
 
 def _ended(child: int) -> bool:
-    """Whether a process has ended; it is not reaped, so its number is still its own."""
+    """Whether a process has ended; it is not reaped, so its pid is not reused."""
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

@@ -1,7 +1,7 @@
-"""What is landed for the tests of crashes: three days of looks at a part of the catalog.
+"""The landed batches for the crash tests: three days of pulls of a part of the catalog.
 
-Belongs here: pulling it from the sandbox at times of its own, and landing some of it again
-elsewhere. Does not: killing (killed_home), comparing (tables).
+Belongs here: pulling from the sandbox at chosen times, and landing some batches again elsewhere.
+Does not: killing (killed_home), comparing (tables).
 """
 
 import json
@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 
 
 class AtTime(httpx.BaseTransport):
-    """The network of a sandbox that is asked for another time than it stands at."""
+    """A transport that requests the sandbox at another time than its clock."""
 
     def __init__(self) -> None:
         self.now = FIRST_DAY
@@ -44,7 +44,7 @@ class AtTime(httpx.BaseTransport):
 
 @contextmanager
 def pulling(sandbox: Sandbox, landing: Landing) -> Iterator[tuple[Puller, AtTime]]:
-    """Lend a puller, and the clock that it and the sandbox go by."""
+    """Yield a puller, and the clock that it and the sandbox use."""
     time = AtTime()
     key = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
     with CatalogClient(sandbox.base_url, key, limiter=Unlimited(), transport=time) as client:

@@ -1,6 +1,6 @@
-"""A small home with a file of every kind, and what a disk or a hand may do to one of them.
+"""A small home with a file of every kind, and damage by disk or by hand to one of them.
 
-Belongs here: the home, the harm. Does not: what must be seen and mended (test_bit_rot.py).
+Belongs here: the home, the damage. Does not: what must be detected and repaired (test_bit_rot.py).
 """
 
 import json
@@ -27,8 +27,8 @@ _UNREADABLE = {"title": "no id"}
 
 
 def make_home(root: Path) -> Home:
-    """Make a home of two merged days and of a batch that waits: most feeds, rejects, snapshots,
-    cancellations, a backfill, a batch that was set free and one that is quarantined."""
+    """Make a home with two merged days and a pending batch: most feeds, rejects, snapshots,
+    cancellations, a backfill, a released batch and a quarantined one."""
     home = Home(root)
     home.claim(SOURCE)
     all_contents = tuple(enumerate(_CONTENTS))
@@ -94,15 +94,15 @@ class Harm:
 
 
 def files_of(home: Home) -> list[Path]:
-    """Return the files of a home, but for those of locks and of Dagster."""
+    """Return the files of a home, except locks and Dagster's files."""
     found = [path for part in _PARTS for path in [home.root / part, *(home.root / part).rglob("*")]]
     return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
 
 
 def harm(home: Home, random: Random) -> Harm:
-    """Do something to a file of a home, by chance."""
+    """Damage a random file of a home in a random way."""
     files = files_of(home)
-    # A kind of file is as likely as any other, of however many there are.
+    # Each kind of file is equally likely, however many files it has.
     kinds: dict[str, list[Path]] = {}
     for path in files:
         parts = path.relative_to(home.root).parts

@@ -1,6 +1,6 @@
-"""What a home says, in a form that is quick to compare: a digest for each table.
+"""The content of a home in a form that is quick to compare: a digest for each table.
 
-Belongs here: reading everything of a home, as a stranger would. Does not: what is right.
+Belongs here: reading all tables and files of a home. Does not: the expected content.
 """
 
 import os
@@ -30,9 +30,9 @@ def published(
     columns: Set[str] = frozenset(),
     without_events: Set[str] = frozenset(),
 ) -> Digests:
-    """Return what the tables of a warehouse say, but for some tables, columns and events.
+    """Return the digests of a warehouse's tables, without some tables, columns and events.
 
-    What is told is read to the last value.
+    Every value of the rest is read.
     """
     digests: Digests = {}
     with queries.connected(warehouse) as connection:
@@ -50,7 +50,7 @@ def published(
 
 
 def by_month(home: Home) -> Digests:
-    """Return what the lake's events say, which other engines read."""
+    """Return the digest of the lake's events by month, which other engines read."""
     files = str(home.lake.path("events/*/events.parquet"))
     rows = f"SELECT * FROM read_parquet('{files}', hive_partitioning = false)"
     with duckdb.connect() as connection:
@@ -59,7 +59,7 @@ def by_month(home: Home) -> Digests:
 
 
 def read_every_file(home: Home) -> int:
-    """Read all Parquet files that have their names, to the last value; return how many."""
+    """Read every value of all finished Parquet files; return the number of files."""
     files = [
         path
         for path in home.lake.root.rglob("*.parquet")
@@ -73,7 +73,7 @@ def read_every_file(home: Home) -> int:
 
 
 def whole(home: Home, *, without: tuple[str, ...] = ()) -> Digests:
-    """Return all that a home that was merged says; assert that nothing is amiss in it."""
+    """Return the digests of a merged home; assert that verify finds nothing wrong."""
     assert unfinished(home) == []
     assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
     assert home.landing.pending() == []
@@ -81,13 +81,13 @@ def whole(home: Home, *, without: tuple[str, ...] = ()) -> Digests:
 
 
 def unfinished(home: Home) -> list[str]:
-    """Return what killed writers left."""
+    """Return the unfinished files of killed writers."""
     found = home.root.rglob(f"{UNFINISHED}*")
     return sorted(str(path.relative_to(home.root)) for path in found)
 
 
 def an_hour_passes(home: Home) -> None:
-    """Make what killed writers left in landing and state old enough to be nobody's."""
+    """Make the unfinished files of killed writers old enough to be removed."""
     an_hour_ago = time.time() - 3_601
     for path in home.root.rglob(f"{UNFINISHED}*"):
         os.utime(path, (an_hour_ago, an_hour_ago))

@@ -1,4 +1,4 @@
-"""Each file of a home flipped, cut, emptied, deleted, swapped: seen by verify, mended by replay."""
+"""Any file of a home flipped, cut, emptied, deleted or swapped: detected, then repaired by replay."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ _LAST_BEFORE_REPLAY = "the events by month match the warehouse"
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digests]:
-    """Give a home that is well, and what it says once all of it was merged."""
+    """Return an intact home, and its digests after a full merge."""
     root = tmp_path_factory.mktemp("rot") / "sound"
     home = make_home(root)
     assert complaints(home) == ([], []), "waiting batches are no damage"
@@ -163,7 +163,7 @@ def test_a_home_of_an_older_version_opens_verifies_and_is_recorded_by_a_replay(
 
 
 def as_older(home: Home) -> None:
-    """Make of a home what the version before wrote: no hash anywhere but in the chain of days."""
+    """Turn a home into one of the previous version: only the chain of days has hashes."""
     for name in ("lake/head.json", "lake/events/_sha256.json", "state/published.json"):
         (home.root / name).unlink()
     (home.root / "home.json").write_text(json.dumps({"source": SOURCE, "format": 1}, indent=1))
@@ -198,7 +198,7 @@ def as_older(home: Home) -> None:
 
 
 def _flip(path: Path, *, place: int) -> None:
-    """Flip a bit of a file, and let its size and times be as they were."""
+    """Flip a bit of a file, and keep its size and times."""
     stat, held = path.stat(), bytearray(path.read_bytes())
     held[place] ^= 1
     path.write_bytes(held)
@@ -217,7 +217,7 @@ def hold(
     mends: bool = True,
     at_length: bool = False,
 ) -> None:
-    """Damage a copy of a home and hold what is seen and mended to what must be."""
+    """Damage a copy of a home; assert that the damage is detected and repaired."""
     root, expected = sound
     home = copied(root, tmp_path / "home")
     done = harm(home, Random(seed))
@@ -246,7 +246,7 @@ def hold(
 
 
 def names_in(done: Harm, home: Home, root: Path) -> Iterator[str]:
-    """Yield how a message may name what was harmed."""
+    """Yield the names that a message may use for the damaged file."""
     for name in (done.name, done.what.removeprefix("swap with ")):
         yield Path(name).stem
         for manifest in (root / "landing" / "batches").rglob("*.json"):

@@ -1,4 +1,4 @@
-"""What a disk or a hand did to a lake: noticed, told or folded again, never built upon."""
+"""Damage to a lake by disk or by hand: detected, then reported or refolded, never used."""
 
 import os
 import re
@@ -229,12 +229,10 @@ class TestEventsByMonth:
 
 
 def with_another_title(path: Path) -> None:
-    """Write a day again with other rows and all that it says of itself."""
+    """Rewrite a day with other rows and the same metadata."""
     with duckdb.connect() as connection:
-        digests = (
-            "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'almanac'"
-        )
-        ((meta,),) = connection.execute(digests, {"file": str(path)}).fetchall()
+        query = "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'almanac'"
+        ((meta,),) = connection.execute(query, {"file": str(path)}).fetchall()
         other = path.with_suffix(".other")
         connection.execute(
             "COPY (SELECT * REPLACE (title || '!' AS title) "

@@ -25,7 +25,7 @@ from tests.crashes.tables import published
 from warehouse.home import Home
 
 KILLS: Final = {"run": 8, "backfill": 4, "replay": 4, "merge": 4, "ui": 0}
-"""In the default run; where `ui` is killed, that takes as long as all of these."""
+"""In the default run; one kill of `ui` takes as long as all of these."""
 LONG_CHUNKS: Final = 20
 LONG_KILLS: Final = {"run": 20, "backfill": 10, "replay": 8, "merge": 8, "ui": 4}
 """In each of the chunks of the long run: a thousand in all."""
@@ -51,13 +51,13 @@ def service() -> Iterator[Service]:
 
 
 def chains(kills: int) -> list[int]:
-    """Return how many kills come one after the other, as often as that takes."""
+    """Return the numbers of kills in a row that add up to the total."""
     whole, rest = divmod(kills, CHAIN)
     return [CHAIN] * whole + [rest] * bool(rest)
 
 
 def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -> Killer:
-    """Kill commands on one home, and compare it with one on which the same ones ran in peace."""
+    """Kill commands on one home, and compare it with a home where none was killed."""
     chance = random.Random(seed)
     now = service.box.clock.now()
     peace, home = folder / "peace", folder / "home"
@@ -89,7 +89,7 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
 
 
 def kill_merges(killer: Killer, kills: int, folder: Path) -> None:
-    """Kill merges of all that was landed into homes that hold nothing else."""
+    """Kill merges of all landed batches into empty homes."""
     source = Home(killer.home)
     for number, chain in enumerate(chains(kills)):
         root = folder / f"merged{number}"

@@ -31,9 +31,9 @@ HITS = 20
 """Kills that must fall in each phase."""
 TRIES = 100
 SECONDS = {"merge": 0.3, "publish": 0.15}
-"""How long the small homes take; a kill that comes too late does not count."""
+"""How long the small homes take; a kill that is too late does not count."""
 EACH = {"merge": 4, "publish": 7}
-"""Random kills of each kind; with those at the named points there are 20 and more in a phase."""
+"""Random kills of each kind; with those at the named points each phase has at least 20."""
 FOLDING = [
     ("merge:loaded", 1),
     ("merge:observation_folded", 1),
@@ -151,7 +151,7 @@ def test_landing_survives_kills_at_random_moments(
 def test_a_merge_survives_kills_at_random_moments(
     phase: str, name: str, work: str, prepared: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
-    """Several kills one after the other before it may end; then all is as it should be."""
+    """Several kills in a row before the merge may end; then the result is right."""
     states, hits, seed, home = prepared.states(name), Hits(), 0, None
     while hits[phase] < EACH[phase]:
         if home is None:
@@ -234,7 +234,7 @@ def test_landing_of_a_whole_catalog_survives_kills_at_random_moments(
 def test_a_kill_between_any_two_changes_on_disk(
     name: str, work: str, prepared: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
-    """Renames, removals, new folders and syncs: each kill is on a home of its own."""
+    """Renames, removals, new folders and syncs: each kill has its own home."""
     root = tmp_path / "home"
     point = "disk:next"
     changes = killer(prepared.copy(name, root), work).points[point]

@@ -1,4 +1,4 @@
-"""Runs and readers at the same time: runs go one after the other, readers never wait or break."""
+"""Runs and readers at the same time: runs wait for each other, readers never wait or fail."""
 
 import subprocess
 import sys
@@ -79,10 +79,10 @@ def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     first = run(MERGING, home.root, "merge:loaded", mark)
     until(mark)
     second = run(MERGING, home.root, "", mark)
-    digests = [process.communicate()[0].split() for process in (first, second)]
+    outputs = [process.communicate()[0].split() for process in (first, second)]
     assert [process.returncode for process in (first, second)] == [0, 0]
-    folded = [int(words[1]) for words in digests]
-    assert [words[0] for words in digests] == ["False", "True"]
+    folded = [int(words[1]) for words in outputs]
+    assert [words[0] for words in outputs] == ["False", "True"]
     assert folded[0] >= came
     assert folded[1] == 0
     assert_repaired(home, prepared)
@@ -135,6 +135,6 @@ def test_a_long_query_in_another_process_continues_while_runs_replace_the_file(
     assert reader.stdout.readline() == "reading\n"
     merge(home)
     assert published(home.warehouse) != prepared.before["append"]
-    digests, _ = reader.communicate("go on\n", timeout=100)
-    assert (reader.returncode, digests) == (0, "read\n")
+    output, _ = reader.communicate("go on\n", timeout=100)
+    assert (reader.returncode, output) == (0, "read\n")
     assert whole(home) == prepared.after

@@ -1,4 +1,4 @@
-"""The journal of a pull: pages already paid for are there after a kill, in order."""
+"""The journal of a pull: pages already paid for survive a kill, in order."""
 
 import os
 import signal
@@ -75,7 +75,7 @@ def test_a_gap_or_a_repeated_page_is_refused_and_stored_pages_are_kept(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "goes_on"), [(0, True), (14, True), (15, True), (15.1, False), (-1, False)]
+    ("minutes", "may_continue"), [(0, True), (14, True), (15, True), (15.1, False), (-1, False)]
 )
 def test_a_pull_may_continue_within_fifteen_minutes_of_its_last_page(
     tmp_path: Path, minutes: float, may_continue: bool

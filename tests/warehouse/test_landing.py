@@ -1,4 +1,4 @@
-"""Landing: bytes as they came, once, with a manifest that is written last; across kills."""
+"""Landing: bytes as received, stored once, with a manifest that is written last; across kills."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Turns at a home: who looks is in nobody's way, and a holder is no other process."""
+"""Locks of a home: a test of a lock blocks nobody, and a holder is identified exactly."""
 
 import fcntl
 import os

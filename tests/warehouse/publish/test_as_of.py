@@ -1,4 +1,4 @@
-"""events_as_of: what was known at an instant, and nothing of what came after."""
+"""events_as_of: what was known at an instant, and nothing that became known later."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The lakes that are made for measuring can be published, and go on."""
+"""The generated lakes of the benchmarks can be published and continued."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a delta updates in place: what looks say of an event, and what links take from others."""
+"""The columns that a delta updates in place: times of observation, and names and ids in links."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
