@@ -1,4 +1,4 @@
-"""Any file of a home flipped, cut, emptied, deleted or swapped: detected, then repaired by replay."""
+"""Any file of a home flipped, cut, emptied, deleted or swapped: detected, repaired by replay."""
 
 import hashlib
 import json

@@ -10,7 +10,7 @@ import pytest
 
 import warehouse
 from catalog.sandbox.sandbox import Sandbox
-from tests.crashes import looks
+from tests.crashes import pulls
 from tests.crashes.after_kills import (
     PHASES,
     Hits,
@@ -182,7 +182,7 @@ def full(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> 
     root = tmp_path_factory.mktemp("full")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looks, "UNTIL", None)
-        looks.pull_days(almanac_sandbox, Home(root / "anew").landing)
+        pulls.pull_days(almanac_sandbox, Home(root / "anew").landing)
     return prepare(root)
 
 
