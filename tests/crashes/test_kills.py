@@ -181,7 +181,7 @@ CHAIN = 4
 def full(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     root = tmp_path_factory.mktemp("full")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(looks, "UNTIL", None)
+        patch.setattr(pulls, "UNTIL", None)
         pulls.pull_days(almanac_sandbox, Home(root / "anew").landing)
     return prepare(root)
 
