@@ -48,7 +48,7 @@ def test_coins_are_typed(batches: BatchReader) -> None:
 
 def test_the_counters_of_scores_are_hidden_where_the_plan_hides_them(batches: BatchReader) -> None:
     batches.read("coins", page(coin()), plan="standard")
-    row = batches.one("seen_coins")
+    row = batches.only_row("seen_coins")
     assert (row["major_count"], row["peak_impact"], row["upcoming_count"]) == (None, None, 3)
 
 
