@@ -13,7 +13,7 @@
         ├── AccessDenied       401, 402, 403
         │   ├── KeyRejected    the key is missing, unknown or revoked
         │   └── PlanLacksAccess
-        ├── VersionRetired     the version of the interface is gone
+        ├── VersionGone        the version of the interface is gone
         ├── LedgerUnusable     the machine's count of requests can't be stored
         ├── BackfillInProgress another process runs a backfill of the same home
         ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like

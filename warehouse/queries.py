@@ -298,7 +298,7 @@ def _open(
         connection.close()
         raise WarehouseError(
             f"{warehouse} can't be opened: {error}. If another process writes to it, stop that "
-            "process: a warehouse is read-only. If it is damaged, `almanac merge` rebuilds it."
+            "process: a warehouse is read-only. If it is damaged, `almanac replay` rebuilds it."
         ) from error
     return connection
 

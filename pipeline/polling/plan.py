@@ -23,7 +23,7 @@ DAILY_DONE_BY: Final = time(1, 0)
 """By this time the daily job has sent its requests, or it was missed."""
 MISSED_AFTER: Final = timedelta(minutes=40)
 _AROUND: Final = timedelta(minutes=20)
-"""A pull at most this long before the daily job replaces it: content is a minute old."""
+"""A pull at most this long before the daily job replaces it."""
 _DAY: Final = timedelta(days=1)
 
 

@@ -74,7 +74,7 @@ class PartProgress:
 
 
 class ListProgress:
-    """`rows` arrived in so many `pages`, duplicates among them.
+    """`rows` and `pages` count what was received, duplicates included.
 
     `known_ids` are those of the part that begins at a cursor. `lost` is set by a page that does not
     belong to these parts: from then on the progress is not known.

@@ -1,4 +1,4 @@
-"""The views and macros of the warehouse, declared as the tables are; their SQL is in sql/.
+"""The views and macros of the warehouse, declared as the tables are; their SQL is in views/.
 
 An estimated date is a deadline and is never shown as a date: views have `displayed_date` for
 people, and `date_exact`, which is NULL unless the date is known to be exact.

@@ -133,7 +133,7 @@ LEFT JOIN (
 -- name: select_coin_snapshots
 -- Grain: one row per coin and day on which it was observed.
 -- Parameters: $snapshots, the files of the days. Run twice: the same rows.
--- The day is in the name of the folder; what the folders above are named says nothing.
+-- The day is in the name of the innermost folder; the names of the folders above do not matter.
 SELECT
     regexp_extract(filename, 'observed_date=([0-9-]+)/[^/]+$', 1)::DATE AS observed_date,
     slug, rank, tracked, upcoming_count, major_count, peak_impact, observed_at,
@@ -143,7 +143,7 @@ FROM read_parquet($snapshots, hive_partitioning = false, filename = true)
 -- name: select_rejects
 -- Grain: one row per row that could not be read. A file whose batch never took effect is left out.
 -- Parameters: $rejects, the files of the batches. Run twice: the same rows.
--- The day is in the name of the folder; what the folders above are named says nothing.
+-- The day is in the name of the innermost folder; the names of the folders above do not matter.
 SELECT regexp_extract(filename, 'observed_date=([0-9-]+)/[^/]+$', 1)::DATE AS observed_date,
     batch_id, position, reason, raw
 FROM read_parquet($rejects, hive_partitioning = false, filename = true)
@@ -152,8 +152,8 @@ WHERE batch_id IN (SELECT batch_id FROM batches)
 -- name: select_requests
 -- Grain: one row per attempt of a request.
 -- Parameters: $requests, the log's files. Run twice: the same rows.
--- A line that a crash cut short is no JSON, or no UTF-8, and is left out; so is what a
--- disk made of one, and a value that is none.
+-- Lines that are not UTF-8 or not JSON objects, such as one that a crash truncated, are left out; a
+-- value of another type is NULL.
 SELECT
     TRY_CAST(line ->> '$.at' AS TIMESTAMPTZ) AS sent_at,
     line ->> '$.path' AS path,
@@ -174,8 +174,8 @@ ORDER BY sent_at
 -- name: select_usage
 -- Grain: one row per read-out of the quota.
 -- Parameters: $usage, the log's file. Run twice: the same rows.
--- A line that a crash cut short is no JSON, or no UTF-8, and is left out; so is what a
--- disk made of one, and a value that is none.
+-- Lines that are not UTF-8 or not JSON objects, such as one that a crash truncated, are left out; a
+-- value of another type is NULL.
 SELECT
     TRY_CAST(line ->> '$.at' AS TIMESTAMPTZ) AS read_at,
     line ->> '$.plan' AS plan,

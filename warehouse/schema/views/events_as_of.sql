@@ -3,9 +3,9 @@
 -- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC where they name
 -- no zone (macro_instant); basis, 'observed' or 'claimed' (which also takes version 0).
 -- Run twice: fails, since the macro is there; it is made once in a new file.
--- Three branches: ended after ts; still current; and, never with a row, the check. The first two
--- compare columns with constants alone, so that a scan skips what it need not read; the check
--- stands apart, so that no filter of the reader's can keep it from being made.
+-- Three branches: versions that ended after ts; current versions; and the check of the parameters,
+-- which returns no row. The first two compare columns with constants alone, so that a scan can skip
+-- row groups. The check is a branch of its own, so that a filter of the caller can't skip it.
 CREATE MACRO events_as_of(ts, basis := 'observed') AS TABLE
 SELECT
     event_id,
