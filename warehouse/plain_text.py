@@ -1,7 +1,7 @@
-"""Text of others, made fit for a terminal, a log, a page and a spreadsheet: nothing in it acts.
+"""Text from outside, made safe for a terminal, a log, a page and a spreadsheet.
 
-Belongs here: what is done to characters and to cells that a spreadsheet would run as a formula.
-Does not: where it is shown, writing the file.
+Belongs here: escaping characters, and cells that a spreadsheet would run as a formula. Does not:
+showing the text, writing the file.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 import duckdb
 
 _UNSEEN: Final = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff]")
-"""Without a width: two texts that look alike would not be the same."""
+"""Characters without a width: two different texts would look the same."""
 _ACTING: Final = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, with those that open a terminal's sequences
@@ -22,10 +22,10 @@ _ASCII: Final = re.compile(r"[ -~\t\n]*")
 
 
 def plain(text: str) -> str:
-    """Return a text that only shows itself; line ends and tabs stay.
+    """Return a text without characters that act on a terminal; line ends and tabs stay.
 
-    Controls, marks of direction, separators of lines and halves of characters become visible
-    escapes; characters without a width are left out.
+    Control characters, direction marks, line separators and lone surrogates become visible escapes;
+    characters without a width are removed.
     """
     if _ASCII.fullmatch(text):
         return text
@@ -33,12 +33,12 @@ def plain(text: str) -> str:
 
 
 def plain_line(text: str) -> str:
-    """Return it as one line: any run of white space is one blank."""
+    """Return a text as `plain` does, on one line: each run of white space becomes one blank."""
     return plain(" ".join(text.split()))
 
 
 def escaped_in_json(text: str) -> str:
-    """Return JSON of the same value that shows on a terminal as it is."""
+    """Return JSON of the same value that is safe to print on a terminal."""
     return _ACTING.sub(_json_escaped, _UNSEEN.sub(_json_escaped, text))
 
 
@@ -55,15 +55,15 @@ def _json_escaped(match: re.Match[str]) -> str:
 
 
 _RUN: Final = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-"""How a cell begins that spreadsheets take for a formula, or find one in after the first blank."""
+"""First characters of a cell that spreadsheets read as a formula, or as a blank before one."""
 _MARK: Final = "'"
-"""Before a text spreadsheets read it as text, and most don't show it."""
+"""Spreadsheets read a cell that begins with this mark as text; most don't show it."""
 _TEXTS: Final = ("VARCHAR", "ENUM", "BLOB", "UNION", "VARIANT")
 _TEXT: Final = duckdb.type("VARCHAR")
 
 
 def without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Return the same rows, with a mark before each text and column name that would be run.
+    """Return the same rows, with a mark before each text and column name that would be a formula.
 
     Numbers, dates and lists stay as they are.
     """
@@ -75,7 +75,7 @@ def without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 
 def _column(number: int) -> duckdb.Expression:
-    # By its place: two columns may have one name, and the first would stand for both.
+    # By position: if two columns had the same name, the first would be used for both.
     return duckdb.SQLExpression(f"#{number}")
 
 

@@ -52,9 +52,9 @@ def _no_signals() -> AbstractContextManager[Callable[[], bool]]:
 class QueryHooks:
     """Hooks of the calling program while a query runs, when no Python code of it does.
 
-    `hold_signals` holds back the signals that end the program: it yields a function that tells any
-    thread whether one arrived, and raises KeyboardInterrupt for it at its end. `on_stuck` ends the
-    process if a stopped query does not end; it gets the reason, None for a signal.
+    `hold_signals` delays the signals that end the program: it yields a function that any thread may
+    call to see whether a signal arrived, and raises KeyboardInterrupt for it at its end. `on_stuck`
+    ends the process if a stopped query does not end; it receives the reason, None for a signal.
     """
 
     hold_signals: Callable[[], AbstractContextManager[Callable[[], bool]]] = _no_signals

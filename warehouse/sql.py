@@ -4,12 +4,11 @@
     -- What each row is against the state. Grain: event. Run twice: the same.
     SELECT event_id, {each content: v.@name}, …
 
-A file is one step of the way and has its statements in the order they run; its header shows the
-flow. Values are bound by name; nothing is put into the text but identifiers of declared tables.
-`{each …}` stands for a list of columns (docs/decisions/0003-named-statements-in-a-file-a-step.md
-has the rule); a word in braces, which the header must name, is replaced by the module.
-Belongs here: reading the files, and paths as DuckDB takes them. Does not: any statement, any
-column.
+A file is one step and has its statements in the order in which they run; its header shows the flow.
+Values are bound by name; only identifiers of declared tables are put into the text. `{each …}`
+stands for a list of columns (docs/decisions/0003-named-statements-in-a-file-a-step.md gives the
+rule); a word in braces, which the header must name, is replaced by the module. Belongs here:
+reading the files, and paths in the form that DuckDB reads. Does not: statements, columns.
 """
 
 import re
@@ -30,20 +29,20 @@ _EACH: Final = re.compile(r"\{each (\w+)(?: (before|after|except) (\w+(?:, \w+)*
 _MARK: Final = re.compile(r"@\w*")
 _QUOTED_OR_COMMENT: Final = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 _BRACE: Final = re.compile(r"\{(?!''|\s+''|\w+: )(?:(\w+)\})?")
-"""A brace that opens no literal of DuckDB, and the word of a placeholder."""
+"""A brace that does not open a DuckDB literal, and the word of a placeholder."""
 _PLACEHOLDERS: Final = re.compile(r"^-- Placeholders: (\w+(?:, \w+)*)\.$", re.MULTILINE)
 _LINE_CHARS: Final = 100
 _SHORT_CHARS: Final = 30
 
 Groups = Mapping[str, Sequence[Mapping[str, str]]]
-"""Groups of columns by name; of each column, in declared order, what `@name` and others are."""
+"""Groups of columns by name; for each column, in declared order, the values of `@name` etc."""
 _NO_GROUPS: Final[Groups] = {}
 
 
 class Statements:
-    """The statements of a package by name. Files are read when the first is asked for.
+    """The statements of a package by name. Files are read at the first access.
 
-    `groups` are the columns that its expansions may name.
+    `groups` are the groups of columns that its expansions may name.
     """
 
     def __init__(self, package: str, groups: Groups = _NO_GROUPS) -> None:
@@ -63,10 +62,10 @@ class Statements:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """All statements, expanded, by name in the order of their files.
+        """All expanded statements by name, in the order of their files.
 
         Raises:
-            ValueError: two have one name, or one has braces that mean nothing.
+            ValueError: two statements have the same name, or one has braces without a meaning.
         """
         found: dict[str, str] = {}
         for file in _files(resources.files(self._package)):
@@ -81,7 +80,7 @@ class Statements:
 
 
 def statements_in(text: str) -> list[tuple[str, str]]:
-    """Return the names and texts of a file's statements, in their order."""
+    """Return the names and texts of the statements of a file, in order."""
     _, *parts = _NAMED.split(text)
     return list(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
 
@@ -91,7 +90,7 @@ def expanded(text: str, groups: Groups) -> str:
 
     Raises:
         ValueError: a group, a column or a mark is unknown, an expansion is empty or misspelt, or
-            there are other braces than a placeholder that the header names.
+            the text has other braces than those of a placeholder that the header names.
     """
 
     def replaced(found: re.Match[str]) -> str:
@@ -108,7 +107,7 @@ def expanded(text: str, groups: Groups) -> str:
 
 
 def _items(expansion: str, groups: Groups) -> tuple[str, list[str]]:
-    """Return the template of an expansion, and what it gives for each of its columns."""
+    """Return the template of an expansion, and its text for each of its columns."""
     found = _EACH.fullmatch(expansion)
     if found is None:
         raise ValueError(
@@ -136,7 +135,7 @@ def _items(expansion: str, groups: Groups) -> tuple[str, list[str]]:
 
 
 def _filled(template: str, column: Mapping[str, str]) -> str:
-    """Return a template for one column. What a mark stands for may have `@name` in it."""
+    """Return a template filled for one column. The value of a mark may contain `@name`."""
     text = template
     for mark in sorted(column, key=lambda mark: mark == "name"):
         text = text.replace(f"@{mark}", column[mark])
@@ -146,7 +145,7 @@ def _filled(template: str, column: Mapping[str, str]) -> str:
 
 
 def _laid_out(items: list[str], comma: str, line: str) -> str:
-    """Join items: short ones fill lines, others have a line each, indented as `line` is."""
+    """Join items: short ones fill lines, longer ones have a line each, indented as `line`."""
     indent = line[: len(line) - len(line.lstrip())]
     is_short = comma and max(map(len, items)) <= _SHORT_CHARS
     width, text = len(line), ""
@@ -162,7 +161,7 @@ def _laid_out(items: list[str], comma: str, line: str) -> str:
 
 
 def _check_braces(text: str) -> None:
-    """Refuse braces outside of texts that are neither a literal's nor a named placeholder's."""
+    """Refuse braces outside of strings, except those of literals and of named placeholders."""
     stated = _PLACEHOLDERS.search(text)
     named = set(stated[1].split(", ")) if stated else set()
     code = _QUOTED_OR_COMMENT.sub(lambda found: "" if found[0][:2] == "--" else "''", text)
@@ -189,17 +188,17 @@ def _files(folder: Traversable) -> Iterator[Traversable]:
 
 
 def literal(path: Path) -> str:
-    """Return a path as DuckDB's readers are to be given it: of this file, whatever its name.
+    """Return a path escaped for DuckDB's readers, so that it names only this file.
 
-    They take `*`, `?` and `[` for a pattern; a character in brackets stands for itself.
+    They read `*`, `?` and `[` as a pattern; a character in brackets stands for itself.
     """
     return _PATTERN.sub(r"[\1]", str(path))
 
 
 @cache
 def parsed(text: str) -> duckdb.Statement:
-    """Return a statement that any connection can run again without reading its text: for a long
-    one that runs on few rows, that is a third of the time."""
+    """Return a parsed statement that any connection can run repeatedly. For a long statement on few
+    rows, parsing takes a third of the time."""
     with duckdb.connect() as connection:
         (statement,) = connection.extract_statements(text)
     return statement

@@ -1,4 +1,4 @@
-"""Homes as they are before a kill: landed once, copied for each."""
+"""Homes in their state before a kill: landed once, copied for each kill."""
 
 import shutil
 import subprocess
@@ -30,10 +30,10 @@ LATE = ("20260226", ("events", "deliveries"))
 class Prepared:
     """Homes with unmerged batches, and their tables before and after the merge.
 
-    anew    nothing was merged
-    append  the last day's later looks are to come
-    rewind  looks of the second day are to come
-    done    all was merged
+    anew    nothing is merged
+    append  the later batches of the last day are not merged
+    rewind  some batches of the second day are not merged
+    done    everything is merged
     """
 
     root: Path

@@ -27,7 +27,7 @@ from warehouse.files.locks import holder
 from warehouse.home import Home
 
 COINS: Final = "ethereum"
-"""It always has future events, and some that changed."""
+"""It always has future events, and some changed events."""
 SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 """Half of them can't be caught."""
 TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)

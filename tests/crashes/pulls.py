@@ -1,6 +1,6 @@
-"""The landed batches for the crash tests: three days of pulls of a part of the catalog.
+"""The landed batches of the crash tests: three days of pulls of a part of the catalog.
 
-Belongs here: pulling from the sandbox at chosen times, and landing some batches again elsewhere.
+Belongs here: pulling from the sandbox at chosen times, and landing some batches in another landing.
 Does not: killing (killed_home), comparing (tables).
 """
 

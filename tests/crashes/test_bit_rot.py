@@ -255,9 +255,9 @@ def names_in(done: Harm, home: Home, root: Path) -> Iterator[str]:
 
 
 def complaints(home: Home, *, with_replay: bool = True) -> tuple[list[str], list[str]]:
-    """Return what verify finds wrong, and what else it notes; an error in plain words is wrong.
+    """Return the faults that verify finds, and its other notes; an expected error is a fault.
 
-    Without the replay that it does at the end, which takes ten times as long as all the rest.
+    Without `with_replay` it omits the final replay, which takes ten times as long as the rest.
     """
     wrong: list[str] = []
     notes: list[str] = []

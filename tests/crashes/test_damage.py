@@ -153,7 +153,7 @@ class TestDayFile:
     ) -> None:
         home = prepared.copy("done", tmp_path / "home")
         path = days_of(home)[1].path
-        # Of the page of a column: the footer, which is looked at, stays.
+        # In the page of a column: the footer, which is checked, stays.
         held, stat = bytearray(path.read_bytes()), path.stat()
         held[40] ^= 1
         path.write_bytes(held)

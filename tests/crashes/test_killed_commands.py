@@ -1,7 +1,7 @@
-"""Commands killed at random moments, by themselves or with all of their group, and run again.
+"""Commands killed at random moments, alone or with their process group, and run again.
 
-Whatever was killed, the same command then ends in its time, and in the end the warehouse says what
-one says that was never disturbed.
+After any kill, the same command ends in its usual time, and the final warehouse has the same
+content as one without kills.
 """
 
 import random
@@ -25,10 +25,10 @@ from tests.crashes.tables import published
 from warehouse.home import Home
 
 KILLS: Final = {"run": 8, "backfill": 4, "replay": 4, "merge": 4, "ui": 0}
-"""In the default run; one kill of `ui` takes as long as all of these."""
+"""Kills in the default run; one kill of `ui` takes as long as all of these."""
 LONG_CHUNKS: Final = 20
 LONG_KILLS: Final = {"run": 20, "backfill": 10, "replay": 8, "merge": 8, "ui": 4}
-"""In each of the chunks of the long run: a thousand in all."""
+"""Kills in each chunk of the long run: a thousand in all."""
 CHAIN: Final = 4
 """Kills of a command seconds apart, before it may end."""
 BETWEEN_PULLS: Final = timedelta(hours=5)
@@ -75,8 +75,8 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
     for number in range(kills["ui"]):
         kill_ui(killer, number)
     kill_merges(killer, kills["merge"], folder)
-    # Commands that were killed and run again poll more often: a list of all dates brings both
-    # homes to the same knowledge, but for events that left the filter and were looked up.
+    # Commands that were killed and run again poll more often. After a pull of all dates both homes
+    # know the same, except events that left the filter and were looked up.
     for item in (quiet, killer):
         item.run(*EVERYTHING)
     killer.run("verify", "--deep")

@@ -1,4 +1,4 @@
-"""Merges, publications and landing under SIGKILL: nothing lost, nothing doubled."""
+"""Merges, publications and landing under SIGKILL: nothing is lost or duplicated."""
 
 import re
 import sys
@@ -31,7 +31,7 @@ HITS = 20
 """Kills that must fall in each phase."""
 TRIES = 100
 SECONDS = {"merge": 0.3, "publish": 0.15}
-"""How long the small homes take; a kill that is too late does not count."""
+"""Time that the phases of small homes take; a kill that is too late does not count."""
 EACH = {"merge": 4, "publish": 7}
 """Random kills of each kind; with those at the named points each phase has at least 20."""
 FOLDING = [
@@ -50,7 +50,7 @@ PUBLISHING = [
 ]
 POINTS = {
     "append": [("merge:locked", 1), *FOLDING, ("merge:cleared", 1), *PUBLISHING],
-    # Two days are folded again: killed after the first, the next merge goes on from there.
+    # Two days are refolded: after a kill between them, the next merge resumes at the second.
     "rewind": [*FOLDING, FOLDING[1], FOLDING[-1], ("merge:cleared", 1), *PUBLISHING],
 }
 RANDOM = (
@@ -104,7 +104,7 @@ def test_a_batch_is_complete_or_absent_after_a_kill_at_every_step_of_landing(
         hits[death.phase] += 1
         landed = intact_batches(home.landing)
         assert landed == set(all_ids[: len(landed)])
-        # A body that came before is not stored again, so its points are fewer than batches.
+        # A body that is stored already is not stored again, so fewer bodies than batches land.
         assert len(landed) == nth - (point != "land:batches_in_place") or "bodies" in point
         land_again(landing_of(source), home.landing, all_ids)
         assert landed_files(home) == landed_files(Home(source))
@@ -151,7 +151,7 @@ def test_landing_survives_kills_at_random_moments(
 def test_a_merge_survives_kills_at_random_moments(
     phase: str, name: str, work: str, prepared: Prepared, killer: Kill, tmp_path: Path
 ) -> None:
-    """Several kills in a row before the merge may end; then the result is right."""
+    """After several kills in a row, a merge that ends gives the right result."""
     states, hits, seed, home = prepared.states(name), Hits(), 0, None
     while hits[phase] < EACH[phase]:
         if home is None:
@@ -164,7 +164,7 @@ def test_a_merge_survives_kills_at_random_moments(
         readable(home, *states)
         hits[phase] += hit
         if not hit or hits[phase] == EACH[phase]:
-            # Missed: what is left to do is too short to be hit.
+            # Missed: the remaining work is too short to be hit.
             assert_repaired(home, prepared)
             home = None
     sys.stdout.write(hits.summary())
@@ -174,7 +174,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 HITS_EACH = 40
 WORKS = (("append", "merge"), ("rewind", "merge"), ("anew", "merge"), ("done", "replay"))
 CHAIN = 4
-"""Kills one after the other before a merge may end."""
+"""Kills in a row before a merge may end."""
 
 
 @pytest.fixture(scope="module")

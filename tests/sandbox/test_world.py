@@ -59,7 +59,7 @@ def changes(world: World) -> list[Change]:
 
 @pytest.fixture(scope="module")
 def histories(world: World, changes: list[Change]) -> list[tuple[Version, ...]]:
-    """The lives of the events announced in these months, as known by NOW."""
+    """The versions of the events announced in these months, as known at NOW."""
     return [
         world.history(change.event_id, NOW) for change in changes if change.kinds[0] == "created"
     ]
@@ -71,7 +71,7 @@ def steps(histories: list[tuple[Version, ...]]) -> Iterator[tuple[Version, Versi
 
 
 def names_of_changes(old: TrueEvent, new: TrueEvent) -> set[str]:
-    """Return the kinds of the differences, from their definitions alone."""
+    """Return the kinds of the differences, derived only from their definitions."""
     names = set()
     if (old.date, old.date_end) != (new.date, new.date_end):
         names.add("rescheduled")
@@ -312,7 +312,7 @@ def test_cancellations_are_those_of_the_single_events(world: World) -> None:
     assert world.events_at(NOW).keys().isdisjoint(event_id for _, event_id in cancelled)
 
 
-# Lives
+# The lives of events
 
 
 def test_the_kinds_of_a_change_are_those_of_its_differences(
@@ -528,7 +528,7 @@ def test_25_to_30_events_are_announced_a_day_lately(changes: list[Change]) -> No
 
 
 def rates(world: World) -> Counter[str]:
-    """Return the least count of each kind in any ten days of 2026."""
+    """Return the lowest count of each kind in any ten days of 2026."""
     least: Counter[str] = Counter({kind: 10**6 for kind in KINDS})
     day = datetime(2026, 1, 1, tzinfo=UTC)
     while day.year == 2026:
@@ -630,7 +630,7 @@ def test_a_coin_once_untracked_stays_so_and_some_become_so(world: World) -> None
 
 
 def test_every_python_and_every_release_gives_the_same_catalog() -> None:
-    """A catalog changed on purpose has another digest: put it here, and in the changelog."""
+    """If you change the catalog on purpose, put the new digest here, and in the changelog."""
     instant = datetime(2017, 3, 1, tzinfo=UTC)
     world = World(1)
     answers = (world.events_at(instant), world.coins_at(instant))

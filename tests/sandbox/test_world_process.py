@@ -1,4 +1,4 @@
-"""A world generated in part by another process."""
+"""A world that another process generates in part."""
 
 import time
 from datetime import UTC, datetime

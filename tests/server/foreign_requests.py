@@ -1,6 +1,6 @@
-"""Requests that a foreign web page, or a foreign name, can make a browser send.
+"""Requests that a foreign web page, or a foreign host name, can make a browser send.
 
-Each as the bytes of its head. A server that guards itself answers none of them with success.
+Each is given as the bytes of its head. A protected server answers none of them with success.
 """
 
 import json
@@ -20,7 +20,8 @@ REFUSED = (400, 403, 405, 421)
 
 
 class Foreign(NamedTuple):
-    """A request; `<port>` is that of the server, `<query>` a change as a query string."""
+    """A request; `<port>` stands for the port of the server, `<query>` for a change as a query
+    string."""
 
     name: str
     method: str

@@ -1,7 +1,7 @@
-"""A plain model of the interface: lists and loops, nothing of the server's code.
+"""A plain model of the interface: lists and loops, without any code of the server.
 
-It has its own form of plans, windows, filters, order, gating and limits, so that the state
-machine compares two readings of the same rules.
+It has its own plans, windows, filters, order, gating and limits, so that the state machine compares
+two implementations of the same rules.
 """
 
 from dataclasses import dataclass, field
@@ -98,7 +98,7 @@ def refused(plan: str, filters: dict[str, Any]) -> bool:
 
 
 def shown(event: StoredEvent, plan: str) -> dict[str, Any]:
-    """Return the event as JSON has it."""
+    """Return the event in JSON form."""
     high = plan in ("pro", *HIGH)
     impact: Any = None
     if event.impact is not None and plan == "pro":
@@ -143,7 +143,7 @@ def single(catalog: Catalog, plan: str, now: datetime, event_id: str) -> tuple[i
 
 @dataclass
 class PlainBucket:
-    """Rate and burst, counted as fractions of a second that are exact in the tests' steps."""
+    """Rate and burst, counted in fractions of a second that are exact for the tests' steps."""
 
     rate: int
     burst: int

@@ -1,4 +1,4 @@
-"""A hand-made catalog on the real server: a few events, each on a boundary that matters."""
+"""A hand-made catalog on the real server: a few events, each on a boundary of a rule."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ def view(
 
 
 class TimedStore:
-    """Views, each true from an instant on; every requested instant is recorded."""
+    """Views, each valid from an instant on; every requested instant is recorded."""
 
     def __init__(self, first: MemoryView) -> None:
         self.views: list[tuple[datetime, MemoryView]] = [(datetime(2016, 1, 1, tzinfo=UTC), first)]
@@ -132,7 +132,7 @@ def grant(plan: str, key: str, **limits: Any) -> Grant:
 
 @dataclass
 class Service:
-    """A running server and a client of it."""
+    """A running server and its client."""
 
     client: httpx.Client
     store: TimedStore

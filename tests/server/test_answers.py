@@ -1,4 +1,4 @@
-"""Caching, compression, CORS, the export's form, metrics."""
+"""Caching, compression, CORS, the form of the export, metrics."""
 
 import csv
 import io

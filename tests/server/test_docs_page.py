@@ -1,4 +1,4 @@
-"""The reference page has all that the document has, and loads nothing from outside."""
+"""The reference page has the whole content of the document, and loads nothing from outside."""
 
 import re
 from html.parser import HTMLParser

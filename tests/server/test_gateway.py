@@ -1,4 +1,4 @@
-"""Keys, both kinds of 429, sizes, retired paths, the time limit, and what counts."""
+"""Keys, both kinds of 429, sizes, retired paths, the time limit, and which requests count."""
 
 import asyncio
 import json
@@ -182,7 +182,7 @@ class TestRateAndBurst:
     def test_a_bucket_gives_exactly_burst_and_then_the_rate(self, rate: float, burst: int) -> None:
         bucket = TokenBucket(rate_per_s=rate, burst=burst, now_ns=7)
         assert sum(bucket.take(7) for _ in range(burst + 5)) == burst
-        # 1,000 s in steps that do not divide a second: rounding adds or loses no token.
+        # 1,000 s in steps that do not divide a second: rounding neither adds nor loses a token.
         steps = range(1, 10_001)
         taken = sum(bucket.take(7 + step * SECOND_NS // 10) for step in steps for _ in range(8))
         assert taken == 1_000 * rate

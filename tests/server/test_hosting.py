@@ -21,7 +21,7 @@ def service() -> Iterator[Service]:
 
 
 def seconds_until_closed(port: int, first: bytes, *, dribble: bytes = b"") -> float:
-    """Send some bytes, perhaps more a few at a time, and wait until the server closes."""
+    """Send `first`, then `dribble` repeatedly; return the time until the server closes."""
     limit_s = HEADER_TIMEOUT_S + SLACK_S
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.settimeout(0.25)

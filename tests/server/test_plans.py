@@ -1,4 +1,4 @@
-"""What each plan shows: the table of interface 8.3, row by row, asserted on answers."""
+"""What each plan shows: each row of the table of interface 8.3, asserted on answers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The running server against the plain model, under any sequence of changes and requests."""
+"""The running server agrees with the plain model for any sequence of changes and requests."""
 
 import string
 from contextlib import ExitStack
@@ -28,7 +28,7 @@ from tests.server.small_catalog import (
 )
 
 IDS = [f"e{n}" for n in range(12)]
-# Instants around the edges of every window: days from today, and a second to either side.
+# Instants at the edges of every window: days from today, and a second before and after.
 DAYS = st.sampled_from([-400, -31, -30, -29, -2, -1, 0, 1, 6, 7, 8, 9, 89, 90, 91, 92, 500])
 EDGES = st.sampled_from([-1, 0, 1, 43_200, 86_399])
 INSTANTS = st.builds(lambda d, s: TODAY + timedelta(days=d, seconds=s), DAYS, EDGES)
@@ -90,7 +90,7 @@ def query_of(chosen: dict[str, Any]) -> str:
 
 
 class ServerAgainstModel(RuleBasedStateMachine):
-    """Changes take effect at the clock's instant; answers lag by each plan's freshness."""
+    """Changes take effect at the instant of the clock; answers lag by the freshness of a plan."""
 
     service: Service
     store: TimedStore
@@ -166,7 +166,7 @@ class ServerAgainstModel(RuleBasedStateMachine):
 
     @rule(plan=st.sampled_from(list(PLANS)), chosen=filters(), limit=st.integers(1, 3))
     def open_a_list(self, plan: str, chosen: dict[str, Any], limit: int) -> None:
-        """Keep a cursor, to follow it after the catalog has changed."""
+        """Keep a cursor, to follow it after the catalog changed."""
         chosen.pop("sortBy", None)
         if plain_model.refused(plan, chosen):
             return

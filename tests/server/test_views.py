@@ -1,4 +1,4 @@
-"""Views made by editing others, and the rows that are cached for them."""
+"""Views made by editing other views, and the rows that are cached for them."""
 
 import gc
 from dataclasses import replace

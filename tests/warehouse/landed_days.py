@@ -1,4 +1,4 @@
-"""A home with a list of events landed on each of some days: one batch a day, one event each."""
+"""A home with one landed batch a day, each a list of one event."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ FIRST = datetime(2026, 3, 29, 6, tzinfo=UTC)
 
 
 def land(home: Home, day: int, *, plan: str = "enterprise", **fields: Any) -> Manifest:
-    """Land a list of one event, observed so many days after the first day."""
+    """Land a list of one event, observed `day` days after the first day."""
     at = FIRST + timedelta(days=day)
     pull = Pull(
         feed="events",
@@ -37,13 +37,13 @@ def ask(home: Home, query: str) -> list[tuple[Any, ...]]:
 
 
 def became(home: Home, batch: Manifest) -> tuple[str, str]:
-    """Return the status of a batch in the warehouse, and why."""
+    """Return the status of a batch in the warehouse, and the reason."""
     query = f"SELECT status, why FROM batches WHERE batch_id = '{batch.batch_id}'"
     ((status, why),) = ask(home, query)
     return status, why or ""
 
 
 def history(home: Home) -> list[list[tuple[Any, ...]]]:
-    """Return all versions, all events and what became of each batch."""
+    """Return all versions, all events and the outcome of each batch."""
     tables = ("event_versions", "events", "batches")
     return [ask(home, f"SELECT * FROM {table} ORDER BY ALL") for table in tables]

@@ -1,8 +1,8 @@
-"""Run each statement in a process of its own, and say how it ended: as JSON, a line each.
+"""Run each statement in its own process, and print its result as a line of JSON.
 
-`python -m tests.warehouse.run_apart WAREHOUSE` reads statements as JSON texts, a line each.
-Each process has the bounds that `almanac sql` gives itself. It is forked from one that has no
-threads, and has imported what is needed.
+`python -m tests.warehouse.run_apart WAREHOUSE` reads statements as JSON strings, one in each line.
+Each process has the limits of `almanac sql`. It is forked from a process without threads that has
+finished its imports.
 """
 
 import json
@@ -22,7 +22,7 @@ DATA_BYTES_MAX = 1_500_000_000
 
 
 def run(warehouse: Path, sql: str) -> str:
-    """Return how a statement ended, or leave the process where it was stuck."""
+    """Return the result of a statement; if it is stuck, exit the process."""
 
     def end(_: str | None) -> None:
         remove_own_folders()

@@ -1,4 +1,4 @@
-"""The data dictionary in docs is what the declarations say."""
+"""The data dictionary in docs matches the declarations."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""A batch that fails is set aside alone: nothing else is folded twice, lost without a word, or
-blamed for a fault of Almanac's own."""
+"""Only a batch that fails is set aside: no other is folded twice or lost silently, and none is set
+aside for an error in Almanac."""
 
 import shutil
 import signal
@@ -20,7 +20,7 @@ from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER
 
 DAYS = 11
-"""Over a month's end, and more than the newest seven days, of which every state is kept."""
+"""Days across the end of a month, and more than the newest seven, which keep every checkpoint."""
 BAD_DAYS = (1, 4, 9)
 
 
@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Home:
 def fail_on(
     patched: pytest.MonkeyPatch, where: str, batches: list[Manifest], error: Exception
 ) -> None:
-    """Let a function of the fold fail for some batches."""
+    """Make a function of the fold fail for some batches."""
     right = getattr(fold, where)
 
     def failing(*given: Any) -> Any:
@@ -49,7 +49,7 @@ def test_failing_batches_on_several_days_refold_only_the_days_since_a_kept_check
 ) -> None:
     landed = [land(home, day) for day in range(DAYS)]
     bad = [landed[day] for day in BAD_DAYS]
-    # The last state of a month is kept, that of the third day here.
+    # The last checkpoint of a month is kept, here that of the third day.
     for where, again in (("normalise", 0), ("visible_scope", 1 + 1 + 0)):
         written: list[str] = []
         with monkeypatch.context() as patched:
@@ -101,7 +101,7 @@ def test_an_error_in_almanac_stops_a_merge_and_sets_no_good_batch_aside(
 def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DuckDB tells of it in a RuntimeError, as of a fault that nobody foresaw."""
+    """DuckDB raises a RuntimeError for it, as for an unexpected error."""
     batch = land(home, 0)
 
     def endless(connection: duckdb.DuckDBPyConnection, *_: object) -> None:
@@ -174,7 +174,7 @@ def test_a_replay_that_quarantines_a_merged_batch_names_it_with_the_reason(
 
 
 def killed_before_publishing(home: Home) -> None:
-    """Replay, and end once the lake was made again: nothing of it is published."""
+    """Replay, and stop after the lake is rebuilt and before anything is published."""
 
     def end(name: str) -> None:
         if name == "merge:cleared":

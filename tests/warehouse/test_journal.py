@@ -1,4 +1,4 @@
-"""The journal of a pull: pages already paid for survive a kill, in order."""
+"""The journal of a pull keeps the pages already requested, in order, when the pull is killed."""
 
 import os
 import signal
@@ -189,7 +189,7 @@ def test_a_damaged_page_of_the_journal_is_a_landing_error(
 
 class TestDamaged:
     def pull(self, storage: Storage) -> OpenPull:
-        """Begin a pull and keep three pages of it."""
+        """Begin a pull and record three pages."""
         pull = Journal(storage).begin(INTENT)
         for number in (1, 2, 3):
             pull.add(note(number), b"page %d" % number)

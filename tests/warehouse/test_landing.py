@@ -1,4 +1,4 @@
-"""Landing: bytes as received, stored once, with a manifest that is written last; across kills."""
+"""Landing stores bytes as received, once, and writes the manifest last, even across kills."""
 
 import os
 import random
@@ -231,7 +231,7 @@ def land_until_killed(folder: Path, number: int, *, after_s: float) -> Killed:
 def test_a_marker_without_a_landed_batch_is_not_pending_and_is_removed_when_old(
     tmp_path: Path,
 ) -> None:
-    """A process that is killed between the two leaves the first."""
+    """A process that is killed between marker and manifest leaves only the marker."""
     landing = Landing(tmp_path)
     marker = "pending/20260302T120000Z-events-0123456789ab.json"
     landing.storage.put(marker, b"{}")

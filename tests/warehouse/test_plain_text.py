@@ -1,4 +1,4 @@
-"""Text of others only shows itself, on a terminal, on a page and in a spreadsheet."""
+"""Text from outside has no effect on a terminal, on a page or in a spreadsheet."""
 
 import csv
 import io

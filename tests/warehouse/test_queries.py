@@ -1,4 +1,4 @@
-"""Queries: one statement that reads, as rows or as a file; anything else is refused."""
+"""Queries run one reading statement, with rows or a file as the answer, and refuse all others."""
 
 import csv
 import io
@@ -322,7 +322,7 @@ def test_no_thread_writes_a_file_that_its_query_could_wait_for_forever(
 
 @pytest.mark.long
 def test_answers_interrupted_at_any_moment_end(warehouse: Path, tmp_path: Path) -> None:
-    """One in about 180 waited forever where DuckDB wrote with threads of its own."""
+    """If DuckDB writes with its own threads, about one in 180 waits forever."""
     command = [sys.executable, "-c", INTERRUPTED, ENDLESS, str(warehouse), str(tmp_path / "answer")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, b"")

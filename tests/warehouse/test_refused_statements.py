@@ -1,8 +1,9 @@
-"""A corpus of SQL that would write, read, reach out or exhaust: through `run_sql`, the answer's
-COPY, and the bare connection of `connect`. And what must work beside it.
+"""SQL that would write files, read files, use the network or exhaust the machine is refused.
 
-On an older DuckDB: `pip install --no-deps --target /tmp/older 'duckdb==1.4.*'`, then
-`PYTHONPATH=/tmp/older pytest tests/warehouse/test_refused_statements.py`; the long run does so.
+A corpus of statements runs through `run_sql`, the COPY of an answer, and the bare connection of
+`connect`; other statements must work. With an older DuckDB, as in the long run:
+`pip install --no-deps --target /tmp/older 'duckdb==1.4.*'`, then
+`PYTHONPATH=/tmp/older pytest tests/warehouse/test_refused_statements.py`.
 """
 
 import hashlib
@@ -41,11 +42,11 @@ HANGS_S = 30
 OLDER = ("1.4.*", "1.5.*")
 FORMS: tuple[FileForm, ...] = ("csv", "json", "parquet")
 CHANGING = frozenset({"CREATE", "USE", "DETACH", "BEGIN", "PREPARE", "ATTACH", "DROP"})
-"""After these a bare connection is another one."""
+"""Statements after which the test opens a new bare connection."""
 
 
 def corpus(name: str) -> dict[str, list[str]]:
-    """Return the statements of a file by the name of their section."""
+    """Return the statements of a file by section."""
     found: dict[str, list[str]] = {}
     section = ""
     for line in (FOLDER / f"{name}.sql").read_text("utf-8").splitlines():
@@ -64,7 +65,7 @@ BESIDE_A_COPY = [sql for statements in SECTIONS.values() for sql in statements[:
 
 
 class Visitors:
-    """A listener on loopback that counts who comes."""
+    """A listener on loopback that counts connections."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -89,7 +90,7 @@ class Visitors:
 
 
 class Scene(NamedTuple):
-    """A home and files of its user, and how a statement of the corpus names them."""
+    """A home and files of its user, and the names that statements of the corpus use for them."""
 
     root: Path
     warehouse: Path
@@ -102,7 +103,7 @@ class Scene(NamedTuple):
         return sql
 
     def state(self) -> dict[str, tuple[int, str]]:
-        """Return the mode and the hash of everything that is there."""
+        """Return the mode and the hash of every file."""
         return {
             str(path.relative_to(self.root)): (
                 path.stat().st_mode,
@@ -148,7 +149,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture
 def untouched(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    """Lend the scene; hold at the end that nothing was written, and nobody was visited."""
+    """Yield the scene; assert at the end that nothing was written and nobody connected."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ALMANAC_API_KEY", SECRET)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -216,7 +217,7 @@ def test_all_statements_are_refused_inside_the_copy_of_an_answer(
 def test_no_statement_reads_or_writes_files_or_connects_on_a_bare_connection(
     untouched: Scene,
 ) -> None:
-    """Statements that only change the connection itself may pass."""
+    """Statements that change only the connection itself may succeed."""
     frame = pa.table({"secret": [SECRET]})
     connection = connect(untouched.warehouse)
     for sql in REFUSALS:
@@ -235,7 +236,7 @@ def test_no_statement_reads_or_writes_files_or_connects_on_a_bare_connection(
 
 
 def test_sql_can_not_open_the_attached_file(untouched: Scene) -> None:
-    """DuckDB lets SQL read and write the files that are attached: their names must be gone."""
+    """DuckDB lets SQL read and write attached files, so their names must be removed."""
     with connected(untouched.warehouse) as connection:
         named = connection.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
         paths = [str(path) for (path,) in named.fetchall()]

@@ -1,4 +1,4 @@
-"""The folder of a process among the temporary files: its own, and gone with it or after it."""
+"""The temporary folder of a process is private, and removed when it ends or by a later process."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def process(temporary: Path, program: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
-    """Lend a process and its folder; it is killed at the end."""
+    """Yield a process and its folder; the process is killed at the end."""
     with subprocess.Popen(
         [sys.executable, "-c", program],
         env={"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
@@ -79,7 +79,7 @@ def test_a_fork_has_a_folder_of_its_own_and_leaves_that_of_its_parent(temporary:
     )
     with process(temporary, program) as (ended, parents):
         assert ended.stdout is not None
-        # Not communicate(): it would pass over what is in the buffer of readline.
+        # Not communicate(), which would skip the text in the buffer of readline.
         childs, is_there = ended.stdout.read().split()
     assert is_there == "True"
     assert Path(childs) != parents

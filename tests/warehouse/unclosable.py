@@ -1,6 +1,6 @@
-"""Connections that do not close, as one of DuckDB 2.0 may not after an interrupted COPY.
+"""Connections that do not close, which happens in DuckDB 2.0 after an interrupted COPY.
 
-`python -m tests.warehouse.unclosable GRACE_S …` is the command `almanac …` with such connections.
+`python -m tests.warehouse.unclosable GRACE_S …` runs `almanac …` with such connections.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import duckdb
 from warehouse import queries
 
 BLOCKED_S = 30.0
-"""So long `close` blocks in a test, which must not wait for it."""
+"""How long `close` blocks in a test, which must not wait for it."""
 
 
 class Unclosable:
@@ -43,7 +43,7 @@ class Unclosable:
 
 
 class Deadlocked(Unclosable):
-    """A connection whose `close` blocks outside of Python, where no handler of a signal runs."""
+    """A connection whose `close` blocks outside of Python, where no signal handler runs."""
 
     def close(self) -> None:
         mutex = ctypes.create_string_buffer(128)
@@ -62,7 +62,7 @@ class Refusing(Unclosable):
 def opening(
     kind: type[Unclosable], opened: list[Unclosable]
 ) -> Callable[..., duckdb.DuckDBPyConnection]:
-    """Return what opens a warehouse as `queries` does, with a connection of this kind."""
+    """Return a replacement of `queries._open` that returns connections of this kind."""
     usual = queries._open
 
     def open_one(*arguments: Any) -> Any:
@@ -73,7 +73,7 @@ def opening(
 
 
 def main() -> None:
-    # Dagster takes long to import.
+    # Imported here since Dagster takes long to import.
     from pipeline.cli import main as cli
     from pipeline.cli import sql as sql_cli
 

@@ -1,7 +1,7 @@
-"""Who may read the files that a process makes: their owner alone, or their group as well.
+"""Permissions of the files that a process makes: readable by their owner alone, or by their group.
 
-Belongs here: the process's mask, and finding and mending what others can read. All that a
-process makes follows the mask, also what DuckDB and SQLite write by themselves.
+Belongs here: the umask of the process, and finding and closing files that others can read. The
+umask applies to all files of the process, including those that DuckDB and SQLite write.
 """
 
 import grp
@@ -23,9 +23,9 @@ _usual: int | None = None
 
 
 def keep_private(*, group_reads: bool = False) -> None:
-    """Let all that this process makes be its owner's: files 0600, folders 0700.
+    """Make new files of this process private: files 0600, folders 0700.
 
-    With `group_reads` they are 0640 and 0750. Programs that it starts do the same.
+    With `group_reads` they are 0640 and 0750. Programs that it starts inherit this.
     """
     global _usual
     before = os.umask(_closed(group_reads=group_reads))
@@ -34,7 +34,7 @@ def keep_private(*, group_reads: bool = False) -> None:
 
 @contextmanager
 def usual_modes() -> Iterator[None]:
-    """Make files as the user's own mask has it: what goes to a place that the user names."""
+    """Use the user's own umask, for files that are written where the user says."""
     if _usual is None:
         yield
         return
@@ -46,17 +46,17 @@ def usual_modes() -> Iterator[None]:
 
 
 def close_for_writing(path: Path) -> None:
-    """Take the right to write to a file away, from everybody."""
+    """Remove the write permission of a file for everybody."""
     path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_WRITE)
 
 
 def readable_by_others(path: Path, *, group_reads: bool = False) -> bool:
-    """Whether anybody but the owner has any right to a file or folder, or to write to it."""
+    """Whether others have more permissions on a file or folder than `keep_private` gives."""
     return bool(stat.S_IMODE(path.stat().st_mode) & _closed(group_reads=group_reads))
 
 
 def open_to_others(roots: Iterable[Path], *, group_reads: bool = False) -> list[Path]:
-    """Return the files and folders below some folders, and these, that are not private."""
+    """Return the files and folders in some folders, and the folders, that are not private."""
     closed, found = _closed(group_reads=group_reads), set[Path]()
     for root in roots:
         for parent, folders, names in os.walk(root):
@@ -64,17 +64,17 @@ def open_to_others(roots: Iterable[Path], *, group_reads: bool = False) -> list[
                 try:
                     mode = path.lstat().st_mode
                 except FileNotFoundError:
-                    continue  # A process that runs took it away.
+                    continue  # A running process removed it.
                 if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) & closed:
                     found.add(path)
     return sorted(found)
 
 
 def close_to_others(paths: Iterable[Path], *, group_reads: bool = False) -> int:
-    """Make them private; return how many.
+    """Make files and folders private; return how many.
 
     Raises:
-        OSError: one of them is somebody else's.
+        OSError: another user owns one of them.
     """
     count = 0
     for path in paths:
@@ -99,7 +99,7 @@ def others_may_write(status: os.stat_result) -> bool:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Whether a group has this user alone: where files are group-writable, systems make one."""
+    """Whether this user is the only member of a group, which many systems make for each user."""
     try:
         user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(gid)
     except KeyError:

@@ -1,15 +1,14 @@
-"""Hashes that say what a file of a home was when it was written.
+"""Hashes of the files of a home, recorded when they are written.
 
     lake/head.json                          the newest day of the change log, and its sha256
-    the change log's files, in themselves   the sha256 of the day before, and of the day's files
-    landing/batches/…/….json                a seal: the sha256 of the document it ends
-    lake/events/_sha256.json                the events by month
-    state/published.json                    the published file
+    in the files of the change log          the sha256 of the previous day, and of the day's files
+    at the end of landing/batches/…/….json  a seal: the sha256 of the rest of the document
+    lake/events/_sha256.json                the sha256 of the events of each month
+    state/published.json                    the sha256 of the published file
 
-A hash is written with the file it is of, or before what names that file: a process that dies in
-between leaves a mark (`unfinished_from`, `_rewriting.json`) that says which hashes don't count.
-Belongs here: hashing and sealing. Does not: the head (lake_files.py), which files there are
-(lake_files.py).
+A hash is written with its file, or before the record that names the file. A process that is killed
+in between leaves a mark (`unfinished_from`, `_rewriting.json`) that names the hashes to ignore.
+Belongs here: hashing and sealing. Does not: the head, the list of files (lake_files.py).
 """
 
 import hashlib
@@ -28,23 +27,23 @@ _Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 class BrokenSeal(ValueError):
-    """A document that is not what was sealed, or has no seal."""
+    """A document changed after it was sealed, or has no seal."""
 
 
 def sha256_of(path: Path) -> str:
     """Return the sha256 of a file's bytes.
 
     Raises:
-        OSError: it can't be read, or is no file.
+        OSError: it can't be read, or is not a file.
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sealed(document: bytes) -> bytes:
-    """Return a JSON object, as `formatted` gives it, with its own hash as the last member.
+    """Return a JSON object, as `formatted` writes it, with its hash added as the last member.
 
-    An empty one stays as it is.
+    An empty object is returned as it is.
     """
     if not document.endswith(_END):
         return document
@@ -56,16 +55,16 @@ def is_sealed(data: bytes) -> bool:
     """Whether a document ends in a seal.
 
     Raises:
-        BrokenSeal: it does, and the seal is not that of the document.
+        BrokenSeal: the seal does not match the document.
     """
     return opened(data) != data
 
 
 def opened(data: bytes) -> bytes:
-    """Return a document without its seal, as it is where it has none.
+    """Return a document without its seal, if it has one.
 
     Raises:
-        BrokenSeal: the seal is not that of the document.
+        BrokenSeal: the seal does not match the document.
     """
     seal = _SEAL.search(data)
     if seal is None:
@@ -77,10 +76,10 @@ def opened(data: bytes) -> bytes:
 
 
 def read_sealed(data: bytes, document: type[_Document]) -> _Document:
-    """Return what was formatted and sealed.
+    """Return the value of a document that was formatted and sealed.
 
     Raises:
-        ValueError: its bytes are not those that were written, or it is no such document.
+        ValueError: its bytes changed since it was written, or it has another type.
     """
     if not is_sealed(data):
         raise BrokenSeal("it has no hash of its own")
@@ -92,7 +91,7 @@ def formatted(value: object) -> bytes:
 
 
 def damage(lake: Storage, name: str, files: Mapping[str, str] | None) -> str | None:
-    """Return what is wrong with a file of the lake whose hash may be recorded; None: nothing."""
+    """Return how a file of the lake differs from its recorded hash; None if it does not."""
     expected = None if files is None else files.get(name)
     if expected is None:
         return None

@@ -1,4 +1,4 @@
-"""Where each file of a lake lies, by its name in the lake.
+"""Names of the files of a lake, relative to its folder.
 
     lake/head.json
     lake/event_changes/observed_date=YYYY-MM-DD/changes.parquet
@@ -8,7 +8,7 @@
     lake/events/event_month=YYYY-MM/events.parquet
     lake/events/_sha256.json, _rewriting.json
 
-Belongs here: names, and reading a date or a month back from one. Does not: what is in the files
+Belongs here: names, and parsing the date or month in a name. Does not: the content of the files
 (warehouse/history, warehouse/publish/lake_events.py).
 """
 
@@ -26,7 +26,7 @@ FOLDERS: Final = (EVENT_CHANGES, COIN_SNAPSHOTS, REJECTS, CHECKPOINTS, EVENTS)
 EVENTS_HASHES: Final = f"{EVENTS}/_sha256.json"
 EVENTS_MARKER: Final = f"{EVENTS}/_rewriting.json"
 CHECKPOINT_STATE: Final = "state.json"
-"""What of a checkpoint is in no table."""
+"""The part of a checkpoint that is not in a table."""
 DAY: Final = "observed_date="
 _MONTH: Final = "event_month="
 
@@ -41,7 +41,7 @@ def folder_of_day(day: date) -> str:
 
 
 def day_of(folder: str) -> date | None:
-    """Return the day whose files a folder has, by its own name; None for one that has none."""
+    """Return the day in the name of a folder; None if the name has none."""
     with suppress(ValueError):
         if folder.startswith(DAY):
             return date.fromisoformat(folder.removeprefix(DAY))
@@ -49,7 +49,7 @@ def day_of(folder: str) -> date | None:
 
 
 def changes_in(folder: str) -> str:
-    """Return the file of a day's change log by the folder's own name, whatever that is."""
+    """Return the change log file in a folder, which may have any name."""
     return f"{EVENT_CHANGES}/{folder}/changes.parquet"
 
 
@@ -83,7 +83,7 @@ def month_folder(month: str) -> str:
 
 
 def events_in(folder: str) -> str:
-    """Return the file of a month's events by the folder's own name, whatever that is."""
+    """Return the file of events in a folder, which may have any name."""
     return f"{EVENTS}/{folder}/events.parquet"
 
 
@@ -92,5 +92,5 @@ def month_name(month: str) -> str:
 
 
 def month_of(folder: str) -> str | None:
-    """Return the event month whose events a folder has; None for one that has none."""
+    """Return the event month in the name of a folder; None if the name has none."""
     return folder.removeprefix(_MONTH) if folder.startswith(_MONTH) else None

@@ -1,8 +1,8 @@
-"""Notes in a home's state: small documents, a file each, that outlast a process.
+"""Notes in the state of a home: small documents, one file each, that outlast a process.
 
-Each is sealed with its own hash. One that is not what was written is set aside as `<name>.damaged`,
-which is logged once, and counts as none. Belongs here: writing, reading and setting aside. Does
-not: what a note says (deferrals, sweeps, alerts).
+Each note is sealed with its hash. A damaged note is renamed to `<name>.damaged`, logged once and
+ignored. Belongs here: writing, reading and setting aside. Does not: the content of notes
+(deferrals, backfills, alerts).
 """
 
 import logging
@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 
 
 def put_note(state: Storage, name: str, note: object) -> None:
-    """Write a note, or replace it. `name` ends in `.json`."""
+    """Write or replace a note. `name` ends in `.json`."""
     state.put(name, sealed(formatted(note)))
 
 
 def read_note(
     state: Storage, name: str, kind: type[_T], wrong: Callable[[_T], str] = lambda note: ""
 ) -> _T | None:
-    """Return a note; None where there is none, or a damaged one, which is set aside.
+    """Return a note; None if there is none or it is damaged; a damaged note is set aside.
 
-    `wrong` returns, in words, what no note of its kind says; empty where nothing is wrong. An
-    instant without a zone is always wrong.
+    `wrong` returns why the content of a note is invalid, empty if it is valid. An instant without a
+    zone is always invalid.
     """
     try:
         data = state.read(name)
@@ -54,7 +54,7 @@ def read_note(
         return note
     with suppress(OSError):
         if state.read(name) != data:
-            return None  # It has just been replaced: the next look has the new one.
+            return None  # It was just replaced: the next call reads the new note.
     _set_aside(state, name, why)
     return None
 
@@ -62,7 +62,7 @@ def read_note(
 def read_notes(
     state: Storage, folder: str, kind: type[_T], wrong: Callable[[str, _T], str]
 ) -> list[_T]:
-    """Return the sound notes of a folder, by name; `wrong` is given the name too."""
+    """Return the valid notes of a folder, sorted by name; `wrong` also receives the name."""
     if state.path(folder).is_file():
         _set_aside(state, folder, "it is a file, expected a folder")
     names = [name for name in state.names(folder) if name.endswith(".json")]

@@ -1,7 +1,7 @@
-"""Files of landing and lake, put in place as a whole or not at all.
+"""Files of landing and lake, which appear complete or not at all.
 
-The one module through which both are written, so that an object store can follow: its
-atomic put takes the place of the rename. Names are relative, with `/` between parts.
+All writes of both pass through this module. With an object store, its atomic put would replace the
+rename. Names are relative, with `/` between parts.
 """
 
 import os
@@ -16,16 +16,16 @@ _UNFINISHED = ".unfinished-"
 
 
 class Storage:
-    """A folder of files that appear complete, survive a power cut, and are never half there."""
+    """A folder whose files appear complete and survive a power failure."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """Return where a file lies.
+        """Return the path of a file.
 
         Raises:
-            ValueError: a name that would leave the folder.
+            ValueError: the name would leave the folder.
         """
         parts = name.split("/")
         if not name or any(part in ("", ".", "..") for part in parts):
@@ -41,15 +41,15 @@ class Storage:
         return self.path(name).read_bytes()
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file, or replace it, in one step that outlasts a crash."""
+        """Write or replace a file atomically and durably."""
         with self.writing(name) as unfinished:
             unfinished.write_bytes(data)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Lend a path to write to; what stands there at the end takes the name's place.
+        """Yield a temporary path; at the end, the file written there replaces the named one.
 
-        On an error nothing has changed, and what was begun is removed.
+        On an error the named file is unchanged, and the temporary file is removed.
         """
         with self.staging() as staged:
             yield staged
@@ -57,7 +57,7 @@ class Storage:
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """Lend a path whose name is not known yet; unless adopted, it is removed at the end."""
+        """Yield a temporary path for a file without a name yet; without `adopt` it is removed."""
         make_folders(self.root)
         staged = self.root / f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}"
         try:
@@ -66,20 +66,20 @@ class Storage:
             staged.unlink(missing_ok=True)
 
     def adopt(self, staged: Path, name: str) -> None:
-        """Put a staged file in place, replacing what has the name."""
+        """Rename a staged file, replacing the file of that name."""
         target = self.path(name)
         make_folders(target.parent)
         sync(staged)
-        if target.is_dir():  # A hand or a repair of the disk made it: no file would ever go there.
+        if target.is_dir():  # Made by hand or by a disk repair; a rename can't replace it.
             self.remove_folder(name)
         staged.replace(target)
         sync(target.parent)
 
     @contextmanager
     def staged_folder(self, name: str) -> Iterator[Path]:
-        """Lend a folder whose files appear together; the files in it must be synced already.
+        """Yield a temporary folder that replaces the named one at the end.
 
-        A folder of that name that was there before is replaced.
+        The caller must sync the files in it.
         """
         target = self.path(name)
         make_folders(target.parent)
@@ -96,7 +96,7 @@ class Storage:
                 shutil.rmtree(staged)
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file, if it exists."""
         path = self.path(name)
         if path.is_dir():
             self.remove_folder(name)
@@ -105,7 +105,7 @@ class Storage:
             sync(path.parent)
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder with its files, so that a crash leaves all of it or an unnamed rest."""
+        """Remove a folder with its files; a crash leaves all of it, or an unfinished folder."""
         path = self.path(name)
         if path.exists():
             doomed = path.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
@@ -114,9 +114,9 @@ class Storage:
             shutil.rmtree(doomed)
 
     def unfinished(self, *, older_than_s: float = 0.0) -> list[Path]:
-        """Return what killed writers left, where it was not touched for so long.
+        """Return the files and folders that killed writers left, unchanged for `older_than_s`.
 
-        Without an age, only while no other process writes here.
+        Use 0 seconds only while no other process writes here.
         """
         found: list[Path] = []
         for path in [*self.root.glob(f"{_UNFINISHED}*"), *self.root.glob(f"*/{_UNFINISHED}*")]:
@@ -126,13 +126,13 @@ class Storage:
         return found
 
     def remove_unfinished(self, *, older_than_s: float = 0.0) -> None:
-        """Remove it."""
+        """Remove the files and folders that `unfinished` returns."""
         for path in self.unfinished(older_than_s=older_than_s):
             with suppress(FileNotFoundError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def names(self, under: str) -> list[str]:
-        """Return the finished files below a folder, sorted by name."""
+        """Return the names of the finished files in a folder and its subfolders, sorted."""
         folder = self.path(under)
         found = (path for path in folder.rglob("*") if path.is_file()) if folder.exists() else ()
         return sorted(
@@ -142,7 +142,7 @@ class Storage:
         )
 
     def folders(self, under: str) -> list[str]:
-        """Return the names of the folders directly in one, sorted."""
+        """Return the names of the folders directly in a folder, sorted."""
         folder = self.path(under)
         if not folder.exists():
             return []
@@ -160,7 +160,7 @@ def sync(path: Path) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those above it; each new one is in its parent for good."""
+    """Make a folder and its parents; sync the parent of each new folder."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):

@@ -27,15 +27,15 @@ class Column:
 
 
 Change = Literal["revised", "rescored", "rescheduled", "estimate", "date_text"]
-"""What a change of a field means: a kind of change; a flip of `is_estimated`, which has two kinds;
-or a text of the date, which is a revision if the date itself is the same."""
+"""What a change of a field means: a change kind; a flip of `is_estimated`, which has two kinds; or
+a text of the date, which is a revision if the date is the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventField(Column):
-    """A field that the service gives an event. `wire` is its name in the service's JSON.
+    """A field of an event of the service. `wire` is its name in the service's JSON.
 
-    `change` is None where a difference in it alone makes no version.
+    `change` is None if a difference in this field alone makes no version.
     """
 
     wire: str
@@ -120,7 +120,7 @@ FIELDS: Final = (
 )
 """The fields of an event; add a new one at the end, since its position is a bit in the lake.
 
-`impactBand` is ours: the wire has both in `impact`.
+The service does not send `impactBand`: its JSON has score and band in `impact`.
 """
 CONTENT: Final = (
     *FIELDS,
@@ -207,7 +207,7 @@ def mask(*names: str) -> int:
 
 
 def shown_by(plan: Plan) -> int:
-    """Return the fields that a plan shows with a value (interface 8.3); a null plays no part."""
+    """Return the bitmask of the fields that a plan shows (interface 8.3), whatever their value."""
     shown = {column for column, wire in WIRE.items() if plan.shows(wire)} - {"impact"}
     if plan.impact is not ImpactView.NONE:
         shown.add("impact_band")
@@ -220,7 +220,7 @@ def plan_named(name: str) -> Plan:
     """Return a plan of the contract.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: the contract has no plan of this name.
     """
     if name not in PLANS:
         raise ValueError(f"{name!r} is no plan; there are {', '.join(PLANS)}")
@@ -246,8 +246,8 @@ _MARKS: Final[dict[str, dict[str, str]]] = {
 }
 """By type, the text for each mark in a statement, except `@name`, `@wire` and `@state`.
 
-`type`: as in a CREATE TABLE. `json`: as it arrives in a JSON text. `raw`: the column of
-`insert_events` that has it as it arrived. `digest`: its part of `content_md5`.
+`type`: its type in CREATE TABLE. `json`: its type in a JSON text. `raw`: the column of
+`insert_events` with the value as received. `digest`: its part of `content_md5`.
 """
 
 
@@ -278,7 +278,7 @@ GROUPS: Final[Groups] = {
 }
 """The groups that statements may name in `{each GROUP: TEMPLATE}`.
 
-`content`: fields and status. `compared`: those of which a difference makes a version, in the
-state's table `event_current`, alias `c` (`@state`); `uncompared`: the others, in `event_seen`,
-alias `s`. One for each `Change`.
+`content`: fields and status. `compared`: the fields whose change makes a version, in the state
+table `event_current`, alias `c` (`@state`). `uncompared`: the others, in `event_seen`, alias `s`.
+There is also one group for each `Change`.
 """

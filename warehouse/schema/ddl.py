@@ -15,9 +15,9 @@ _SQL = Statements(__package__, GROUPS)
 
 
 def attach(path: Path, alias: str, *, read_only: bool) -> str:
-    """Return the ATTACH of a file; DuckDB 1.5 binds no values in it.
+    """Return the ATTACH statement for a file; DuckDB 1.5 can't bind values in it.
 
-    A file made by it has a storage version that DuckDB 1.4 and later open.
+    A new file has a storage version that DuckDB 1.4 and later can open.
     """
     option = "READ_ONLY" if read_only else "STORAGE_VERSION 'v1.4.0'"
     return "ATTACH " + _literal(str(path)) + " AS " + quoted(alias) + " (" + option + ")"
@@ -43,12 +43,12 @@ def create_macro(name: str) -> str:
 
 
 def definitions() -> list[str]:
-    """Return the texts of all views and macros."""
+    """Return the SQL of all views and macros."""
     return list(_SQL.texts.values())
 
 
 def comments(table: Table, kind: str) -> Iterator[str]:
-    """Yield statements that describe a table in the file; `kind` is TABLE or VIEW."""
+    """Yield the COMMENT statements of a table and its columns; `kind` is TABLE or VIEW."""
     name = quoted(table.name)
     yield "COMMENT ON " + kind + " " + name + " IS " + _literal(table.grain)
     for column in table.columns:
@@ -62,7 +62,7 @@ def comment_macro(macro: Table) -> str:
 
 
 def insert(table: Table, query: str) -> str:
-    """Fill a table from a query, column by name."""
+    """Fill a table from a query; columns are matched by name."""
     return "INSERT INTO " + quoted(table.name) + " BY NAME\n" + query
 
 

@@ -1,6 +1,6 @@
 """The data dictionary, generated from the declared tables, views and macros.
 
-`python -m warehouse.schema.dictionary` prints it; docs/data-dictionary.md is held to it by a test.
+`python -m warehouse.schema.dictionary` prints it; a test compares docs/data-dictionary.md with it.
 """
 
 import sys

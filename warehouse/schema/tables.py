@@ -1,8 +1,8 @@
 """The tables of the warehouse, declared once: grain, key, and columns with type and meaning.
 
-From here come the statements that make them (ddl.py), the order in which a publication fills them,
-the data dictionary, and the comments in the file itself. Views and macros are in views.py. Instants
-are UTC.
+The declarations define the statements that make the tables (ddl.py), the order in which a
+publication fills them, the data dictionary, and the comments in the published file. Views and
+macros are in views.py. Instants are UTC.
 """
 
 from dataclasses import dataclass, field
@@ -35,29 +35,30 @@ from warehouse.schema.columns import (
 )
 
 DeltaRule = Literal["days", "chain", "batches", "state", "links", "replaced", "local"]
-"""How a delta brings a table up to date: it compares the rows of the days that changed (`days`; by
-`day`, `chain`), of the batches of those days (`batches`), of the events that were touched
-(`links`), or all, with the newest checkpoint (`state`); or it makes the table anew, always
-(`replaced`) or where the logs of this machine changed (`local`)."""
+"""How a delta updates a table. It compares the rows of the changed days (`days`; by `day`,
+`chain`), of the batches of those days (`batches`), of the touched events (`links`), or all rows
+with the newest checkpoint (`state`). Or it builds the table anew, always (`replaced`) or if the
+logs of this machine changed (`local`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, view or table macro. `grain` says what one row is; `key` names a row."""
+    """A table, view or table macro. `grain` says what one row is; `key` identifies a row."""
 
     name: str
     grain: str
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     call: str = ""
-    """How a macro is called; empty for tables and views."""
-    # Not of the form of the file, which the signature of a publication names.
+    """The call of a macro; empty for tables and views."""
+    # The fields without a repr are not part of the signature of the published file.
     inputs: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
-    """The parameters of its statement `select_<name>`: files, and what else it is bound to."""
+    """The parameters of its statement `select_<name>`: files and other values."""
     delta: DeltaRule | None = field(default=None, kw_only=True, repr=False)
-    """None: no statement fills it."""
+    """None if no statement fills the table."""
     in_place: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
-    """Columns for which a delta replaces no row; of `state`, without any, all but the key."""
+    """Columns that a delta updates without replacing the row; if empty, a `state` table updates all
+    columns but the key."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,8 +83,8 @@ EVENTS: Final = Table(
     ),
     inputs=("events",),
     delta="state",
-    # What each pull that shows it says anew. Lists can't be updated in place, so its content is
-    # replaced as a row.
+    # Every pull that shows the event changes these. Lists can't be updated in place, so a change of
+    # content replaces the row.
     in_place=("last_seen_at", "missing_since", "content_at"),
 )
 EVENT_VERSIONS: Final = Table(
@@ -113,7 +114,7 @@ EVENT_VERSIONS: Final = Table(
     ),
     inputs=("changes", "current"),
     delta="batches",
-    # They follow from the versions after it, and are found at the end.
+    # They depend on other versions of the event, and are computed at the end.
     in_place=("known_to", "first_seen_at"),
 )
 EVENT_COINS: Final = Table(
@@ -300,9 +301,9 @@ FIRST_OBSERVED: Final = Table(
     delta="replaced",
 )
 INTERNAL: Final = (PUBLISHED, FACTS, FIRST_OBSERVED)
-"""Of no use to readers, and free to change."""
+"""For internal use: they may change without notice."""
 FILLED: Final = (
     *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, COVERAGE, EVENT_COINS),
     *(EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS, REQUESTS, USAGE, PUBLISHED, FIRST_OBSERVED),
 )
-"""All that have a statement, in the order in which they are filled: after those that it reads."""
+"""All tables with a statement, in the order in which they are filled: after those they read."""

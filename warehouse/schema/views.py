@@ -1,4 +1,4 @@
-"""The views and macros of the warehouse, declared as the tables are; their SQL is in views/.
+"""The views and macros of the warehouse, declared like the tables; their SQL is in views/.
 
 An estimated date is a deadline and is never shown as a date: views have `displayed_date` for
 people, and `date_exact`, which is NULL unless the date is known to be exact.
@@ -128,7 +128,7 @@ VIEWS: Final = (
     *(UPCOMING_EVENTS, RESCHEDULES, CATEGORY_STATS, COIN_CALENDAR),
     *(CANCELLATION_STATS, ANNOUNCEMENT_LEAD_TIMES),
 )
-"""In the order in which they are made: a view may use those before it."""
+"""In the order in which they are made: a view may use earlier ones."""
 MACROS: Final = (EVENTS_AS_OF,)
 INTERNAL_MACROS: Final = ("_almanac_instant",)
-"""What those use, and nobody else should."""
+"""Macros that only the views and macros above use."""

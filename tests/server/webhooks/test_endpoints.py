@@ -1,4 +1,4 @@
-"""The book of endpoints and its commands."""
+"""The book of endpoints, its commands, and the outbox."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""The guard of webhook targets: what is refused, and that the checked address is used."""
+"""The guard of webhook targets refuses addresses, and connects to the address that it checked."""
 
 import asyncio
 import ssl
@@ -45,7 +45,7 @@ class Names:
 
 
 class Listener:
-    """A loopback server that answers with fixed bytes, and keeps the requests."""
+    """A loopback server that answers with fixed bytes and keeps the requests."""
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer

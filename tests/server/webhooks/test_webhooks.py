@@ -1,4 +1,4 @@
-"""Webhooks end to end: real files, a real receiver on loopback, clocks that tests move."""
+"""Webhooks end to end, with real files, a real receiver on loopback, and clocks set by tests."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def anyio_backend() -> str:
 
 
 class SetClock:
-    """A clock that stands at a set instant: the catalog's, and (called) the wall clock."""
+    """A clock that stands at a set instant: `now` is the catalog's clock, a call the wall clock."""
 
     def __init__(self, instant: datetime) -> None:
         self.instant = instant
@@ -184,7 +184,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 class Service:
-    """A sender with its files, on clocks that stand still; `restarted` is another on the files."""
+    """A sender with its files, on clocks that stand still; `restart` makes a new sender on them."""
 
     def __init__(self, directory: Path, store: ListedStore) -> None:
         self.directory = directory
@@ -215,13 +215,13 @@ class Service:
         return self.book.add(url, plan="elite", account="acme", allow_private=True)
 
     async def subscribe(self, url: str) -> tuple[Endpoint, str]:
-        """Add an endpoint and let the sender see it, so that it is sent what changes from now."""
+        """Add an endpoint and let the sender read it, so that it receives changes from now on."""
         added = self.add(url)
         await self.sender.run_once()
         return added
 
     async def pass_minutes(self, minutes: int) -> None:
-        """Move the catalog's clock, and send the changes."""
+        """Advance the catalog's clock, and send the changes."""
         self.clock.advance(minutes * MINUTE)
         await self.sender.run_once()
 
@@ -353,7 +353,7 @@ async def test_anything_but_2xx_is_a_failure(
 
 
 async def test_a_refused_connection_is_a_failure(service: Service) -> None:
-    with socket.socket() as bound:  # bound but not listening: nothing else takes the port
+    with socket.socket() as bound:  # Bound but not listening, so nothing else takes the port.
         bound.bind(("127.0.0.1", 0))
         await service.subscribe(f"http://127.0.0.1:{bound.getsockname()[1]}/")
         service.store.listed = [change(1)]

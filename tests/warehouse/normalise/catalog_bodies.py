@@ -1,4 +1,4 @@
-"""Bodies to normalise, and a shelf to land them on and read them from."""
+"""Bodies to normalise, and a helper that lands them and reads the rows."""
 
 import csv
 import io
@@ -41,7 +41,7 @@ PLAIN: dict[str, str] = {
 
 
 class BatchReader:
-    """A landing and a database in memory; `normalised` is what the last batch became."""
+    """A landing and a database in memory; `normalised` is the result of the last batch."""
 
     def __init__(self, root: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.landing = Landing(root)
@@ -79,7 +79,7 @@ class BatchReader:
         return self.normalised
 
     def seen(self, table: str = "seen") -> list[dict[str, Any]]:
-        """The rows without `row_md5`, which tells the form that a row came in."""
+        """Return the rows without `row_md5`, which depends on the form in which a row arrived."""
         columns = "COLUMNS(lambda name: name <> 'row_md5')"
         return self._dicts(f"SELECT {columns} FROM {table} ORDER BY position")
 
@@ -121,7 +121,7 @@ def plains(count: int) -> list[dict[str, str]]:
 
 
 def json_event(**changes: Any) -> dict[str, Any]:
-    """Return the same event as JSON has it."""
+    """Return the same event in JSON form."""
     event: dict[str, Any] = {name: value or None for name, value in PLAIN.items()}
     event |= {
         "isEstimated": False,

@@ -1,4 +1,4 @@
-"""What is landed and too much, or fails in a way nobody foresaw, is set aside; the rest goes on."""
+"""Batches that exceed a limit, or fail unexpectedly, are set aside; the others are merged."""
 
 import gzip
 import json
@@ -106,7 +106,7 @@ BOMBS: dict[str, tuple[Feed, Callable[[], bytes], str]] = {
     ),
     "one line without an end": ("export", lambda: b"id,title," * 2_000_000, "no column id"),
 }  # fmt: skip
-"""The bodies are made where they are landed: some take a second, or much memory."""
+"""Bodies are made when they are landed: some take a second, or much memory."""
 
 
 def nested(depth: int) -> Any:
@@ -128,7 +128,7 @@ WIDE: dict[str, tuple[dict[str, Any], str]] = {
 
 @dataclass(frozen=True)
 class Merged:
-    """A home with all that is too much and a little that is good, merged by another process."""
+    """A home with batches beyond every limit and a few good ones, merged by another process."""
 
     home: Home
     batches: dict[str, Manifest]

@@ -1,4 +1,4 @@
-"""The counters of records, against Python's csv."""
+"""The counters of records, compared with Python's csv."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The header of an export and the separators of its lists, told from bytes alone."""
+"""The header of an export and the separators of its lists, found from its bytes alone."""
 
 import pytest
 

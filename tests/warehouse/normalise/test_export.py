@@ -1,4 +1,4 @@
-"""An export as typed rows: every odd form that was met or measured, counted independently."""
+"""An export as typed rows: every odd form that is known, with independent counts."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""Gzip undone in one place: for what is on the wire, and for what is in landing."""
+"""Decompression of gzip, for answers of the service and for landed bodies."""
 
 import gzip
 import random

@@ -211,7 +211,7 @@ EMPTY_LISTS = {
 }
 
 
-# Named: gzip writes the time into its header, and workers must collect the same names.
+# With ids: gzip writes the time into its header, and workers must collect the same names.
 @pytest.mark.parametrize("body", EMPTY_LISTS.values(), ids=EMPTY_LISTS)
 def test_an_empty_list_is_valid(batches: BatchReader, body: bytes) -> None:
     read = batches.read("events", body)

@@ -1,4 +1,4 @@
-"""For any events: one content however it came, one reading by whichever reader, no crash."""
+"""For any events: the same content from every feed and every reader, and no crash."""
 
 import csv
 import io
@@ -67,7 +67,7 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchReader]:
 
 
 def gated(event: Event, plan: Plan) -> Event:
-    """Return an event as a plan shows it, by the contract's table."""
+    """Return an event as a plan shows it, by the table of the contract."""
     hidden: dict[str, Any] = {
         field.name: msgspec.UNSET if field.name == "categories" else None
         for field in msgspec.structs.fields(Event)
@@ -129,7 +129,7 @@ def test_other_contents_have_other_digests(
 
 @st.composite
 def good_files(draw: st.DrawFn) -> bytes:
-    """A file of good rows: any order of columns, quoting and line ends, lists joined anyhow."""
+    """A file of good rows, with any order of columns, quoting, line ends and list separators."""
     columns = draw(st.permutations([*EVENT_FIELDS, "mood"]))
     join = draw(st.sampled_from(";|,"))
     texts = st.fixed_dictionaries(
@@ -148,7 +148,7 @@ def good_files(draw: st.DrawFn) -> bytes:
     end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
     quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
     if quoting == csv.QUOTE_MINIMAL and end != "\r\n":
-        # The writer quotes its own line end alone.
+        # The writer quotes only its own line end.
         other = "\r" if end == "\n" else "\n"
         rows = [{name: cell.replace(other, end) for name, cell in row.items()} for row in rows]
     body = csv_body([plain(**row) for row in rows], columns=columns, end=end, quoting=quoting)
@@ -194,7 +194,7 @@ SEEDS = (
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A known body with bytes cut out, put in, or turned over; or any bytes."""
+    """A known body with bytes removed, inserted or inverted; or any bytes."""
     body = bytearray(draw(st.sampled_from(SEEDS) | st.binary(max_size=40)))
     for _ in range(draw(st.integers(0, 4))):
         place = draw(st.integers(0, len(body)))

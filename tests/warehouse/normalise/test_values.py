@@ -1,4 +1,4 @@
-"""Single values of an export: each form that is read, each that is refused, and why."""
+"""Single values of an export: each form that is read, each that is rejected, and the reason."""
 
 import json
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""A small lake whose history is given as plans of days, folded here in plain Python.
+"""A small lake whose history is given as plans of days, and folded in plain Python.
 
-What the merge would write, without the merge: day files in a chain, checkpoints, snapshots.
+It writes what a merge writes, without a merge: day files in a chain, checkpoints, snapshots.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ class Day(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """Something a look tells of an event: the number of the event, what, and a seed of content.
+    """One fact that an observation shows: the number of the event, the kind, a seed of content.
 
-    To `see` it tells its `updated_at`, to `look` not even that; to `miss` it makes it missing.
+    `see` shows the event with a new `updated_at`, `look` without one; `miss` makes it missing.
     """
 
     event: int
@@ -50,9 +50,9 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A day: what looks told of events, how many coins and rejected rows there were.
+    """A day: the facts observed of events, and the numbers of coins and rejected rows.
 
-    `names` is the seed of what coins and categories are called from then on.
+    `names` is the seed of the names of coins and categories from this day on.
     """
 
     ops: tuple[Op, ...] = ()
@@ -60,7 +60,7 @@ class Plan:
     rejects: int = 0
     names: int = 0
     skip: bool = False
-    """No batch came, so the day has no file."""
+    """No batch arrived, so the day has no file."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class SmallLake:
         self.chain: list[Day] = []
 
     def set_plans(self, plans: Sequence[Plan]) -> None:
-        """Write the lake of this history; days that are the same keep their files' hashes."""
+        """Write the lake of this history; the files of unchanged days keep their hashes."""
         old, self.chain = {item.name: item for item in self.chain}, []
         state, connection = _State(), duckdb.connect()
         connection.execute("SET TimeZone = 'UTC'")
@@ -87,7 +87,7 @@ class SmallLake:
             if not plan.skip:
                 self._write_day(connection, state, FIRST_DAY + timedelta(days=number), plan)
         if self.chain:
-            # Only the newest is ever read.
+            # Only the newest checkpoint is read.
             self._write_state(connection, state, self.chain[-1].meta["checkpoint"])
         for name in old.keys() - {item.name for item in self.chain}:
             self.storage.remove(name)
@@ -175,7 +175,7 @@ class SmallLake:
 
 
 def _rows_of(state: _State, op: Op, day: date) -> list[Row]:
-    """Fold one op into the state; return the versions that begin."""
+    """Fold one fact into the state; return the new versions."""
     at, event_id = observation_time(day, op.hour), f"evt_{op.event}"
     old = state.events.get(event_id)
     if old is None and op.kind in ("see", "look", "miss", "cancel"):

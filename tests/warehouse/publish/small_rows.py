@@ -1,4 +1,4 @@
-"""The rows of a small lake: their shapes in Parquet, and content that follows from a seed."""
+"""The rows of a small lake: their Parquet schemas, and content generated from a seed."""
 
 import hashlib
 from datetime import UTC, date, datetime, time, timedelta

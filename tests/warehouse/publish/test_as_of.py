@@ -1,4 +1,4 @@
-"""events_as_of: what was known at an instant, and nothing that became known later."""
+"""`events_as_of` returns what was known at an instant, and nothing that became known later."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -28,7 +28,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
 
 @pytest.fixture
 def connection(lake: SmallLake) -> Any:
-    # Open, so that the session may have another zone.
+    # Without limits, so that a test can set the time zone.
     opened = connect(lake.warehouse, own_files=True)
     yield opened
     opened.close()
@@ -44,7 +44,7 @@ def known(connection: duckdb.DuckDBPyConnection, asked: str) -> list[tuple[Any, 
     [
         ("'2026-03-01 06:00'", [("evt_0", 1), ("evt_1", 1)]),
         ("'2026-03-02 05:59:59.999999'", [("evt_0", 1), ("evt_1", 1)]),
-        # Of two versions that became known at the same instant the later holds.
+        # Of two versions that became known at the same instant, the later one counts.
         ("'2026-03-02 06:00'", [("evt_0", 3), ("evt_1", 1)]),
         ("'2026-03-04 05:59'", [("evt_0", 3), ("evt_1", 1)]),
         ("'2026-03-04 06:00'", [("evt_0", 3), ("evt_1", 2), ("evt_2", 1)]),
@@ -86,7 +86,7 @@ def test_an_instant_without_a_zone_is_utc_whatever_the_zone_of_the_session(
         "'2026-03-02 05:59:59'",
         "DATE '2026-03-02'",
         "'2026-03-02'",
-        # Past six by the clocks there, before six in UTC.
+        # After six in local time, before six in UTC.
         "'2026-03-02T07:59:59+02:00'",
         "'2026-03-02 07:59:59.999999+0200'",
         "'2026-03-02T06:59:59 Europe/Berlin'",

@@ -1,4 +1,4 @@
-"""A delta gives what making everything anew gives, row by row, whatever happened to the days."""
+"""A delta gives the same rows as a full build, after any change of the days."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ plans = st.builds(
 
 
 def differences(left: Path, right: Path) -> dict[str, tuple[int, int]]:
-    """Return how many rows each of two files has alone, by table, where they differ."""
+    """Return for each table that differs how many rows only the one or the other file has."""
     found: dict[str, tuple[int, int]] = {}
     with duckdb.connect() as connection:
         for alias, path in (("l", left), ("r", right)):
@@ -48,7 +48,7 @@ def differences(left: Path, right: Path) -> dict[str, tuple[int, int]]:
 
 
 def lake_events_differ(lake: SmallLake) -> int:
-    """Return how many rows the months of the lake and the published events don't share."""
+    """Return how many rows only the months of the lake or only the published events have."""
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{lake.warehouse}' AS w (READ_ONLY)")
         published = (

@@ -1,4 +1,4 @@
-"""Another program that writes to the published file, and its `.wal` that outlives a publication."""
+"""Another program writes to the published file, and its `.wal` outlives a publication."""
 
 import logging
 import os
@@ -44,7 +44,7 @@ def lake(tmp_path: Path) -> SmallLake:
 
 
 class Writer:
-    """A client that opened the file for writing, as a desktop tool does unless it is told."""
+    """A client that opened the file for writing, which is the default of desktop tools."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -73,7 +73,7 @@ def logs_beside(lake: SmallLake) -> list[str]:
 
 
 def versions(warehouse: Path) -> list[int]:
-    """Return what each of our ways to read says."""
+    """Return the number that each of our ways to read the file returns."""
     with connected(warehouse) as connection, connected(warehouse, own_files=True) as other:
         found = (run_sql(connection, COUNT).rows, other.execute(COUNT).fetchall())
     return [int(rows[0][0]) for rows in found]

@@ -1,4 +1,4 @@
-"""The generated lakes of the benchmarks can be published and continued."""
+"""The generated lakes of the benchmarks can be published, and merged into."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The current events in the lake by event month: rewritten where something differs."""
+"""The current events in the lake by event month: only months that differ are rewritten."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from warehouse.files.storage import Storage
 from warehouse.publish import lake_events
 from warehouse.schema.columns import AS_OF
 
-# Seed 0 to 6 puts an event 0 to 6 times twenty days after the first of May.
+# Seed n (0 to 6) dates an event 20 n days after the first of May.
 HISTORY = [Plan((Op(0, seed=1), Op(1, seed=2), Op(2, seed=5)))]
 
 
@@ -87,7 +87,7 @@ def test_months_that_were_being_rewritten_at_a_crash_are_rewritten_after_it(
     with pytest.raises(Crash):
         lake.publish(step=crash)
     assert set(months(lake)) == {month_of(1), month_of(2), month_of(4)}
-    # History is folded again without the change: what is published never saw it.
+    # The history is refolded without the change, which was never published.
     lake.set_plans([*HISTORY, *after])
     lake.publish()
     assert set(months(lake)) == {month_of(1), month_of(2), month_of(5)}

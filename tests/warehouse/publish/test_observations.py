@@ -32,7 +32,7 @@ def rows(lake: SmallLake, sql: str) -> list[tuple[Any, ...]]:
 
 
 def row_places(lake: SmallLake, table: str) -> list[tuple[Any, ...]]:
-    """Return where rows lie: one that is replaced lies elsewhere, one that is updated does not."""
+    """Return the places of rows: a replaced row has another place, an updated row the same."""
     return rows(lake, f"SELECT rowid, event_id FROM {table} ORDER BY ALL")
 
 

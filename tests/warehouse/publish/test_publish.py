@@ -1,4 +1,4 @@
-"""Publish: what is in the file, when it is made anew, and what is refused."""
+"""Publish: the content of the file, when it is built anew, and what is refused."""
 
 import os
 import re
@@ -260,7 +260,7 @@ def test_logs_of_this_machine_are_tables_and_an_incomplete_line_is_left_out(
 
 EMPTY = Inputs(days=(), state={}, changes=[], snapshots=[], rejects=[])
 FURTHER = {"first_day": FIRST_DAY, "current": True, "everything": True}
-"""What a publication binds beside files."""
+"""The values other than files that a publication binds."""
 
 
 def test_a_table_without_a_file_is_empty_and_one_whose_inputs_disagree_is_an_error() -> None:

@@ -30,7 +30,7 @@ sys.stdin.readline()
 print(count(), flush=True)
 """
 
-# Forks for each line it reads: importing what is needed costs more than publishing.
+# It forks for each line it reads, since the imports take longer than a publication.
 PUBLISH_FOREVER = """
 import os, random, signal, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is declared is what is published: every table, view and macro, column by column."""
+"""Every table, view and macro is published as declared, column by column."""
 
 import duckdb
 import pytest

@@ -1,4 +1,4 @@
-"""The views: estimated dates are never dates, and what has gone is not upcoming."""
+"""The views never show an estimated date as a date, nor an absent event as upcoming."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from warehouse.queries import connect
 from warehouse.schema import ddl
 from warehouse.schema.views import VIEWS
 
-# Of seeds, 0, 3 and 6 make the date estimated; seed n is 20 n days after the first of May.
+# Seed n dates an event 20 n days after the first of May; seeds 0, 3 and 6 make it estimated.
 PLANS = [
     Plan((Op(0, seed=1), Op(1, seed=2), Op(2, seed=3), Op(3, seed=5)), coins=2),
     Plan((Op(0, "reschedule", 2), Op(1, "reschedule", 3), Op(2, "reschedule", 6))),
@@ -40,7 +40,7 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...
 
 
 def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let the views look at events a hundred years on, in tables of the connection's own."""
+    """Make the views again over copies of the tables in which events are a hundred years later."""
     connection.execute("USE memory")
     connection.execute(
         "CREATE TABLE events AS SELECT * REPLACE ("

@@ -1,8 +1,8 @@
 """Batches with fields that the product does not declare, landed, merged and reported as JSON.
 
-`python -m tests.warehouse.schema.new_field_story HOME STEP…` runs with the `warehouse` that is
-first on the path: test_new_field.py gives it one that declares the fields. Steps: a number lands
-and merges the batch of that day, `verify` verifies, `report` says what is published.
+`python -m tests.warehouse.schema.new_field_story HOME STEP…` runs with the first `warehouse` on the
+path: test_new_field.py provides one that declares the fields. Steps: a number lands and merges the
+batch of that day, `verify` verifies, `report` prints the published data.
 """
 
 import csv
@@ -56,7 +56,8 @@ QUERIES: Final = {
 
 
 def land(home: Home, day: int) -> None:
-    """Land the batch of a day: an export, a change, a plan that hides, one without, all again."""
+    """Land the batch of a day: an export, a list, a list whose plan hides the fields, a list with
+    missing and invalid fields, a list of a new and a known event."""
     match day:
         case 0:
             _land(home, day, "export", _csv({"id": "a", **NEW}, {"id": "b", **NEW}))

@@ -1,7 +1,7 @@
-"""The golden files: the expanded text of each statement that lists columns, a file for each file.
+"""The golden files: the expanded text of each statement that lists columns, one for each SQL file.
 
-`python -m tests.warehouse.schema.snapshots` writes them anew, and removes those of no file.
-Comments are left out, but for the names of the statements.
+`python -m tests.warehouse.schema.snapshots` rewrites them, and removes those without an SQL file.
+They have no comments except the names of the statements.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ FOLDER: Final = ROOT / "tests" / "warehouse" / "sql_snapshots"
 
 
 def snapshots() -> dict[str, str]:
-    """Return what the golden files should hold, by name."""
+    """Return the expected content of the golden files, by name."""
     found = {}
     for path in sorted((ROOT / "warehouse").rglob("*.sql")):
         statements = [

@@ -1,4 +1,4 @@
-"""What `{each …}` stands for in a statement, and which braces are refused."""
+"""The expansion of `{each …}` in a statement, and the braces that are refused."""
 
 import pytest
 

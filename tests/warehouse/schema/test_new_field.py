@@ -1,8 +1,9 @@
-"""A field that is declared, in `columns.py` alone, is in every table and every rule.
+"""A field that is declared only in `columns.py` is in every table and every rule.
 
-The tree of the test is the product with a few lines more: the declarations; what the interface
-says of who may see the fields; and the number of the normaliser, by which a home that was folded
-without them is folded again. Their names begin with x, so that no field of the service has them.
+The tree of the test is the product with a few lines more: the declarations; which plans show the
+fields, as the interface would state it; and the number of the normaliser, whose change makes a home
+that was folded without the fields fold again. The names begin with x, since no field of the service
+does.
 """
 
 import json
@@ -72,7 +73,7 @@ def run(tree: Path, home: Path, *steps: str) -> Any:
 
 @pytest.fixture(scope="module")
 def reported(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is published of a home whose first two days were folded without the fields."""
+    """The published data of a home whose first two days were folded without the fields."""
     home = tmp_path_factory.mktemp("home")
     (extra,) = run(ROOT, home, "0", "1", "extra")
     assert [json.loads(text)["xVenue"] for _, text in sorted(extra)] == ["Porto", "Lisbon"]
@@ -151,14 +152,14 @@ def test_the_file_and_the_dictionary_describe_a_new_field(reported: dict[str, An
 
 
 def test_a_field_of_another_type_needs_statements_of_its_own() -> None:
-    """Only these are read from what declares them; lists and numbers have rules of their own."""
+    """Texts, booleans and instants are read by declaration; lists and numbers have own rules."""
     read = {field.name for field in FIELDS if field.type in ("VARCHAR", "BOOLEAN")}
     read |= {field.name for field in FIELDS if field.type == "TIMESTAMP WITH TIME ZONE"}
     assert set(NAMES) - read == {"categories", "coins", "impact"}
 
 
 def test_the_positions_of_fields_are_fixed_since_the_lake_stores_them_as_bits() -> None:
-    """A field more is a normaliser more: raise it, so that existing homes are folded again."""
+    """Raise the number of the normaliser with each new field, so that homes are folded again."""
     assert NORMALISER == 2
     assert " ".join(NAMES) == (
         "slug title description displayed_date date date_end date_type is_estimated categories "

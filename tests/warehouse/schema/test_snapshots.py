@@ -1,4 +1,4 @@
-"""The expanded text of the statements is as in the golden files, which a reviewer reads."""
+"""The expanded text of the statements equals the golden files, which reviewers read."""
 
 from difflib import unified_diff
 from itertools import chain
