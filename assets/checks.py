@@ -122,7 +122,10 @@ def none_quarantined(connection: duckdb.DuckDBPyConnection) -> CheckResult:
     rows = connection.execute(SQL["check_quarantined"]).fetchall()
     metadata: dict[str, Any] = {"quarantined": len(rows)}
     if rows:
-        metadata["next step"] = f"almanac batches, then almanac batches release {rows[0][0]}"
+        newest = rows[0][0]
+        metadata["next step"] = (
+            f"almanac batches show {newest}; to merge it anyway: almanac batches release {newest}"
+        )
         metadata["newest"] = f"{rows[0][0]}: {rows[0][1]}"
     return not rows, metadata
 

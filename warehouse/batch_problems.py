@@ -1,4 +1,4 @@
-"""Problems of landed batches: partial, flagged, set aside, repeated the API key, had no
+"""Problems of landed batches: partial, flagged, quarantined, repeated the API key, had no
 believable Date, or damaged after landing.
 
 Belongs here: which batches have a problem, why, and the line that reports it. Does not: later
@@ -16,6 +16,8 @@ Kind = Literal["partial", "flagged", "quarantined", "key", "undated", "damaged"]
 _REPEATED: Final = (
     "the service repeated the API key in its response; it was removed before anything was stored"
 )
+READING_FAILED: Final = "reading it failed: "
+"""How the reason begins if a batch failed as a whole: a release would read it again, in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,10 @@ class BatchProblem:
                 return "The received rows are kept; the missing part counts as not pulled."
             case "flagged":
                 return f"If it is correct: almanac batches release {self.batch_id}"
+            case "quarantined" if self.why.startswith((READING_FAILED, f"batch {self.batch_id}: ")):
+                return "A release does not help; with a version that can read it: almanac replay"
             case "quarantined":
-                return f"To merge it anyway: almanac batches release {self.batch_id}"
+                return f"To merge its readable rows anyway: almanac batches release {self.batch_id}"
             case "damaged":
                 return "It is left out of the warehouse until then."
             case "key":

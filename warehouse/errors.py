@@ -5,8 +5,8 @@ WarehouseError
 │   ├── DamagedBatch  the files of the batch changed after landing
 │   │   ├── DamagedBody      of the body
 │   │   └── DamagedManifest  of the manifest
-│   └── BatchFailed   the content of a batch made folding fail: the batch is set aside
-├── OwnFault          an error in Almanac; no batch is set aside for it
+│   └── BatchFailed   the content of a batch made folding fail: the batch is quarantined
+├── OwnFault          an error in Almanac; no batch is quarantined for it
 ├── UnknownBatch      no batch has this id
 ├── HomeRefused       the folder belongs to another source, or to a newer Almanac
 │   └── DamagedStamp  home.json changed after it was written
@@ -54,7 +54,7 @@ class BatchFailed(LandingError):
 
 
 class OwnFault(WarehouseError):
-    """An error in Almanac, independent of the data: nothing was set aside or lost."""
+    """An error in Almanac, independent of the data: nothing was quarantined or lost."""
 
 
 class UnknownBatch(WarehouseError):

@@ -1,8 +1,8 @@
 """The SQL of a package: named statements, read from the `.sql` files beside its modules.
 
-    -- name: classify_rows
-    -- What each row is against the state. Grain: event. Run twice: the same.
-    SELECT event_id, {each content: v.@name}, …
+    -- name: log_new_versions
+    -- New versions of known events. Grain: event, version. Once per observation.
+    INSERT INTO day_versions SELECT …, {each content: @name}, known, extra FROM new_versions;
 
 A file is one step and has its statements in the order in which they run; its header shows the flow.
 Values are bound by name; only identifiers of declared tables are put into the text. `{each …}`

@@ -1,7 +1,7 @@
 """The protocol of a store: a view of the catalog at an instant.
 
-The sandbox implements it over its synthetic world, the mirror over a warehouse. A view never
-changes once made, so an export or a page reads one state. Belongs here: the protocol and
+The sandbox implements it over its synthetic world. A view never changes once made, so an export
+or a page reads one state. Belongs here: the protocol and
 the queries. Does not: plans, HTTP.
 """
 

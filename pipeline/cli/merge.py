@@ -74,7 +74,8 @@ def import_file(
     ],
     content_at: Annotated[str, typer.Option(help="When its content was true (UTC).")],
     observed_at: Annotated[
-        str | None, typer.Option(help="When it became known; by default when it was true.")
+        str | None,
+        typer.Option(help="When you obtained the file (UTC). Defaults to --content-at."),
     ] = None,
     plan: Annotated[str, typer.Option(help="The plan under which it was exported.")] = "elite",
     covers_from: Annotated[

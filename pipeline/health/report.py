@@ -128,7 +128,10 @@ def _rows(health: Health) -> Iterator[Warned]:
             )
             yield Warned(kind, text, problems.since)
     if health.quarantined:
-        text = f"{len(health.quarantined)} batches are quarantined: almanac batches list"
+        text = (
+            f"{len(health.quarantined)} batches are quarantined: almanac batches list "
+            "--status quarantined --days 100"
+        )
         yield Warned("quarantined", text, health.quarantined_since)
     if health.damaged:
         count = len(health.damaged)

@@ -1,8 +1,9 @@
 """The inputs and the contents of a poll plan: records, the budget of a month, due times.
 
-The planner makes plans (planner). The budget is the quota less the reserve and the daily jobs, at
-most the cap; None is no limit. The daily job starts at 00:20 and pulls everything, so a poll just
-before it is wasted. Instants are aware UTC; costs are in requests, rates per day.
+The planner makes plans (planner); docs/limits.md, "When Almanac polls", explains them. The budget
+is the quota less the reserve and the daily jobs, at most the cap; None is no limit. The daily job
+starts at 00:20 and pulls everything, so a poll just before it is wasted. Instants are aware UTC;
+costs are in requests, rates per day.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,8 @@
 
 Belongs here: the events of each date, the price of a window, ways to cut. Does not: how often a
 window is pulled (intervals.py). A list costs one request for each page, full or not, so a window
-pays off if its last page is nearly full. Dates are UTC days; rates are changes a day.
+pays off if its last page is nearly full; docs/limits.md, "When Almanac polls", explains the
+method. Dates are UTC days; rates are changes a day.
 """
 
 from bisect import bisect_right

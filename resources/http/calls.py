@@ -241,10 +241,10 @@ class Caller:
             else:
                 wait_s = (failure.resume_at - opened.date).total_seconds()
                 uncounted = opened.status == 429
-                record_response_date = (
+                hold_back = (
                     self._limiter.on_rate_limited if uncounted else self._limiter.on_long_wait
                 )
-                record_response_date(wait_s)
+                hold_back(wait_s)
         return failure
 
 

@@ -24,8 +24,8 @@ COUNT_MAX: Final = 10**12
 """A larger count is impossible: no list and no month has as many."""
 ROWS_FACTOR: Final = 4
 ROWS_LEAST: Final = 1_000
-"""A page may have more rows than requested, by the factor, and always so many, since a service may
-not support small pages."""
+"""A page may have ROWS_FACTOR times the requested rows, and in any case ROWS_LEAST, since a service
+may not support small pages."""
 _KEY_CHARS: Final = 200
 
 

@@ -37,7 +37,8 @@ _SLOW: Final = frozenset({500, 504})
 _MESSAGE_CHARS: Final = 200
 _LONGEST_MONTH_S: Final = 31 * 86_400.0
 _MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
-"""A gateway's "API rate limit exceeded" is no month that is used up."""
+"""The message of a response that means that the quota of the month is used up. A gateway's "API
+rate limit exceeded" does not mean that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Fold:
         self.watched = WatchedSpans()
         self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
         self.failed: dict[str, str] = {}
-        """Batches that can't be folded, with the reason: they are set aside unread."""
+        """Batches that can't be folded, with the reason: they are quarantined unread."""
         self.reset()
 
     def reset(self) -> None:
@@ -169,7 +169,7 @@ class Fold:
             **filters,
             content_at=manifest.content_at,
             observed_at=manifest.observed_at,
-            is_export=manifest.feed == "export" and proves_withdrawal(visible.plan),
+            is_proving_export=manifest.feed == "export" and proves_withdrawal(visible.plan),
             cancellations_seen=[
                 {"since": batch.since, "observed_at": batch.observed_at}
                 for batch in self.cancellations_seen

@@ -155,7 +155,7 @@ class _Merge:
         return self._report
 
     def _fold_all(self, start: date, days: list[DayFile], fresh: list[Manifest]) -> bool:
-        """Fold; return False if a batch failed, which the next try sets aside."""
+        """Fold; return False if a batch failed, which the next try quarantines."""
         connection = self._home.connect()
         try:
             fold = Fold(connection)

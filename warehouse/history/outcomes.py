@@ -1,4 +1,4 @@
-"""The outcome of each folded batch: its counts, why it was set aside, the cause of a failure.
+"""The outcome of each folded batch: its counts, why it is quarantined, the cause of a failure.
 
 Belongs here: the outcome of one batch, and the distinction between failures of the batch, the
 machine and Almanac itself. Does not: outcomes of a day or a merge (day, merge_report).
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import duckdb
 
+from warehouse.batch_problems import READING_FAILED
 from warehouse.errors import (
     QUERY_INTERRUPTED,
     BatchFailed,
@@ -187,11 +188,11 @@ def failures_sorted(manifest: Manifest) -> Iterator[None]:
             raise OwnFault(
                 f"batch {manifest.batch_id} could not be folded because of an error in Almanac, "
                 f"not in the batch: {type(error).__name__}: {_first_line(error)}. Nothing was "
-                "set aside: the batch waits, and the warehouse is as last published. Report the "
-                "error, and run `almanac merge` with a version that fixes it, or with the "
-                "version used before."
+                "quarantined or lost: the batch waits, and the warehouse is as last published. "
+                "Report the error, and run `almanac merge` with a version that fixes it, or with "
+                "the version used before."
             ) from error
-        reason = f"reading it failed: {type(error).__name__}: {_first_line(error)}"
+        reason = f"{READING_FAILED}{type(error).__name__}: {_first_line(error)}"
         raise _failed(manifest, reason) from error
 
 

@@ -44,9 +44,9 @@ _SQL = Statements(__package__, GROUPS)
 
 REJECTED_SHARE: Final = 0.01
 REJECTED_LEAST: Final = 10
+"""A batch with more than this share of rows rejected, and at least so many, is quarantined."""
 _NOTE_CHARS: Final = 500
 _NOTES_MAX: Final = 20
-"""A batch with more than this share of rows rejected, and at least so many, is quarantined."""
 
 
 class NormalisedBatch(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,4 +10,4 @@ SELECT
 FROM absent AS a
 JOIN event_current AS c USING (event_id)
 JOIN event_seen AS s USING (event_id)
-WHERE a.is_second;
+WHERE a.is_proven;

@@ -5,6 +5,9 @@
 --     find_absent                          lists and exports
 --     touch_still_withdrawn → find_not_found   a single event's own address
 --     mark_missing → count_withdrawn → log_withdrawn → take_withdrawn_content, take_withdrawn_seen
+--
+-- Aliases: w rows of the observation (`seen`), c content in the state (`event_current`), s when and
+-- how an event was seen (`event_seen`), j `classified`, r `rejected`, a `absent`.
 
 -- name: count_expected
 -- How many known events an observation with this scope should show. Grain: one row.
@@ -26,17 +29,18 @@ WHERE starts_with(reason, $naming || ':') OR starts_with(reason, 'expected an ob
 
 -- name: find_absent
 -- Scheduled events that a complete observation should have shown, and did not. Grain: event.
--- An event whose row was rejected is not absent. `is_second`: the previous complete export did not
--- show the event either, and the cancellations were pulled in between.
+-- An event whose row was rejected is not absent. `is_proven`: the absence is proof of a withdrawal.
+-- The previous complete export did not show the event either, and the cancellations were pulled in
+-- between. Parameters: $is_proving_export, whether this is an export on a plan that proves.
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT
     c.event_id,
-    coalesce($is_export AND s.absent_export_at < $observed_at
+    coalesce($is_proving_export AND s.absent_export_at < $observed_at
         AND list_bool_or(list_transform(
             $cancellations_seen::STRUCT("since" TIMESTAMPTZ, observed_at TIMESTAMPTZ)[],
             lambda seen: seen.observed_at >= s.absent_export_at
                 AND seen.since <= s.content_at)),
-        false) AS is_second
+        false) AS is_proven
 FROM event_current AS c
 JOIN event_seen AS s USING (event_id)
 WHERE c.status = 'scheduled' AND s.content_at < $content_at
@@ -58,9 +62,10 @@ WHERE event_seen.event_id = w.event_id AND w.status = 'not_found' AND c.status =
 
 -- name: find_not_found
 -- An event whose look-up answered 404 though it should be visible. Grain: event.
--- A proof of the same content time as the known state overrides it; a mere absence does not.
+-- A 404 that is proof also counts if its content time equals that of the known state; any other 404
+-- counts only if it is newer.
 CREATE OR REPLACE TEMP TABLE absent AS
-SELECT c.event_id, $is_proof AS is_second
+SELECT c.event_id, $is_proof AS is_proven
 FROM seen AS w
 JOIN event_current AS c USING (event_id)
 JOIN event_seen AS s USING (event_id)
@@ -80,7 +85,7 @@ WHERE event_seen.event_id = a.event_id;
 
 -- name: count_withdrawn
 -- How many absent events are withdrawn. Grain: one row.
-SELECT count(*) FROM absent WHERE is_second;
+SELECT count(*) FROM absent WHERE is_proven;
 
 -- name: log_withdrawn
 -- Versions of withdrawn events. Grain: event, version. Once per observation.
@@ -93,7 +98,7 @@ SELECT
 FROM absent AS a
 JOIN event_current AS c USING (event_id)
 JOIN event_seen AS s USING (event_id)
-WHERE a.is_second;
+WHERE a.is_proven;
 
 -- name: take_withdrawn_content
 -- Apply the withdrawals to the state. Grain: event. Once per observation.
@@ -101,7 +106,7 @@ UPDATE event_current SET
     status = 'withdrawn', cancelled_at = NULL, version = event_current.version + 1,
     changed_at = $observed_at
 FROM absent AS a
-WHERE event_current.event_id = a.event_id AND a.is_second;
+WHERE event_current.event_id = a.event_id AND a.is_proven;
 
 -- name: take_withdrawn_seen
 -- Apply the withdrawals to the state. Grain: event. Run twice: the same.
@@ -109,4 +114,4 @@ UPDATE event_seen SET
     content_at = $content_at, content_md5 = NULL, row_md5 = NULL,
     missing_since = NULL, absent_export_at = NULL
 FROM absent AS a
-WHERE event_seen.event_id = a.event_id AND a.is_second;
+WHERE event_seen.event_id = a.event_id AND a.is_proven;

@@ -1,6 +1,8 @@
 -- A checkpoint: writes the state of a fold after a day to files, and loads it into an empty state.
 --
 --     list_state_events, save_… → write_checkpoint_file         load_…
+--
+-- Aliases: c content in the state (`event_current`), s when and how an event was seen (`event_seen`).
 
 -- name: list_state_events
 -- The whole state of events, as a checkpoint stores it. Grain: event.

@@ -4,6 +4,8 @@
 --                     └ take_all_rows (all ids differ) ───────────────────────┴ classify_rows
 --                                                                               → count_verdicts
 -- `versions.sql` continues with the verdicts: new, differs, same, unchanged, stale.
+--
+-- Aliases: w rows of the observation (`incoming`), s when and how an event was seen (`event_seen`).
 
 -- name: pick_newest_rows
 -- The rows of one observation, one row per event. Grain: event.

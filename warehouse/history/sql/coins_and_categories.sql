@@ -5,6 +5,9 @@
 --                 → remove_from_snapshot → add_to_snapshot
 --     categories  merge_categories → list_category_names → watch_span
 --     events      merge_labels
+--
+-- Aliases: w rows of the observation, c the state of coins or categories, l `coin_labels`,
+-- r `rejected`.
 
 -- name: merge_coins
 -- Coins as a pull shows them; an older pull changes nothing. Grain: slug. Run twice: the same.

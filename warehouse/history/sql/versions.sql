@@ -7,6 +7,10 @@
 --     differs        take_new_content → count_change_kinds
 --     new            log_first_versions → count_first_versions → take_first_content → take_first_seen
 --     any            note_cancellations
+--
+-- Aliases: w rows of the observation (`incoming`), j `classified`, c content in the state
+-- (`event_current`), s when and how an event was seen (`event_seen`), k `cancellations_waiting`,
+-- n `created`; v `watched_spans` in find_creations, `new_versions` in take_new_content.
 
 -- name: find_creations
 -- First sightings that are creations: a complete pull of their date came before they were created.
