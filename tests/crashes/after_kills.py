@@ -1,6 +1,7 @@
 """Assertions about a home right after a kill, and after the next merge.
 
-Belongs here: the two judgements, and the count of kills that hit. Does not: where kills fall.
+Belongs here: these assertions, and the count of kills that hit a phase. Does not: choosing where to
+kill.
 """
 
 import shutil

@@ -49,9 +49,9 @@ class Death(msgspec.Struct, kw_only=True):
     phase: str
     point: str
     points: dict[str, int]
-    """How often each point was reached, if it ended normally."""
+    """How often each point was reached, if the process ended normally."""
     seconds: dict[str, float]
-    """How long its phases took."""
+    """The durations of its phases."""
 
     @property
     def killed(self) -> bool:
@@ -67,7 +67,7 @@ class _Witness:
         self.points: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.writing = False
-        """True during its own writes, which are not points."""
+        """True while it writes its own files, which are not points."""
 
     def step(self, name: str) -> None:
         if self.writing:

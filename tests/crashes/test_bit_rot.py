@@ -1,4 +1,4 @@
-"""Any file of a home flipped, cut, emptied, deleted or swapped: detected, repaired by replay."""
+"""Any file of a home that is changed, cut, emptied, deleted or swapped is detected and repaired."""
 
 import hashlib
 import json

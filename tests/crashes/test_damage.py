@@ -1,4 +1,4 @@
-"""Damage to a lake by disk or by hand: detected, then reported or refolded, never used."""
+"""Damage to a lake, by disk or by hand, is detected, then reported or refolded, and never used."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Locks of a home: a test of a lock blocks nobody, and a holder is identified exactly."""
+"""Locks of a home: checking a lock blocks nobody, and a holder is identified exactly."""
 
 import fcntl
 import os
