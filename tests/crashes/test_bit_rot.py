@@ -1,4 +1,4 @@
-"""Any file of a home that is changed, cut, emptied, deleted or swapped is detected and repaired."""
+"""A home file that is changed, cut, emptied, deleted or swapped is detected; replay repairs it."""
 
 import hashlib
 import json

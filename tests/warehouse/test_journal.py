@@ -1,4 +1,4 @@
-"""The journal of a pull keeps the pages already requested, in order, when the pull is killed."""
+"""The journal of a pull keeps the pages already received, in order, when the pull is killed."""
 
 import os
 import signal

@@ -91,7 +91,7 @@ def formatted(value: object) -> bytes:
 
 
 def damage(lake: Storage, name: str, files: Mapping[str, str] | None) -> str | None:
-    """Return how a file of the lake differs from its recorded hash; None if it does not."""
+    """Return how a lake file differs from its recorded hash; None if it does not or has none."""
     expected = None if files is None else files.get(name)
     if expected is None:
         return None
