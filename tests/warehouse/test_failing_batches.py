@@ -1,5 +1,5 @@
-"""Only a batch that fails is set aside: no other is folded twice or lost silently, and none is set
-aside for an error in Almanac."""
+"""Only a batch that fails is quarantined: no other is folded twice or lost silently, and none is
+quarantined for an error in Almanac."""
 
 import shutil
 import signal
@@ -127,24 +127,28 @@ def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
     assert became(home, batch) == ("merged", "")
 
 
-def test_an_error_that_content_can_cause_sets_the_batch_aside(
+def test_an_error_that_content_can_cause_quarantines_the_batch(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for day, error in enumerate(OF_THE_BATCH):
         bad = land(home, day)
         with monkeypatch.context() as patched:
             fail_on(patched, "normalise", [bad], error)
-            (outcome,) = merge(home, publishing=False).outcomes
+            report = merge(home, publishing=False)
+        (outcome,) = report.outcomes
         assert outcome.status == "quarantined"
         assert type(error).__name__ in (outcome.why or "")
+        (problem,) = report.problems
+        assert "A release does not help" in str(problem)
 
 
-def test_a_batch_with_an_unknown_plan_is_set_aside_and_the_others_are_merged(
+def test_a_batch_with_an_unknown_plan_is_quarantined_and_the_others_are_merged(
     home: Home,
 ) -> None:
     odd, good = land(home, 0, plan="gold"), land(home, 1)
     report = merge(home)
-    assert [str(problem) for problem in report.problems if "'gold'" in str(problem)]
+    (problem,) = [problem for problem in map(str, report.problems) if "'gold'" in problem]
+    assert "A release does not help" in problem
     assert became(home, odd)[0] == "quarantined"
     assert became(home, good) == ("merged", "")
     assert home.landing.pending() == []

@@ -12,8 +12,9 @@ from warehouse.schema.views import MACROS, VIEWS
 
 _INTRODUCTION = """# Data dictionary
 
-Generated from `warehouse/schema/tables.py` and `warehouse/schema/views.py`. To change this page,
-edit those files and run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
+Generated from `warehouse/schema/tables.py`, `warehouse/schema/views.py` and, for the fields of
+events, `warehouse/schema/columns.py`. To change this page, edit those files and run
+`python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
 
 All tables and views are in the schema `main` of `warehouse.duckdb`. Instants are `TIMESTAMP WITH
 TIME ZONE`, in UTC. The file itself contains the same descriptions: `SELECT * FROM

@@ -80,8 +80,14 @@ def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
     done = almanac("import", page, "--content-at", yesterday, "--json")
     batch_id = json.loads(done.stdout)["batch_id"]
     for words in (("merge",), ("replay",)):
-        assert f"Quarantined: {batch_id}" in almanac(*words).stdout
-    assert "1 batches are quarantined" in almanac("status", "--exit-code", code=1).stdout
+        printed = almanac(*words).stdout
+        assert f"Quarantined: {batch_id}" in printed
+        assert f"To merge its readable rows anyway: almanac batches release {batch_id}" in printed
+    warned = almanac("status", "--exit-code", code=1).stdout
+    assert "1 batches are quarantined" in warned
+    hint = "batches list --status quarantined --days 100"
+    assert hint in " ".join(warned.split())
+    assert batch_id in almanac(*hint.split()).stdout
 
 
 def test_a_batch_is_shown_as_lines_or_as_json(almanac: Almanac, page: str) -> None:

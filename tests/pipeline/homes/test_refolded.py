@@ -85,7 +85,7 @@ def test_changes_by_new_batches_are_not_reported_as_changes_by_other_rules(home:
     assert note.endswith("refolded: nothing changed (1 with new batches left out).")
 
 
-def test_replay_ends_with_1_where_a_batch_that_was_merged_is_set_aside(
+def test_replay_ends_with_1_where_a_batch_that_was_merged_is_quarantined(
     home: Home, almanac: Almanac, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merge(home)

@@ -1,4 +1,4 @@
-"""Batches that exceed a limit, or fail unexpectedly, are set aside; the others are merged."""
+"""Batches that exceed a limit, or fail unexpectedly, are quarantined; the others are merged."""
 
 import gzip
 import json
@@ -169,7 +169,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Merged:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_batch_beyond_a_limit_is_set_aside_with_its_reason(name: str, merged: Merged) -> None:
+def test_a_batch_beyond_a_limit_is_quarantined_with_its_reason(name: str, merged: Merged) -> None:
     status, why = became(merged.home, merged.batches[name])
     assert status == "quarantined"
     assert BOMBS[name][2] in why
@@ -202,7 +202,7 @@ def test_a_bomb_among_deliveries_rejects_no_other_delivery(home: Home) -> None:
     assert "200 times" in reason
 
 
-def test_an_archive_that_is_a_bomb_is_set_aside(home: Home, tmp_path: Path) -> None:
+def test_an_archive_that_is_a_bomb_is_quarantined(home: Home, tmp_path: Path) -> None:
     path = tmp_path / "export.csv.gz"
     path.write_bytes(bomb(b"id,title\r\n"))
     bad = import_export(
@@ -234,7 +234,7 @@ FAILURES = [duckdb.ConversionException("nobody foresaw this"), KeyError("nor thi
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("where", ["normalise", "visible_scope"])
-def test_a_failing_batch_is_set_aside_with_the_reason_and_merged_once_it_can_be_read(
+def test_a_failing_batch_is_quarantined_with_the_reason_and_merged_once_it_can_be_read(
     where: str, failure: Exception, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = [land(home, "events", listed(event(id=f"good-{n}")), minute=n) for n in (0, 2)]
