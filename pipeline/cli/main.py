@@ -64,6 +64,11 @@ class PlainGroup(TyperGroup):
             fail(file_trouble(error))
         except KeyboardInterrupt:
             fail(INTERRUPTED, code=EXIT_INTERRUPTED)
+        except RuntimeError as error:
+            # Python 3.11 wraps a signal that arrives while a class is made, as during an import.
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                fail(INTERRUPTED, code=EXIT_INTERRUPTED)
+            raise
 
 
 def warn_of_secrets() -> None:

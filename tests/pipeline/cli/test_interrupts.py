@@ -83,6 +83,23 @@ def test_a_signal_before_a_command_runs_ends_in_one_line(moment: str) -> None:
     assert "interrupted" in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_a_signal_while_a_class_is_made_ends_in_one_line() -> None:
+    """As during an import: Python 3.11 wraps what an attribute raises there."""
+    done = ended(
+        "import pipeline.cli.main as main\n"
+        "class Attribute:\n"
+        "    def __set_name__(self, owner, name):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)\n"
+        "def interrupted():\n"
+        "    class Made: attribute = Attribute()\n"
+        "main.warn_of_secrets = interrupted\n"
+        "sys.argv = ['almanac', 'status']\n"
+        "main.main()\n"
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "interrupted" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
     done = subprocess.run(
         ["nohup", sys.executable, "-c", BEGIN + "os.kill(os.getpid(), signal.SIGHUP)"],
