@@ -195,9 +195,12 @@ def run_day(
             summary.seconds[phase] = summary.seconds.get(phase, 0.0) + seconds
             in_steps += seconds
         elif event.is_step_failure:
-            if _is_interrupt(event):
+            if _is_interrupt(event.step_failure_data.error):
                 raise KeyboardInterrupt
             raise RunFailed(_failure_text(day, event))
+        elif event.is_run_failure and _is_interrupt(event.job_failure_data.error):
+            # Between two steps.
+            raise KeyboardInterrupt
         elif event.is_step_materialization:
             _note_outcome(summary, day, event)
     if not result.success:
@@ -207,9 +210,8 @@ def run_day(
     summary.days.append(day)
 
 
-def _is_interrupt(event: dg.DagsterEvent) -> bool:
-    """Return whether a step failed by Ctrl-C, which Dagster reports as an error of the step."""
-    cause = event.step_failure_data.error
+def _is_interrupt(cause: Any) -> bool:
+    """Return whether a step or a run failed by Ctrl-C, which Dagster reports as its error."""
     while cause is not None:
         if cause.cls_name in _INTERRUPTS or QUERY_INTERRUPTED in cause.message:
             return True

@@ -408,6 +408,28 @@ class TestDeadRuns:
             fail_dead_runs(home, instance)
         assert status_of(home, run.run_id) == "FAILURE"
 
+    @pytest.mark.parametrize("place", ["between steps", "in a step"])
+    def test_a_run_that_a_signal_ends_is_an_interrupt_also_between_its_steps(
+        self, place: str, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(*args: object) -> Iterator[dg.DagsterEvent]:
+            raise KeyboardInterrupt
+            yield
+
+        @dg.op
+        def step() -> None:
+            raise KeyboardInterrupt
+
+        @dg.job(partitions_def=OBSERVED_DAYS)
+        def job() -> None:
+            step()
+
+        if place == "between steps":
+            plan = "dagster._core.executor.in_process.inner_plan_execution_iterator"
+            monkeypatch.setattr(plan, interrupted)
+        with instance_of(home) as instance, pytest.raises(KeyboardInterrupt):
+            run_day(home, job, utc_now().date(), instance, RunSummary())
+
     def test_status_and_doctor_name_a_dead_run_and_doctor_fix_frees_its_slots(
         self, home: Home, almanac: Almanac
     ) -> None:
