@@ -80,11 +80,15 @@ class _PlainColumn(TextColumn):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt for Ctrl-C in a query, which DuckDB raises as a RuntimeError."""
+    """Raise KeyboardInterrupt for a signal that arrives as a RuntimeError.
+
+    DuckDB raises one for Ctrl-C in a query. Python 3.11 wraps what is raised while a class is made,
+    as during an import.
+    """
     try:
         yield
     except RuntimeError as error:
-        if str(error) != QUERY_INTERRUPTED:
+        if str(error) != QUERY_INTERRUPTED and not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         raise KeyboardInterrupt from error
 

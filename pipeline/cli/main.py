@@ -44,14 +44,15 @@ class PlainGroup(TyperGroup):
     # The class of a context has no public name in Typer.
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super().make_context(*args, **kwargs)
+            with interruptible():
+                return super().make_context(*args, **kwargs)
         except KeyboardInterrupt:
             fail(INTERRUPTED, code=EXIT_INTERRUPTED)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            warn_of_secrets()
             with interruptible():
+                warn_of_secrets()
                 return super().invoke(ctx)
         except SettingsError as error:
             fail(str(error), code=EXIT_USAGE)
@@ -64,11 +65,6 @@ class PlainGroup(TyperGroup):
             fail(file_trouble(error))
         except KeyboardInterrupt:
             fail(INTERRUPTED, code=EXIT_INTERRUPTED)
-        except RuntimeError as error:
-            # Python 3.11 wraps a signal that arrives while a class is made, as during an import.
-            if isinstance(error.__cause__, KeyboardInterrupt):
-                fail(INTERRUPTED, code=EXIT_INTERRUPTED)
-            raise
 
 
 def warn_of_secrets() -> None:
@@ -141,8 +137,9 @@ app.add_typer(endpoints_app, name="endpoints")
 def main() -> None:
     begin_private()
     try:
-        interrupt_by_signals()
-        app()
+        with interruptible():
+            interrupt_by_signals()
+            app()
     except SystemExit as ended:
         exit_without_teardown(ended.code)
         raise
