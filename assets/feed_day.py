@@ -10,7 +10,7 @@ from typing import Final
 
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
-from resources.feeds import Pulled, plan_lacks, pull
+from resources.feeds import OPTIONAL, Pulled, plan_lacks, pull
 from resources.session import LazySession
 from warehouse.landing.batches import Feed, Manifest
 from warehouse.landing.landing import Landing
@@ -36,6 +36,8 @@ class FeedDay:
     warnings: tuple[str, ...] = ()
     resume_at: datetime | None = None
     why_deferred: str = ""
+    refused: str = ""
+    """The service's refusal of an optional feed; empty if it was not refused."""
 
     @property
     def bytes(self) -> int:
@@ -79,6 +81,7 @@ def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
         warnings=tuple(warning for landed in pulled.landed for warning in landed.warnings),
         resume_at=None if pulled.deferred is None else pulled.deferred.resume_at,
         why_deferred="" if pulled.deferred is None else pulled.deferred.happened,
+        refused=pulled.refused,
     )
 
 
@@ -95,6 +98,8 @@ def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
     plans = {batch.plan for batch in of_day}
     if plans and all(name in PLANS and plan_lacks(PLANS[name], feed) for name in plans):
         return FeedDay(feed, day, f"not in the plan {', '.join(sorted(plans))} of that day", rows=0)
+    if of_day and feed in OPTIONAL:
+        return FeedDay(feed, day, "not received on that day; the other feeds were", rows=0)
     raise DayNotLanded(
         f"No {feed} batch was landed on {day}, and the service gives today's data only, so that "
         "day can't be pulled later. Nothing was changed. Materialise today's partition, or "

@@ -12,7 +12,7 @@ import dagster as dg
 from assets.feed_day import DayNotLanded, FeedDay, pull_or_reuse
 from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.partitions import CATALOG_POOL, day_asset, days_of, record_so_far
-from resources.deferrals import DeferredPull, DeferredPulls
+from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.errors import CatalogError
 from resources.session import LazySession
 from warehouse.batch_problems import problems_of_landed
@@ -38,6 +38,7 @@ def _land(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Lan
             record_so_far(context, metadata_of_days)
             raise dg.Failure(str(error), allow_retries=False) from error
         _record_deferral(feed_day, catalog, home)
+        _record_refusal(feed_day, catalog, home)
         log_problems(context.log, problems_of_landed(feed_day.manifests))
         if feed_day.outcome not in ("pulled", "reused from landing"):
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
@@ -64,6 +65,22 @@ def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> Non
         # Pulled, or no longer in the plan: nothing is left to resume.
         deferrals.done("daily", feed_day.feed)
         deferrals.done("polls", feed_day.feed)
+
+
+def _record_refusal(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
+    """Record a feed that the service refused; remove the record once it is received."""
+    refusals = RefusedFeeds(Storage(home.state))
+    if feed_day.refused:
+        refusals.note(
+            RefusedFeed(
+                feed=feed_day.feed,
+                plan=catalog.service().plan.name,
+                noted_at=catalog.now(),
+                why=feed_day.refused,
+            )
+        )
+    elif feed_day.requests:
+        refusals.done(feed_day.feed)
 
 
 @day_asset(
@@ -113,7 +130,8 @@ def landed_coins(context: Context, catalog: Catalog, home: InHome) -> Landed:
     group=GROUP,
     pool=CATALOG_POOL,
     kinds={"json"},
-    description="The editorial categories. Not every plan has them; other feeds do not need them.",
+    description="The editorial categories. If the service refuses them (403), the other feeds go "
+    "on without; the materialisation and `almanac status` show that.",
 )
 def landed_categories(context: Context, catalog: Catalog, home: InHome) -> Landed:
     return _land("categories", context, catalog, home)

@@ -1,9 +1,10 @@
-"""Pulls that the service or the quota deferred: what, until when, and why.
+"""Pulls that did not happen: deferred by the service or the quota, or refused by the service.
 
-    state/deferred/<work>-<feed>.json
+    state/deferred/<work>-<feed>.json    what, until when, and why
+    state/refused/<feed>.json            a feed that the plan or key may not read, and why
 
-A note is written when a pull is deferred and removed when the same pull succeeds. Backfills have
-notes of their own (backfill/state.py).
+A note is written when a pull is deferred or refused, and removed when the same pull succeeds.
+Backfills have notes of their own (backfill/state.py).
 """
 
 from datetime import datetime
@@ -17,6 +18,7 @@ from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed
 
 _FOLDER = "deferred"
+_REFUSED = "refused"
 
 
 class DeferredPull(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +55,39 @@ class DeferredPulls:
         """Return every deferred pull, the first to resume first; damaged notes are ignored."""
         found = read_notes(self._state, _FOLDER, DeferredPull, _wrong)
         return sorted(found, key=lambda deferred: deferred.resume_at)
+
+
+class RefusedFeed(msgspec.Struct, frozen=True, kw_only=True):
+    """A feed that the service refused to a plan. `noted_at` is aware UTC."""
+
+    feed: Feed
+    plan: str
+    noted_at: datetime
+    why: str
+
+
+class RefusedFeeds:
+    """The notes of a home; `state` is its state folder."""
+
+    def __init__(self, state: Storage) -> None:
+        self._state = state
+
+    def note(self, refused: RefusedFeed) -> None:
+        """Write the note of a refused feed; it replaces an earlier one."""
+        put_note(self._state, f"{_REFUSED}/{refused.feed}.json", refused)
+
+    def done(self, feed: Feed) -> None:
+        """Remove the note of a feed that was received."""
+        self._state.remove(f"{_REFUSED}/{feed}.json")
+
+    def all(self) -> dict[Feed, RefusedFeed]:
+        """Return the refused feeds; damaged notes are ignored."""
+        found = read_notes(self._state, _REFUSED, RefusedFeed, _wrong_feed)
+        return {refused.feed: refused for refused in found}
+
+
+def _wrong_feed(name: str, note: RefusedFeed) -> str:
+    return "" if name == f"{_REFUSED}/{note.feed}.json" else "it belongs to another feed"
 
 
 def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:

@@ -12,23 +12,30 @@ from functools import partial
 from typing import Final
 
 from catalog.contract.plans import Plan
-from resources.errors import Defer, PlanLacksAccess
+from resources.errors import AccessDenied, Defer, PlanLacksAccess
 from resources.ingest.context import Landed
 from resources.ingest.scopes import PollWindow
 from resources.session import CatalogSession
 from warehouse.landing.batches import Feed
 
+OPTIONAL: Final = frozenset[Feed]({"categories"})
+"""The feeds without which a pull goes on if the service refuses them (401, 402, 403): the interface
+names no plan that lacks them."""
 NEAR_BEFORE_DAYS: Final = 1
 NEAR_AFTER_DAYS: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """The result of pulling one feed. `why_nothing` is empty if something was received."""
+    """The result of pulling one feed. `why_nothing` is empty if something was received.
+
+    `refused` is the service's refusal of a feed that the other feeds do not need.
+    """
 
     feed: Feed
     landed: tuple[Landed, ...] = ()
     why_nothing: str = ""
+    refused: str = ""
     deferred: Defer | None = field(default=None, repr=False)
 
     @property
@@ -51,7 +58,11 @@ def pull(feed: Feed, service: CatalogSession) -> Pulled:
     service.resume_open()
     try:
         landed = _PULLS[feed](service)
-    except PlanLacksAccess as error:
+    except AccessDenied as error:
+        if feed in OPTIONAL:
+            return Pulled(feed, why_nothing=f"refused: {error}", refused=error.happened)
+        if not isinstance(error, PlanLacksAccess):
+            raise
         return Pulled(feed, why_nothing=f"not in the plan {service.plan.name}: {error}")
     except Defer as error:
         return Pulled(feed, why_nothing=f"deferred: {error}", deferred=error)
@@ -63,8 +74,7 @@ def pull(feed: Feed, service: CatalogSession) -> Pulled:
 
 def plan_lacks(plan: Plan, feed: Feed) -> bool:
     """Whether a plan does not include a feed, by the table of the contract."""
-    shown = {"export": plan.export, "categories": plan.shows("categories")}
-    return not shown.get(feed, True)
+    return feed == "export" and not plan.export
 
 
 def _export(service: CatalogSession) -> list[Landed]:

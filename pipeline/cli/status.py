@@ -51,6 +51,9 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     if coverage.cancellations_lost:
         lost = coverage.cancellations_lost
         yield "Cancellations lost", _gaps(sum(gap.days for gap in lost), lost)
+    for feed in health.feeds:
+        if feed.refused:
+            yield "Refused", f"{feed.feed}: {feed.refused}; the other feeds go on without it"
     for number, deferred in enumerate(health.put_off):
         yield "" if number else "Deferred", _deferred_text(deferred)
     for part, size in health.bytes.items():
@@ -103,6 +106,8 @@ def _gaps(days: int, gaps: Sequence[Gap]) -> str:
 def _state(feed: FeedHealth) -> str:
     if not feed.in_plan:
         return "not in the plan"
+    if feed.refused:
+        return "refused"
     if feed.stale_since is not None:
         return "stale"
     return "-" if feed.interval_s is None or feed.complete_at is None else "fresh"

@@ -4,7 +4,7 @@ It is read only from landing and the change log, from merged and waiting batches
 reported while a merge runs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, Literal
@@ -13,6 +13,7 @@ import msgspec
 
 from catalog.contract.plans import PLANS
 from catalog.contract.windows import day_end, day_start
+from resources.deferrals import RefusedFeed
 from resources.feeds import plan_lacks
 from warehouse.history.change_log import ChangeLog, records_of
 from warehouse.home import Home
@@ -161,20 +162,33 @@ class FeedHealth:
     interval_s: int | None = None
     in_plan: bool = True
     stale_since: datetime | None = None
+    refused: str = ""
+    """The service's refusal of the feed to this plan; empty if it did not refuse it."""
 
 
-def freshness(seen: SeenBatches, plan_name: str | None, now: datetime) -> list[FeedHealth]:
-    """Return the freshness of every feed; one that is not in the plan is not stale."""
-    return [_feed(feed, seen, plan_name, now) for feed in FEEDS]
+def freshness(
+    seen: SeenBatches,
+    plan_name: str | None,
+    now: datetime,
+    refused: Mapping[Feed, RefusedFeed] | None = None,
+) -> list[FeedHealth]:
+    """Return the freshness of every feed; one not in the plan, or refused to it, is not stale."""
+    why = {
+        feed: note.why for feed, note in (refused or {}).items() if plan_name in (None, note.plan)
+    }
+    return [_feed(feed, seen, plan_name, now, why.get(feed, "")) for feed in FEEDS]
 
 
-def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -> FeedHealth:
+def _feed(
+    feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime, refused: str
+) -> FeedHealth:
     batches = [batch for batch in seen.batches if batch.feed == feed]
     observed_at = max((batch.observed_at for batch in batches), default=None)
     complete_at = max((batch.observed_at for batch in batches if _counts(batch)), default=None)
     plan = PLANS.get(plan_name or "")
     in_plan = plan is None or not plan_lacks(plan, feed)
-    interval = INTERVALS.get(feed) if plan is not None and in_plan else None
+    expected = plan is not None and in_plan and not refused
+    interval = INTERVALS.get(feed) if expected else None
     # Before its first pull, the interval starts on the day on which the home was first used.
     since = complete_at
     if since is None and seen.first_day is not None:
@@ -189,6 +203,7 @@ def _feed(feed: Feed, seen: SeenBatches, plan_name: str | None, now: datetime) -
         interval_s=None if interval is None else round(interval.total_seconds()),
         in_plan=in_plan,
         stale_since=stale_at if stale_at is not None and stale_at < now else None,
+        refused=refused,
     )
 
 

@@ -24,6 +24,7 @@ from pipeline.health.records import ClockHealth, Deprecated, Health, Problems, W
 from pipeline.health.run_checks import run_troubles
 from pipeline.secrecy import cautions_of, open_home
 from pipeline.settings import Settings
+from resources.deferrals import RefusedFeeds
 from resources.request_log import ReportedUsage, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
 from warehouse.files.storage import Storage
@@ -250,7 +251,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     health = Health(
         source=stamp.source,
         plan=plan,
-        feeds=freshness(seen, plan, now),
+        feeds=freshness(seen, plan, now, RefusedFeeds(Storage(home.state)).all()),
         days=seen.days,
         pending=seen.pending,
         quarantined=[batch.batch_id for batch in quarantined],

@@ -169,7 +169,7 @@ def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:
         *(ceil(activity.coins / COINS_LIMIT_MAX), ceil(rows / EVENTS_LIMIT_MAX)),
         ceil(activity.cancellations / EVENTS_LIMIT_MAX),
     ]
-    others = 1 + 2 * plan.export + plan.shows("categories")
+    others = 2 + 2 * plan.export
     return sum(max(1, count) for count in pages) + others
 
 

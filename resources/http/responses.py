@@ -33,6 +33,7 @@ from warehouse.plain_text import plain_line
 BodyShape = Literal["json", "text", "html", "empty"]
 
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
+_PLAN_CODES: Final = frozenset({"tier_required", "plan_required"})
 _SLOW: Final = frozenset({500, 504})
 _MESSAGE_CHARS: Final = 200
 _LONGEST_MONTH_S: Final = 31 * 86_400.0
@@ -133,7 +134,7 @@ def _transient(
 def _denied(response: ErrorResponse, body: ErrorBody, message: str) -> CatalogError:
     if body.code == "version_retired":
         return VersionGone(message)
-    names_plan = body.code == "plan_required" or re.search(r"\bplan\b", body.message, re.I)
+    names_plan = body.code in _PLAN_CODES or re.search(r"\bplan\b", body.message, re.I)
     if response.status == 402 or (response.status == 403 and names_plan):
         return PlanLacksAccess(message)
     return KeyRejected(message)

@@ -2,18 +2,29 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
+from pipeline.health.report import health_of
 from pipeline.instance import instance_of
-from tests.pipeline.homes_in_days import NOW, TODAY, address_of, run_sandbox_days, settings_of
+from resources.http.transport import DeadlineTransport
+from tests.pipeline.homes_in_days import (
+    NOW,
+    TODAY,
+    address_of,
+    opened_session,
+    run_assets,
+    run_sandbox_days,
+    settings_of,
+)
 from warehouse.home import Home
 
 
 @pytest.mark.parametrize(
     ("plan", "lacking"),
     [
-        ("free", ["categories", "export"]),
+        ("free", ["export"]),
         pytest.param("standard", ["export"], marks=pytest.mark.long),
     ],
 )
@@ -30,6 +41,38 @@ def test_a_run_reports_feeds_that_the_plan_lacks_and_pulls_the_rest(
     feeds = {batch_id.split("-")[1] for batch_id in Home(tmp_path).landing.batch_ids()}
     assert feeds == {"events", "cancellations", "coins", "categories"} - set(lacking)
     assert Home(tmp_path).warehouse.exists()
+
+
+def test_a_run_goes_on_without_categories_that_the_service_refuses_and_status_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, home = settings_of(tmp_path, plan="standard"), Home(tmp_path)
+    send, is_refusing = DeadlineTransport.handle_request, True
+
+    def refusing(self: DeadlineTransport, request: httpx.Request) -> httpx.Response:
+        if is_refusing and request.url.path == "/v2/categories":
+            return httpx.Response(403, json={"message": "Forbidden"})
+        return send(self, request)
+
+    monkeypatch.setattr(DeadlineTransport, "handle_request", refusing)
+    with (
+        instance_of(home) as instance,
+        opened_session(settings) as (session, service),
+    ):
+        for is_refusing in (True, False):
+            done = run_assets(
+                settings,
+                instance,
+                "landed_categories",
+                "landed_coins",
+                partition=TODAY,
+                catalog=session,
+                clock=service.clock,
+            )
+            assert done.success
+            (feed,) = (f for f in health_of(settings, home, NOW).feeds if f.feed == "categories")
+            assert bool(feed.refused) is is_refusing
+            assert feed.batches == (0 if is_refusing else 1)
 
 
 def test_a_run_whose_quota_runs_out_lands_the_received_rows_and_succeeds(
