@@ -17,6 +17,8 @@ EXPORT_PATH: Final = "/v2/events/export"
 CATEGORIES_PATH: Final = "/v2/categories"
 USAGE_PATH: Final = "/v2/usage"
 OPENAPI_PATH: Final = "/v2/openapi.json"
+ERROR_DOCS: Final = "/docs#error-"
+"""Where the reference explains an error code, which is added to it."""
 
 KEY_HEADER: Final = "x-api-key"
 

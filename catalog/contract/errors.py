@@ -1,20 +1,21 @@
 """The errors that a service answers with (interface section 7).
 
     ApiError                          status  code
-    ├── InvalidParameter              400     invalid_parameter
-    ├── InvalidCursor                 400     invalid_cursor
-    ├── Forbidden                     403     forbidden
-    │   ├── PlanRequired              403     plan_required
+    ├── InvalidParameter              400     invalid_request
+    │   └── InvalidCursor             400     invalid_request
+    ├── Forbidden                     403     unauthorized
+    │   ├── PlanRequired              403     tier_required
     │   └── VersionRetired            403     version_retired
     ├── NotFound                      404     not_found
     ├── MethodNotAllowed              405     method_not_allowed
     ├── EventCancelled                410     event_cancelled
     ├── UriTooLong                    414     uri_too_long
-    ├── RateLimited                   429     rate_limited
+    ├── RateLimited                   429     rate_limit_exceeded
     │   └── QuotaExceeded             429     quota_exceeded
     ├── HeadersTooLarge               431     headers_too_large
-    └── InternalError                 500     internal_error
-        └── RequestTimeout            500     timeout
+    ├── InternalError                 500     internal_error
+    │   └── RequestTimeout            500     internal_error
+    └── ServiceUnavailable            503     service_unavailable
 
 All have the same body. Belongs here: what is sent. Does not: what a client does next.
 """
@@ -23,6 +24,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
+
+from catalog.contract import decisions
 
 
 class ApiError(Exception):
@@ -44,26 +47,34 @@ class ApiError(Exception):
         self.beside = dict(beside or {})
         super().__init__(self.message)
 
-    def body(self) -> bytes:
-        """Return the JSON body, one shape for every error."""
-        error = {"code": self.code, "message": self.message}
+    def body(self, request_id: str) -> bytes:
+        """Return the JSON body, one shape for every error.
+
+        `docs` is relative: a server behind another name does not know its own address.
+        """
+        error = {
+            "code": self.code,
+            "message": self.message,
+            "requestId": request_id,
+            "docs": f"{decisions.ERROR_DOCS}{self.code}",
+        }
         return msgspec.json.encode({"error": error, "message": self.message, **self.beside})
 
 
 class InvalidParameter(ApiError):
-    status, code, default_message = 400, "invalid_parameter", "Invalid parameter"
+    status, code, default_message = 400, "invalid_request", "Invalid parameter"
 
 
-class InvalidCursor(ApiError):
-    status, code, default_message = 400, "invalid_cursor", "Invalid cursor"
+class InvalidCursor(InvalidParameter):
+    default_message = "Invalid cursor"
 
 
 class Forbidden(ApiError):
-    status, code, default_message = 403, "forbidden", "Forbidden"
+    status, code, default_message = 403, "unauthorized", "Forbidden"
 
 
 class PlanRequired(Forbidden):
-    code, default_message = "plan_required", "Your plan does not include this"
+    code, default_message = "tier_required", "Your plan does not include this"
 
 
 class VersionRetired(Forbidden):
@@ -87,7 +98,7 @@ class UriTooLong(ApiError):
 
 
 class RateLimited(ApiError):
-    status, code, default_message = 429, "rate_limited", "Too Many Requests"
+    status, code, default_message = 429, "rate_limit_exceeded", "Too Many Requests"
 
 
 class QuotaExceeded(RateLimited):
@@ -103,8 +114,12 @@ class InternalError(ApiError):
 
 
 class RequestTimeout(InternalError):
-    code = "timeout"
     default_message = "The request ran longer than 30 seconds; reduce limit or narrow the filters"
+
+
+class ServiceUnavailable(ApiError):
+    status, code = 503, "service_unavailable"
+    default_message = "The service is not available; try again later"
 
 
 ALL_ERRORS: tuple[type[ApiError], ...] = (
@@ -122,4 +137,6 @@ ALL_ERRORS: tuple[type[ApiError], ...] = (
     HeadersTooLarge,
     InternalError,
     RequestTimeout,
+    ServiceUnavailable,
 )
+ERROR_CODES: tuple[str, ...] = tuple(dict.fromkeys(error.code for error in ALL_ERRORS))

@@ -120,7 +120,7 @@ class SandboxLayer:
             names = self._prepare(scope)
         except errors.ApiError as error:
             attach(scope, Exchange(now=self._clock.now()))
-            await error_answer(error)(scope, receive, dated(scope, send_noting_status))
+            await error_answer(error, scope)(scope, receive, dated(scope, send_noting_status))
             return
         try:
             await self._app(scope, receive, send_noting_status)
@@ -165,7 +165,7 @@ class SandboxLayer:
             _refuse_others(scope)
             answer = self._run_command(scope["method"], scope["path"], await _body(receive))
         except errors.ApiError as error:
-            await error_answer(error)(scope, receive, send)
+            await error_answer(error, scope)(scope, receive, send)
             return
         body = msgspec.json.encode(answer)
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]

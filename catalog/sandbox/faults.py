@@ -25,9 +25,10 @@ from catalog.server.exchange import error_answer, exchange_of
 FAULTS: Final[dict[str, str]] = {
     "storm": "429, not counted; value: Retry-After in seconds, `none` for no header (1)",
     "quota": "429 quota_exceeded, with the seconds to the reset",
-    "error": "500 after a delay; value: the delay in seconds (0)",
-    "unavailable": "a plain-text response of a gateway; value: 502, 503 or 504 (503)",
-    "slow": "a delayed response; value: the delay in seconds (1)",
+    "error": "500 after a delay, at most the time limit; value: the delay in seconds (0)",
+    "unavailable": "a plain-text response of a gateway; value: 502, 503 or 504 (503), "
+    "or `service` for the service's own 503",
+    "slow": "a delayed response, a 500 at the time limit; value: the delay in seconds (1)",
     "drop": "the connection breaks inside the body; value: the share sent (0.5)",
     "truncate": "the body ends early but cleanly; value: the share sent (0.5)",
     "empty": "200 with an empty body",
@@ -111,7 +112,7 @@ def _value_in_bounds(name: str, value: str) -> bool:
     if name == "storm":
         return value == "none" or 0 <= float(value) <= 1e9
     if name == "unavailable":
-        return value in ("502", "503", "504")
+        return value in ("502", "503", "504", "service")
     if name == "drift":
         return value in ("extra", "missing", "rename", "retype")
     return value == ""
@@ -178,6 +179,7 @@ class FaultBoard:
 
 _SCOPE_KEY = "almanac.sandbox.faults"
 _HTML = b"<!doctype html><html><body><h1>We will be right back</h1></body></html>"
+_INSTEAD = frozenset({"storm", "quota", "unavailable", "html", "empty"})
 _IN_BODY = frozenset(tampering.TAMPERINGS) | {"drop", "truncate"}
 
 
@@ -189,23 +191,38 @@ class BrokenOff(ConnectionError):
     """The fault `drop`: raised inside the body to close the connection."""
 
 
-class FaultLayer:
-    """ASGI layer around the whole server, only for paths of the interface."""
+class DelayLayer:
+    """ASGI layer of the faults of the routes: slowness, and errors after it.
+
+    Within the gateway, so that they count, and the time limit covers them (interface section 7).
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        faults: dict[str, Fault] = scope.get(_SCOPE_KEY, {})
+        if "slow" in faults:
+            await asyncio.sleep(faults["slow"].number)
+        if "error" in faults:
+            delay_s = faults["error"].number
+            await asyncio.sleep(delay_s)
+            raise errors.RequestTimeout() if delay_s else errors.InternalError()
+        await self._app(scope, receive, send)
+
+
+class FaultLayer:
+    """ASGI layer of the other faults, around the whole server."""
+
+    def __init__(self, app: ASGIApp, *, time_limit_s: float) -> None:
+        self._app = app
+        self._time_limit_s = time_limit_s
         self._memory = tampering.PageMemory()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         faults: dict[str, Fault] = scope.get(_SCOPE_KEY, {})
-        if not faults:
-            await self._app(scope, receive, send)
-            return
-        if "slow" in faults:
-            await asyncio.sleep(faults["slow"].number)
-        instead = await self._instead(scope, faults)
-        if instead is not None:
-            status, headers, body = instead
+        if faults.keys() & _INSTEAD:
+            status, headers, body = await self._instead(scope, faults)
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         elif faults.keys() & _IN_BODY:
@@ -215,27 +232,28 @@ class FaultLayer:
 
     async def _instead(
         self, scope: Scope, faults: dict[str, Fault]
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
+    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        if "slow" in faults:
+            delay_s = faults["slow"].number
+            await asyncio.sleep(min(delay_s, self._time_limit_s))
+            if delay_s > self._time_limit_s:
+                return _error(errors.RequestTimeout(), scope)
         if "storm" in faults:
             value = faults["storm"].value
             wait = {} if value == "none" else {"Retry-After": value}
-            return _error(errors.RateLimited(headers=wait))
+            return _error(errors.RateLimited(headers=wait), scope)
         if "quota" in faults:
             now = exchange_of(scope).now
             wait_s = int((quota_period(now).end - now).total_seconds()) + 1
-            return _error(errors.QuotaExceeded(headers={"Retry-After": str(wait_s)}))
-        if "error" in faults:
-            await asyncio.sleep(faults["error"].number)
-            return _error(
-                errors.RequestTimeout() if faults["error"].number else errors.InternalError()
-            )
+            return _error(errors.QuotaExceeded(headers={"Retry-After": str(wait_s)}), scope)
         if "unavailable" in faults:
-            return int(faults["unavailable"].value), [_type(b"text/plain")], b"upstream unavailable"
+            value = faults["unavailable"].value
+            if value == "service":
+                return _error(errors.ServiceUnavailable(), scope)
+            return int(value), [_type(b"text/plain")], b"upstream unavailable"
         if "html" in faults:
             return 200, [_type(b"text/html")], _HTML
-        if "empty" in faults:
-            return 200, [_type(b"application/json")], b""
-        return None
+        return 200, [_type(b"application/json")], b""
 
     async def _inside(
         self, scope: Scope, receive: Receive, send: Send, faults: dict[str, Fault]
@@ -274,8 +292,8 @@ class FaultLayer:
         return messages[0], b"".join(message.get("body", b"") for message in messages[1:])
 
 
-def _error(error: errors.ApiError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    answer = error_answer(error)
+def _error(error: errors.ApiError, scope: Scope) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    answer = error_answer(error, scope)
     return error.status, list(answer.raw_headers), bytes(answer.body)
 
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from catalog.contract.plans import PLANS
 from catalog.sandbox.clock import EARLIEST, SandboxClock
 from catalog.sandbox.control import RequestsSeen, SandboxLayer, SeenRequest, instant_of_request
-from catalog.sandbox.faults import FaultBoard, FaultLayer
+from catalog.sandbox.faults import DelayLayer, FaultBoard, FaultLayer
 from catalog.sandbox.store import SandboxStore
 from catalog.sandbox.world.world import World
 from catalog.sandbox.world_process import WorldProcess
@@ -182,7 +182,8 @@ class Sandbox:
             instant_of=lambda scope: instant_of_request(scope, self.clock),
             options=self._options,
             background=(self._pusher.run,),
-            around=FaultLayer,
+            around=lambda app: FaultLayer(app, time_limit_s=self._options.time_limit_s),
+            inside=DelayLayer,
         )
         return SandboxLayer(
             build_app(parts),

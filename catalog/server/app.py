@@ -193,6 +193,8 @@ class ServerParts:
     """Tasks that run as long as the server, such as the webhook sender."""
     around: Callable[[ASGIApp], ASGIApp] = _no_layer
     """A layer around everything but the time of the request; a sandbox's faults."""
+    inside: Callable[[ASGIApp], ASGIApp] = _no_layer
+    """A layer within the gateway, under its time limit; a sandbox's delays."""
 
 
 def build_app(parts: ServerParts) -> ASGIApp:
@@ -201,7 +203,7 @@ def build_app(parts: ServerParts) -> ASGIApp:
     # The export is first: otherwise its path would be read as an event's id.
     routes = [ExportRoute(parts.store).route(), *catalog.routes(), *parts.metrics.routes()]
     router = Router(routes, redirect_slashes=False, lifespan=_lifespan(parts))
-    app: ASGIApp = GzipWhereAccepted(Dispatcher(router, routes))
+    app = parts.inside(GzipWhereAccepted(Dispatcher(router, routes)))
     app = Gateway(
         app,
         keys=parts.keys,
@@ -215,7 +217,10 @@ def build_app(parts: ServerParts) -> ASGIApp:
             allow_origins=parts.options.cors_origins,
             allow_methods=("GET",),
             allow_headers=(decisions.KEY_HEADER, "authorization", "if-none-match"),
-            expose_headers=("etag", "retry-after", "last-modified", "deprecation", "sunset"),
+            expose_headers=(
+                *("etag", "retry-after", "last-modified", "deprecation", "sunset"),
+                *("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"),
+            ),
         )
     app = parts.around(MetricsLayer(app, metrics=parts.metrics))
     return EntryLayer(app, instant_of=parts.instant_of, headers=parts.options.headers())

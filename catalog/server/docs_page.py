@@ -228,7 +228,7 @@ class _Page:
     def _error_codes(self) -> Html:
         codes: Node = self._schemas["ErrorCode"]["x-codes"]
         rows = [
-            (str(about["status"]), el("code", code), inline(about["when"]))
+            (str(about["status"]), el("code", code, id=f"error-{code}"), inline(about["when"]))
             for code, about in codes.items()
         ]
         return el(

@@ -5,8 +5,9 @@ form of errors. Does not: the content of an answer (routes).
 """
 
 import hashlib
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import formatdate
 from functools import lru_cache
@@ -25,6 +26,10 @@ from catalog.server.accounts.keys import Grant
 _SCOPE_KEY = "almanac.exchange"
 
 
+def new_request_id() -> str:
+    return f"req_{secrets.token_hex(12)}"
+
+
 @dataclass(slots=True)
 class Exchange:
     """The state of a request. The outermost layer makes it; the gateway sets the grant."""
@@ -33,6 +38,8 @@ class Exchange:
     """The service's time, the same for the whole request."""
     grant: Grant | None = None
     route: str = "other"
+    request_id: str = field(default_factory=new_request_id)
+    """Names the request in the body of an error and in the server's log."""
 
     @property
     def plan(self) -> Plan:
@@ -105,9 +112,9 @@ def client_has(scope: Scope, etag: str) -> bool:
     return False
 
 
-def error_answer(error: ApiError) -> Response:
+def error_answer(error: ApiError, scope: Scope) -> Response:
     return Response(
-        error.body(),
+        error.body(exchange_of(scope).request_id),
         status_code=error.status,
         media_type="application/json",
         headers={"Cache-Control": "no-store", **error.headers},

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import decisions, errors
+from catalog.contract.csv_format import instant_text
 from catalog.contract.errors import ApiError
 from catalog.server.accounts.keys import Grant, KeyRing
 from catalog.server.accounts.usage import UsageBook, quota_period
@@ -89,7 +90,9 @@ class Gateway:
 
         async def send_noting_start(message: Message) -> None:
             nonlocal began
-            began = began or message["type"] == "http.response.start"
+            if message["type"] == "http.response.start":
+                began = True
+                message["headers"] = [*message["headers"], *self._quota_headers(scope)]
             await send(message)
 
         try:
@@ -100,14 +103,17 @@ class Gateway:
         except HTTPException as error:
             failure = _as_api_error(error)
         except Exception:
-            log.exception("%s %s failed", scope["method"], exchange_of(scope).route)
+            exchange = exchange_of(scope)
+            log.exception(
+                "%s %s failed: request=%s", scope["method"], exchange.route, exchange.request_id
+            )
             failure = errors.InternalError()
         else:
             return
         if began:
             # Part of the body is sent: only a broken connection shows the client the failure.
             raise ConnectionAbortedError("the response failed after it had started")
-        await error_answer(failure)(scope, receive, send)
+        await error_answer(failure, scope)(scope, receive, send_noting_start)
 
     def _admit(self, scope: Scope) -> None:
         path: str = scope["path"]
@@ -137,6 +143,20 @@ class Gateway:
         if not self._bucket(grant).take(self._monotonic_ns()):
             raise errors.RateLimited(headers={"Retry-After": "1"})
         self._usage.charge(grant, exchange.now)
+
+    def _quota_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """Return what is left of the month, for an answer to a valid key (decisions)."""
+        exchange = exchange_of(scope)
+        if exchange.grant is None:
+            return []
+        record = self._usage.read_out(exchange.grant, exchange.now)
+        headers = [(b"x-ratelimit-reset", instant_text(record.reset_at).encode())]
+        if record.limit is not None and record.remaining is not None:
+            headers += [
+                (b"x-ratelimit-limit", b"%d" % record.limit),
+                (b"x-ratelimit-remaining", b"%d" % record.remaining),
+            ]
+        return headers
 
     def _bucket(self, grant: Grant) -> TokenBucket:
         limits = (grant.rate_per_s, grant.burst)

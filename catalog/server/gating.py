@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from catalog.contract.errors import PlanRequired
 from catalog.contract.parameters import EventsRequest
-from catalog.contract.plans import LEAST_PLAN_FOR_FILTER, ImpactView, Plan, impact_band
+from catalog.contract.plans import LEAST_PLAN_FOR_FILTER, PLANS, ImpactView, Plan, impact_band
 from catalog.contract.records import CancelledEvent, Coin, Event, EventCoin
 from catalog.contract.windows import Window, plan_window, requested_window
 from catalog.server.store import (
@@ -157,6 +157,16 @@ def coin_covered(coin: StoredCoin | None, plan: Plan) -> bool:
     if coin is None or plan.coverage_top is None:
         return coin is not None
     return coin.rank is not None and coin.rank <= plan.coverage_top
+
+
+def require_coverage(coin: StoredCoin, plan: Plan) -> None:
+    """Raise PlanRequired if the plan does not show this coin."""
+    if not coin_covered(coin, plan):
+        least = next(other for other in PLANS.values() if coin_covered(coin, other))
+        raise PlanRequired(
+            f"The plan {plan.name.title()} shows the top {plan.coverage_top} coins; this coin "
+            f"needs the plan {least.name.title()} or above"
+        )
 
 
 def _shown_impact(impact: float | None, plan: Plan) -> float | str | None:

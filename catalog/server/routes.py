@@ -28,10 +28,10 @@ from catalog.server.docs_page import docs_html
 from catalog.server.exchange import Exchange, exchange_of, json_answer
 from catalog.server.gating import (
     RowsOfViews,
-    coin_covered,
     coin_query,
     event_query,
     event_visible,
+    require_coverage,
 )
 from catalog.server.store import (
     CancellationKey,
@@ -103,8 +103,9 @@ class CatalogRoutes:
     async def get_coin(self, request: Request) -> Response:
         exchange, view = self._open_view(request, "coin")
         coin = view.coin(request.path_params["slug"])
-        if coin is None or not coin_covered(coin, exchange.plan):
+        if coin is None:
             raise errors.NotFound("No coin has this slug")
+        require_coverage(coin, exchange.plan)
         upcoming = upcoming_window(exchange.plan, exchange.now)
         (record,) = self._rows.of(view).coins((coin,), exchange.plan, upcoming)
         return json_answer(request.scope, record, max_age_s=decisions.LIST_MAX_AGE_S)

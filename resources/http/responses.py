@@ -37,6 +37,7 @@ _PLAN_CODES: Final = frozenset({"tier_required", "plan_required"})
 _SLOW: Final = frozenset({500, 504})
 _MESSAGE_CHARS: Final = 200
 _LONGEST_MONTH_S: Final = 31 * 86_400.0
+_TIMEOUT_MESSAGE: Final = re.compile(r"\bran longer than\b")
 _MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
 """The message of a response that means that the quota of the month is used up. A gateway's "API
 rate limit exceeded" does not mean that."""
@@ -125,7 +126,7 @@ def _transient(
         )
     if response.status == 429:
         return RateHeld(message, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
-    timed_out = response.seconds >= policy.slow_after_s or body.code == "timeout"
+    timed_out = response.seconds >= policy.slow_after_s or _says_timeout(body)
     if response.status in _SLOW and timed_out:
         return TooSlow(f"{message} within {response.seconds:.1f} s")
     return ServiceFailing(message, wait_s=wait_s or 0.0)
@@ -138,6 +139,10 @@ def _denied(response: ErrorResponse, body: ErrorBody, message: str) -> CatalogEr
     if response.status == 402 or (response.status == 403 and names_plan):
         return PlanLacksAccess(message)
     return KeyRejected(message)
+
+
+def _says_timeout(body: ErrorBody) -> bool:
+    return body.code == "timeout" or _TIMEOUT_MESSAGE.search(body.message) is not None
 
 
 def _is_quota(body: ErrorBody) -> bool:

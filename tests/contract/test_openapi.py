@@ -20,7 +20,7 @@ from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
 from catalog.contract import csv_format, decisions, parameters, records
-from catalog.contract.errors import ALL_ERRORS, InvalidParameter
+from catalog.contract.errors import ALL_ERRORS, ERROR_CODES, InvalidParameter
 from catalog.contract.openapi import openapi_document, openapi_json
 from catalog.contract.plans import LEAST_PLAN_FOR_FILTER, PLANS, ImpactView
 from catalog.contract.signature import sign
@@ -233,7 +233,7 @@ def test_either_form_of_the_key_opens_all_paths_but_the_open_ones() -> None:
 def test_statuses_depend_on_what_a_route_does(path: str) -> None:
     operation = OPERATIONS[path]
     names = {resolved(each)["name"] for each in operation.get("parameters", [])}
-    expected = {"200", "414", "431", "500"}
+    expected = {"200", "414", "431", "500", "503"}
     if path not in OPEN_PATHS:
         expected |= {"403", "429"}
     if path in READERS:
@@ -249,7 +249,7 @@ def test_statuses_depend_on_what_a_route_does(path: str) -> None:
 
 def test_error_codes_and_statuses_are_those_of_the_errors() -> None:
     code = SCHEMAS["ErrorCode"]
-    assert code["enum"] == [error.code for error in ALL_ERRORS]
+    assert code["enum"] == list(ERROR_CODES)
     statuses = {name: about["status"] for name, about in code["x-codes"].items()}
     assert statuses == {error.code: error.status for error in ALL_ERRORS}
     assert all(set(about) == {"status", "when"} for about in code["x-codes"].values())
@@ -272,20 +272,21 @@ def test_every_error_answer_is_an_error_body_with_an_example_per_code() -> None:
 
 
 def test_examples_of_errors_have_the_code_and_the_message_of_the_error() -> None:
-    errors = {error.code: error for error in ALL_ERRORS}
+    errors = {error.code: error for error in reversed(ALL_ERRORS)}
     for response in DOCUMENT["components"]["responses"].values():
         for media in response.get("content", {}).values():
             for code, example in media["examples"].items():
                 body = example["value"]
                 error = errors[code](body["message"])
-                assert msgspec.json.decode(error.body()).items() <= body.items()
-                if code != "invalid_parameter":
+                sent = msgspec.json.decode(error.body(body["error"]["requestId"]))
+                assert sent.items() <= body.items()
+                if code != "invalid_request":
                     assert body["message"] == error.default_message
 
 
 def test_error_body_of_every_error_fits_the_schema() -> None:
     for error in ALL_ERRORS:
-        body = msgspec.json.decode(error().body())
+        body = msgspec.json.decode(error().body("req_1"))
         validator(SCHEMAS["ErrorBody"]).validate(body)
 
 

@@ -189,7 +189,7 @@ STATUSES = (
     status_kind("400", 400),
     status_kind("401", 401),
     status_kind("402", 402),
-    status_kind("403 by plan", 403, b'{"error":{"code":"plan_required","message":"plan"}}'),
+    status_kind("403 by plan", 403, b'{"error":{"code":"tier_required","message":"plan"}}'),
     status_kind("404 for all", 404, untrue="absent"),
     status_kind("404 in HTML", 404, HTML, untrue="absent"),
     status_kind("410 for all", 410, b'{"cancelledAt":"2026-02-20T00:00:00Z"}', untrue="gone"),

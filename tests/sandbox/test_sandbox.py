@@ -15,6 +15,7 @@ from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.store import SandboxStore
+from catalog.server.app import ServerOptions
 from catalog.server.hosting import HEADER_TIMEOUT_S
 from catalog.server.state_dir import ServiceDirError
 from catalog.server.store import EventQuery
@@ -209,6 +210,14 @@ class TestControlPath:
         assert key not in log.text
 
 
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Sandbox]:
+    """A sandbox of 2018 whose time limit is short."""
+    options = ServerOptions(time_limit_s=0.4)
+    with Sandbox(now=datetime(2018, 3, 1, 12, tzinfo=UTC), options=options) as sandbox:
+        yield sandbox
+
+
 class TestFaults:
     def request(
         self, client: httpx.Client, faults: str, path: str = "/v2/events?limit=3"
@@ -240,20 +249,44 @@ class TestFaults:
         for value, header in (("", "1"), ("=7", "7"), ("=none", None)):
             answer = self.request(client, f"storm{value}")
             assert answer.status_code == 429
-            assert answer.json()["error"]["code"] == "rate_limited"
+            assert answer.json()["error"]["code"] == "rate_limit_exceeded"
             assert answer.headers.get("retry-after") == header
         assert self.request(client, "quota").json()["error"]["code"] == "quota_exceeded"
         assert client.get("/v2/usage").json()["used"] == before + 1
 
     def test_errors_in_place_of_the_answer(self, client: httpx.Client) -> None:
         answer = self.request(client, "error=0.05")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "timeout")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
         assert answer.elapsed >= timedelta(seconds=0.05)
         assert self.request(client, "unavailable=502").status_code == 502
         html = self.request(client, "html")
         assert (html.status_code, html.headers["content-type"]) == (200, "text/html")
         assert self.request(client, "empty").content == b""
         assert self.request(client, "slow=0.05").elapsed >= timedelta(seconds=0.05)
+
+    @pytest.mark.parametrize("path", ["/v2/events?limit=2", "/v2/events/export?from=2018-03-01"])
+    @pytest.mark.parametrize("faults", ["slow=900", "error=900", "slow=900,html"])
+    def test_the_time_limit_covers_the_delays_of_the_sandbox(
+        self, hasty: Sandbox, path: str, faults: str
+    ) -> None:
+        headers = {"x-api-key": hasty.keys["elite"], "Sandbox-Faults": faults}
+        answer = httpx.get(hasty.base_url + path, headers=headers, timeout=60)
+        assert answer.status_code == 500
+        assert answer.json()["message"].startswith("The request ran longer than 30 seconds")
+
+    def test_a_slow_or_failing_request_counts_and_one_refused_before_the_routes_does_not(
+        self, hasty: Sandbox
+    ) -> None:
+        key = hasty.new_key("pro")
+
+        def used() -> int:
+            answer = httpx.get(hasty.base_url + "/v2/usage", headers={"x-api-key": key})
+            return int(answer.json()["used"])
+
+        for faults in ("slow=0.01", "error", "error=0.01", "storm", "unavailable"):
+            headers = {"x-api-key": key, "Sandbox-Faults": faults}
+            httpx.get(hasty.base_url + "/v2/coins", headers=headers)
+        assert used() == 4
 
     @pytest.mark.parametrize("path", ["/v2/events?limit=50", "/v2/events/export?from=2026-03-01"])
     def test_a_dropped_body_breaks_the_connection_and_a_truncated_one_ends_cleanly(

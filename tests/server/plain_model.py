@@ -158,7 +158,7 @@ class PlainBucket:
         if self.quota is not None and self.used >= self.quota:
             return "quota_exceeded"
         if self.tokens < 1:
-            return "rate_limited"
+            return "rate_limit_exceeded"
         self.tokens -= 1
         self.used += 1
         return "ok"

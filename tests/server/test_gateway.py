@@ -37,6 +37,8 @@ def assert_error(answer: httpx.Response, status: int, code: str) -> None:
     body = answer.json()
     assert body["error"]["code"] == code
     assert body["error"]["message"] == body["message"] != ""
+    assert body["error"]["requestId"].startswith("req_")
+    assert body["error"]["docs"] == f"/docs#error-{code}"
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["date"] == "Mon, 15 Jun 2026 10:00:00 GMT"
 
@@ -70,12 +72,12 @@ class TestKeys:
         self, service: Service, headers: dict[str, str]
     ) -> None:
         answer = service.client.get("/v2/events", headers=headers)
-        assert_error(answer, 403, "forbidden")
+        assert_error(answer, 403, "unauthorized")
         assert answer.json()["message"] == "Forbidden"
 
     def test_two_different_keys_in_one_header_name_are_forbidden(self, service: Service) -> None:
         pair = [("x-api-key", "pro"), ("x-api-key", "elite")]
-        assert_error(service.client.get("/v2/events", headers=pair), 403, "forbidden")
+        assert_error(service.client.get("/v2/events", headers=pair), 403, "unauthorized")
 
     def test_open_paths_need_no_key_and_count_nothing(self, service: Service) -> None:
         before = service.get("/v2/usage").json()["used"]
@@ -133,7 +135,7 @@ class TestRateAndBurst:
         with serving(view(), keys=[slow]) as service:
             answers = [service.get("/v2/categories", "slow") for _ in range(8)]
             assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 3
-            assert_error(answers[-1], 429, "rate_limited")
+            assert_error(answers[-1], 429, "rate_limit_exceeded")
             assert answers[-1].json()["message"] == "Too Many Requests"
             assert answers[-1].headers["retry-after"] == "1"
             assert service.usage.used(slow, NOW) == 5
@@ -440,7 +442,7 @@ class TestTimeLimit:
         assert time.monotonic() - began < 5
         assert sent[0]["status"] == 500
         body = json.loads(sent[1]["body"])  # type: ignore[arg-type]
-        assert body["error"]["code"] == "timeout"
+        assert body["error"]["code"] == "internal_error"
         assert "reduce limit or narrow the filters" in body["message"]
 
     def test_work_that_never_awaits_is_late_too(self) -> None:
@@ -452,7 +454,7 @@ class TestTimeLimit:
         plain = view([event("a")])
         slow = Slow(plain._index, coins=plain.book, categories=(), cancelled={})
         with serving(slow, options=ServerOptions(time_limit_s=0.05)) as service:
-            assert_error(service.get("/v2/categories"), 500, "timeout")
+            assert_error(service.get("/v2/categories"), 500, "internal_error")
             assert service.get("/v2/events/cancellations").status_code == 200
 
     def test_an_error_in_a_route_is_a_500_of_the_error_shape_and_the_next_request_is_served(

@@ -136,7 +136,7 @@ class TestTableOfTheInterface:
         assert ("of-the-next" in ids, "of-the-unranked" in ids) == (not free, not free)
         slugs = [row["slug"] for row in service.get("/v2/coins", row.plan).json()["data"]]
         assert slugs == ["first", "hundredth"] + ([] if free else ["next", "unranked"])
-        for name, status in (("first", 200), ("next", 404 if free else 200)):
+        for name, status in (("first", 200), ("next", 403 if free else 200)):
             assert service.get(f"/v2/coins/{name}", row.plan).status_code == status
         assert service.get("/v2/events/of-the-next", row.plan).status_code == (404 if free else 200)
 
@@ -193,7 +193,18 @@ class TestTableOfTheInterface:
         answer = service.get("/v2/events/export", row.plan)
         assert answer.status_code == (200 if row.export else 403)
         if not row.export:
-            assert answer.json()["error"]["code"] == "plan_required"
+            assert answer.json()["error"]["code"] == "tier_required"
+
+    def test_a_coin_outside_the_coverage_is_refused_and_only_an_unknown_one_not_found(
+        self, service: Service, row: Row
+    ) -> None:
+        for slug in ("next", "unranked"):
+            answer = service.get(f"/v2/coins/{slug}", row.plan)
+            assert answer.status_code == (403 if row.plan == "free" else 200), slug
+            if row.plan == "free":
+                assert answer.json()["error"]["code"] == "tier_required"
+                assert "needs the plan Standard or above" in answer.json()["message"]
+        assert service.get("/v2/coins/nope", row.plan).status_code == 404
 
     def test_webhooks(self, service: Service, row: Row) -> None:
         assert PLANS[row.plan].webhooks == row.webhooks
@@ -211,7 +222,7 @@ class TestTableOfTheInterface:
             answer = service.get(f"/v2/events?{query}", row.plan)
             assert answer.status_code == (200 if allowed else 403), query
             if not allowed:
-                assert answer.json()["error"]["code"] == "plan_required"
+                assert answer.json()["error"]["code"] == "tier_required"
 
     def test_keyword_searches_only_what_the_plan_shows(self, service: Service, row: Row) -> None:
         assert "today" in service.all_ids("/v2/events?keyword=TITLE%20of%20today", row.plan)

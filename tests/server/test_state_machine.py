@@ -156,7 +156,7 @@ class ServerAgainstModel(RuleBasedStateMachine):
     def list_all_pages(self, plan: str, chosen: dict[str, Any], limit: int) -> None:
         path = f"/v2/events?limit={limit}&{query_of(chosen)}"
         if plain_model.refused(plan, chosen):
-            assert self.service.get(path, plan).json()["error"]["code"] == "plan_required"
+            assert self.service.get(path, plan).json()["error"]["code"] == "tier_required"
             return
         expected = plain_model.listed(self.catalog_of(plan), plan, self.now, chosen)
         pages = self.service.pages(path, plan)
