@@ -110,8 +110,9 @@ _PULLS: Final[Mapping[Feed, Callable[[CatalogSession], list[Landed]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What to pull. `cancellations` says whether to pull them, `since` from when; None is as far
-    back as they are listed.
+    """What to pull. `cancellations` says whether to pull the cancellations.
+
+    `since` is their earliest instant; None requests all that the service lists.
     """
 
     windows: tuple[PollWindow, ...] = ()

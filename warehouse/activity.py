@@ -34,7 +34,7 @@ class Activity:
 
     spans: tuple[tuple[date, date | None, int], ...] = ()
     changes: tuple[tuple[str, int, int], ...] = ()
-    vanished: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     coins: int = 0
     cancellations: int = 0
     watched_since: datetime | None = None
@@ -70,11 +70,11 @@ def _read(warehouse: Path, now: datetime) -> Activity:
         spans = connection.execute(_SQL["count_spans"], {"since": (now - _PAST).date()})
         found = spans.fetchall()
         changes = connection.execute(_SQL["count_changes"], {"since": since}).fetchall()
-        vanished = connection.execute(_SQL["list_vanished"], {"now": now}).fetchall()
+        missing = connection.execute(_SQL["list_missing"], {"now": now}).fetchall()
     return Activity(
         spans=tuple(found),
         changes=tuple(changes),
-        vanished=tuple(event_id for (event_id,) in vanished),
+        missing=tuple(event_id for (event_id,) in missing),
         coins=coins,
         cancellations=cancellations,
         watched_since=since,

@@ -36,7 +36,7 @@ WHERE known_from > $since AND known_basis = 'observed'
 GROUP BY ALL
 ORDER BY ALL;
 
--- name: list_vanished
+-- name: list_missing
 -- Missing events without a look-up since. Grain: event_id, missing longest first. Parameters: $now;
 -- events that are over are left out.
 SELECT event_id

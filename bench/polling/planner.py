@@ -1,7 +1,7 @@
 """Our planner as a policy: the production function, which knows only what its own pulls showed.
 
 A new home: the rates start with the prior. The account of the month, the calendar of known
-events, the last pull of each date and the vanished events are kept as in a home.
+events, the last pull of each date and the missing events are kept as in a home.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class PlannerPolicy:
         self.dates = Dates()
         self.last_pulls: dict[date, datetime] = {}
         self.cancellations_at: datetime | None = None
-        self.vanished: list[str] = []
+        self.missing: list[str] = []
         self.look_ups = [0, 0]
         self.counts = _Counts()
         self.learned_at = 0.0
@@ -88,7 +88,7 @@ class PlannerPolicy:
         self.used += requests
         self.polled += requests
         if isinstance(pull, str):
-            self.vanished = [event_id for event_id in self.vanished if event_id != pull]
+            self.missing = [event_id for event_id in self.missing if event_id != pull]
             self.look_ups = [int(at // DAY_S), self._look_ups_on(at) + 1]
         self._record(at, pull, shown)
         if self.used > self.quota - self.reserve:
@@ -128,7 +128,7 @@ class PlannerPolicy:
                 last_pulls=self.last_pulls,
                 cancellations_pulled_at=self.cancellations_at,
                 rates=self._rates,
-                vanished=tuple(self.vanished),
+                missing=tuple(self.missing),
                 looked_up_today=self._look_ups_on(at),
                 least_interval=timedelta(0),
                 freshness=timedelta(0),
@@ -155,10 +155,10 @@ class PlannerPolicy:
 
     def _count_change(self, change: Shown, known: Span | None, today: int) -> None:
         confirms = self.month.plan.horizon_days is None
-        if change.kind != "missing" and change.event_id in self.vanished:
-            self.vanished.remove(change.event_id)
-        if change.kind == "missing" and confirms and change.event_id not in self.vanished:
-            self.vanished.append(change.event_id)
+        if change.kind != "missing" and change.event_id in self.missing:
+            self.missing.remove(change.event_id)
+        if change.kind == "missing" and confirms and change.event_id not in self.missing:
+            self.missing.append(change.event_id)
         elif change.kind == "cancelled":
             self.counts.cancelled += 1
         elif change.kind == "changed" and change.span is not None:

@@ -67,7 +67,6 @@ def shown_event(event: StoredEvent, plan: Plan, names: Names) -> Event:
     categories: tuple[str, ...] | UnsetType = UNSET
     if "categories" in shows:
         categories = tuple([names.category_name(name) for name in event.categories])
-    proof = "sourceUrl" in shows
     return Event(
         id=event.id,
         slug=event.slug,
@@ -81,10 +80,10 @@ def shown_event(event: StoredEvent, plan: Plan, names: Names) -> Event:
         categories=categories,
         coins=tuple([names.linked_coin(slug) for slug in event.coins]),
         impact=_shown_impact(event.impact, plan),
-        impact_summary=event.impact_summary if proof else None,
-        source_url=event.source_url if proof else None,
-        snapshot_url=event.snapshot_url if proof else None,
-        last_verified_at=event.last_verified_at if proof else None,
+        impact_summary=event.impact_summary if "impactSummary" in shows else None,
+        source_url=event.source_url if "sourceUrl" in shows else None,
+        snapshot_url=event.snapshot_url if "snapshotUrl" in shows else None,
+        last_verified_at=event.last_verified_at if "lastVerifiedAt" in shows else None,
         created_at=event.created_at,
         updated_at=event.updated_at,
     )

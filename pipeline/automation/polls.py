@@ -117,7 +117,7 @@ def pull_due(
 @dg.job(
     name=POLL,
     executor_def=dg.in_process_executor,
-    description="Pulls what changes within a day: windows of event dates, cancellations, vanished "
+    description="Pulls what changes within a day: windows of event dates, cancellations, missing "
     "events. `almanac budget` shows when and why.",
 )
 def poll_job() -> None:
@@ -219,7 +219,7 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
         job_name=POLL,
         minimum_interval_seconds=EVERY_S,
         description="Requests the pulls that are due by the poll plan (almanac budget): near "
-        "events more often than far ones, cancellations, vanished events.",
+        "events more often than far ones, cancellations, missing events.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:

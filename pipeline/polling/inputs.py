@@ -75,7 +75,7 @@ class PollFacts:
             last_pulls=last_pulls(pulls, now),
             cancellations_pulled_at=max((batch.observed_at for batch in cancelled), default=None),
             rates=self._rates_of(activity, plan, now),
-            vanished=tuple(event_id for event_id in activity.vanished if event_id not in looked_up),
+            missing=tuple(event_id for event_id in activity.missing if event_id not in looked_up),
             looked_up_today=sum(at.date() == now.date() for at in looked_up.values()),
             webhooks=plan.webhooks and any(batch.feed == "deliveries" for batch in pulls),
             least_interval=timedelta(seconds=self.settings.poll_interval_s),

@@ -1,10 +1,12 @@
 """The poll interval of each part of the calendar, and its due time, within a budget.
 
 Belongs here: dividing a budget. Does not: how the calendar is cut (windows), what is due now
-(planner). The daily job pulls everything once; `polls` polls are spread evenly between two jobs. So
-a change has an average age of half of day / (polls + 1) when it is seen, and the best number of
-polls is proportional to sqrt(changes / price) (Cho and Garcia-Molina, 2003). A unit is due when its
-dates, weighted by their change rate, have waited for its interval, so a moved cut loses no pull.
+(planner). The daily job pulls everything once, and the polls of a day are spread evenly between two
+daily jobs: the time between two pulls is 1 / (polls + 1) of a day. A change waits half of that on
+average until it is seen. The sum of these ages is least if the number of polls is proportional to
+sqrt(changes / price) (Cho and Garcia-Molina, 2003). A unit is due when the mean time since the last
+pull of its dates, weighted by their change rates, is its interval; the mean is over dates and not
+over windows, so that a pull still counts when the cuts have moved.
 """
 
 from collections.abc import Sequence

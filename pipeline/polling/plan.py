@@ -87,7 +87,7 @@ class Month:
 class PlannerInputs:
     """The inputs of a plan.
 
-    `last_pulls` has the last pull of each event date, by a poll or the daily job; `vanished` are
+    `last_pulls` has the last pull of each event date, by a poll or the daily job; `missing` are
     the ids absent from a complete pull and not confirmed, oldest first; `looked_up_today` counts
     the look-ups of today; `freshness` replaces the plan's own if it is given.
     """
@@ -99,7 +99,7 @@ class PlannerInputs:
     last_pulls: Mapping[date, datetime]
     cancellations_pulled_at: datetime | None = None
     rates: ChangeRates = field(default_factory=lambda: rates(NOTHING_WATCHED))
-    vanished: Sequence[str] = ()
+    missing: Sequence[str] = ()
     looked_up_today: int = 0
     webhooks: bool = False
     least_interval: timedelta = timedelta(seconds=LEAST_POLL_INTERVAL_S)
@@ -129,7 +129,7 @@ class CancellationsPull:
 
 @dataclass(frozen=True, slots=True)
 class LookUps:
-    """Single look-ups of vanished events."""
+    """Single look-ups of missing events."""
 
     event_ids: tuple[str, ...]
 

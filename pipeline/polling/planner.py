@@ -1,4 +1,4 @@
-"""The poll planner: the windows, cancellations and vanished events that are due now.
+"""The poll planner: the windows, cancellations and missing events that are due now.
 
 A pure function from inputs to a plan: no clock, no file, no request. The budget of the month is
 spread evenly up to its reset, and divided so that changes are seen as early as possible
@@ -35,7 +35,7 @@ from resources.ingest.scopes import PollWindow
 PAST_DAYS: Final = 30
 """How far back polls pull at most; older events change too rarely."""
 LOOK_UP_SHARE: Final = 0.03
-"""The share of a day's budget for look-ups of vanished events."""
+"""The share of a day's budget for look-ups of missing events."""
 SINCE_MARGIN: Final = timedelta(minutes=5)
 """The overlap of two pulls of cancellations, beside the service's own delay."""
 NO_WORSE: Final = 1.001
@@ -74,7 +74,7 @@ def _look_ups(inputs: PlannerInputs, budget: float, days: float) -> LookUps:
         return LookUps(())
     share = max(1.0, min(LOOK_UP_SHARE * budget / max(days, 1.0), 1e6)) - inputs.looked_up_today
     count = int(max(0.0, min(share, budget)))
-    return LookUps(tuple(inputs.vanished[:count]))
+    return LookUps(tuple(inputs.missing[:count]))
 
 
 def _units(inputs: PlannerInputs, per_day: float) -> list[PollUnit]:

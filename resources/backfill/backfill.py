@@ -179,7 +179,7 @@ class Backfill:
                 # A deferred backfill keeps its state until it is whole, in case this fails.
                 self._state = msgspec.structs.replace(self._state, by=by)
             self._state = msgspec.structs.replace(
-                self._state, gone_on_at=self._requested.started_at
+                self._state, resumed_at=self._requested.started_at
             )
             self._states.put(self._state)
             yield from self._months(by)

@@ -39,8 +39,8 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """The base address or sandbox seed."""
     started_at: datetime
-    gone_on_at: datetime | None = None
-    """When it was last resumed."""
+    resumed_at: datetime | None = msgspec.field(default=None, name="gone_on_at")
+    """When it was last resumed; the file names it `gone_on_at`."""
     open_ended: bool = False
     """Whether no end was given: the end is that of the day on which it was begun."""
     resume_at: datetime | None = None
@@ -49,7 +49,7 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_abandoned(self, now: datetime) -> bool:
         """Whether it was left for too long to be resumed."""
-        known = (self.started_at, self.gone_on_at, self.resume_at)
+        known = (self.started_at, self.resumed_at, self.resume_at)
         return now - max(at for at in known if at is not None) > ABANDONED_AFTER
 
     @property

@@ -95,7 +95,7 @@ class PullContext:
         if self.on_page is not None:
             self.on_page(feed, rows, total)
 
-    def pull(
+    def describe_batch(
         self,
         feed: Feed,
         scope: Scope,

@@ -129,7 +129,7 @@ class ExportLanding:
         if pull.date_doubt:
             warnings.append(pull.date_doubt)
         self._context.report_progress("export", pull.rows, expected)
-        export_pull = self._context.pull(
+        export_pull = self._context.describe_batch(
             "export",
             export_request.scope,
             observed_at=pull.date,
@@ -154,7 +154,7 @@ class ExportLanding:
         requests = export_request.requests + error.attempts
         if evidence.date_doubt:
             warnings.append(evidence.date_doubt)
-        export_pull = self._context.pull(
+        export_pull = self._context.describe_batch(
             "export",
             export_request.scope,
             observed_at=evidence.date,

@@ -93,7 +93,7 @@ def land_pages(
     if first is None or last is None:
         return None
     plan = context.plan if of is None else plan_of(of.plan, context.plan)
-    pull = context.pull(
+    pull = context.describe_batch(
         feed,
         scope,
         observed_at=last.date,

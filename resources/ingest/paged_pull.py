@@ -168,7 +168,7 @@ class PagedPull:
 
     def _land_refused(self, refused: RefusedPage, scope: Scope) -> Manifest:
         """Land an answer that is no list as a batch of its own, apart from the pages."""
-        pull = self._context.pull(
+        pull = self._context.describe_batch(
             self._intent.feed,
             scope,
             observed_at=refused.note.date,

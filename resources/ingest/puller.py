@@ -174,7 +174,7 @@ class Puller:
         return "" if pull.can_resume else "its pages do not show what is left of it"
 
     def _land_event(self, answer: EventAnswer, why: str) -> Landed:
-        pull = self.context.pull(
+        pull = self.context.describe_batch(
             "event",
             Scope(event_id=answer.event_id),
             observed_at=answer.date,
@@ -193,7 +193,7 @@ class Puller:
         evidence = error.evidence
         if evidence is None or evidence.body is None:
             raise error
-        pull = self.context.pull(
+        pull = self.context.describe_batch(
             "event",
             Scope(event_id=event_id),
             observed_at=evidence.date,

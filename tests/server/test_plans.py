@@ -1,13 +1,15 @@
 """What each plan shows: each row of the table of interface 8.3, asserted on answers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from catalog.contract.plans import PLANS
 from catalog.contract.records import EVENT_FIELDS
+from catalog.server.gating import ViewNames, shown_event
 from tests.server.small_catalog import (
     DAY,
     NOW,
@@ -280,3 +282,11 @@ def test_free_ranks_its_coverage_by_the_day_it_sees() -> None:
     with serving(store) as service:
         assert service.ids("/v2/events", "free") == []
         assert service.ids("/v2/events", "standard") == ["a"]
+
+
+@pytest.mark.parametrize("hidden", sorted(PROOF))
+def test_a_plan_that_hides_one_of_the_proof_fields_shows_the_others(hidden: str) -> None:
+    """The table of the contract decides on each field; no field stands for another."""
+    plan = replace(PLANS["pro"], event_fields=PLANS["pro"].event_fields - {hidden})
+    shown = msgspec.to_builtins(shown_event(event("a"), plan, ViewNames(view(), ())))
+    assert {name for name in PROOF if shown[name] is None} == {hidden}

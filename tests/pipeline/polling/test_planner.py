@@ -95,10 +95,10 @@ class Home:
                 else:
                     left = [
                         event_id
-                        for event_id in self.inputs.vanished
+                        for event_id in self.inputs.missing
                         if event_id not in pull.event_ids
                     ]
-                    self.inputs = replace(self.inputs, vanished=tuple(left))
+                    self.inputs = replace(self.inputs, missing=tuple(left))
             assert plan.next_at > now
             daily_at = datetime.combine(now.date(), datetime.min.time(), UTC) + 20 * MINUTE
             daily_at += DAY * (daily_at <= now)
@@ -231,14 +231,14 @@ def test_cancellations_are_requested_from_shortly_before_the_last_pull() -> None
     assert pull.requests == 1
 
 
-def test_vanished_events_are_looked_up_only_on_plans_without_a_horizon() -> None:
+def test_missing_events_are_looked_up_only_on_plans_without_a_horizon() -> None:
     for plan in (FREE, STANDARD):
         assert not [
-            pull for pull in plan_polls(inputs(plan, vanished=("a",))).due if is_look_up(pull)
+            pull for pull in plan_polls(inputs(plan, missing=("a",))).due if is_look_up(pull)
         ]
     for plan in (PRO, ELITE, ENTERPRISE):
         (pull,) = [
-            pull for pull in plan_polls(inputs(plan, vanished=("a",))).due if is_look_up(pull)
+            pull for pull in plan_polls(inputs(plan, missing=("a",))).due if is_look_up(pull)
         ]
         assert pull == LookUps(("a",))
 
@@ -247,13 +247,13 @@ def is_look_up(pull: object) -> bool:
     return isinstance(pull, LookUps)
 
 
-def test_vanished_events_take_a_bounded_share_oldest_first() -> None:
+def test_missing_events_take_a_bounded_share_oldest_first() -> None:
     ids = tuple(str(number) for number in range(100_000))
-    first = plan_polls(inputs(PRO, vanished=ids)).due[0]
+    first = plan_polls(inputs(PRO, missing=ids)).due[0]
     assert isinstance(first, LookUps)
     assert first.event_ids == ids[: len(first.event_ids)]
     assert len(first.event_ids) <= 0.03 * 240_000 / 21
-    after = inputs(PRO, vanished=ids, looked_up_today=len(first.event_ids))
+    after = inputs(PRO, missing=ids, looked_up_today=len(first.event_ids))
     assert not any(is_look_up(pull) for pull in plan_polls(after).due)
 
 
@@ -329,7 +329,7 @@ COUNTS = st.lists(st.integers(0, 250), min_size=1, max_size=120)
     used=st.floats(0, 1),
     reserve=st.floats(0, 1),
     least=st.sampled_from([15, 120]),
-    vanished=st.integers(0, 40),
+    missing=st.integers(0, 40),
 )
 def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
     plan: Plan,
@@ -338,14 +338,14 @@ def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
     used: float,
     reserve: float,
     least: int,
-    vanished: int,
+    missing: int,
 ) -> None:
     quota = (plan.monthly_quota or 0) // 40
     now = RESET - days * DAY
     begins = {now.date() + at * DAY: count for at, count in enumerate(counts)}
     home = Home(
         replace(
-            inputs(plan, least_interval=least * MINUTE, vanished=tuple(map(str, range(vanished)))),
+            inputs(plan, least_interval=least * MINUTE, missing=tuple(map(str, range(missing)))),
             now=now,
             month=Month(quota, int(used * quota), RESET, int(reserve * quota), None, 5),
             calendar=Calendar(begins, {}),

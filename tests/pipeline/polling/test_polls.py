@@ -167,7 +167,7 @@ def test_a_garbled_cursor_counts_as_none(polled: Polled) -> None:
         assert fresh.tick(LATER + timedelta(hours=9), "{").run_requests
 
 
-def test_a_poll_looks_up_each_vanished_event_by_id(polled: Polled) -> None:
+def test_a_poll_looks_up_each_missing_event_by_id(polled: Polled) -> None:
     config = config_of([LookUps(("no-such-event", "nor-this-one"))])
     over = Defer("asked to wait", resume_at=LATER, reason="asked_to_wait")
     DeferredPulls(Storage(polled.home.state)).note(

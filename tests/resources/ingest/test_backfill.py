@@ -93,7 +93,7 @@ class Months:
     def __init__(self, root: Path, make_client: MakeClient) -> None:
         self.landing = Landing(root / "landing")
         self.states = BackfillStates(Storage(root / "state"), self.landing)
-        self._root = root
+        self.root = root
         self._make_client = make_client
 
     def backfill(
@@ -113,7 +113,7 @@ class Months:
             source=SOURCE,
             landing=self.landing,
             clock=lambda: AT,
-            log=RequestLog(self._root / "state", lambda: AT, key=KEY),
+            log=RequestLog(self.root / "state", lambda: AT, key=KEY),
             pace=Pace(plan.rate_per_s, plan.burst),
             coins=coins,
         )
@@ -235,7 +235,7 @@ def test_a_backfill_without_an_end_is_resumed_up_to_its_first_end(
     begun = AT - days * DAY
     months.states.end(state)
     months.states.put(
-        msgspec.structs.replace(state, scope=days_less, started_at=begun, gone_on_at=AT)
+        msgspec.structs.replace(state, scope=days_less, started_at=begun, resumed_at=AT)
     )
     assert months.backfill((date(2026, 1, 1), None)).resumed
 
@@ -345,12 +345,14 @@ def test_an_abandoned_backfill_starts_over(months: Months) -> None:
     running.close()
     (state,) = months.states.open(AT)
     long_ago = AT - ABANDONED_AFTER - DAY
-    left = msgspec.structs.replace(state, started_at=long_ago, gone_on_at=long_ago)
+    left = msgspec.structs.replace(state, started_at=long_ago, resumed_at=long_ago)
     months.states.put(left)
     assert months.states.open(AT) == []
     assert not months.backfill().resumed
+    # Homes of any version name it so.
+    assert b'"gone_on_at"' in (months.root / "state" / left.name).read_bytes()
     # A cap may spread a backfill over many months: it resumes until it is abandoned.
-    for known in ("resume_at", "gone_on_at"):
+    for known in ("resume_at", "resumed_at"):
         months.states.put(msgspec.structs.replace(left, **{known: AT}))
         assert months.backfill().resumed
 
