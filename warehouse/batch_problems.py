@@ -16,13 +16,19 @@ Kind = Literal["partial", "flagged", "quarantined", "key", "undated", "damaged"]
 _REPEATED: Final = (
     "the service repeated the API key in its response; it was removed before anything was stored"
 )
-READING_FAILED: Final = "reading it failed: "
-"""How the reason begins if a batch failed as a whole: a release would read it again, in vain."""
+FAILED: Final = "reading or folding it failed: "
+"""How the reason begins if a batch failed as a whole. A release would only repeat the failure."""
+_FAILED_EARLIER: Final = "reading it failed: "
+"""The same in days that an earlier Almanac merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchProblem:
-    """The problem of one batch: the worst of its data, or that it repeated the key."""
+    """One problem of a batch.
+
+    A batch has at most one problem of its data, the worst; that it repeated the key or has no
+    believable Date are problems besides.
+    """
 
     batch_id: str
     feed: Feed
@@ -41,7 +47,7 @@ class BatchProblem:
                 return "The received rows are kept; the missing part counts as not pulled."
             case "flagged":
                 return f"If it is correct: almanac batches release {self.batch_id}"
-            case "quarantined" if self.why.startswith((READING_FAILED, f"batch {self.batch_id}: ")):
+            case "quarantined" if _has_failed(self.batch_id, self.why):
                 return "A release does not help; with a version that can read it: almanac replay"
             case "quarantined":
                 return f"To merge its readable rows anyway: almanac batches release {self.batch_id}"
@@ -53,6 +59,19 @@ class BatchProblem:
                 return "It is merged with that time."
 
 
+class EmptyBatch(BatchProblem):
+    """A quarantined batch in which no row can be read, such as a page of HTML."""
+
+    __slots__ = ()
+
+    @property
+    def _what_follows(self) -> str:
+        return (
+            "Leave it: it has no readable row, and a release could make all events of its scope "
+            "missing."
+        )
+
+
 def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
     """Return the problems of a merged batch, from its record in the change log."""
     batch_id, feed = record["batch_id"], record["feed"]
@@ -62,13 +81,21 @@ def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
         *_undated(batch_id, feed, record.get("date_doubt")),
     ]
     if record["status"] == "quarantined":
-        return [BatchProblem(batch_id, feed, "quarantined", record["why"] or ""), *others]
+        why = record["why"] or ""
+        # The counts of a batch that failed are 0, whatever it has.
+        kind = BatchProblem if record["good"] or _has_failed(batch_id, why) else EmptyBatch
+        return [kind(batch_id, feed, "quarantined", why), *others]
     # A partial export is flagged as well, for the same reason.
     if not record["complete"]:
         return [BatchProblem(batch_id, feed, "partial", record["why_incomplete"] or ""), *others]
     if record["flagged"]:
         return [BatchProblem(batch_id, feed, "flagged", record["flagged"]), *others]
     return others
+
+
+def _has_failed(batch_id: str, why: str) -> bool:
+    """Whether a batch failed as a whole; `why` is the reason of its quarantine."""
+    return why.startswith((FAILED, _FAILED_EARLIER, f"batch {batch_id}: "))
 
 
 def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:

@@ -111,16 +111,19 @@ def _quota(health: Health) -> Iterator[Warned]:
 def _rows(health: Health) -> Iterator[Warned]:
     lately = health.rejected_lately
     if lately.rows:
+        rows = "1 row" if lately.rows == 1 else f"{lately.rows:,} rows"
+        were = "was" if lately.rows == 1 else "were"
         text = (
-            f"{lately.rows:,} rows of {len(lately.batches)} batches of the last "
-            f'{RECENT.days} days were rejected: almanac sql "SELECT * FROM rejects"'
+            f"{rows} of {_batches(lately)} of the last {RECENT.days} days {were} rejected: almanac "
+            'sql "SELECT * FROM rejects"'
         )
         yield Warned("rejected", text, lately.since)
-    for kind, problems, what in (
-        ("partial", health.partial_lately, "are incomplete"),
-        ("flagged", health.flagged_lately, "look incomplete"),
+    for kind, problems, (of_one, of_several) in (
+        ("partial", health.partial_lately, ("is incomplete", "are incomplete")),
+        ("flagged", health.flagged_lately, ("looks incomplete", "look incomplete")),
     ):
         if problems.batches:
+            what = of_one if len(problems.batches) == 1 else of_several
             why = " ".join(problems.why.split()).rstrip(".")
             text = (
                 f"{_batches(problems)} of the last {RECENT.days} days {what}, and no complete "
@@ -130,15 +133,14 @@ def _rows(health: Health) -> Iterator[Warned]:
             yield Warned(kind, text, problems.since)
     if health.quarantined:
         text = (
-            f"{len(health.quarantined)} batches are quarantined: almanac batches list "
+            f"{_are(len(health.quarantined))} quarantined: almanac batches list "
             "--status quarantined --days 100"
         )
         yield Warned("quarantined", text, health.quarantined_since)
     if health.damaged:
-        count = len(health.damaged)
         text = (
-            f"{count} batch{' is' if count == 1 else 'es are'} damaged in landing and left out; "
-            f"the newest is {health.damaged[-1]}: almanac batches list shows which file to "
+            f"{_are(len(health.damaged))} damaged in landing and left out; the "
+            f"newest is {health.damaged[-1]}: almanac batches list shows which file to "
             "restore from a backup; then run almanac replay"
         )
         yield Warned("damaged", text)
@@ -147,6 +149,10 @@ def _rows(health: Health) -> Iterator[Warned]:
 def _batches(problems: Problems) -> str:
     count = len(problems.batches)
     return "1 batch" if count == 1 else f"{count} batches"
+
+
+def _are(count: int) -> str:
+    return "1 batch is" if count == 1 else f"{count:,} batches are"
 
 
 def _deferred(health: Health, now: datetime) -> Iterator[Warned]:

@@ -13,8 +13,10 @@ from warehouse.landing.landing import Pull
 FIRST = datetime(2026, 3, 29, 6, tzinfo=UTC)
 
 
-def land(home: Home, day: int, *, plan: str = "enterprise", **fields: Any) -> Manifest:
-    """Land a list of one event, observed `day` days after the first day."""
+def land(
+    home: Home, day: int, *, plan: str = "enterprise", body: bytes | None = None, **fields: Any
+) -> Manifest:
+    """Land a list of one event, or another body, observed `day` days after the first day."""
     at = FIRST + timedelta(days=day)
     pull = Pull(
         feed="events",
@@ -26,8 +28,9 @@ def land(home: Home, day: int, *, plan: str = "enterprise", **fields: Any) -> Ma
         landed_at=at,
         requests=1,
     )
-    event: dict[str, Any] = {**json_event(), "id": f"event-{day}", **fields}
-    body = json.dumps({"data": [event], "meta": {}}).encode()
+    if body is None:
+        event: dict[str, Any] = {**json_event(), "id": f"event-{day}", **fields}
+        body = json.dumps({"data": [event], "meta": {}}).encode()
     return home.landing.land(pull, [(body, None)])
 
 

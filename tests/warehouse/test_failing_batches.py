@@ -1,9 +1,11 @@
 """Only a batch that fails is quarantined: no other is folded twice or lost silently, and none is
 quarantined for an error in Almanac."""
 
+import json
 import shutil
 import signal
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import duckdb
 import pytest
 
 from tests.warehouse.landed_days import FIRST, ask, became, history, land
+from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.errors import OwnFault
 from warehouse.history import fold
 from warehouse.history.merge import merge, replay
@@ -27,6 +30,12 @@ BAD_DAYS = (1, 4, 9)
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path / "home")
+
+
+def _with_bad_rows(*, good: int, bad: int) -> bytes:
+    rows = [{**json_event(), "id": f"good-{number}"} for number in range(good)]
+    rows += [{**json_event(), "id": f"bad-{number}", "date": "soon"} for number in range(bad)]
+    return json.dumps({"data": rows, "meta": {}}).encode()
 
 
 def fail_on(
@@ -130,16 +139,42 @@ def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
 def test_an_error_that_content_can_cause_quarantines_the_batch(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for day, error in enumerate(OF_THE_BATCH):
+    steps = ("normalise", "visible_scope")
+    for day, (step, error) in enumerate(product(steps, OF_THE_BATCH)):
         bad = land(home, day)
         with monkeypatch.context() as patched:
-            fail_on(patched, "normalise", [bad], error)
+            fail_on(patched, step, [bad], error)
             report = merge(home, publishing=False)
         (outcome,) = report.outcomes
         assert outcome.status == "quarantined"
-        assert type(error).__name__ in (outcome.why or "")
+        assert f"reading or folding it failed: {type(error).__name__}" in (outcome.why or "")
         (problem,) = report.problems
         assert "A release does not help" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        (b"<!DOCTYPE html><html></html>", "Leave it: it has no readable row"),
+        (b"", "Leave it: it has no readable row"),
+        (b'{"error": {"code": "internal"}}', "Leave it: it has no readable row"),
+        (_with_bad_rows(good=0, bad=12), "Leave it: it has no readable row"),
+        (_with_bad_rows(good=1, bad=12), "To merge its readable rows anyway: almanac batches rel"),
+    ],
+)
+def test_a_release_is_advised_only_if_a_row_can_be_read(
+    body: bytes, advice: str, home: Home
+) -> None:
+    land(home, 0)
+    batch = land(home, 1, body=body)
+    (problem,) = merge(home).problems
+    assert problem.kind == "quarantined"
+    assert advice in str(problem)
+    # Why: a release trusts the batch, also in what it does not have.
+    home.landing.release(batch.batch_id)
+    merge(home)
+    missing = ask(home, "SELECT event_id FROM events WHERE missing_since IS NOT NULL")
+    assert missing == [("event-0",)]
 
 
 def test_a_batch_with_an_unknown_plan_is_quarantined_and_the_others_are_merged(

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import duckdb
 
-from warehouse.batch_problems import READING_FAILED
+from warehouse.batch_problems import FAILED
 from warehouse.errors import (
     QUERY_INTERRUPTED,
     BatchFailed,
@@ -192,7 +192,7 @@ def failures_sorted(manifest: Manifest) -> Iterator[None]:
                 "Report the error, and run `almanac merge` with a version that fixes it, or with "
                 "the version used before."
             ) from error
-        reason = f"{READING_FAILED}{type(error).__name__}: {_first_line(error)}"
+        reason = f"{FAILED}{type(error).__name__}: {_first_line(error)}"
         raise _failed(manifest, reason) from error
 
 

@@ -82,9 +82,10 @@ def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
     for words in (("merge",), ("replay",)):
         printed = almanac(*words).stdout
         assert f"Quarantined: {batch_id}" in printed
-        assert f"To merge its readable rows anyway: almanac batches release {batch_id}" in printed
+        assert "Leave it: it has no readable row" in printed
+        assert "batches release" not in printed
     warned = almanac("status", "--exit-code", code=1).stdout
-    assert "1 batches are quarantined" in warned
+    assert "1 batch is quarantined" in warned
     hint = "batches list --status quarantined --days 100"
     assert hint in " ".join(warned.split())
     assert batch_id in almanac(*hint.split()).stdout

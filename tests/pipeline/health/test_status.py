@@ -209,7 +209,7 @@ class TestBatches:
         merge(small.home, publishing=False)
         health = health_at(small, NOW + timedelta(hours=1))
         text = warned(health, "rejected").text
-        assert text.startswith("1 rows of 1 batches of the last 2 days were rejected")
+        assert text.startswith("1 row of 1 batch of the last 2 days was rejected: almanac sql ")
         assert warned(health, "rejected").since == NOW
         later = health_at(small, NOW + timedelta(hours=49))
         assert "rejected" not in kinds(later)
