@@ -57,7 +57,7 @@ def main() -> None:
     console = Console(highlight=False)
     with TemporaryDirectory(prefix="almanac-limits-", dir=size.folder) as temporary:
         folder = Path(temporary)
-        with Sandbox(seed=1, now=datetime(2026, 3, 1, tzinfo=UTC)) as sandbox:
+        with Sandbox(seed=1, now=datetime(2026, 3, 1, tzinfo=UTC), export_interval_s=0) as sandbox:
             keys = {name: sandbox.new_key(name) for name in PLAN_NAMES}
             addresses = dict.fromkeys(PLAN_NAMES, sandbox.base_url)
             rows = _race("almanac", addresses, keys, folder, size.seconds)

@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _measure(folder: Path, plan: Plan, span: tuple[date, date]) -> Row:
-    with Sandbox(seed=1, now=NOW) as sandbox:
+    with Sandbox(seed=1, now=NOW, export_interval_s=0) as sandbox:
         with _service(sandbox, plan, folder / "count") as service:
             total = service.client.events_total(*span)
         if total is None:

@@ -33,7 +33,7 @@ _UNBOUND_BURST = 1_000_000
 
 
 def ours(undo: ExitStack) -> dict[str, object]:
-    sandbox = undo.enter_context(Sandbox(seed=SEED, now=NOW))
+    sandbox = undo.enter_context(Sandbox(seed=SEED, now=NOW, export_interval_s=0))
     key = sandbox.new_key("enterprise", rate_per_s=_UNBOUND_PER_S, burst=_UNBOUND_BURST)
     return {"port": sandbox.port, "key": key}
 

@@ -49,6 +49,8 @@ IMPACT_BANDS: Final[tuple[tuple[float, str], ...]] = (
 DATE_TYPES: Final = ("date", "month", "quarter", "year")
 
 REQUEST_TIMEOUT_S: Final = 30.0
+EXPORT_INTERVAL_S: Final = 60.0
+"""A key may ask for one export in this time; the limiter is beside that of rate and burst."""
 EXPORT_SNAPSHOT_MINUTE: Final = 5
 """The export is the snapshot taken this many minutes after midnight, UTC."""
 

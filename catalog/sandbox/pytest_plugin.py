@@ -24,8 +24,8 @@ STANDS_AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 @pytest.fixture(scope="session")
 def almanac_sandbox_options() -> dict[str, Any]:
-    """Override it to pass other arguments to `Sandbox`."""
-    return {"seed": 1, "now": STANDS_AT}
+    """Override it to pass other arguments to `Sandbox`. No test waits between two exports."""
+    return {"seed": 1, "now": STANDS_AT, "export_interval_s": 0}
 
 
 @pytest.fixture(scope="session")

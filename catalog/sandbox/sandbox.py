@@ -9,12 +9,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from starlette.types import ASGIApp
 
 from catalog.contract.plans import PLANS
@@ -43,7 +45,9 @@ class Sandbox:
 
     `now` None runs with the wall clock; an instant stands still until advanced. `state_dir` keeps
     keys, endpoints, deliveries and usage over restarts; None is a folder that is removed at the
-    end. `world_process` is of the same seed and pace, and helps to generate a world of its own.
+    end. `export_interval_s` is the least time between two exports of any key; None is a minute for
+    keys that were made, and no limit for the fixed keys. `world_process` is of the same seed and
+    pace, and helps to generate a world of its own.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Sandbox:
         state_dir: Path | None = None,
         options: ServerOptions | None = None,
         clock: SandboxClock | None = None,
+        export_interval_s: float | None = None,
         world_process: WorldProcess | None = None,
     ) -> None:
         self.seed = seed
@@ -70,6 +75,9 @@ class Sandbox:
         self._port = port
         self._state_dir = state_dir
         self._options = options or ServerOptions()
+        if export_interval_s is not None:
+            self._options = replace(self._options, export_interval_s=export_interval_s)
+        self._fixed_interval_s = export_interval_s or 0.0
         self._world_process = world_process
         self._hosted: HostedApp | None = None
         self._dir: ServiceDir | None = None
@@ -175,7 +183,7 @@ class Sandbox:
         self._pusher = Pusher(store, self.clock, folder.endpoint_book(), outbox)
         parts = ServerParts(
             store=store,
-            keys=KeyRing(book=folder.key_book(), fixed=_fixed_grants()),
+            keys=KeyRing(book=folder.key_book(), fixed=_fixed_grants(self._fixed_interval_s)),
             usage=UsageBook(folder.usage_file()),
             # Made from the seed, so that a cursor stays valid after a restart of the same sandbox.
             cursors=CursorSigner(hashlib.sha256(f"almanac-sandbox-{self.seed}".encode()).digest()),
@@ -204,12 +212,13 @@ class Sandbox:
             self._pusher.wake()
 
 
-def _fixed_grants() -> list[Grant]:
+def _fixed_grants(export_interval_s: float) -> list[Grant]:
     grants: list[Grant] = []
     for plan, key in FIXED_KEYS.items():
         digest = key_digest(key)
         stored = StoredKey(id=key, sha256=digest, created_at=EARLIEST)
-        grants.append(grant_of(Account(name="sandbox", plan=plan), stored))
+        grant = grant_of(Account(name="sandbox", plan=plan), stored)
+        grants.append(msgspec.structs.replace(grant, export_interval_s=export_interval_s))
     return grants
 
 

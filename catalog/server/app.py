@@ -165,6 +165,7 @@ class ServerOptions:
 
     cors_origins: Sequence[str] = ()
     time_limit_s: float = decisions.REQUEST_TIMEOUT_S
+    export_interval_s: float = decisions.EXPORT_INTERVAL_S
     deprecation: str | None = None
     sunset: str | None = None
 
@@ -210,6 +211,7 @@ def build_app(parts: ServerParts) -> ASGIApp:
         usage=parts.usage,
         monotonic_ns=parts.monotonic_ns,
         time_limit_s=parts.options.time_limit_s,
+        export_interval_s=parts.options.export_interval_s,
     )
     if parts.options.cors_origins:
         app = CORSMiddleware(

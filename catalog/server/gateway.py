@@ -55,6 +55,27 @@ class TokenBucket:
         return True
 
 
+class ExportLimiter:
+    """Lets one export a key pass in each interval, whatever rate and burst allow."""
+
+    def __init__(self, *, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._last_ns: dict[str, int] = {}
+
+    def wait_s(self, grant: Grant, now_ns: int) -> float:
+        """Return how long the key has to wait for its next export; 0 is now."""
+        last_ns = self._last_ns.get(grant.meter_id)
+        if last_ns is None:
+            return 0.0
+        interval_s = self._interval_s
+        if grant.export_interval_s is not None:
+            interval_s = grant.export_interval_s
+        return max(0.0, interval_s - (now_ns - last_ns) / _NS_PER_S)
+
+    def passed(self, grant: Grant, now_ns: int) -> None:
+        self._last_ns[grant.meter_id] = now_ns
+
+
 log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/", decisions.OPENAPI_PATH, "/docs", "/healthz", "/metrics"})
@@ -74,12 +95,14 @@ class Gateway:
         usage: UsageBook,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         time_limit_s: float = decisions.REQUEST_TIMEOUT_S,
+        export_interval_s: float = decisions.EXPORT_INTERVAL_S,
     ) -> None:
         self._app = app
         self._keys = keys
         self._usage = usage
         self._monotonic_ns = monotonic_ns
         self._time_limit_s = time_limit_s
+        self._exports = ExportLimiter(interval_s=export_interval_s)
         self._buckets: dict[str, tuple[tuple[float, int], TokenBucket]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,14 +157,23 @@ class Gateway:
         if grant is None:
             raise errors.Forbidden()
         exchange.grant = grant
-        self._charge(grant, exchange)
+        # A plan without the export is answered by the route that it has none.
+        exports = path == decisions.EXPORT_PATH and grant.plan.export
+        self._charge(grant, exchange, exports=exports)
 
-    def _charge(self, grant: Grant, exchange: Exchange) -> None:
+    def _charge(self, grant: Grant, exchange: Exchange, *, exports: bool) -> None:
+        """Count the request; one that is refused takes from no limiter and no quota."""
         if self._usage.exhausted(grant, exchange.now):
             wait = quota_period(exchange.now).end - exchange.now
             raise errors.QuotaExceeded(headers={"Retry-After": str(ceil(wait.total_seconds()))})
-        if not self._bucket(grant).take(self._monotonic_ns()):
+        now_ns = self._monotonic_ns()
+        wait_s = self._exports.wait_s(grant, now_ns) if exports else 0.0
+        if wait_s > 0:
+            raise errors.RateLimited(headers={"Retry-After": str(ceil(wait_s))})
+        if not self._bucket(grant).take(now_ns):
             raise errors.RateLimited(headers={"Retry-After": "1"})
+        if exports:
+            self._exports.passed(grant, now_ns)
         self._usage.charge(grant, exchange.now)
 
     def _quota_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:

@@ -40,6 +40,15 @@ def sandbox(
     faults: Annotated[
         str, typer.Option(help=f"name[=value][*times][@chance], of: {', '.join(FAULTS)}.")
     ] = "",
+    export_interval: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=86_400,
+            help="The least seconds between two exports of any key; by default none for the keys "
+            "below, and 60 for keys of `almanac keys`.",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     cors: Annotated[
         list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
@@ -68,6 +77,7 @@ def sandbox(
             pace=pace,
             clock=clock,
             faults=faults,
+            export_interval_s=export_interval,
             host=host,
             port=port,
             state_dir=folder or read_settings().service_dir,

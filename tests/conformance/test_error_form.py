@@ -54,6 +54,14 @@ def with_limits(**limits: Any) -> Send:
     return send
 
 
+def second_export(sandbox: Sandbox, client: httpx.Client) -> httpx.Response:
+    own = {"x-api-key": sandbox.new_key("elite")}
+    path = "/v2/events/export?from=2018-03-01&to=2018-03-02"
+    answers = [client.get(path, headers=own) for _ in range(2)]
+    assert answers[0].status_code == 200
+    return answers[-1]
+
+
 def cancelled_event(sandbox: Sandbox, client: httpx.Client) -> httpx.Response:
     since = {"since": (NOW - timedelta(days=400)).date().isoformat()}
     listed = client.get("/v2/events/cancellations", params=since).json()["data"]
@@ -87,6 +95,7 @@ CASES: dict[str, tuple[str, Send]] = {
     "a long query": ("UriTooLong", get("/v2/events?y=" + "x" * decisions.QUERY_LENGTH_MAX)),
     "too fast": ("RateLimited", with_limits(rate_per_s=0.001, burst=1)),
     "told to be too fast": ("RateLimited", get("/v2/events", faults="storm")),
+    "a second export within a minute": ("RateLimited", second_export),
     "no request left": ("QuotaExceeded", with_limits(monthly_quota=0)),
     "big headers": ("HeadersTooLarge", get("/v2/events", filler="x" * 17_000)),
     "a failing route": ("InternalError", get("/v2/events", faults="error")),

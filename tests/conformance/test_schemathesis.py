@@ -49,7 +49,7 @@ def run_schemathesis(
 @pytest.fixture
 def young_sandbox() -> Iterator[Sandbox]:
     """A sandbox of 2018, when the catalog was small, so that exports take little time."""
-    with Sandbox(now=datetime(2018, 3, 1, 12, tzinfo=UTC)) as sandbox:
+    with Sandbox(now=datetime(2018, 3, 1, 12, tzinfo=UTC), export_interval_s=0) as sandbox:
         yield sandbox
 
 

@@ -605,6 +605,8 @@ def test_bounds_are_those_of_the_decisions() -> None:
             f"every {decisions.CANCELLATIONS_SINCE_DAYS} days",
         ),
         (OPERATIONS[decisions.EXPORT_PATH], f"00:{decisions.EXPORT_SNAPSHOT_MINUTE:02d} UTC"),
+        (OPERATIONS[decisions.EXPORT_PATH], f"in {decisions.EXPORT_INTERVAL_S:g} seconds"),
+        (DOCUMENT["info"], f"one export in {decisions.EXPORT_INTERVAL_S:g} seconds"),
         (OPERATIONS[decisions.COINS_PATH], f"top {PLANS['free'].coverage_top}"),
         (DOCUMENT["info"], f"{PLANS['standard'].freshness_s} seconds ago"),
         (DOCUMENT["info"], f"{PLANS['free'].freshness_s // 3_600} hours ago"),

@@ -43,7 +43,7 @@ class Service:
     """A sandbox with a fixed clock, set to an instant of the last hours."""
 
     def __init__(self, now: datetime) -> None:
-        self.box = Sandbox(seed=1, clock=SandboxClock(now))
+        self.box = Sandbox(seed=1, clock=SandboxClock(now), export_interval_s=0)
         self.box.start()
         self.key = self.box.keys["elite"]
 

@@ -21,7 +21,10 @@ SEED, PACE = 7, 9.0
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[tuple[Sandbox, CuttingUpstream, str, World]]:
-    with Sandbox(seed=SEED, pace=PACE) as sandbox, CuttingUpstream(sandbox) as cutting:
+    with (
+        Sandbox(seed=SEED, pace=PACE, export_interval_s=0) as sandbox,
+        CuttingUpstream(sandbox) as cutting,
+    ):
         key = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
         yield sandbox, cutting, key, sandbox.truth()
 

@@ -19,7 +19,7 @@ from tests.pipeline.homes_in_days import NOW, address_of, settings_of
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
     """A sandbox of its own, since the test moves its clock."""
-    with Sandbox(seed=1, now=NOW) as sandbox:
+    with Sandbox(seed=1, now=NOW, export_interval_s=0) as sandbox:
         yield sandbox
 
 

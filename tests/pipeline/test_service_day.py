@@ -29,7 +29,7 @@ APART = (-47, 47)
 def shifted(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """A service whose clock differs from the machine's by hours."""
     now = datetime.now(UTC).replace(microsecond=0) + request.param * HOUR
-    with Sandbox(now=now) as sandbox:
+    with Sandbox(now=now, export_interval_s=0) as sandbox:
         yield sandbox
 
 

@@ -274,6 +274,22 @@ class TestFaults:
         assert answer.status_code == 500
         assert answer.json()["message"].startswith("The request ran longer than 30 seconds")
 
+    @pytest.mark.parametrize(
+        ("asked", "fixed", "made"), [(None, 200, 429), (60.0, 429, 429), (0.0, 200, 200)]
+    )
+    def test_fixed_keys_have_no_export_interval_unless_it_is_asked_for(
+        self, asked: float | None, fixed: int, made: int
+    ) -> None:
+        export = "/v2/events/export?from=2018-03-01&to=2018-03-02"
+        now = datetime(2018, 3, 1, 12, tzinfo=UTC)
+        with Sandbox(now=now, export_interval_s=asked) as sandbox:
+            for key, second in ((sandbox.keys["elite"], fixed), (sandbox.new_key("elite"), made)):
+                answers = [
+                    httpx.get(sandbox.base_url + export, headers={"x-api-key": key})
+                    for _ in range(2)
+                ]
+                assert [answer.status_code for answer in answers] == [200, second]
+
     def test_a_slow_or_failing_request_counts_and_one_refused_before_the_routes_does_not(
         self, hasty: Sandbox
     ) -> None:

@@ -116,7 +116,7 @@ class ManualClock:
 
 
 def grant(plan: str, key: str, **limits: Any) -> Grant:
-    """Return a grant whose rate is never reached unless given."""
+    """Return a grant whose rate and export interval are never reached unless given."""
     declared = PLANS[plan]
     return Grant(
         meter_id=limits.pop("meter_id", key),
@@ -126,6 +126,7 @@ def grant(plan: str, key: str, **limits: Any) -> Grant:
         burst=limits.pop("burst", 1_000_000),
         monthly_quota=limits.pop("monthly_quota", declared.monthly_quota),
         sha256=key_digest(key),
+        export_interval_s=limits.pop("export_interval_s", 0.0),
         **limits,
     )
 

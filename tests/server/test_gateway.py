@@ -194,6 +194,46 @@ class TestRateAndBurst:
         assert [bucket.take(10), bucket.take(5), bucket.take(10)] == [True, False, False]
 
 
+class TestExportLimiter:
+    def test_a_key_has_one_export_a_minute_and_a_refused_one_takes_nothing(self) -> None:
+        clock_ns = 0
+        keys = [
+            grant("elite", name, rate_per_s=1e-3, burst=3, export_interval_s=None)
+            for name in ("one", "two")
+        ]
+        with serving(view(), keys=keys, monotonic_ns=lambda: clock_ns) as service:
+            export = "/v2/events/export"
+            assert service.get(export, "one").status_code == 200
+            for passed_s, retry_after in ((0, "60"), (0.5, "60"), (59.001, "1")):
+                clock_ns = int(passed_s * SECOND_NS)
+                for method in ("GET", "HEAD"):
+                    answer = service.client.request(method, export, headers={"x-api-key": "one"})
+                    assert answer.status_code == 429
+                    assert answer.headers["retry-after"] == retry_after
+            assert_error(service.get(export, "one"), 429, "rate_limit_exceeded")
+            # Neither the month nor the bucket of three has counted the seven that were refused.
+            assert service.get("/v2/usage", "one").json()["used"] == 2
+            assert service.get(export, "two").status_code == 200
+            clock_ns = 60 * SECOND_NS
+            assert service.get(export, "one").status_code == 200
+
+    def test_a_request_refused_by_the_bucket_starts_no_interval(self) -> None:
+        clock_ns = 0
+        key = grant("elite", "key", rate_per_s=1, burst=1, export_interval_s=None)
+        with serving(view(), keys=[key], monotonic_ns=lambda: clock_ns) as service:
+            assert service.get("/v2/usage", "key").status_code == 200
+            refused = service.get("/v2/events/export", "key")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            clock_ns = SECOND_NS
+            assert service.get("/v2/events/export", "key").status_code == 200
+
+    def test_a_plan_without_the_export_is_told_so_each_time(self) -> None:
+        key = grant("pro", "key", export_interval_s=None)
+        with serving(view(), keys=[key]) as service:
+            for _ in range(3):
+                assert_error(service.get("/v2/events/export", "key"), 403, "tier_required")
+
+
 class TestQuota:
     def test_the_quota_is_exact_and_its_429_has_the_time_to_the_reset(self) -> None:
         key = grant("free", "key", monthly_quota=3)

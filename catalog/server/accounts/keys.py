@@ -67,6 +67,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     monthly_quota: int | None
     sha256: str
     expires_at: datetime | None = None
+    export_interval_s: float | None = None
+    """The least time between two exports; None is the server's, 0 is no limit."""
 
 
 def grant_of(account: Account, key: StoredKey) -> Grant:

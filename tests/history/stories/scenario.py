@@ -57,7 +57,9 @@ LARGE = Setting(
 def watch(setting: Setting, root: Path, scratch: Path) -> Story:
     """Land thirteen days of pulls in `root`. `scratch` takes what is landed only in part."""
     with (
-        Sandbox(seed=setting.seed, pace=setting.pace, now=setting.starts) as sandbox,
+        Sandbox(
+            seed=setting.seed, pace=setting.pace, now=setting.starts, export_interval_s=0
+        ) as sandbox,
         ExitStack() as stack,
     ):
         builder = StoryBuilder(setting, sandbox, root, scratch, stack)

@@ -37,7 +37,7 @@ query { runsOrError { ... on Runs { results { runId status pipelineName parentRu
 @pytest.fixture
 def service() -> Iterator[Sandbox]:
     """A sandbox of its own, since the test sets faults."""
-    with Sandbox(seed=1) as sandbox:
+    with Sandbox(seed=1, export_interval_s=0) as sandbox:
         yield sandbox
 
 

@@ -32,7 +32,7 @@ IN_PROGRESS_STATUSES = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELI
 
 @pytest.fixture
 def service() -> Iterator[Sandbox]:
-    with Sandbox(seed=1) as sandbox:
+    with Sandbox(seed=1, export_interval_s=0) as sandbox:
         yield sandbox
 
 

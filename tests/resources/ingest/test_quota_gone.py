@@ -49,7 +49,7 @@ class SaysLimitExceeded(httpx.BaseTransport):
 
 @pytest.fixture(scope="module")
 def own_sandbox() -> Iterator[Sandbox]:
-    with Sandbox(seed=1, now=NOW) as sandbox:
+    with Sandbox(seed=1, now=NOW, export_interval_s=0) as sandbox:
         yield sandbox
 
 

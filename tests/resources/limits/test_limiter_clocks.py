@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def own_sandbox() -> Iterator[Sandbox]:
-    with Sandbox(seed=1, now=ENDS_AT) as sandbox:
+    with Sandbox(seed=1, now=ENDS_AT, export_interval_s=0) as sandbox:
         yield sandbox
 
 

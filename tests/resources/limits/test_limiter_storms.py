@@ -33,7 +33,7 @@ STUCK_S = 10.0
 @pytest.fixture(scope="module")
 def own_sandbox() -> Iterator[Sandbox]:
     """A sandbox whose clock runs, so it records when requests arrive."""
-    with Sandbox(seed=1) as sandbox:
+    with Sandbox(seed=1, export_interval_s=0) as sandbox:
         yield sandbox
 
 
