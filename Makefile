@@ -31,6 +31,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench.warehouse.daily
 	$(BIN)/python -m bench.warehouse.replay
 	$(BIN)/python -m bench.warehouse.year_five
+	$(BIN)/python -m bench.start
 
 bench-limits: $(STAMP)
 	$(BIN)/python -m bench.limits

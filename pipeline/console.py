@@ -7,7 +7,7 @@ escaped form, since most texts come from a service.
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import typer
@@ -16,9 +16,11 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColu
 from rich.table import Column, Table
 from rich.text import Text
 
-from warehouse.batch_problems import BatchProblem
 from warehouse.errors import QUERY_INTERRUPTED
 from warehouse.plain_text import escaped_in_json, plain, plain_line
+
+if TYPE_CHECKING:
+    from warehouse.batch_problems import BatchProblem
 
 __all__ = ["Column", "Progress", "Table"]
 
@@ -67,7 +69,7 @@ def progress(count: str, *, quiet: bool) -> Progress:
     )
 
 
-def show_problems(problems: Iterable[BatchProblem], *, on: Console = people) -> None:
+def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -> None:
     """Print a line for each partial, flagged or quarantined batch."""
     for problem in problems:
         on.print(str(problem), soft_wrap=True)

@@ -11,8 +11,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-import httpx
-
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.http.redaction import LEAST_CHARS
 from warehouse.errors import HomeRefused
@@ -99,13 +97,16 @@ def _files_of_secrets(settings: Settings) -> Iterator[str]:
 
 
 def _in_the_clear(settings: Settings) -> Iterator[str]:
-    if settings.base_url is None:
+    if settings.base_url is None or settings.base_url.strip()[:5].lower() != "http:":
         return
+    # Imported here, since most addresses are encrypted, and every command checks this.
+    import httpx
+
     try:
         url = httpx.URL(settings.base_url.strip())
     except httpx.InvalidURL:
         return
-    if url.scheme == "http" and not _is_this_machine(url.host):
+    if not _is_this_machine(url.host):
         yield (
             f"ALMANAC_BASE_URL: http:// to {url.host} sends the key unencrypted, so anyone on "
             "the way can read it: use https://"

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import httpx
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
@@ -33,6 +32,9 @@ def _nothing(value: Any) -> Any:
 
 def checked_hook(address: SecretStr) -> SecretStr:
     """Check the address of a hook; errors do not show it."""
+    # Imported here, since few settings have a hook, and every command reads the settings.
+    import httpx
+
     try:
         url = httpx.URL(address.get_secret_value().strip())
     except httpx.InvalidURL:

@@ -37,8 +37,7 @@ from pipeline.setting_types import (
     Unset,
     checked_hook,
 )
-from resources.http.client import checked_base_url
-from resources.http.transport import checked_key
+from resources.service_address import checked_base_url, checked_key
 from resources.service_clock import MAX_SKEW
 from warehouse.files.file_modes import others_may_write
 from warehouse.files.locks import WAIT_S

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from catalog.contract.plans import Plan
 from resources.errors import AccessDenied, Defer, PlanLacksAccess
-from resources.ingest.context import Landed
 from resources.ingest.scopes import PollWindow
 from resources.session import CatalogSession
 from warehouse.landing.batches import Feed
+
+if TYPE_CHECKING:
+    from resources.ingest.context import Landed
 
 OPTIONAL: Final = frozenset[Feed]({"categories"})
 """The feeds without which a pull goes on if the service refuses them (401, 402, 403): the interface
@@ -33,7 +35,7 @@ class Pulled:
     """
 
     feed: Feed
-    landed: tuple[Landed, ...] = ()
+    landed: "tuple[Landed, ...]" = ()
     why_nothing: str = ""
     refused: str = ""
     deferred: Defer | None = field(default=None, repr=False)
@@ -77,11 +79,11 @@ def plan_lacks(plan: Plan, feed: Feed) -> bool:
     return feed == "export" and not plan.export
 
 
-def _export(service: CatalogSession) -> list[Landed]:
+def _export(service: CatalogSession) -> "list[Landed]":
     return service.puller().export(None, None, coins=service.coins, categories=service.categories)
 
 
-def _events(service: CatalogSession) -> list[Landed]:
+def _events(service: CatalogSession) -> "list[Landed]":
     """Pull the near days if the export has the rest, else all that the plan shows."""
     today, window = service.today(), PollWindow(service.window().lower.date(), None)
     if service.plan.export:
@@ -90,7 +92,7 @@ def _events(service: CatalogSession) -> list[Landed]:
     return [_events_in(service, window)]
 
 
-def _events_in(service: CatalogSession, window: PollWindow) -> Landed:
+def _events_in(service: CatalogSession, window: PollWindow) -> "Landed":
     """Pull the events of a window; without a last date, up to the end of what the plan shows."""
     horizon = service.window().upper
     last = window.last or (None if horizon is None else horizon.date())
@@ -99,7 +101,7 @@ def _events_in(service: CatalogSession, window: PollWindow) -> Landed:
     )
 
 
-_PULLS: Final[Mapping[Feed, Callable[[CatalogSession], list[Landed]]]] = {
+_PULLS: Final[Mapping[Feed, Callable[[CatalogSession], "list[Landed]"]]] = {
     "export": _export,
     "events": _events,
     "cancellations": lambda service: [service.puller().cancellations()],
@@ -145,7 +147,7 @@ def poll(service: CatalogSession, what: Poll) -> Iterator[Pulled]:
 
 def _pulls(
     service: CatalogSession, what: Poll
-) -> Iterator[tuple[Feed, list[Callable[[], Landed]]]]:
+) -> "Iterator[tuple[Feed, list[Callable[[], Landed]]]]":
     puller = service.puller()
     if what.cancellations:
         yield "cancellations", [partial(puller.cancellations, what.since)]

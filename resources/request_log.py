@@ -12,13 +12,16 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from threading import Lock, local
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from pydantic import SecretStr
 
-from resources.http.lookups import UsageAnswer
-from resources.http.transport import SentRequest, checked_key
+from resources.service_address import checked_key
+
+if TYPE_CHECKING:
+    from resources.http.lookups import UsageAnswer
+    from resources.http.transport import SentRequest
 
 _DIGITS: Final = 12
 _FAILED: Final = 400
@@ -46,7 +49,7 @@ class RequestLog:
         self._thread = local()
         self.count = 0
 
-    def __call__(self, sent: SentRequest) -> None:
+    def __call__(self, sent: "SentRequest") -> None:
         now = self._clock()
         line = {
             "at": now.isoformat(),
@@ -62,7 +65,7 @@ class RequestLog:
             _append(self._folder / "requests" / f"{now:%Y-%m-%d}.jsonl", line)
 
     def usage(
-        self, answer: UsageAnswer, *, deprecation: str | None = None, sunset: str | None = None
+        self, answer: "UsageAnswer", *, deprecation: str | None = None, sunset: str | None = None
     ) -> None:
         """Log the usage of the month that the service reports, and the end of its version."""
         line = {
@@ -79,7 +82,7 @@ class RequestLog:
         with self._lock:
             _append(self._folder / "usage.jsonl", line)
 
-    def _attempt(self, sent: SentRequest) -> int:
+    def _attempt(self, sent: "SentRequest") -> int:
         """Return the number of the attempt: the transport does not know to which call it belongs.
 
         A thread requests the same path again only after a failure.

@@ -10,18 +10,20 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from threading import RLock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from catalog.contract.plans import Plan
 from catalog.contract.windows import Window, plan_window
-from resources.http.client import CatalogClient
-from resources.http.lookups import UsageAnswer
-from resources.ingest.context import Landed, OnPage
-from resources.ingest.puller import Puller
 from resources.limits.allowance import Pace
 from resources.limits.limiter import Limiter
 from resources.request_log import RequestLog
 from warehouse.landing.landing import Landing
+
+if TYPE_CHECKING:
+    from resources.http.client import CatalogClient
+    from resources.http.lookups import UsageAnswer
+    from resources.ingest.context import Landed, OnPage
+    from resources.ingest.puller import Puller
 
 NEAR_DAYS: Final = 1
 """How far from the day of a session's clock the service's day may be."""
@@ -34,14 +36,14 @@ class CatalogSession:
     `usage` is the last usage of the month that the service reported, None if it reports none.
     """
 
-    client: CatalogClient
+    client: "CatalogClient"
     plan: Plan
     source: str
     landing: Landing
     clock: Callable[[], datetime]
     log: RequestLog
     pace: Pace
-    usage: UsageAnswer | None = None
+    usage: "UsageAnswer | None" = None
     coins: tuple[str, ...] | None = None
     categories: tuple[str, ...] | None = None
     monthly_quota: int | None = None
@@ -49,7 +51,7 @@ class CatalogSession:
     kept: int = 0
     """Requests of the month that are reserved for other work."""
     limiter: Limiter | None = None
-    on_page: OnPage | None = None
+    on_page: "OnPage | None" = None
     _counted: int = field(init=False)
     _resumed: bool = field(init=False, default=False)
 
@@ -70,7 +72,10 @@ class CatalogSession:
         """Return all that the plan shows now."""
         return plan_window(self.plan, self.now())
 
-    def puller(self) -> Puller:
+    def puller(self) -> "Puller":
+        # Imported here, since commands that send no request have no need of it.
+        from resources.ingest.puller import Puller
+
         return Puller(
             self.client,
             self.landing,
@@ -80,14 +85,14 @@ class CatalogSession:
             on_page=self.on_page,
         )
 
-    def resume_open(self) -> list[Landed]:
+    def resume_open(self) -> "list[Landed]":
         """Land the pulls that an earlier process left open; only the first call does."""
         if self._resumed:
             return []
         self._resumed = True
         return self.puller().resume_open()
 
-    def request_usage(self) -> UsageAnswer:
+    def request_usage(self) -> "UsageAnswer":
         """Request the usage of the month from the service; this takes one request."""
         answer = self.client.usage()
         client = self.client
@@ -116,7 +121,7 @@ class CatalogSession:
             return counted
         return max(0, self.quota_left - self.kept)
 
-    def _note(self, answer: UsageAnswer) -> None:
+    def _note(self, answer: "UsageAnswer") -> None:
         self.usage = answer
         self._counted = self.log.count
 

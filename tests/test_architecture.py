@@ -50,7 +50,7 @@ FLOORS = {
         "pytest_plugin",
     ),
     "warehouse": (
-        "bounds connections errors plain_text sql",
+        "answer_forms bounds connections errors plain_text sql",
         "files schema",
         "attaching landing query_limits",
         "home normalise publish queries",
@@ -58,7 +58,7 @@ FLOORS = {
         "history",
     ),
     "resources": (
-        "errors service_clock",
+        "errors service_address service_clock",
         "limits",
         "deferrals http",
         "ingest request_log",

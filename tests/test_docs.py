@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.main import app
+from pipeline.cli.main import COMMANDS
 from pipeline.settings import PREFIX, Settings
 from tests.test_architecture import FLOORS
 from warehouse.schema.tables import TABLES
@@ -58,14 +58,9 @@ def makefile_targets() -> frozenset[str]:
 def command_names() -> frozenset[str]:
     """Return the names of commands; those of a group have its name in front."""
     found = set()
-    for command in app.registered_commands:
-        assert command.callback is not None
-        found.add(command.name or command.callback.__name__)
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        for command in group.typer_instance.registered_commands:
-            assert command.callback is not None
-            found |= {str(group.name), f"{group.name} {command.name or command.callback.__name__}"}
+    for name, place in COMMANDS.items():
+        found.add(name)
+        found |= {f"{name} {inner}" for inner in getattr(place.load(name), "commands", ())}
     return frozenset(found)
 
 

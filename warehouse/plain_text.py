@@ -1,13 +1,11 @@
-"""Text from outside, made safe for a terminal, a log, a page and a spreadsheet.
+"""Text from outside, made safe for a terminal, a log and a page.
 
-Belongs here: escaping characters, and cells that a spreadsheet would run as a formula. Does not:
-showing the text, writing the file.
+Belongs here: escaping characters. Does not: showing the text, cells of a spreadsheet
+(answer_forms).
 """
 
 import re
 from typing import Final
-
-import duckdb
 
 _UNSEEN: Final = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff]")
 """Characters without a width: two different texts would look the same."""
@@ -52,40 +50,3 @@ def _escaped(match: re.Match[str]) -> str:
 def _json_escaped(match: re.Match[str]) -> str:
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-
-
-_RUN: Final = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-"""First characters of a cell that spreadsheets read as a formula, or as a blank before one."""
-_MARK: Final = "'"
-"""Spreadsheets read a cell that begins with this mark as text; most don't show it."""
-_TEXTS: Final = ("VARCHAR", "ENUM", "BLOB", "UNION", "VARIANT")
-_TEXT: Final = duckdb.type("VARCHAR")
-
-
-def without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Return the same rows, with a mark before each text and column name that would be a formula.
-
-    Numbers, dates and lists stay as they are.
-    """
-    columns = [
-        (_cell(number) if str(kind).startswith(_TEXTS) else _column(number)).alias(_name(name))
-        for number, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True), 1)
-    ]
-    return rows.select(*columns)
-
-
-def _column(number: int) -> duckdb.Expression:
-    # By position: if two columns had the same name, the first would be used for both.
-    return duckdb.SQLExpression(f"#{number}")
-
-
-def _cell(number: int) -> duckdb.Expression:
-    text = _column(number).cast(_TEXT)
-    first = duckdb.FunctionExpression("left", text, duckdb.ConstantExpression(1))
-    is_run = first.isin(*map(duckdb.ConstantExpression, _RUN))
-    marked = duckdb.FunctionExpression("concat", duckdb.ConstantExpression(_MARK), text)
-    return duckdb.CaseExpression(is_run, marked).otherwise(text)
-
-
-def _name(name: str) -> str:
-    return _MARK + name if name[:1] in tuple(_RUN) else name

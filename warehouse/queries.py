@@ -20,12 +20,12 @@ from typing import Any, BinaryIO, Final, Literal
 
 import duckdb
 
+from warehouse.answer_forms import without_bare_numbers, without_formulas
 from warehouse.attaching import attach_published
 from warehouse.connections import DUCKDB_MAJOR, close_within, open_memory
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.files.temporary import own_folder
-from warehouse.plain_text import without_formulas
 from warehouse.query_limits import QueryHooks, QueryLimits, QueryWatch, restrict
 from warehouse.schema import ddl
 from warehouse.sql import Statements
@@ -121,26 +121,6 @@ def _tokens(sql: str) -> Iterator[str]:
         token = text[start:end].strip()
         if kind != duckdb.token_type.comment and token:
             yield token.decode("utf-8", "replace")
-
-
-_SUSPECT: Final = re.compile(rb"NaN|Infinity", re.IGNORECASE)
-_TEXT_OR_BARE: Final = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)', re.IGNORECASE)
-
-
-def without_bare_numbers(path: Path) -> None:
-    """Rewrite a JSON file with null for NaN and infinities. DuckDB writes each row on a line."""
-    rewritten = path.with_name(path.name + ".strict")
-    try:
-        with path.open("rb") as given, rewritten.open("wb") as strict:
-            for line in given:
-                strict.write(_strict(line) if _SUSPECT.search(line) else line)
-        rewritten.replace(path)
-    finally:
-        rewritten.unlink(missing_ok=True)
-
-
-def _strict(line: bytes) -> bytes:
-    return _TEXT_OR_BARE.sub(lambda found: found[1] or b"null", line)
 
 
 FileForm = Literal["csv", "json", "parquet"]

@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,7 +28,6 @@ from pipeline.console import (
 )
 from pipeline.session import home_of, open_service
 from pipeline.settings import SettingsError, read_settings
-from resources.backfill.backfill import Backfill, Price, choose_price
 from resources.backfill.state import BackfillStates, Source
 from resources.errors import CatalogError, Defer
 from resources.ingest.scopes import month_key
@@ -38,12 +37,15 @@ from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
+if TYPE_CHECKING:
+    from resources.backfill.backfill import Backfill, Price
+
 
 @dataclass(slots=True)
 class _BackfillSummary:
     """The result of a backfill, as `--json` prints it."""
 
-    prices: list[Price]
+    prices: "list[Price]"
     by: Source
     resumed: bool
     months: list[str] = field(default_factory=list)
@@ -79,7 +81,10 @@ def backfill(
 
     The price is shown first. If interrupted, run the command again to resume.
     """
+    # Imported here, so that a wrong option is reported before the HTTP library is imported.
     lower, upper = dates_option(begin, end)
+    from resources.backfill.backfill import Backfill, choose_price
+
     settings = read_settings()
     home = home_of(settings)
     began = monotonic()
@@ -121,7 +126,7 @@ def backfill(
         _show(summary, home)
 
 
-def _allow(price: Price, max_requests: int | None, *, yes: bool, as_json: bool) -> None:
+def _allow(price: "Price", max_requests: int | None, *, yes: bool, as_json: bool) -> None:
     if max_requests is not None and price.requests > max_requests:
         fail(
             f"it takes {price.requests:,} requests, and --max-requests allows {max_requests:,}. "
@@ -136,7 +141,9 @@ def _allow(price: Price, max_requests: int | None, *, yes: bool, as_json: bool) 
         fail("Not started", code=EXIT_ERROR)
 
 
-def _run(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _BackfillSummary:
+def _run(
+    work: "Backfill", prices: "list[Price]", price: "Price", *, quiet: bool
+) -> _BackfillSummary:
     summary = _BackfillSummary(prices, price.by, work.resumed)
     with progress("{task.completed:,} of {task.total:,} rows", quiet=quiet) as bar:
         task = bar.add_task("", total=price.rows or 1)
@@ -150,7 +157,7 @@ def _run(work: Backfill, prices: list[Price], price: Price, *, quiet: bool) -> _
     return summary
 
 
-def _show_prices(work: Backfill, prices: list[Price], chosen: Price) -> None:
+def _show_prices(work: "Backfill", prices: "list[Price]", chosen: "Price") -> None:
     if work.resumed:
         people.print("Resuming an interrupted backfill; the price is for the rest.")
     table = Table(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,12 +19,14 @@ from pipeline.polling.plan import PlannerInputs, PollPlan
 from pipeline.polling.planner import plan_polls
 from pipeline.session import home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
-from resources.backfill.backfill import Backfill, Price
 from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError
 from warehouse.files.storage import Storage
 from warehouse.files.temporary import own_folder
 from warehouse.home import Home
+
+if TYPE_CHECKING:
+    from resources.backfill.backfill import Price
 
 
 def budget(
@@ -79,8 +81,11 @@ def _prices(
     end: str | None,
     *,
     probe_state: Path | None = None,
-) -> tuple[str, list[Price]]:
+) -> "tuple[str, list[Price]]":
     """Return the plan's name, and the price by list and by export."""
+    # Imported here, since only a price needs the HTTP library.
+    from resources.backfill.backfill import Backfill
+
     lower, upper = dates_option(begin, end)
     try:
         with open_service(settings, work="backfill", probe_state=probe_state) as service:
@@ -92,7 +97,7 @@ def _prices(
         fail(str(error))
 
 
-def _as_record(inputs: PlannerInputs, plan: PollPlan, prices: list[Price]) -> dict[str, Any]:
+def _as_record(inputs: PlannerInputs, plan: PollPlan, prices: "list[Price]") -> dict[str, Any]:
     schedule = [
         {
             "unit": row.unit,
@@ -150,7 +155,7 @@ def _show_schedule(plan: PollPlan) -> None:
     people.print(f"{now} next pull is at {plan.next_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)
 
 
-def _show_prices(prices: list[Price]) -> None:
+def _show_prices(prices: "list[Price]") -> None:
     table = Table("Backfill by", "Requests", "Events", "Shortest time", "Left after", "Affordable")
     for price in prices:
         after = "no limit" if price.left_after is None else f"{price.left_after:,}"

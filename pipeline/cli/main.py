@@ -1,30 +1,26 @@
 """The program `almanac`: its commands, the errors that no command handles, and its exit.
 
 Exit codes: 2 for unusable settings, 1 for unusable files and damaged data, 130 after Ctrl-C,
-SIGTERM or SIGHUP. The process exits without teardown: the interpreter would free every object,
-which takes seconds for a synthetic catalog and Dagster's modules.
+SIGTERM or SIGHUP. A command is imported when it is called, and imports what takes long only where
+it uses it, so that help and quick commands start at once. The process exits without teardown: the
+interpreter would free every object, which takes seconds for a synthetic catalog and Dagster's
+modules.
 """
 
 import atexit
 import os
 import sys
 import threading
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from pipeline.cli.accounts import endpoints_app, keys_app
-from pipeline.cli.backfill import backfill
-from pipeline.cli.budget import budget
-from pipeline.cli.maintenance import doctor, prune, verify
-from pipeline.cli.merge import batches_app, import_file, merge, replay
-from pipeline.cli.options import interrupt_by_signals
-from pipeline.cli.run import run
-from pipeline.cli.sandbox import sandbox
-from pipeline.cli.sql import sql
-from pipeline.cli.status import status
-from pipeline.cli.ui import ui
+from pipeline.cli.options import interrupt_by_signals, signals_held
 from pipeline.console import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
@@ -33,25 +29,133 @@ from pipeline.console import (
     interruptible,
     warnings,
 )
-from pipeline.secrecy import begin_private, cautions_of
-from pipeline.settings import SettingsError, read_settings
 from warehouse.errors import WarehouseError
 
 
+@dataclass(frozen=True, slots=True)
+class CommandPlace:
+    """Where the function of a command is, or the Typer of its group, and its line in the help."""
+
+    module: str
+    name: str
+    summary: str
+
+    def load(self, command: str) -> Any:
+        """Import it and return Typer's command. A signal is held back until it is imported."""
+        with signals_held():
+            found = getattr(import_module(f"pipeline.cli.{self.module}"), self.name)
+        if isinstance(found, typer.Typer):
+            made: Any = typer.main.get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False)
+            alone.command(name=command)(found)
+            made = typer.main.get_command(alone)
+        made.name = command
+        return made
+
+
+COMMANDS: Final = {
+    "run": CommandPlace(
+        "run", "run", "Pull today's catalog, merge it into history, publish, and print a summary."
+    ),
+    "budget": CommandPlace(
+        *("budget", "budget"),
+        "Show the poll plan, its cost until the quota resets, and the price of a backfill.",
+    ),
+    "backfill": CommandPlace(
+        *("backfill", "backfill"),
+        "Pull all events in a range of event dates, month by month, and merge them.",
+    ),
+    "sql": CommandPlace(
+        *("sql", "sql"),
+        "Query the warehouse. Instants are UTC; `events_as_of(ts)` shows what was known at `ts`.",
+    ),
+    "status": CommandPlace(
+        *("status", "status"),
+        "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",
+    ),
+    "merge": CommandPlace(
+        *("merge", "merge"),
+        "Merge landed batches into the lake and publish the warehouse. Sends no request.",
+    ),
+    "replay": CommandPlace(
+        "merge", "replay", "Rebuild lake and warehouse from landing. Sends no request."
+    ),
+    "import": CommandPlace(
+        "merge",
+        "import_file",
+        "Land an archived export at its place in history; `almanac merge` then merges it.",
+    ),
+    "verify": CommandPlace(
+        *("maintenance", "verify"),
+        "Check that landing, lake and tables agree. Exits with 1 if they do not.",
+    ),
+    "doctor": CommandPlace(
+        *("maintenance", "doctor"),
+        "Check settings, home, disk, versions, connection, key and plan. Sends one or two "
+        "requests.",
+    ),
+    "prune": CommandPlace(
+        *("maintenance", "prune"),
+        "Delete old logs, runs and files that were set aside, and files left by killed processes.",
+    ),
+    "ui": CommandPlace("ui", "ui", "Start Dagster on the home: pages, schedules and sensors."),
+    "sandbox": CommandPlace(
+        *("sandbox", "sandbox"),
+        "Start the sandbox: the same interface over a synthetic catalog that keeps changing.",
+    ),
+    "batches": CommandPlace("merge", "batches_app", "List, show and release landed batches."),
+    "keys": CommandPlace(
+        "accounts", "keys_app", "Create, list, revoke and rotate API keys of the server."
+    ),
+    "endpoints": CommandPlace(
+        "accounts", "endpoints_app", "Webhook endpoints and their deliveries."
+    ),
+}
+"""Every command, in the order of the help. Only the one that is called is imported."""
+
+
+@contextmanager
+def interrupted_in_one_line() -> Iterator[None]:
+    """Turn an interrupt into its message and exit code; Typer has others."""
+    try:
+        with interruptible():
+            yield
+    except KeyboardInterrupt:
+        fail(INTERRUPTED, code=EXIT_INTERRUPTED)
+
+
 class PlainGroup(TyperGroup):
-    """A group whose commands print one line for these errors, and no traceback."""
+    """A group whose commands print one line for these errors, and no traceback.
+
+    A command is imported when it is called; until then its name and its line of help stand for it.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, place in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=place.summary))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        place = COMMANDS.get(args[0])
+        if place is not None:
+            self.add_command(place.load(args[0]))
+        return super().resolve_command(ctx, args)
 
     # The class of a context has no public name in Typer.
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            with interruptible():
-                return super().make_context(*args, **kwargs)
-        except KeyboardInterrupt:
-            fail(INTERRUPTED, code=EXIT_INTERRUPTED)
+        with interrupted_in_one_line():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
+        with interrupted_in_one_line(), signals_held():
+            # Imported here, since the list of commands needs no settings.
+            from pipeline.secrecy import begin_private
+            from pipeline.settings import SettingsError
+
         try:
-            with interruptible():
+            with interrupted_in_one_line():
+                begin_private()
                 warn_of_secrets()
                 return super().invoke(ctx)
         except SettingsError as error:
@@ -63,12 +167,13 @@ class PlainGroup(TyperGroup):
             raise
         except OSError as error:
             fail(file_trouble(error))
-        except KeyboardInterrupt:
-            fail(INTERRUPTED, code=EXIT_INTERRUPTED)
 
 
 def warn_of_secrets() -> None:
     """Print on standard error how a secret could leak, once for each command."""
+    from pipeline.secrecy import cautions_of
+    from pipeline.settings import SettingsError, read_settings
+
     try:
         cautions = cautions_of(read_settings())
     except SettingsError:
@@ -116,26 +221,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals may hold a key
 )
-app.command()(run)
-app.command()(budget)
-app.command()(backfill)
-app.command()(sql)
-app.command()(status)
-app.command()(merge)
-app.command()(replay)
-app.command(name="import")(import_file)
-app.add_typer(batches_app, name="batches")
-app.command()(verify)
-app.command()(doctor)
-app.command()(prune)
-app.command()(ui)
-app.command()(sandbox)
-app.add_typer(keys_app, name="keys")
-app.add_typer(endpoints_app, name="endpoints")
+
+
+@app.callback()
+def almanac() -> None:
+    """Give Typer a group although no command is registered."""
 
 
 def main() -> None:
-    begin_private()
     try:
         with interruptible():
             interrupt_by_signals()

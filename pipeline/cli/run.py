@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from catalog.sandbox.world.gc_pause import collector_paused, kept_from_collector
-from catalog.sandbox.world_process import WorldProcess
 from pipeline.console import (
     EXIT_INTERRUPTED,
     Progress,
@@ -72,6 +70,9 @@ def run(
 def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
     now = datetime.now(UTC).replace(microsecond=0)
     simulated = settings.service_address() is None
+    from catalog.sandbox.world.gc_pause import collector_paused, kept_from_collector
+    from catalog.sandbox.world_process import WorldProcess
+
     with ExitStack() as held:
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
         with collector_paused(), ExitStack() as opening:

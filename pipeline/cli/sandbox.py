@@ -3,21 +3,17 @@
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.faults import FAULTS, FaultError
-from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
-from catalog.server.accounts.json_file import JsonFileError
-from catalog.server.app import ServerOptions
-from catalog.server.hosting import HostingError
-from catalog.server.state_dir import ServiceDirError
-from catalog.server.webhooks.outbox import OutboxUnreadable
 from pipeline.cli.options import stop_by_signals
 from pipeline.console import Table, fail, people, print_json
 from pipeline.settings import read_settings
+
+if TYPE_CHECKING:
+    from catalog.sandbox.sandbox import Sandbox
 
 DEFAULT_PORT = 8650
 
@@ -32,8 +28,11 @@ def sandbox(
     ] = None,
     tick: Annotated[bool, typer.Option("--tick", help="Let the clock run from --now.")] = False,
     seed: Annotated[
-        int, typer.Option(help="The seed of the catalog; the same seed gives the same catalog.")
-    ] = (DEFAULT_SEED),
+        int | None,
+        typer.Option(
+            help="The seed of the catalog, 1 by default; the same seed gives the same catalog."
+        ),
+    ] = None,
     pace: Annotated[
         float, typer.Option(min=0, max=100, help="How often events change; 1 is normal.")
     ] = 1.0,
@@ -68,12 +67,21 @@ def sandbox(
     ] = False,
 ) -> None:
     """Start the sandbox: the same interface over a synthetic catalog that keeps changing."""
+    # Imported here, so that the help and wrong options need no server.
+    from catalog.sandbox.clock import SandboxClock
+    from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
+    from catalog.server.accounts.json_file import JsonFileError
+    from catalog.server.app import ServerOptions
+    from catalog.server.hosting import HostingError
+    from catalog.server.state_dir import ServiceDirError
+    from catalog.server.webhooks.outbox import OutboxUnreadable
+
     try:
         clock = SandboxClock(None if now is None else _instant(now))
         if tick:
             clock.run()
         box = Sandbox(
-            seed=seed,
+            seed=DEFAULT_SEED if seed is None else seed,
             pace=pace,
             clock=clock,
             faults=faults,
@@ -112,7 +120,7 @@ def _instant(text: str) -> datetime:
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
-def _announce(box: Sandbox, *, as_json: bool) -> None:
+def _announce(box: "Sandbox", *, as_json: bool) -> None:
     if as_json:
         print_json({"base_url": box.base_url, "keys": dict(box.keys)})
         return

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pipeline.cli.options import JsonOption
 from pipeline.console import EXIT_ERROR, Table, fail, people, print_json, quota_left
-from pipeline.health.alerts import AlertNotPosted, Changes, post_changes
 from pipeline.health.coverage import Gap
 from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
@@ -17,6 +16,9 @@ from pipeline.health.records import DeferredWork, Health
 from pipeline.health.report import health_of, sizes_of
 from pipeline.settings import Settings, SettingsError, read_settings
 from warehouse.home import Home
+
+if TYPE_CHECKING:
+    from pipeline.health.alerts import Changes
 
 _GAPS_SHOWN: Final = 3
 
@@ -160,8 +162,11 @@ def status(
         raise typer.Exit(EXIT_ERROR)
 
 
-def _alerted(settings: Settings, home: Home, now: datetime) -> tuple[Changes, str]:
+def _alerted(settings: Settings, home: Home, now: datetime) -> "tuple[Changes, str]":
     """Post new warnings; return what was posted, and the reason if that failed."""
+    # Imported here, since only a post needs the HTTP library.
+    from pipeline.health.alerts import AlertNotPosted, Changes, post_changes
+
     try:
         return post_changes(settings, home, now), ""
     except AlertNotPosted as error:

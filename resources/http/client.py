@@ -33,8 +33,9 @@ from resources.http.pages import read_page, rows_requested
 from resources.http.paginator import Paginator
 from resources.http.redaction import redactor_for
 from resources.http.retries import Ambient, RetryPolicy
-from resources.http.transport import DeadlineTransport, KeyTransport, Observer, checked_key
+from resources.http.transport import DeadlineTransport, KeyTransport, Observer
 from resources.limits.limiter import Limiter
+from resources.service_address import checked_base_url, checked_key
 from resources.service_clock import ServiceClock
 
 _USER_AGENT = "crypto-almanac"
@@ -301,23 +302,6 @@ class CatalogClient:
         return Paginator(
             self._caller, ListQuery(path, parts, key_fields, limit), known_ids=known_ids
         )
-
-
-def checked_base_url(text: str) -> str:
-    """Return the base address without `/v2` and without a slash at its end.
-
-    Raises:
-        ValueError: it is no http(s) address, or has a user, query or fragment.
-    """
-    try:
-        url = httpx.URL(text.strip())
-    except httpx.InvalidURL as error:
-        raise ValueError(f"the base address can't be read: {error}") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError("the base address must be of the form https://host[:port][/path]")
-    if url.userinfo or url.query or url.fragment:
-        raise ValueError("the base address must have no user, query or fragment")
-    return str(url).rstrip("/").removesuffix(decisions.VERSION_PATH).rstrip("/")
 
 
 def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:

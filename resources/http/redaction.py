@@ -10,13 +10,15 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-import httpx
 from pydantic import SecretStr
 
 from warehouse.landing.batches import KEY_MARK
+
+if TYPE_CHECKING:
+    import httpx
 
 REDACTOR: Final = "almanac.redactor"
 """Response extension: the redactor of the key that the request was sent with."""
@@ -155,7 +157,7 @@ class BodyRedactor:
         return b"".join((*passed, data[at:end]))
 
 
-def redactor_of(response: httpx.Response) -> Redactor | None:
+def redactor_of(response: "httpx.Response") -> Redactor | None:
     """Return the redactor of an answer, None if the answer is not from our transport."""
     found = response.extensions.get(REDACTOR)
     return found if isinstance(found, Redactor) else None

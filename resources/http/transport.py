@@ -138,21 +138,6 @@ class SentRequest:
 Observer = Callable[[SentRequest], None]
 
 
-def checked_key(key: SecretStr | str) -> SecretStr:
-    """Return the key, wrapped and without spaces around it.
-
-    Raises:
-        ValueError: it is empty or not allowed in a header; the message does not show it.
-    """
-    text = (key.get_secret_value() if isinstance(key, SecretStr) else key).strip()
-    if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError(
-            "the API key is empty, or has spaces or characters that are not allowed in a "
-            "header; copy it again from the developer dashboard"
-        )
-    return SecretStr(text)
-
-
 class KeyTransport(httpx.BaseTransport):
     """Sends only to one origin, with the key, when the limiter allows it."""
 

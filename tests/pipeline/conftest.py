@@ -39,7 +39,11 @@ def almanac(
         with pytest.MonkeyPatch.context() as patch:
             for name, value in given.items():
                 patch.setenv(f"ALMANAC_{name.upper()}", value)
-            done = CliRunner().invoke(app, list(words))
+            mask = os.umask(0o077)
+            try:
+                done = CliRunner().invoke(app, list(words))
+            finally:
+                os.umask(mask)  # A command sets it for its own process.
         assert done.exit_code == code, done.output
         assert isinstance(done.exception, SystemExit | None)
         return done

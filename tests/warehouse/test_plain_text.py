@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
-from warehouse.plain_text import escaped_in_json, plain, plain_line, without_formulas
+from warehouse.answer_forms import without_formulas
+from warehouse.plain_text import escaped_in_json, plain, plain_line
 from warehouse.queries import write_answer
 
 ANY = st.text(st.characters(codec=None), max_size=60) | st.sampled_from(sorted(HOSTILE.values()))

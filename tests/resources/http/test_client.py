@@ -9,17 +9,21 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
+from resources import service_address
 from resources.errors import KeyRejected, PlanLacksAccess, RequestRejected, VersionGone
-from resources.http.client import CatalogClient, checked_base_url
+from resources.http.client import CatalogClient
 from resources.http.pages import RawPage
 from resources.http.transport import SentRequest
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import Unlimited
 from resources.limits.shared_limiter import SharedLimiter
+from resources.service_address import checked_base_url
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import mocked
 
@@ -357,6 +361,11 @@ class TestConstruction:
     def test_an_invalid_address_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match="base address"):
             checked_base_url(text)
+
+    @given(st.from_regex(service_address._USUAL, fullmatch=True))
+    def test_an_address_with_one_spelling_is_what_a_parser_returns(self, text: str) -> None:
+        """So that a home stays bound to its source: the parser is left out to start faster."""
+        assert service_address._normalised(text) == text.strip()
 
     @pytest.mark.parametrize("key", ["", "  ", "two words", "line\nbreak", "schlüssel"])
     def test_a_key_that_is_not_allowed_in_a_header_is_refused_and_not_shown(

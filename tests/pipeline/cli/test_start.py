@@ -1,0 +1,109 @@
+"""What a command imports before it works: little enough to start at once, and interruptible."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from pipeline.cli.main import COMMANDS
+from tests.pipeline.small_home import SmallHome
+from tests.test_cli import environment
+from warehouse.history.merge import merge
+
+SLOW = ("dagster", "httpx", "catalog.sandbox", "catalog.server", "pandas", "pyarrow", "granian")
+WITHOUT_THEM = (
+    *(("--help",), ("status",), ("sql", "SELECT 1"), ("budget",)),
+    *(("batches", "list"), ("run", "--help"), ("backfill", "--help"), ("doctor", "--help")),
+    ("prune", "--help"),
+)
+KEY = {
+    "ALMANAC_BASE_URL": "https://api.example.com/v2",
+    "ALMANAC_API_KEY": "canary-of-the-key",
+    "ALMANAC_PLAN": "elite",
+}
+SHOWING_MODULES = (
+    "import atexit, sys\n"
+    f"slow = {SLOW!r}\n"
+    "def show(): sys.stderr.write(' '.join(name for name in slow if name in sys.modules))\n"
+    "atexit.register(show)\n"
+)
+START = "from pipeline.cli.main import main\nmain()\n"
+
+
+def started(
+    home: Path, program: str, *words: str, **given: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program + START, *words],
+        cwd=home,
+        env={**environment(home), **given},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    small = SmallHome(tmp_path_factory.mktemp("start") / "data", KEY["ALMANAC_BASE_URL"][:-3])
+    small.land()
+    merge(small.home)
+    return small.home.root
+
+
+@pytest.mark.parametrize("words", WITHOUT_THEM, ids=" ".join)
+def test_a_quick_command_imports_neither_dagster_nor_server_nor_http_client(
+    home: Path, words: tuple[str, ...]
+) -> None:
+    done = started(home, SHOWING_MODULES, *words, **KEY)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_the_list_of_commands_imports_no_command_and_no_settings(home: Path) -> None:
+    program = SHOWING_MODULES.replace(repr(SLOW), "('pydantic', 'duckdb', 'pipeline.settings')")
+    done = started(home, program, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_lists_each_command_with_the_first_line_of_its_own_help(name: str) -> None:
+    command = COMMANDS[name].load(name)
+    assert command.name == name
+    first = inspect.cleandoc(command.help).partition("\n\n")[0]
+    assert " ".join(first.split()) == COMMANDS[name].summary
+
+
+def test_every_command_of_a_module_is_listed() -> None:
+    listed = {place.name for place in COMMANDS.values()}
+    for place in COMMANDS.values():
+        module = sys.modules[f"pipeline.cli.{place.module}"]
+        groups = {name for name, value in vars(module).items() if isinstance(value, typer.Typer)}
+        assert groups <= listed
+
+
+SIGNALLED = (
+    *(("status", "pipeline.health.report"), ("status", "pydantic"), ("sql", "duckdb")),
+    *(("run", "dagster"), ("doctor", "httpx"), ("sandbox", "granian")),
+)
+
+
+@pytest.mark.parametrize(("command", "module"), SIGNALLED)
+def test_a_signal_during_an_import_ends_in_one_line(
+    tmp_path: Path, command: str, module: str
+) -> None:
+    """Wherever the import is: before the command, or in the command where it is used."""
+    program = (
+        "import os, signal, sys, time\n"
+        "def interrupt(event, given):\n"
+        f"    if event == 'import' and given[0] == {module!r} and not seen:\n"
+        "        seen.append(1); os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.01)\n"
+        "seen = []\n"
+        "sys.addaudithook(interrupt)\n"
+    )
+    words = {"sql": ("sql", "SELECT 1"), "run": ("run", "--days", "1")}.get(command, (command,))
+    done = started(tmp_path, program, *words)
+    assert (done.returncode, done.stdout) == (130, ""), done.stderr
+    assert "nterrupted" in done.stderr and done.stderr.count("\n") == 1
