@@ -31,7 +31,7 @@ SELECT
     date_diff('day', CAST(known_from AS DATE), CAST(date AS DATE)) AS distance,
     count(*) AS changes
 FROM event_versions
-WHERE known_from > $since AND known_basis = 'observed'
+WHERE known_from > $since
   AND NOT list_contains(change_kinds, 'revealed')
 GROUP BY ALL
 ORDER BY ALL;

@@ -17,6 +17,7 @@ import pytest
 from tests.history.model.comparison import (
     EVENT_COLUMNS,
     VERSION_COLUMNS,
+    Rows,
     as_of,
     differences,
     events_of,
@@ -133,6 +134,14 @@ class TestMergedDayByDay:
     ) -> None:
         _fail_if_different(_different_versions(story, oracle, merged))
 
+    def test_claims_equal_what_the_truth_says_of_the_time_before(
+        self, story: MergedStory, oracle: Oracle, merged: Merged
+    ) -> None:
+        expected = versions_of(oracle, "claimed")
+        assert min(version for _, version in expected) < 0
+        assert {row["status"] for row in expected.values()} == {"scheduled", "cancelled"}
+        _fail_if_different(_different(story, oracle, merged, "event_claims", expected))
+
     def test_events_as_of_any_instant_equal_the_truth(
         self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
@@ -186,12 +195,21 @@ def _first_difference(story: MergedStory, merged: Merged) -> str:
 
 def _different_versions(story: MergedStory, oracle: Oracle, merged: Merged) -> str:
     with reading(merged.home) as connection:
-        found = published(connection, "event_versions", VERSION_COLUMNS)
         events = published(connection, "events", EVENT_COLUMNS)
     observations = story.story.observations
-    return differences(versions_of(oracle), found, observations, oracle.events) or differences(
-        events_of(oracle), events, observations, oracle.events
+    return (
+        _different(story, oracle, merged, "event_versions", versions_of(oracle))
+        or _different(story, oracle, merged, "event_claims", versions_of(oracle, "claimed"))
+        or differences(events_of(oracle), events, observations, oracle.events)
     )
+
+
+def _different(
+    story: MergedStory, oracle: Oracle, merged: Merged, table: str, expected: Rows
+) -> str:
+    with reading(merged.home) as connection:
+        found = published(connection, table, VERSION_COLUMNS)
+    return differences(expected, found, story.story.observations, oracle.events)
 
 
 def _differ_as_of(

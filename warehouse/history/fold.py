@@ -53,7 +53,7 @@ class Fold:
         self.watched = WatchedSpans()
         self.cancellations_seen = ()
         self._unchanged = UnchangedRecords(self.connection)
-        for name in ("create_state", "define_macros", "find_claims"):
+        for name in ("create_state", "define_macros"):
             self.connection.execute(_SQL[name])
 
     def fold(

@@ -141,6 +141,9 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             yield _compared(
                 connection, "event_versions", "compare_versions", {"files": files}, "the change log"
             )
+            yield _compared(
+                connection, "event_claims", "compare_claims", {"files": files}, "the change log"
+            )
             checkpoint = days[-1].head.checkpoint or "-"
             events = home.lake.path(lake_paths.checkpoint_table(checkpoint, "events"))
             if events.is_file():

@@ -8,7 +8,7 @@ from warehouse.publish.inputs import Inputs, LocalState
 from warehouse.publish.staged_file import Staged, Values, parameters
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS, NAMES
-from warehouse.schema.tables import EVENT_VERSIONS, FILLED, INTERNAL, TABLES, Table
+from warehouse.schema.tables import EVENT_CLAIMS, EVENT_VERSIONS, FILLED, INTERNAL, TABLES, Table
 from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
 
@@ -37,6 +37,8 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
                 _fill_versions(staged, values)
         else:
             staged.run(ddl.insert(table, query_of(table, values)), values)
+        if table is EVENT_CLAIMS:
+            staged.commit_so_far()
 
 
 def declare(staged: Staged) -> None:

@@ -51,6 +51,14 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
             f"events and their versions disagree: {message}. Nothing was published; the old "
             "warehouse is kept. Run `almanac replay`; if it recurs, it is a bug in Almanac."
         )
+    wrong = staged.run(_SQL["check_claims"], {"everything": everything})
+    if wrong:
+        named = ", ".join(str(event_id) for event_id, *_ in wrong)
+        raise WarehouseError(
+            f"the claimed versions do not end at the first version of {named}. Nothing was "
+            "published; the old warehouse is kept. Run `almanac replay`; if it recurs, it is a bug "
+            "in Almanac."
+        )
     if not inputs.state:
         return
     ((events, expected_events, versions, expected_versions),) = staged.run(

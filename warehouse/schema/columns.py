@@ -143,7 +143,9 @@ MISSING_SINCE: Final = Column(
 CHANGED_AT: Final = Column("changed_at", INSTANT, "When this version became known.", "UTC")
 CONTENT_AT: Final = Column("content_at", INSTANT, "When the content was true.", "UTC")
 VERSION: Final = Column(
-    "version", "INTEGER", "Number of the version: 0 is claimed, 1 the first that was observed."
+    "version",
+    "INTEGER",
+    "Number of the version: 1 is the first that was observed; those that are claimed end with 0.",
 )
 UNKNOWN: Final = (
     Column(

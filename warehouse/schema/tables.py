@@ -87,6 +87,15 @@ EVENTS: Final = Table(
     # content replaces the row.
     in_place=("last_seen_at", "missing_since", "content_at"),
 )
+_KNOWN_BASIS: Final = Column(
+    "known_basis", "VARCHAR", "observed in event_versions, claimed in event_claims."
+)
+_CHANGE_KINDS: Final = Column(
+    "change_kinds", TEXTS, "The kinds of change that made it, e.g. rescheduled."
+)
+_CHANGED_FIELDS: Final = Column(
+    "changed_fields", TEXTS, "Columns that differ from the version before."
+)
 EVENT_VERSIONS: Final = Table(
     "event_versions",
     "one row per version of an event: what was known of it from one instant to another",
@@ -97,25 +106,44 @@ EVENT_VERSIONS: Final = Table(
         Column(
             "known_to",
             INSTANT,
-            "When the next version became known; exclusive, NULL is current.",
+            "When the next version became known; exclusive, NULL is current. Equal to known_from "
+            "if another version replaced it at the same instant: it was known at no time.",
             "UTC",
         ),
-        Column(
-            "known_basis",
-            "VARCHAR",
-            (
-                "observed; or claimed: what the service says about the time before the first "
-                "observation."
-            ),
-        ),
-        Column("change_kinds", TEXTS, "The kinds of change that made it, e.g. rescheduled."),
-        Column("changed_fields", TEXTS, "Columns that differ from the version before."),
+        *(_KNOWN_BASIS, _CHANGE_KINDS, _CHANGED_FIELDS),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
     ),
     inputs=("changes", "current"),
     delta="batches",
     # They depend on other versions of the event, and are computed at the end.
     in_place=("known_to", "first_seen_at"),
+)
+EVENT_CLAIMS: Final = Table(
+    "event_claims",
+    "one row per version that the service claims of the time before an event was first observed",
+    ("event_id", "version"),
+    (
+        *(EVENT_ID, *CONTENT, *UNKNOWN),
+        Column("first_seen_at", INSTANT, "Always NULL: it was not observed then.", "UTC"),
+        VERSION,
+        Column(
+            "known_from",
+            INSTANT,
+            "An instant that the first observation names: created, last updated or cancelled.",
+            "UTC",
+        ),
+        Column(
+            "known_to",
+            INSTANT,
+            "When the next claimed version began, or the first observed one; exclusive.",
+            "UTC",
+        ),
+        *(_KNOWN_BASIS, _CHANGE_KINDS),
+        Column("changed_fields", TEXTS, "Always empty."),
+        *(BATCH_ID, FEED, PLAN, CONTENT_AT),
+    ),
+    inputs=("changes",),
+    delta="batches",
 )
 EVENT_COINS: Final = Table(
     "event_coins",
@@ -272,8 +300,9 @@ USAGE: Final = Table(
 )
 
 TABLES: Final = (
-    *(EVENTS, EVENT_VERSIONS, EVENT_COINS, EVENT_CATEGORIES, COINS, COIN_SNAPSHOTS),
-    *(CATEGORIES, CANCELLATIONS, REJECTS, BATCHES, COVERAGE, REQUESTS, USAGE),
+    *(EVENTS, EVENT_VERSIONS, EVENT_CLAIMS, EVENT_COINS, EVENT_CATEGORIES),
+    *(COINS, COIN_SNAPSHOTS, CATEGORIES, CANCELLATIONS),
+    *(REJECTS, BATCHES, COVERAGE, REQUESTS, USAGE),
 )
 PUBLISHED: Final = Table(
     "_almanac_published",
@@ -303,7 +332,8 @@ FIRST_OBSERVED: Final = Table(
 INTERNAL: Final = (PUBLISHED, FACTS, FIRST_OBSERVED)
 """For internal use: they may change without notice."""
 FILLED: Final = (
-    *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, COVERAGE, EVENT_COINS),
-    *(EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS, REQUESTS, USAGE, PUBLISHED, FIRST_OBSERVED),
+    *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, EVENT_CLAIMS, COVERAGE),
+    *(EVENT_COINS, EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS),
+    *(REQUESTS, USAGE, PUBLISHED, FIRST_OBSERVED),
 )
 """All tables with a statement, in the order in which they are filled: after those they read."""

@@ -29,9 +29,12 @@ _SHOWN = 5
 _OBSERVATIONS_AROUND = 3
 
 
-def versions_of(oracle: Oracle) -> Rows:
+def versions_of(oracle: Oracle, basis: str = "observed") -> Rows:
+    """Return the versions that were observed, or those that are claimed."""
     return {
-        (version.event_id, version.version): _version_row(version) for version in oracle.versions()
+        (version.event_id, version.version): _version_row(version)
+        for version in oracle.versions()
+        if version.basis == basis
     }
 
 
@@ -43,7 +46,7 @@ def events_of(oracle: Oracle) -> Rows:
 
 
 def published(connection: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> Rows:
-    """Return the rows of `events` or `event_versions`; sets of names are sorted."""
+    """Return the rows of `events` or of a table of versions; sets of names are sorted."""
     names = ("event_id", "version", *columns)
     rows = connection.sql(f"SELECT {', '.join(names)} FROM {table}").fetchall()
     records = [dict(zip(names, row, strict=True)) for row in rows]
@@ -77,8 +80,10 @@ def published_as_of(
         f"""
         SELECT a.event_id, a.version, a.shown = v.kept
         FROM (SELECT event_id, version, row({names_text}) AS shown FROM {source}) AS a
-        LEFT JOIN (SELECT event_id, version, row({kept}) AS kept FROM event_versions) AS v
-        USING (event_id, version)
+        LEFT JOIN (
+            SELECT event_id, version, row({kept}) AS kept FROM event_versions
+            UNION ALL SELECT event_id, version, row({kept}) FROM event_claims
+        ) AS v USING (event_id, version)
         ORDER BY ALL
         """,
         {"at": instant, "basis": basis},

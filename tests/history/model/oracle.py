@@ -247,8 +247,7 @@ class Oracle:
             state.status = CANCELLED
             self.tally["cancellations that waited"] += 1
         self.events[row.event_id] = state
-        if row.content["created_at"] < observation.observed_at:
-            state.claim(observation, row.content)
+        state.claim(observation)
         first = "created" if self._was_watched(row, observation.observed_at) else "revealed"
         state.add(observation, [first, CANCELLED] if state.status == CANCELLED else [first])
 

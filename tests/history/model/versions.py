@@ -4,7 +4,7 @@ Belongs here: versions, kinds, comparison, from the design and not from the code
 observations count (oracle). Instants are aware UTC.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -95,33 +95,55 @@ class State:
         )
         self.versions.append(version)
 
-    def claim(self, observation: SeenObservation, content: Content) -> None:
-        """Add what the service says of the time before the first observation, as version 0.
+    def claim(self, observation: SeenObservation) -> None:
+        """Add what the service says of the time before the first observation, as claimed versions.
 
-        Its content is claimed only if nothing changed since it was created; a later verification,
-        which is not a change, was not known then either.
+        A version starts at each instant that the service names: created, last updated, cancelled.
+        The content is claimed from the last update on, a verification only if it is not later.
         """
-        created_at = content["created_at"]
-        unchanged = content["updated_at"] == created_at
-        verified_at = content.get("last_verified_at")
-        if verified_at is not None and verified_at > created_at:
-            content = {name: value for name, value in content.items() if name != "last_verified_at"}
-        version = Version(
-            event_id=self.event_id,
-            version=0,
-            known_from=created_at,
-            known_to=None,
-            basis="claimed",
-            kinds=("created",),
-            changed=frozenset(),
-            status=SCHEDULED,
-            cancelled_at=None,
-            content=content if unchanged else {"created_at": created_at},
-            content_at=created_at,
-            observation=observation,
-            after=None,
-        )
-        self.versions.append(version)
+        known_from = observation.observed_at
+        created_at, updated_at = self.content["created_at"], self.content["updated_at"]
+        cancelled_at = self.cancelled_at if self.status == CANCELLED else None
+        named = {at for at in (created_at, updated_at, cancelled_at) if at is not None}
+        starts = sorted(at for at in named if created_at <= at < known_from)
+        for place, start in enumerate(starts, start=1):
+            is_cancelled = cancelled_at is not None and cancelled_at <= start
+            kinds = [kind for kind, at in _CLAIMED_AT if at(self) == start]
+            self.versions.append(
+                Version(
+                    event_id=self.event_id,
+                    version=place - len(starts),
+                    known_from=start,
+                    known_to=None,
+                    basis="claimed",
+                    kinds=tuple(kinds),
+                    changed=frozenset(),
+                    status=CANCELLED if is_cancelled else SCHEDULED,
+                    cancelled_at=cancelled_at if is_cancelled else None,
+                    content=self._claimed(start),
+                    content_at=start,
+                    observation=observation,
+                    after=None,
+                )
+            )
+
+    def _claimed(self, start: datetime) -> Content:
+        """Return the content that is claimed for an instant before the first observation."""
+        if start < self.content["updated_at"]:
+            return {"created_at": self.content["created_at"]}
+        verified_at = self.content.get("last_verified_at")
+        is_later = verified_at is not None and verified_at > start
+        return {
+            name: value
+            for name, value in self.content.items()
+            if name != "last_verified_at" or not is_later
+        }
+
+
+_CLAIMED_AT: tuple[tuple[str, Callable[[State], datetime | None]], ...] = (
+    ("created", lambda state: state.content["created_at"]),
+    (CANCELLED, lambda state: state.cancelled_at if state.status == CANCELLED else None),
+)
 
 
 def in_order(kinds: set[str]) -> tuple[str, ...]:

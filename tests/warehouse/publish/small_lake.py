@@ -187,6 +187,10 @@ def _rows_of(state: _State, op: Op, day: date) -> list[Row]:
         state.events[event_id] = {**old, **changes[op.kind]}
         return []
     content = content_of(op.event, op.seed, at)
+    if old is None and op.seed % 2:
+        content["created_at"] = at  # Nothing is claimed of the time before.
+    elif old is None and op.seed % 3:
+        content["updated_at"] = content["created_at"] + timedelta(days=1)
     if op.kind == "cancel":
         content = {**content_of(op.event, op.seed, at), "status": "cancelled", "cancelled_at": at}
         state.cancelled[event_id] = {
@@ -219,9 +223,6 @@ def _rows_of(state: _State, op: Op, day: date) -> list[Row]:
         "content_at": at,
         **content,
     }
-    if old is None and op.seed % 2 == 0:
-        claimed = {"version": 0, "known_from": content["created_at"], "known_basis": "claimed"}
-        return [{**version, **claimed, "change_kinds": ["created"]}, version]
     return [version]
 
 

@@ -140,7 +140,7 @@ def test_an_instant_before_the_first_observation_is_an_error_that_names_the_clai
 def test_the_claimed_basis_covers_earlier_times_and_ends_at_the_first_observation(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    assert known(connection, "'2025-12-02', basis := 'claimed'") == [("evt_1", 0)]
+    assert known(connection, "'2025-12-02', basis := 'claimed'") == [("evt_1", -1)]
     assert known(connection, "'2025-12-01 23:59', basis := 'claimed'") == []
     assert known(connection, "'2026-03-01 05:59:59', basis := 'claimed'") == [("evt_1", 0)]
     both = [("evt_0", 1), ("evt_1", 1)]
@@ -153,7 +153,7 @@ def test_events_as_of_has_the_first_sighting_and_the_last_change_known_then(
     first = datetime(2026, 3, 1, 6, tzinfo=UTC)
     sql = "SELECT first_seen_at, changed_at, status FROM events_as_of({}) WHERE event_id = 'evt_1'"
     claimed = run_sql(connection, sql.format("'2026-01-01', basis := 'claimed'")).rows
-    assert claimed == [(None, datetime(2025, 12, 2, tzinfo=UTC), "scheduled")]
+    assert claimed == [(None, datetime(2025, 12, 3, tzinfo=UTC), "scheduled")]
     assert run_sql(connection, sql.format("'2026-03-02'")).rows == [(first, first, "scheduled")]
     cancelled = first + timedelta(days=3)
     assert run_sql(connection, sql.format("now()::TIMESTAMPTZ + INTERVAL 9 YEAR")).rows == [

@@ -66,7 +66,8 @@ def test_the_first_publication_is_a_full_build_and_a_second_does_nothing(
     report = lake.publish()
     assert (report.mode, report.why_full) == ("full", "there is no warehouse yet")
     assert report.rows["events"] == 3
-    assert report.rows["event_versions"] == 7
+    assert report.rows["event_versions"] == 6
+    assert report.rows["event_claims"] == 2
     assert report.bytes == lake.warehouse.stat().st_size
     inode = lake.warehouse.stat().st_ino
     assert lake.publish().mode == "none"
@@ -74,22 +75,30 @@ def test_the_first_publication_is_a_full_build_and_a_second_does_nothing(
     assert files(lake.home) == {"lake", "state", "warehouse.duckdb"}
 
 
-def test_a_version_holds_until_the_next_is_known_and_the_claimed_one_until_the_first(
-    published: SmallLake,
-) -> None:
-    assert rows(
-        published,
-        "SELECT event_id, version, known_from, known_to, known_basis, first_seen_at "
-        "FROM event_versions ORDER BY ALL",
-    ) == [
+_SPANS = "SELECT event_id, version, known_from, known_to, known_basis, first_seen_at FROM"
+
+
+def test_a_version_holds_until_the_next_is_known(published: SmallLake) -> None:
+    assert rows(published, f"{_SPANS} event_versions ORDER BY ALL") == [
         ("evt_0", 1, day(0), day(1), "observed", day(0)),
         ("evt_0", 2, day(1), day(1), "observed", day(0)),
         ("evt_0", 3, day(1), None, "observed", day(0)),
-        ("evt_1", 0, datetime(2025, 12, 2, tzinfo=UTC), day(0), "claimed", None),
         ("evt_1", 1, day(0), day(3), "observed", day(0)),
         ("evt_1", 2, day(3), None, "observed", day(0)),
         ("evt_2", 1, day(3), None, "observed", day(3)),
     ]
+
+
+def test_claimed_versions_hold_from_the_instants_that_the_service_names_to_the_first_observation(
+    published: SmallLake,
+) -> None:
+    created, updated = (datetime(2025, 12, day, tzinfo=UTC) for day in (2, 3))
+    assert rows(published, f"{_SPANS} event_claims ORDER BY ALL") == [
+        ("evt_1", -1, created, updated, "claimed", None),
+        ("evt_1", 0, updated, day(0), "claimed", None),
+    ]
+    shown = "SELECT title, change_kinds, len(unknown_fields) FROM event_claims ORDER BY version"
+    assert rows(published, shown) == [(None, ["created"], 17), ("title 2", [], 1)]
 
 
 def test_fields_that_no_observation_has_shown_are_named_in_the_order_of_the_fields(

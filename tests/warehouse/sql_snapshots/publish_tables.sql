@@ -16,10 +16,7 @@ SELECT
     v.* EXCLUDE (extra, known),
     u.unknown_fields,
     v.extra::JSON AS extra,
-    CASE
-        WHEN s.event_id IS NOT NULL THEN s.first_seen_at
-        WHEN v.version > 0 THEN v.known_from
-    END AS first_seen_at,
+    coalesce(s.first_seen_at, v.known_from) AS first_seen_at,
     s.known_to
 FROM (
     SELECT

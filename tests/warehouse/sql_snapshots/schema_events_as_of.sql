@@ -10,7 +10,6 @@ SELECT
 FROM event_versions
 WHERE known_from <= _almanac_instant(ts)
     AND known_to > _almanac_instant(ts)
-    AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
 UNION ALL
 SELECT
     event_id,
@@ -22,7 +21,18 @@ SELECT
 FROM event_versions
 WHERE known_from <= _almanac_instant(ts)
     AND known_to IS NULL
-    AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
+UNION ALL
+SELECT
+    event_id,
+    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
+    coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
+    created_at, updated_at, status, cancelled_at,
+    first_seen_at,
+    known_from, version, unknown_fields, extra
+FROM event_claims
+WHERE known_from <= _almanac_instant(ts)
+    AND known_to > _almanac_instant(ts)
+    AND basis = 'claimed'
 UNION ALL
 SELECT
     event_id,

@@ -25,6 +25,35 @@ SELECT
     (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake)),
     (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));
 
+-- name: compare_claims
+-- How many claimed versions are published, only published, and only follow from the first versions
+-- of the change log: one for each instant that they name before them. Grain: one row.
+WITH
+    first_versions AS (
+        SELECT
+            event_id, batch_id, known_from AS first_at, created_at, updated_at,
+            if(status = 'cancelled', cancelled_at, NULL) AS cancelled_at
+        FROM read_parquet($files, hive_partitioning = false)
+        WHERE version = 1
+    ),
+    lake AS (
+        SELECT DISTINCT event_id, batch_id, start AS known_from
+        FROM (
+            SELECT *, created_at AS start FROM first_versions
+            UNION ALL SELECT *, updated_at FROM first_versions
+            UNION ALL SELECT *, cancelled_at FROM first_versions
+        )
+        WHERE start < first_at
+            AND start >= coalesce(
+                if(created_at > first_at + INTERVAL 1 DAY, NULL, created_at), start
+            )
+    ),
+    published AS (SELECT event_id, batch_id, known_from FROM published.main.event_claims)
+SELECT
+    (SELECT count(*) FROM published),
+    (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));
+
 -- name: compare_events
 -- How many events are published, only published, and only in the checkpoint. Grain: one row.
 WITH

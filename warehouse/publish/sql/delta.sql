@@ -5,6 +5,8 @@
 
 -- name: find_unknown_fields
 -- Grain: one row per set of known fields among versions and events, with the names of the others.
+-- Claims are made from first versions: either only their creation is known, or all but when they
+-- were last verified.
 -- Parameters: $files, where they are; $names, the fields in the order of their bits.
 -- Run twice: made again.
 CREATE OR REPLACE TEMP TABLE unknown_fields AS
@@ -12,7 +14,17 @@ SELECT
     known,
     list_filter($names, lambda name, place: (known & (1::BIGINT << (place - 1))) = 0)
         AS unknown_fields
-FROM (SELECT DISTINCT known FROM read_parquet($files, union_by_name = true, hive_partitioning = false))
+FROM (
+    SELECT DISTINCT unnest([
+        known,
+        known & (1::BIGINT << (list_position($names, 'created_at') - 1)),
+        known & ~(1::BIGINT << (list_position($names, 'last_verified_at') - 1))
+    ]) AS known
+    FROM (
+        SELECT DISTINCT known
+        FROM read_parquet($files, union_by_name = true, hive_partitioning = false)
+    )
+)
 
 -- name: find_changed_batches
 -- Grain: one row per batch of the days that changed, as published and as they are now.
@@ -33,6 +45,10 @@ UNION
 SELECT event_id FROM gone_event_versions
 UNION
 SELECT event_id FROM new_event_versions
+UNION
+SELECT event_id FROM gone_event_claims
+UNION
+SELECT event_id FROM new_event_claims
 
 -- name: clear_touched
 -- Grain: no row. A full build checks everything, whatever was touched.

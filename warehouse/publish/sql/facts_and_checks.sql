@@ -26,7 +26,7 @@ INSERT INTO _almanac_facts VALUES ($name, $value)
 
 -- name: check_versions
 -- Grain: one row per event that breaks a rule, three at most: its versions are numbered without gap
--- or repetition from 0 or 1 on, begin before they end, and one is current; the event has the number
+-- or repetition from 1 on, begin before they end, and one is current; the event has the number
 -- of the current one.
 -- Parameters: $everything; else only the events in `touched`. Run twice: the same rows.
 SELECT
@@ -57,8 +57,8 @@ FULL JOIN (
 ) AS v ON v.event_id = e.event_id
 WHERE e.rows IS DISTINCT FROM 1
     OR e.version IS DISTINCT FROM v.last
-    OR v.first NOT IN (0, 1)
-    OR v.rows <> v.last - v.first + 1
+    OR v.first <> 1
+    OR v.rows <> v.last
     OR v.current <> 1
     OR v.reversed > 0
 ORDER BY 1

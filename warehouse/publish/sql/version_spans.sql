@@ -32,17 +32,14 @@ WHERE event_id IN (
 )
 
 -- name: find_version_spans
--- Grain: one row per version whose event has several: its end, and when the event was first observed
--- (NULL in version 0, which was not observed).
+-- Grain: one row per version whose event has several: its end, and when the event was first observed.
 -- Parameters: none. Run twice: made again.
 CREATE OR REPLACE TEMP TABLE version_spans AS
 SELECT
     event_id,
     version,
     lead(known_from) OVER of_event AS known_to,
-    CASE
-        WHEN version > 0 THEN min(known_from) FILTER (version > 0) OVER (PARTITION BY event_id)
-    END AS first_seen_at
+    min(known_from) OVER (PARTITION BY event_id) AS first_seen_at
 FROM version_starts
 WHERE event_id IN (SELECT event_id FROM version_starts WHERE version <> 1)
 WINDOW of_event AS (PARTITION BY event_id ORDER BY version)
@@ -52,10 +49,8 @@ WINDOW of_event AS (PARTITION BY event_id ORDER BY version)
 -- Parameters: none. Run twice: changes nothing.
 UPDATE event_versions SET known_to = s.known_to, first_seen_at = s.first_seen_at
 FROM (
-    SELECT t.event_id, t.version, p.known_to, CASE
-        WHEN p.event_id IS NOT NULL THEN p.first_seen_at
-        WHEN t.version > 0 THEN t.known_from
-    END AS first_seen_at
+    SELECT
+        t.event_id, t.version, p.known_to, coalesce(p.first_seen_at, t.known_from) AS first_seen_at
     FROM version_starts AS t
     LEFT JOIN version_spans AS p ON p.event_id = t.event_id AND p.version = t.version
 ) AS s

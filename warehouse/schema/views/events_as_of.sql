@@ -1,11 +1,11 @@
 -- name: macro_events_as_of
 -- Grain: one row per event known at the instant `ts`, as it was known then.
 -- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC where they name
--- no zone (macro_instant); basis, 'observed' or 'claimed' (which also takes version 0).
+-- no zone (macro_instant); basis, 'observed' or 'claimed' (which also takes event_claims).
 -- Run twice: fails, since the macro is there; it is made once in a new file.
--- Three branches: versions that ended after ts; current versions; and the check of the parameters,
--- which returns no row. The first two compare columns with constants alone, so that a scan can skip
--- row groups. The check is a branch of its own, so that a filter of the caller can't skip it.
+-- Four branches: versions that ended after ts; current versions; claimed ones; and the check of the
+-- parameters, which returns no row. The first three compare columns with constants alone, so that a
+-- scan can skip row groups. The check is a branch of its own, so that a filter of the caller can't skip it.
 CREATE MACRO events_as_of(ts, basis := 'observed') AS TABLE
 SELECT
     event_id,
@@ -15,7 +15,6 @@ SELECT
 FROM event_versions
 WHERE known_from <= _almanac_instant(ts)
     AND known_to > _almanac_instant(ts)
-    AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
 UNION ALL
 SELECT
     event_id,
@@ -25,7 +24,16 @@ SELECT
 FROM event_versions
 WHERE known_from <= _almanac_instant(ts)
     AND known_to IS NULL
-    AND (basis = 'claimed' OR (basis = 'observed' AND known_basis = 'observed'))
+UNION ALL
+SELECT
+    event_id,
+    {each content: @name},
+    first_seen_at,
+    known_from, version, unknown_fields, extra
+FROM event_claims
+WHERE known_from <= _almanac_instant(ts)
+    AND known_to > _almanac_instant(ts)
+    AND basis = 'claimed'
 UNION ALL
 SELECT
     event_id,
