@@ -128,6 +128,7 @@ def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
         with sandbox(tmp_path, "--json", "--now", "2026-03-02T12:00:00Z") as (_, output):
             base = json.loads(output.readline())["base_url"]
             url = f"http://127.0.0.1:{receiver.server_port}/hook"
+            almanac(tmp_path, "keys", "create", "me", "--plan", "elite")
             words = ("endpoints", "add", url, "--account", "me", "--allow-private", "--json")
             added = json.loads(almanac(tmp_path, *words).stdout)
             httpx.put(base + "/sandbox/clock", json={"advance_s": 6 * 3600}).raise_for_status()

@@ -180,7 +180,7 @@ class Sandbox:
     def _app(self, folder: ServiceDir, outbox: Outbox) -> ASGIApp:
         store = SandboxStore(self._world())
         store.at(self.clock.now())
-        self._pusher = Pusher(store, self.clock, folder.endpoint_book(), outbox)
+        self._pusher = Pusher(store, self.clock, folder.receivers(), outbox)
         parts = ServerParts(
             store=store,
             keys=KeyRing(book=folder.key_book(), fixed=_fixed_grants(self._fixed_interval_s)),

@@ -14,6 +14,7 @@ from catalog.server.accounts.usage import UsageCounts
 from catalog.server.webhooks import endpoints, outbox
 from catalog.server.webhooks.endpoints import EndpointBook
 from catalog.server.webhooks.outbox import Outbox
+from catalog.server.webhooks.receivers import Receivers
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -43,7 +44,12 @@ class ServiceDir:
         return KeyBook(self.path / "keys.json", wall=self._wall)
 
     def endpoint_book(self) -> EndpointBook:
-        return EndpointBook(self.path / endpoints.FILE_NAME, wall=self._wall)
+        return EndpointBook(
+            self.path / endpoints.FILE_NAME, accounts=self.key_book(), wall=self._wall
+        )
+
+    def receivers(self) -> Receivers:
+        return Receivers(self.endpoint_book(), self.key_book())
 
     def outbox(self) -> Outbox:
         return Outbox(self.path / outbox.FILE_NAME)

@@ -4,6 +4,7 @@ The commands work on the files of a server, running or not. They print tables, o
 `--json`; instants are UTC. A secret is printed once, when it is created.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from catalog.contract.plans import PLANS
+from catalog.contract.plans import PLANS, Plan
 from catalog.server.accounts.json_file import JsonFileError
 from catalog.server.accounts.keys import KeyBook, KeyBookError, StoredKey
 from catalog.server.state_dir import ServiceDir, ServiceDirError
@@ -132,8 +133,10 @@ IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
 @endpoints_app.command("add")
 def add_endpoint(
     url: Annotated[str, typer.Argument(help="The URL to which deliveries are posted.")],
-    account: Annotated[str, typer.Option(help="The account that owns the endpoint.")],
-    plan: Annotated[str, typer.Option(help="The account's plan.")] = "elite",
+    account: Annotated[
+        str,
+        typer.Option(help="The account that owns the endpoint; its plan must be elite or above."),
+    ],
     allow_private: Annotated[
         bool,
         typer.Option("--allow-private", help="Allow an address on this host or a private network."),
@@ -144,7 +147,7 @@ def add_endpoint(
     """Add an endpoint and print its signing secret once."""
     with errors_as_messages(*_PLAIN):
         endpoint, secret = _endpoint_book(directory).add(
-            url, plan=plan, account=account, allow_private=allow_private
+            url, account=account, allow_private=allow_private
         )
     _show_secret(endpoint.id, secret, as_json=as_json)
 
@@ -154,8 +157,9 @@ def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = Fa
     """List the endpoints."""
     with errors_as_messages(*_PLAIN):
         found = _endpoint_book(directory).endpoints()
+        plans = _service_dir(directory).key_book().plans()
     if as_json:
-        print_json([_endpoint_fields(endpoint) for endpoint in found])
+        print_json([_endpoint_fields(endpoint, plans) for endpoint in found])
         return
     if not found:
         people.print("No endpoints yet: almanac endpoints add URL --account NAME")
@@ -163,6 +167,9 @@ def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = Fa
     table = Table(Column("id", no_wrap=True), "account", "url", "state")
     for endpoint in found:
         state = "enabled" if endpoint.enabled else f"disabled: {endpoint.disabled_reason}"
+        no_push = endpoints.why_no_push(endpoint.account, plans.get(endpoint.account))
+        if no_push is not None:
+            state += f"; no push: {no_push}"
         if endpoint.allow_private:
             state += ", private allowed"
         cells = (endpoint.id, endpoint.account, endpoint.url, state)
@@ -295,13 +302,19 @@ def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:
     people.print(f"Signing secret (not shown again): {secret}", soft_wrap=True)
 
 
-def _endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
-    """Return the fields of an endpoint without the values of its secrets."""
+def _endpoint_fields(endpoint: Endpoint, plans: Mapping[str, Plan]) -> dict[str, Any]:
+    """Return the fields of an endpoint without the values of its secrets.
+
+    `plan` is what the key book says of its account, null if there is no such account.
+    """
+    plan = plans.get(endpoint.account)
     fields = msgspec.structs.asdict(endpoint)
     fields["secrets"] = [
         {"created_at": secret.created_at, "expires_at": secret.expires_at}
         for secret in endpoint.secrets
     ]
+    fields["plan"] = None if plan is None else plan.name
+    fields["no_push"] = endpoints.why_no_push(endpoint.account, plan)
     return fields
 
 

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -159,9 +159,22 @@ class KeyBook:
         self.file = JsonFile(path, Accounts)
         self._wall = wall
         self._new_key = new_key
+        self._plans: tuple[object, Mapping[str, Plan]] = (None, {})
 
     def read(self) -> Accounts:
         return self.file.read()
+
+    def plans(self) -> Mapping[str, Plan]:
+        """Return the plan of each account; read the file if it changed.
+
+        Raises:
+            JsonFileError: the file is not a key book.
+        """
+        version = self.file.version()
+        if version != self._plans[0]:
+            accounts = self.read().accounts
+            self._plans = (version, {each.name: PLANS[each.plan] for each in accounts})
+        return self._plans[1]
 
     def create(
         self,

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import msgspec
 
-from catalog.contract.plans import PLANS, Plan
+from catalog.contract.plans import Plan
 from catalog.contract.records import Delivery, Event
 from catalog.server.store import CatalogChange, CatalogStore, Clock
 from catalog.server.webhooks.endpoints import Endpoint
@@ -50,18 +50,22 @@ class Feed:
         self._stored_mark: datetime | None = None
         self._since: Mapping[str, datetime] = {}
 
-    async def enqueue(self, endpoints: Sequence[Endpoint]) -> None:
-        """Enqueue what changed since the last call, one delivery for each enabled endpoint."""
+    async def enqueue(self, endpoints: Sequence[Endpoint], plans: Mapping[str, Plan]) -> None:
+        """Enqueue what changed since the last call, one delivery for each endpoint in `plans`.
+
+        `plans` has the plan of each endpoint that gets push. What changes while another gets none
+        is never enqueued for it.
+        """
         now = self._clock.now()
         mark, since = await self._position(endpoints, now)
-        enabled = [endpoint for endpoint in endpoints if endpoint.enabled]
-        while enabled and mark < now:
+        served = [endpoint for endpoint in endpoints if endpoint.id in plans]
+        while served and mark < now:
             until = min(now, mark + SLICE)
             for batch in batches(self._store.changes(mark, until)):
                 deliveries = [
-                    _new_delivery(change, endpoint, self._render)
+                    _new_delivery(change, endpoint, plans[endpoint.id], self._render)
                     for change in batch
-                    for endpoint in enabled
+                    for endpoint in served
                     if change.at > since[endpoint.id]
                 ]
                 await self._commit(deliveries, batch[-1].at, since)
@@ -137,14 +141,16 @@ def _start(
     return created_at if mark < created_at <= now else seen_after
 
 
-def _new_delivery(change: CatalogChange, endpoint: Endpoint, render: Render) -> OutboxDelivery:
+def _new_delivery(
+    change: CatalogChange, endpoint: Endpoint, plan: Plan, render: Render
+) -> OutboxDelivery:
     """Return the delivery of a change to an endpoint; the same for the same change."""
     id_ = delivery_id(endpoint.id, change.event.id, kind=change.kind, at=change.at)
     message = Delivery(
         id=id_,
         type=change.kind,
         created_at=change.at,
-        data=render(change, PLANS[endpoint.plan]),
+        data=render(change, plan),
     )
     return OutboxDelivery(
         id=id_,

@@ -1,7 +1,8 @@
 """The book of webhook endpoints: a JSON file that the server reads and the command line writes.
 
 A running server sees a change. Secrets are in the file, which only its owner may read, and
-in no repr. Belongs here: who gets webhooks. Does not: sending them.
+in no repr. Belongs here: where an account wants its webhooks. Does not: whether its plan still has
+push (receivers), sending them.
 """
 
 import secrets
@@ -12,8 +13,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from catalog.contract.plans import PLANS
+from catalog.contract.plans import PLANS, Plan
 from catalog.server.accounts.json_file import JsonFile
+from catalog.server.accounts.keys import KeyBook
 from catalog.server.webhooks.url_guard import check_url
 
 FILE_NAME = "endpoints.json"
@@ -33,8 +35,8 @@ class UnknownEndpoint(EndpointError):
     """The book has no endpoint with that id."""
 
 
-class PlanWithoutWebhooks(EndpointError, ValueError):
-    """The plan is unknown, or does not include webhooks."""
+class AccountWithoutPush(EndpointError):
+    """The account is unknown, or its plan does not include push."""
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -59,7 +61,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     url: str
-    plan: str
     account: str
     secrets: tuple[Secret, ...]
     created_at: Instant
@@ -69,7 +70,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse an endpoint that can't be sent to, also when the file was written by hand."""
-        _check_plan(self.plan)
         if all(secret.expires_at is not None for secret in self.secrets):
             raise ValueError(f"endpoint {self.id} needs a secret that does not expire")
 
@@ -99,10 +99,12 @@ class EndpointBook:
         self,
         path: Path,
         *,
+        accounts: KeyBook,
         wall: Callable[[], datetime],
         token: Callable[[int], str] = secrets.token_hex,
     ) -> None:
         self._file = JsonFile(path, Endpoints)
+        self._accounts = accounts
         self._wall = wall
         self._token = token
         self._read: tuple[object, tuple[Endpoint, ...]] = (None, ())
@@ -122,22 +124,23 @@ class EndpointBook:
         """Return one endpoint, or raise UnknownEndpoint."""
         return _find(self.endpoints(), endpoint_id)
 
-    def add(
-        self, url: str, *, plan: str, account: str, allow_private: bool = False
-    ) -> tuple[Endpoint, str]:
+    def add(self, url: str, *, account: str, allow_private: bool = False) -> tuple[Endpoint, str]:
         """Add an endpoint; return it and its signing secret, which is not shown again.
 
         Raises:
-            PlanWithoutWebhooks: the plan does not include webhooks (interface section 6).
+            AccountWithoutPush: by the key book its plan has no push (interface section 6).
             TargetRefused: webhooks are not sent to this URL.
+            JsonFileError: one of the two files can't be read.
         """
         check_url(url, allow_private=allow_private)
+        reason = why_no_push(account, self._accounts.plans().get(account))
+        if reason is not None:
+            raise AccountWithoutPush(f"{reason}; no endpoint was added")
         now = self._wall()
         secret = self._new_secret(now)
         endpoint = Endpoint(
             id=f"ep_{self._token(8)}",
             url=url,
-            plan=plan,
             account=account,
             secrets=(secret,),
             created_at=now,
@@ -217,10 +220,17 @@ def _find(endpoints: tuple[Endpoint, ...], endpoint_id: str) -> Endpoint:
     )
 
 
-def _check_plan(name: str) -> None:
-    plan = PLANS.get(name)
-    if plan is None or not plan.webhooks:
-        having = ", ".join(plan.name for plan in PLANS.values() if plan.webhooks)
-        raise PlanWithoutWebhooks(
-            f"the plan {name!r} has no webhooks; plans with webhooks: {having}"
+def why_no_push(account: str, plan: Plan | None) -> str | None:
+    """Return why an account on this plan gets no push; None if it gets it."""
+    if plan is None:
+        return (
+            f"there is no account {account!r} in the key book; `almanac keys create` makes one "
+            "with its first key"
         )
+    if not plan.webhooks:
+        having = ", ".join(plan.name for plan in PLANS.values() if plan.webhooks)
+        return (
+            f"the account {account!r} is on the plan {plan.name}, which has no push; plans with "
+            f"push: {having}"
+        )
+    return None

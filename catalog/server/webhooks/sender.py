@@ -2,7 +2,8 @@
 
 At least once, and without the freshness delay. Two clocks: changes and signatures use the
 catalog's, retries use the wall clock. A sender that fails is restarted. Belongs here: what an
-outcome leads to. Does not: one attempt (delivery), the file (outbox), who gets what (change_feed).
+outcome leads to. Does not: one attempt (delivery), the file (outbox), who gets what (receivers,
+change_feed).
 """
 
 import asyncio
@@ -14,13 +15,13 @@ from catalog.contract.decisions import SIGNATURE_HEADER, WEBHOOK_RETRY_AFTER_S
 from catalog.contract.plans import Plan
 from catalog.contract.records import Event
 from catalog.contract.signature import sign
-from catalog.server.accounts.json_file import JsonFileError
 from catalog.server.gating import ViewNames, shown_change
 from catalog.server.store import CatalogChange, CatalogStore, Clock
 from catalog.server.webhooks.change_feed import Feed, Render
 from catalog.server.webhooks.delivery import AttemptOutcome, Poster
-from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, UnknownEndpoint
+from catalog.server.webhooks.endpoints import Endpoint
 from catalog.server.webhooks.outbox import Outbox, OutboxDelivery
+from catalog.server.webhooks.receivers import NoPush, Receivers
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class WebhookSender:
         self,
         store: CatalogStore,
         clock: Clock,
-        endpoints: EndpointBook,
+        receivers: Receivers,
         outbox: Outbox,
         render: Render,
         wall: Callable[[], datetime],
@@ -52,7 +53,7 @@ class WebhookSender:
         in_all: int = ATTEMPTS_IN_ALL,
     ) -> None:
         self._clock = clock
-        self._book = endpoints
+        self._receivers = receivers
         self._outbox = outbox
         self._wall = wall
         self._feed = Feed(store, clock, outbox, render, wall)
@@ -64,8 +65,6 @@ class WebhookSender:
         self._woken = asyncio.Event()
         self._enqueuing = asyncio.Lock()
         self._served: set[str] = set()
-        self._last_read: tuple[Endpoint, ...] | None = None
-        self._book_error = ""
 
     async def run(self) -> None:
         """Send until cancelled; an attempt that is interrupted then is repeated later.
@@ -99,7 +98,7 @@ class WebhookSender:
 
     async def _round(self, tasks: asyncio.TaskGroup) -> None:
         async with self._enqueuing:
-            await self._feed.enqueue(self._endpoints())
+            await self._feed.enqueue(self._receivers.all(), self._receivers.with_push())
         for endpoint_id in await asyncio.to_thread(self._outbox.waiting_endpoints):
             if endpoint_id not in self._served:
                 self._served.add(endpoint_id)
@@ -116,8 +115,10 @@ class WebhookSender:
             self._served.discard(endpoint_id)
 
     async def _due(self, endpoint_id: str) -> tuple[OutboxDelivery, ...]:
-        if self._enabled(endpoint_id) is None:
-            await self._mark_dead(endpoint_id, "the endpoint was disabled or removed")
+        try:
+            self._receivers.get(endpoint_id)
+        except NoPush as refusal:
+            await self._mark_dead(endpoint_id, str(refusal))
             return ()
         return await asyncio.to_thread(
             self._outbox.due, endpoint_id, now=self._wall(), limit=self._per_endpoint
@@ -125,8 +126,9 @@ class WebhookSender:
 
     async def _attempt(self, delivery: OutboxDelivery) -> None:
         async with self._slots:
-            endpoint = self._enabled(delivery.endpoint_id)
-            if endpoint is None:
+            try:
+                endpoint = self._receivers.get(delivery.endpoint_id)
+            except NoPush:
                 return  # `_due` marks it dead in the next round
             outcome = await self._post(delivery, endpoint)
         if outcome.delivered:
@@ -183,33 +185,12 @@ class WebhookSender:
     async def _disable(self, endpoint_id: str) -> None:
         """Disable an endpoint that answered 410: nothing more is sent to it."""
         reason = "the receiver answered 410 Gone"
-        try:
-            await asyncio.to_thread(self._book.disable, endpoint_id, reason=reason)
-        except (UnknownEndpoint, JsonFileError) as error:
-            log.warning("webhook endpoint not disabled: endpoint=%s error=%s", endpoint_id, error)
+        await asyncio.to_thread(self._receivers.disable, endpoint_id, reason=reason)
         await self._mark_dead(endpoint_id, reason)
 
     async def _mark_dead(self, endpoint_id: str, reason: str) -> None:
         await asyncio.to_thread(self._outbox.mark_dead, endpoint_id, error=reason)
         log.warning("webhook deliveries marked dead: endpoint=%s reason=%s", endpoint_id, reason)
-
-    def _endpoints(self) -> tuple[Endpoint, ...]:
-        """Return the endpoints; while the file can't be read, those read last."""
-        try:
-            self._last_read = self._book.endpoints()
-        except JsonFileError as error:
-            if self._last_read is None:
-                raise
-            if str(error) != self._book_error:
-                log.error("the previous endpoints stay in use: %s", error)
-            self._book_error = str(error)
-        return self._last_read
-
-    def _enabled(self, endpoint_id: str) -> Endpoint | None:
-        for endpoint in self._endpoints():
-            if endpoint.id == endpoint_id:
-                return endpoint if endpoint.enabled else None
-        return None
 
 
 _RESTART_AFTER_S = 5.0
@@ -222,14 +203,14 @@ class Pusher:
         self,
         store: CatalogStore,
         clock: Clock,
-        endpoints: EndpointBook,
+        receivers: Receivers,
         outbox: Outbox,
         *,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._clock = clock
-        self._sender = WebhookSender(store, clock, endpoints, outbox, self._render, wall)
+        self._sender = WebhookSender(store, clock, receivers, outbox, self._render, wall)
         self._names: ViewNames | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 

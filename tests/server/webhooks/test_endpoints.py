@@ -14,12 +14,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from catalog.contract.plans import PLANS
 from catalog.server.accounts.json_file import JsonFileError
+from catalog.server.accounts.keys import KeyBook
 from catalog.server.webhooks.change_feed import batches
 from catalog.server.webhooks.endpoints import (
+    AccountWithoutPush,
     EndpointBook,
     EndpointError,
-    PlanWithoutWebhooks,
     UnknownEndpoint,
 )
 from catalog.server.webhooks.outbox import (
@@ -48,6 +50,21 @@ class Wall:
         self.instant += timedelta(**span)
 
 
+def accounts(folder: Path) -> KeyBook:
+    """Return a key book with an account of each plan, `acme` on Elite and `other` on Enterprise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    book = KeyBook(folder / "keys.json", wall=lambda: START)
+    if not book.read().accounts:
+        named = {"acme": "elite", "other": "enterprise", **{plan: plan for plan in PLANS}}
+        for name, plan in named.items():
+            book.create(name, PLANS[plan])
+    return book
+
+
+def reopened_book(path: Path) -> EndpointBook:
+    return EndpointBook(path, accounts=accounts(path.parent), wall=lambda: START)
+
+
 @pytest.fixture
 def wall() -> Wall:
     return Wall()
@@ -61,71 +78,86 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def book(path: Path, wall: Wall) -> EndpointBook:
     numbers = count(1)
-    return EndpointBook(path, wall=wall, token=lambda size: f"canary{next(numbers)}of{size}")
+    return EndpointBook(
+        path,
+        accounts=accounts(path.parent),
+        wall=wall,
+        token=lambda size: f"canary{next(numbers)}of{size}",
+    )
 
 
 def test_an_endpoint_is_kept_in_a_file_that_only_its_owner_reads(
     book: EndpointBook, path: Path
 ) -> None:
-    endpoint, secret = book.add(URL, plan="elite", account="acme")
+    endpoint, secret = book.add(URL, account="acme")
     assert path.stat().st_mode & 0o777 == 0o600
-    reopened = EndpointBook(path, wall=lambda: START).get(endpoint.id)
+    reopened = reopened_book(path).get(endpoint.id)
     assert reopened == endpoint
     assert reopened.signing_secrets(START) == (secret,) == ("whsec_canary1of32",)
     assert reopened.created_at == START
 
 
 def test_secrets_are_random_unless_injected(path: Path) -> None:
-    book = EndpointBook(path, wall=lambda: START)
-    secrets = {book.add(URL, plan="elite", account="acme")[1] for _ in range(3)}
+    book = reopened_book(path)
+    secrets = {book.add(URL, account="acme")[1] for _ in range(3)}
     assert len(secrets) == 3
     assert all(len(secret) == len("whsec_") + 64 for secret in secrets)
 
 
-@pytest.mark.parametrize("plan", ["free", "standard", "pro", "gold", ""])
-def test_a_plan_without_webhooks_is_refused_and_nothing_is_kept(
-    book: EndpointBook, path: Path, plan: str
+@pytest.mark.parametrize("account", ["free", "standard", "pro"])
+def test_an_account_on_a_plan_without_push_gets_no_endpoint(
+    book: EndpointBook, path: Path, account: str
 ) -> None:
-    with pytest.raises(PlanWithoutWebhooks, match="elite, enterprise"):
-        book.add(URL, plan=plan, account="acme")
+    expected = f"on the plan {account}, which has no push; plans with push: elite, enterprise"
+    with pytest.raises(AccountWithoutPush, match=expected):
+        book.add(URL, account=account)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("account", ["nobody", "", "ACME"])
+def test_an_account_that_is_not_in_the_key_book_gets_no_endpoint(
+    book: EndpointBook, path: Path, account: str
+) -> None:
+    with pytest.raises(AccountWithoutPush, match=r"no account .* in the key book"):
+        book.add(URL, account=account)
     assert not path.exists()
 
 
 def test_a_private_address_is_refused_unless_the_endpoint_allows_it(book: EndpointBook) -> None:
     with pytest.raises(TargetRefused):
-        book.add("http://127.0.0.1:9/", plan="elite", account="acme")
-    book.add("http://127.0.0.1:9/", plan="elite", account="acme", allow_private=True)
+        book.add("http://127.0.0.1:9/", account="acme")
+    book.add("http://127.0.0.1:9/", account="acme", allow_private=True)
 
 
 def test_a_running_reader_sees_what_another_process_wrote(
     book: EndpointBook, path: Path, wall: Wall
 ) -> None:
-    reader = EndpointBook(path, wall=wall)
+    reader = reopened_book(path)
     assert reader.endpoints() == ()
-    first, _ = book.add(URL, plan="elite", account="acme")
+    first, _ = book.add(URL, account="acme")
     assert reader.endpoints() == (first,)
-    second, _ = book.add(URL, plan="enterprise", account="other")
+    second, _ = book.add(URL, account="other")
     assert reader.endpoints() == (first, second)
     book.remove(first.id)
     assert reader.endpoints() == (second,)
 
 
 def test_an_unchanged_file_is_not_read_again(book: EndpointBook) -> None:
-    book.add(URL, plan="elite", account="acme")
+    book.add(URL, account="acme")
     assert book.endpoints() is book.endpoints()
 
 
 def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
     def add(_: int) -> str:
-        return EndpointBook(path, wall=lambda: START).add(URL, plan="elite", account="a")[0].id
+        return reopened_book(path).add(URL, account="acme")[0].id
 
     with ThreadPoolExecutor(8) as pool:
         added = set(pool.map(add, range(24)))
-    assert {endpoint.id for endpoint in EndpointBook(path, wall=lambda: START).endpoints()} == added
+    assert {endpoint.id for endpoint in reopened_book(path).endpoints()} == added
 
 
 def test_the_old_secret_signs_during_the_overlap_only(book: EndpointBook, wall: Wall) -> None:
-    endpoint, first = book.add(URL, plan="elite", account="acme")
+    endpoint, first = book.add(URL, account="acme")
     second = book.rotate(endpoint.id, overlap_hours=2)
     assert book.get(endpoint.id).signing_secrets(START) == (second, first)
     wall.advance(hours=1)
@@ -144,7 +176,7 @@ def test_the_old_secret_signs_during_the_overlap_only(book: EndpointBook, wall: 
 def test_disabling_keeps_the_first_reason_and_enabling_clears_it(
     book: EndpointBook, wall: Wall
 ) -> None:
-    endpoint, _ = book.add(URL, plan="elite", account="acme")
+    endpoint, _ = book.add(URL, account="acme")
     book.disable(endpoint.id, reason="410")
     wall.advance(hours=1)
     book.disable(endpoint.id, reason="by hand")
@@ -167,7 +199,6 @@ def test_an_unknown_endpoint_is_named(book: EndpointBook) -> None:
     "change",
     [
         ('"format": 1', '"format": 2'),
-        ('"plan": "elite"', '"plan": "pro"'),
         ("2026-05-01T12:00:00Z", "2026-05-01T12:00:00"),
         ('"expires_at": null', '"expires_at": "2026-05-02T12:00:00Z"'),
         ("{", ""),
@@ -176,19 +207,27 @@ def test_an_unknown_endpoint_is_named(book: EndpointBook) -> None:
 def test_a_file_that_is_not_a_book_is_an_error_and_stays(
     book: EndpointBook, path: Path, change: tuple[str, str]
 ) -> None:
-    book.add(URL, plan="elite", account="acme")
+    book.add(URL, account="acme")
     broken = path.read_text().replace(*change)
     path.write_text(broken)
     with pytest.raises(JsonFileError) as caught:
         book.endpoints()
     with pytest.raises(JsonFileError):
-        book.add(URL, plan="elite", account="acme")
+        book.add(URL, account="acme")
     assert path.read_text() == broken
     assert "canary1of32" not in str(caught.value)
 
 
+def test_a_plan_that_an_older_file_has_beside_the_account_does_not_count(
+    book: EndpointBook, path: Path
+) -> None:
+    endpoint, _ = book.add(URL, account="acme")
+    path.write_text(path.read_text().replace('"account": "acme"', '"account": "acme", "plan": "x"'))
+    assert book.endpoints() == (endpoint,)
+
+
 def test_no_repr_shows_a_secret(book: EndpointBook) -> None:
-    endpoint, secret = book.add(URL, plan="elite", account="acme")
+    endpoint, secret = book.add(URL, account="acme")
     assert secret == "whsec_canary1of32"
     page = StringIO()
     Console(file=page, width=500).print(endpoint, endpoint.secrets, book)
@@ -305,6 +344,7 @@ class Commands:
 
 @pytest.fixture
 def almanac(tmp_path: Path) -> Commands:
+    accounts(tmp_path)
     return Commands(tmp_path)
 
 
@@ -317,6 +357,7 @@ def test_the_commands_show_a_secret_only_when_it_is_made(almanac: Commands) -> N
         assert secret not in listed + almanac("list")
     (endpoint,) = json.loads(listed)
     assert len(endpoint["secrets"]) == 2
+    assert (endpoint["plan"], endpoint["no_push"]) == ("elite", None)
     almanac("disable", made["id"], "--reason", "too slow")
     assert json.loads(almanac("list", "--json"))[0]["disabled_reason"] == "too slow"
     almanac("enable", made["id"])
@@ -339,7 +380,8 @@ def test_the_commands_list_and_requeue_dead_letters(almanac: Commands, tmp_path:
 
 
 def test_the_commands_report_an_error_in_one_line(almanac: Commands) -> None:
-    assert "no webhooks" in almanac("add", URL, "--account", "a", "--plan", "pro", exits=1)
-    assert "--allow-private" in almanac("add", "http://10.0.0.1/", "--account", "a", exits=1)
+    assert "no push" in almanac("add", URL, "--account", "pro", exits=1)
+    assert "almanac keys create" in almanac("add", URL, "--account", "a", exits=1)
+    assert "--allow-private" in almanac("add", "http://10.0.0.1/", "--account", "acme", exits=1)
     assert "no such endpoint" in almanac("remove", "ep_1", exits=1)
     assert "not a dead delivery" in almanac("requeue", "dlv_1", exits=1)

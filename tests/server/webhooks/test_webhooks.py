@@ -17,20 +17,23 @@ from pathlib import Path
 
 import pytest
 from msgspec import json as msgspec_json
+from msgspec.structs import replace as replace_field
 
 from catalog.contract.decisions import (
     SIGNATURE_HEADER,
     WEBHOOK_KINDS,
     WEBHOOK_RETRY_AFTER_S,
 )
-from catalog.contract.plans import Plan
+from catalog.contract.plans import PLANS, Plan
 from catalog.contract.records import CancelledEvent, Delivery, Event
 from catalog.contract.signature import verify
+from catalog.server.accounts.keys import Accounts, KeyBook
 from catalog.server.store import CatalogChange, CatalogView, StoredEvent
 from catalog.server.webhooks.delivery import Poster
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook
 from catalog.server.webhooks.outbox import Outbox
-from catalog.server.webhooks.sender import WebhookSender
+from catalog.server.webhooks.receivers import Receivers
+from catalog.server.webhooks.sender import ATTEMPTS_PER_ENDPOINT, WebhookSender
 
 pytestmark = pytest.mark.anyio
 
@@ -194,12 +197,16 @@ class Service:
         self.start()
 
     def start(self) -> None:
-        self.book = EndpointBook(self.directory / "endpoints.json", wall=self.wall)
+        self.accounts = KeyBook(self.directory / "keys.json", wall=self.wall)
+        if not self.accounts.read().accounts:
+            self.accounts.create("acme", PLANS["elite"])
+            self.accounts.create("other", PLANS["enterprise"])
+        self.book = self.open_book()
         self.outbox = Outbox(self.directory / "outbox.sqlite")
         self.sender = WebhookSender(
             self.store,
             self.clock,
-            self.book,
+            Receivers(self.book, self.accounts),
             self.outbox,
             render,
             self.wall,
@@ -207,12 +214,28 @@ class Service:
             poll_s=0.02,
         )
 
+    def open_book(self) -> EndpointBook:
+        return EndpointBook(
+            self.directory / "endpoints.json", accounts=self.accounts, wall=self.wall
+        )
+
+    def move(self, account: str, plan: str | None) -> None:
+        """Put an account on another plan in the file, as its operator does; None removes it."""
+        with self.accounts.file.editing() as edit:
+            edit.value = Accounts(
+                accounts=tuple(
+                    replace_field(each, plan=plan) if each.name == account else each
+                    for each in edit.value.accounts
+                    if plan is not None or each.name != account
+                )
+            )
+
     def restart(self) -> None:
         self.outbox.close()
         self.start()
 
     def add(self, url: str) -> tuple[Endpoint, str]:
-        return self.book.add(url, plan="elite", account="acme", allow_private=True)
+        return self.book.add(url, account="acme", allow_private=True)
 
     async def subscribe(self, url: str) -> tuple[Endpoint, str]:
         """Add an endpoint and let the sender read it, so that it receives changes from now on."""
@@ -372,9 +395,7 @@ async def test_410_disables_the_endpoint_and_marks_its_pending_deliveries_dead(
     await service.pass_minutes(2)
     receiver.answer = lambda _: 410
     await service.pass_minutes(1)
-    disabled = EndpointBook(service.directory / "endpoints.json", wall=service.wall).get(
-        endpoint.id
-    )
+    disabled = service.open_book().get(endpoint.id)
     assert not disabled.enabled
     assert "410" in str(disabled.disabled_reason)
     assert service.outbox.pending() == ()
@@ -395,7 +416,7 @@ async def test_pending_deliveries_of_a_removed_endpoint_are_marked_dead(
     service.book.remove(endpoint.id)
     await service.sender.run_once()
     assert [delivery.last_error for delivery in service.outbox.dead()] == [
-        "the endpoint was disabled or removed"
+        "the endpoint was removed"
     ]
 
 
@@ -508,13 +529,87 @@ async def test_an_endpoint_added_while_the_sender_runs_is_served(
     running = asyncio.create_task(service.sender.run())
     try:
         await eventually(lambda: service.outbox.watermark() is not None)
-        other_book = EndpointBook(service.directory / "endpoints.json", wall=service.wall)
-        other_book.add(receiver.url, plan="enterprise", account="acme", allow_private=True)
+        service.open_book().add(receiver.url, account="other", allow_private=True)
         service.clock.advance(MINUTE)
         await eventually(lambda: len(receiver.received) == 1)
     finally:
         running.cancel()
         await asyncio.wait([running])
+
+
+@pytest.mark.parametrize(("plan", "why"), [("pro", "plan pro"), (None, "no account 'acme'")])
+async def test_an_account_that_leaves_elite_gets_nothing_more_and_what_waits_is_dead(
+    service: Service, receiver: Receiver, plan: str | None, why: str
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(n) for n in (1, 2, 3, 4)]
+    receiver.answer = lambda _: 503
+    await service.pass_minutes(1)
+    assert len(receiver.received) == len(service.outbox.pending()) == 1
+    receiver.answer = lambda _: 200
+    service.move("acme", plan)
+    service.wall.advance(timedelta(seconds=WEBHOOK_RETRY_AFTER_S[0]))
+    await service.pass_minutes(1)
+    assert len(receiver.received) == 1, "neither the retry nor the new change"
+    assert service.outbox.pending() == ()
+    (dead,) = service.outbox.dead()
+    assert dead.id == receiver.received[0].id
+    assert why in (dead.last_error or "")
+    # A server that starts then sends nothing either.
+    service.restart()
+    await service.pass_minutes(1)
+    assert (len(receiver.received), service.outbox.pending()) == (1, ())
+
+
+async def test_an_account_that_is_on_elite_again_gets_what_changes_from_then_on(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(n) for n in (1, 2, 3)]
+    await service.pass_minutes(1)
+    service.move("acme", "free")
+    await service.pass_minutes(1)
+    service.move("acme", "enterprise")
+    await service.pass_minutes(1)
+    sent = [json.loads(delivery.body)["data"]["id"] for delivery in receiver.received]
+    assert sent == ["e1", "e3"]
+
+
+async def test_an_account_is_asked_for_between_two_deliveries_of_one_round(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(n) for n in range(1, 31)]
+
+    def leave(_: Received) -> int:
+        service.move("acme", "standard")
+        return 200
+
+    receiver.answer = leave
+    await service.pass_minutes(60)
+    assert len(receiver.received) <= ATTEMPTS_PER_ENDPOINT
+    assert len(service.outbox.dead()) == 30 - len(receiver.received)
+
+
+async def test_another_account_is_served_as_before(service: Service, receiver: Receiver) -> None:
+    await service.subscribe(receiver.url)
+    service.book.add(f"{receiver.url}/other", account="other", allow_private=True)
+    await service.sender.run_once()
+    service.move("acme", "pro")
+    service.store.listed = [change(1)]
+    await service.pass_minutes(1)
+    assert [request.path for request in receiver.received] == ["/hook/other"]
+
+
+async def test_the_known_accounts_stay_in_use_while_the_key_book_is_damaged(
+    service: Service, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [change(1)]
+    (service.directory / "keys.json").write_text("{")
+    await service.pass_minutes(1)
+    assert len(receiver.received) == 1
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
 
 
 async def test_the_known_endpoints_stay_in_use_while_their_file_is_damaged(
