@@ -74,7 +74,10 @@ class PagedPull:
         return self._close_after(error)
 
     def close(self, why: str, deferred: Defer | None = None) -> Landed:
-        """Land the journal, then discard it. `why` is why it ends early, empty at its end."""
+        """Land the journal, then discard it.
+
+        `why` says why the list was not pulled to its end; it is empty if it was.
+        """
         rest, refused = self._pages.rest(), self._pages.refused
         landed = self._land_pages(why, rest)
         if refused is not None:

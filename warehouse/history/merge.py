@@ -212,7 +212,10 @@ class _Merge:
             return None
 
     def _fresh(self, pending: list[str], by_day: dict[date, DayFile]) -> list[Manifest]:
-        """Return marked batches that have no effect yet; a lone marker means still landing."""
+        """Return the pending batches that are not merged yet, or were released since.
+
+        A marker without a manifest is left out: its batch is still being landed.
+        """
         found: list[Manifest] = []
         for batch_id in pending:
             if (manifest := self._manifest(batch_id)) is None:
