@@ -27,7 +27,7 @@ SELECT count(*) FROM event_versions WHERE known_to < known_from
 
 -- name: check_published_days
 -- Grain: one row per day of the change log that the file was made from. Run twice: the same rows.
-SELECT day, sha256, versions FROM _almanac_published ORDER BY day
+SELECT day, sha256, versions FROM _almanac.published ORDER BY day
 
 -- name: count_versions
 -- Grain: one row, the number of versions. Run twice: the same row.

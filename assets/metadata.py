@@ -263,7 +263,7 @@ _PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "event_versions": ("event_id", "version", "known_from", "known_basis", "change_kinds"),
     "event_claims": ("event_id", "version", "known_from", "known_to", "change_kinds"),
     "coins": ("slug", "symbol", "name", "rank", "upcoming_count"),
-    "coin_snapshots": ("observed_date", "slug", "rank", "upcoming_count"),
+    "coin_snapshots": ("observed_date", "coin", "rank", "upcoming_count"),
     "cancellations": ("event_id", "cancelled_at", "first_seen_at"),
     "batches": ("batch_id", "feed", "status", "arrived", "versions"),
     "coverage": ("feed", "lower", "upper", "observed_at", "rows"),

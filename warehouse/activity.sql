@@ -6,7 +6,7 @@
 SELECT
     (SELECT count(*) FROM coins WHERE missing_since IS NULL) AS coins,
     (SELECT count(*) FROM cancellations WHERE cancelled_at >= $since) AS cancellations,
-    (SELECT first_at FROM _almanac_first_look) AS first_look;
+    (SELECT first_at FROM _almanac.first_look) AS first_look;
 
 -- name: count_spans
 -- Number of events for each pair of dates, as known now. Grain: first and last date.

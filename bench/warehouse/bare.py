@@ -41,7 +41,7 @@ _LOAD: Final = (
     """COPY (SELECT *, strftime(date, '%Y-%m') AS event_month FROM events)
     TO $months (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (event_month))""",
     "CREATE TABLE out.events AS SELECT * FROM events",
-    "CREATE TABLE out.event_coins AS SELECT event_id, unnest(coins) AS slug FROM events",
+    "CREATE TABLE out.event_coins AS SELECT event_id, unnest(coins) AS coin FROM events",
     """CREATE TABLE out.event_categories AS
     SELECT event_id, unnest(categories) AS category FROM events""",
     "CHECKPOINT out",

@@ -157,7 +157,7 @@ def test_a_delta_that_rewrites_the_links_writes_those_of_untouched_events_too(
     story.merge()
     story.listed("02 10:00", *(event(f"e{place:02}", **other) for place in range(20)), *events[20:])
     story.merge()
-    links = story.rows("SELECT slug, count(*) FROM event_coins GROUP BY slug ORDER BY slug")
+    links = story.rows("SELECT coin, count(*) FROM event_coins GROUP BY coin ORDER BY coin")
     assert links == [("bitcoin", 40), ("ethereum", 20)]
 
 

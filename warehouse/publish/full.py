@@ -8,7 +8,15 @@ from warehouse.publish.inputs import Inputs, LocalState
 from warehouse.publish.staged_file import Staged, Values, parameters
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS, NAMES
-from warehouse.schema.tables import EVENT_CLAIMS, EVENT_VERSIONS, FILLED, INTERNAL, TABLES, Table
+from warehouse.schema.tables import (
+    EVENT_CLAIMS,
+    EVENT_VERSIONS,
+    FILLED,
+    INTERNAL,
+    INTERNAL_SCHEMA,
+    TABLES,
+    Table,
+)
 from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
 
@@ -43,16 +51,17 @@ def build(staged: Staged, inputs: Inputs, local: LocalState) -> None:
 
 def declare(staged: Staged) -> None:
     """Make the tables, views and macros, with comments that describe them."""
+    staged.run(ddl.create_schema(INTERNAL_SCHEMA))
+    for name in INTERNAL_MACROS:
+        staged.run(ddl.create_macro(name))
     for table in (*TABLES, *INTERNAL):
         staged.run(ddl.create(table))
     for view in VIEWS:
         staged.run(ddl.create_view(view))
-    for name in INTERNAL_MACROS:
-        staged.run(ddl.create_macro(name))
     for macro in MACROS:
         staged.run(ddl.create_macro(macro.name))
         staged.run(ddl.comment_macro(macro))
-    for kind, tables in (("TABLE", TABLES), ("VIEW", VIEWS)):
+    for kind, tables in (("TABLE", (*TABLES, *INTERNAL)), ("VIEW", VIEWS)):
         for table in tables:
             for text in ddl.comments(table, kind):
                 staged.run(text)
@@ -67,7 +76,7 @@ def query_of(table: Table, values: Values) -> str:
         ValueError: the parameters of the statement differ from those the table declares, or a
             value is missing.
     """
-    query = _SQL["select_" + table.name.removeprefix("_almanac_")]
+    query = _SQL[f"select_{table.name}"]
     names = parameters(query)
     wrong = (names ^ {*table.inputs}) | (names - values.keys())
     if wrong:

@@ -188,6 +188,8 @@ class _Publication:
                 staged.abandon()
 
     def _apply(self, staged: Staged) -> PublishReport:
+        if not staged.run(_SQL["find_facts"]):
+            raise DoesNotFit("another version of Almanac made it")
         facts = _facts(staged)
         self._refuse_misfit(facts)
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)

@@ -24,6 +24,8 @@ class Column:
     type: str
     meaning: str
     unit: str = ""
+    collation: str = ""
+    """How text is compared; empty is byte by byte."""
 
 
 Change = Literal["revised", "rescored", "rescheduled", "estimate", "date_text"]
@@ -130,6 +132,29 @@ CONTENT: Final = (
 """The content of an event: its fields and its status, `slug` to `cancelled_at`."""
 CONTENT_NAMED: Final = {column.name: column for column in CONTENT}
 
+DATING: Final = (
+    Column(
+        "date_precision",
+        "VARCHAR",
+        "How exact the date is: instant, day (an exact date at 00:00:00), month, quarter, year, or "
+        "deadline; NULL without a date.",
+    ),
+    Column(
+        "earliest",
+        INSTANT,
+        "The first instant at which it may take place, as known; NULL before a deadline.",
+        "UTC",
+    ),
+    Column(
+        "latest",
+        INSTANT,
+        "The end of the time in which it may take place, as known; exclusive. NULL without a date.",
+        "UTC",
+    ),
+    Column("displayed_date_full", "VARCHAR", "The date as displayed, with its year."),
+)
+"""What is known of when an event takes place; it follows from the content."""
+DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL = DATING
 FIRST_SEEN_AT: Final = Column(
     "first_seen_at", INSTANT, "When we first saw it; NULL if it is only claimed.", "UTC"
 )
@@ -156,7 +181,13 @@ UNKNOWN: Final = (
     Column("extra", "JSON", "Fields of the service that have no column."),
 )
 SLUG: Final = Column("slug", "VARCHAR", "Identifier of the coin.")
-SYMBOL: Final = Column("symbol", "VARCHAR", "Ticker; not unique.")
+SYMBOL: Final = Column(
+    "symbol",
+    "VARCHAR",
+    "Ticker; not unique. Compared without regard to case: the catalog often has it in lower case.",
+    collation="NOCASE",
+)
+COIN: Final = Column("coin", "VARCHAR", "Slug of the coin, as in coins.")
 COIN_NAME: Final = Column("name", "VARCHAR", "Name of the coin.")
 BATCH_ID: Final = Column("batch_id", "VARCHAR", "The batch that brought it, as in batches.")
 OBSERVED_AT: Final = Column("observed_at", INSTANT, "When we knew it.", "UTC")
@@ -192,7 +223,7 @@ TITLE: Final = CONTENT_NAMED["title"]
 IMPACT: Final = CONTENT_NAMED["impact"]
 IS_ESTIMATED: Final = CONTENT_NAMED["is_estimated"]
 
-AS_OF: Final = (EVENT_ID, *CONTENT, FIRST_SEEN_AT, CHANGED_AT, VERSION, *UNKNOWN)
+AS_OF: Final = (EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, CHANGED_AT, VERSION, *UNKNOWN)
 """What was known of an event at an instant; also the columns of `lake/events`."""
 
 
@@ -268,6 +299,7 @@ def _group(columns: Iterable[Column]) -> tuple[dict[str, str], ...]:
 
 GROUPS: Final[Groups] = {
     "content": _group(CONTENT),
+    "dating": tuple({"name": column.name} for column in DATING),
     "fields": _group(FIELDS),
     "compared": _group(field for field in FIELDS if field.change is not None),
     "uncompared": _group(field for field in FIELDS if field.change is None),
@@ -280,7 +312,8 @@ GROUPS: Final[Groups] = {
 }
 """The groups that statements may name in `{each GROUP: TEMPLATE}`.
 
-`content`: fields and status. `compared`: the fields whose change makes a version, in the state
-table `event_current`, alias `c` (`@state`). `uncompared`: the others, in `event_seen`, alias `s`.
+`content`: fields and status. `dating`: what follows from the content on when it takes place.
+`compared`: the fields whose change makes a version, in the state table `event_current`, alias `c`
+(`@state`). `uncompared`: the others, in `event_seen`, alias `s`.
 There is also one group for each `Change`.
 """

@@ -7,8 +7,8 @@ are quoted as literals.
 from collections.abc import Iterator
 from pathlib import Path
 
-from warehouse.schema.columns import GROUPS
-from warehouse.schema.tables import Table
+from warehouse.schema.columns import GROUPS, Column
+from warehouse.schema.tables import INTERNAL_SCHEMA, Table
 from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
@@ -27,19 +27,23 @@ def use(alias: str) -> str:
     return "USE " + quoted(alias)
 
 
+def create_schema(name: str) -> str:
+    return "CREATE SCHEMA " + quoted(name)
+
+
 def create(table: Table) -> str:
-    columns = ", ".join(quoted(column.name) + " " + column.type for column in table.columns)
-    return "CREATE TABLE " + quoted(table.name) + " (" + columns + ")"
+    columns = ", ".join(map(_definition, table.columns))
+    return "CREATE TABLE " + _name(table) + " (" + columns + ")"
 
 
 def create_view(view: Table) -> str:
     query = _SQL[f"view_{view.name}"]
-    return "CREATE VIEW " + quoted(view.name) + " AS " + query
+    return "CREATE VIEW " + _name(view) + " AS " + query
 
 
 def create_macro(name: str) -> str:
-    """Return the statement that makes a macro; the names of internal ones begin with _almanac_."""
-    return _SQL[f"macro_{name.removeprefix('_almanac_')}"]
+    """Return the statement that makes a macro; internal ones are named with their schema."""
+    return _SQL[f"macro_{name.removeprefix(INTERNAL_SCHEMA + '.')}"]
 
 
 def definitions() -> list[str]:
@@ -49,7 +53,7 @@ def definitions() -> list[str]:
 
 def comments(table: Table, kind: str) -> Iterator[str]:
     """Yield the COMMENT statements of a table and its columns; `kind` is TABLE or VIEW."""
-    name = quoted(table.name)
+    name = _name(table)
     yield "COMMENT ON " + kind + " " + name + " IS " + _literal(table.grain)
     for column in table.columns:
         meaning = column.meaning + (" [" + column.unit + "]" if column.unit else "")
@@ -63,7 +67,7 @@ def comment_macro(macro: Table) -> str:
 
 def insert(table: Table, query: str) -> str:
     """Fill a table from a query; columns are matched by name."""
-    return "INSERT INTO " + quoted(table.name) + " BY NAME\n" + query
+    return "INSERT INTO " + _name(table) + " BY NAME\n" + query
 
 
 def insert_new(table: Table) -> str:
@@ -71,16 +75,16 @@ def insert_new(table: Table) -> str:
 
 
 def empty(table: Table) -> str:
-    return "DELETE FROM " + quoted(table.name)
+    return "DELETE FROM " + _name(table)
 
 
 def no_rows(table: Table) -> str:
-    return "SELECT * FROM " + quoted(table.name) + " LIMIT 0"
+    return "SELECT * FROM " + _name(table) + " LIMIT 0"
 
 
 def have(table: Table, columns: tuple[str, ...], condition: str) -> str:
     """Store in `have_…` the keys and hashes of the table's rows that may differ."""
-    return _marks(table, "have_", columns, quoted(table.name) + " WHERE " + condition)
+    return _marks(table, "have_", columns, _name(table) + " WHERE " + condition)
 
 
 def want(table: Table, columns: tuple[str, ...], query: str) -> str:
@@ -90,7 +94,7 @@ def want(table: Table, columns: tuple[str, ...], query: str) -> str:
 
 def gone(table: Table) -> str:
     """Store in `gone_…` the rows that a table has and should not have."""
-    return _only(table, "gone_", quoted(table.name), ("have_", "want_"))
+    return _only(table, "gone_", _name(table), ("have_", "want_"))
 
 
 def new(table: Table, query: str) -> str:
@@ -100,7 +104,7 @@ def new(table: Table, query: str) -> str:
 
 def delete_gone(table: Table) -> str:
     """Delete the rows of `gone_…`, found by the table's key."""
-    name, other = quoted(table.name), quoted("gone_" + table.name)
+    name, other = _name(table), quoted("gone_" + table.name)
     same = (name + "." + quoted(key) + " = " + other + "." + quoted(key) for key in table.key)
     return "DELETE FROM " + name + " USING " + other + " WHERE " + " AND ".join(same)
 
@@ -108,12 +112,13 @@ def delete_gone(table: Table) -> str:
 def update(table: Table, columns: tuple[str, ...], query: str) -> str:
     """Set columns to the values of a query for the same key, where they differ."""
     published = "SELECT " + _list((*table.key, *columns)) + " FROM (\n" + query + "\n)"
-    name = quoted(table.name)
+    name = _name(table)
     changes = ", ".join(quoted(column) + " = expected." + quoted(column) for column in columns)
     same = (name + "." + quoted(key) + " = expected." + quoted(key) for key in table.key)
     differ = (
-        name + "." + quoted(column) + " IS DISTINCT FROM expected." + quoted(column)
-        for column in columns
+        _differs(column, name + ".", "expected.")
+        for column in table.columns
+        if column.name in columns
     )
     condition = " AND ".join((*same, "(" + " OR ".join(differ) + ")"))
     return (
@@ -129,7 +134,24 @@ def update(table: Table, columns: tuple[str, ...], query: str) -> str:
 
 
 def count(table: Table, prefix: str = "") -> str:
-    return "SELECT count(*) FROM " + quoted(prefix + table.name)
+    counted = quoted(prefix + table.name) if prefix else _name(table)
+    return "SELECT count(*) FROM " + counted
+
+
+def _differs(column: Column, old: str, new: str) -> str:
+    pair = (old + quoted(column.name), new + quoted(column.name))
+    if column.collation:
+        pair = ("encode(" + pair[0] + ")", "encode(" + pair[1] + ")")  # Byte by byte.
+    return " IS DISTINCT FROM ".join(pair)
+
+
+def _definition(column: Column) -> str:
+    collation = " COLLATE " + column.collation if column.collation else ""
+    return quoted(column.name) + " " + column.type + collation
+
+
+def _name(table: Table) -> str:
+    return quoted(table.schema) + "." + quoted(table.name)
 
 
 def quoted(name: str) -> str:

@@ -11,10 +11,12 @@ from typing import Final, Literal
 from warehouse.schema.columns import (
     BATCH_ID,
     CHANGED_AT,
+    COIN,
     COIN_COUNTERS,
     COIN_NAME,
     CONTENT,
     CONTENT_AT,
+    DATING,
     EVENT_ID,
     FEED,
     FIRST_SEEN_AT,
@@ -34,6 +36,8 @@ from warehouse.schema.columns import (
     Column,
 )
 
+INTERNAL_SCHEMA: Final = "_almanac"
+"""What only Almanac itself uses: `SHOW TABLES` lists the tables of `main` alone."""
 DeltaRule = Literal["days", "chain", "batches", "state", "links", "replaced", "local"]
 """How a delta updates a table. It compares the rows of the changed days (`days`; by `day`,
 `chain`), of the batches of those days (`batches`), of the touched events (`links`), or all rows
@@ -56,9 +60,15 @@ class Table:
     """The parameters of its statement `select_<name>`: files and other values."""
     delta: DeltaRule | None = field(default=None, kw_only=True, repr=False)
     """None if no statement fills the table."""
+    schema: str = field(default="main", kw_only=True)
     in_place: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
     """Columns that a delta updates without replacing the row; if empty, a `state` table updates all
     columns but the key."""
+
+    @property
+    def qualified(self) -> str:
+        """Its name with that of its schema, as a statement may write it."""
+        return f"{self.schema}.{self.name}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,7 +88,7 @@ EVENTS: Final = Table(
     "one row per event, as now known",
     ("event_id",),
     (
-        *(EVENT_ID, *CONTENT, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CHANGED_AT),
+        *(EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CHANGED_AT),
         *(CONTENT_AT, VERSION, *UNKNOWN),
     ),
     inputs=("events",),
@@ -101,7 +111,7 @@ EVENT_VERSIONS: Final = Table(
     "one row per version of an event: what was known of it from one instant to another",
     ("event_id", "version"),
     (
-        *(EVENT_ID, *CONTENT, *UNKNOWN, FIRST_SEEN_AT, VERSION),
+        *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN, FIRST_SEEN_AT, VERSION),
         Column("known_from", INSTANT, "When this version became known; inclusive.", "UTC"),
         Column(
             "known_to",
@@ -148,8 +158,8 @@ EVENT_CLAIMS: Final = Table(
 EVENT_COINS: Final = Table(
     "event_coins",
     "one row per event and coin linked to it, as now known",
-    ("event_id", "slug"),
-    (EVENT_ID, SLUG, SYMBOL, COIN_NAME),
+    ("event_id", "coin"),
+    (EVENT_ID, COIN, SYMBOL, COIN_NAME),
     inputs=("everything", "labels"),
     delta="links",
 )
@@ -180,8 +190,8 @@ COINS: Final = Table(
 COIN_SNAPSHOTS: Final = Table(
     "coin_snapshots",
     "one row per coin and day on which it was observed",
-    ("observed_date", "slug"),
-    (OBSERVED_DATE, SLUG, RANK, TRACKED, *COIN_COUNTERS, OBSERVED_AT, BATCH_ID),
+    ("observed_date", "coin"),
+    (OBSERVED_DATE, COIN, RANK, TRACKED, *COIN_COUNTERS, OBSERVED_AT, BATCH_ID),
     inputs=("snapshots",),
     delta="days",
 )
@@ -305,7 +315,7 @@ TABLES: Final = (
     *(REJECTS, BATCHES, COVERAGE, REQUESTS, USAGE),
 )
 PUBLISHED: Final = Table(
-    "_almanac_published",
+    "published",
     "one row per day of the change log that this file was made from",
     ("day",),
     (
@@ -314,19 +324,22 @@ PUBLISHED: Final = Table(
         Column("versions", "BIGINT", "Rows of its file.", "versions"),
     ),
     inputs=("days", "hashes", "changes"),
+    schema=INTERNAL_SCHEMA,
     delta="chain",
 )
 FACTS: Final = Table(
-    "_almanac_facts",
+    "facts",
     "one row per fact that the next publication has to know about this one",
     ("name",),
     (Column("name", "VARCHAR", "What."), Column("value", "VARCHAR", "Its value.")),
+    schema=INTERNAL_SCHEMA,
 )
 FIRST_OBSERVED: Final = Table(
-    "_almanac_first_look",
+    "first_look",
     "one row: nothing was observed before it",
     (),
     (Column("first_at", INSTANT, "When events were first observed; NULL is never.", "UTC"),),
+    schema=INTERNAL_SCHEMA,
     delta="replaced",
 )
 INTERNAL: Final = (PUBLISHED, FACTS, FIRST_OBSERVED)

@@ -8,22 +8,26 @@ from typing import Final
 
 from warehouse.schema.columns import (
     AS_OF,
+    COIN,
     COIN_NAME,
     CONTENT_NAMED,
     DATE_EXACT,
+    DATE_PRECISION,
     DISPLAYED_DATE,
+    DISPLAYED_DATE_FULL,
+    EARLIEST,
     EVENT_ID,
     FIRST_SEEN_AT,
     IMPACT,
     INSTANT,
     IS_ESTIMATED,
+    LATEST,
     RANK,
-    SLUG,
     SYMBOL,
     TITLE,
     Column,
 )
-from warehouse.schema.tables import Table
+from warehouse.schema.tables import INTERNAL_SCHEMA, Table
 
 _BAND: Final = CONTENT_NAMED["impact_band"]
 _CATEGORY: Final = (
@@ -33,7 +37,8 @@ _CATEGORY: Final = (
 _DAYS_UNTIL: Final = Column(
     "days_until",
     "DOUBLE",
-    "From now to the date: negative for an event in progress; NULL unless it is exact.",
+    "From now to the date: whole UTC days if the date is a day (0 is today), negative for an event "
+    "in progress; NULL unless the date is exact.",
     "days",
 )
 
@@ -42,8 +47,9 @@ UPCOMING_EVENTS: Final = Table(
     "one row per event that is scheduled, not missing, and not over at now()",
     ("event_id",),
     (
-        *(EVENT_ID, CONTENT_NAMED["slug"], TITLE, DISPLAYED_DATE, DATE_EXACT, _DAYS_UNTIL),
-        *(IS_ESTIMATED, CONTENT_NAMED["categories"], CONTENT_NAMED["coins"], IMPACT, _BAND),
+        *(EVENT_ID, CONTENT_NAMED["slug"], TITLE, DISPLAYED_DATE, DISPLAYED_DATE_FULL),
+        *(DATE_EXACT, DATE_PRECISION, EARLIEST, LATEST, _DAYS_UNTIL, IS_ESTIMATED),
+        *(CONTENT_NAMED["categories"], CONTENT_NAMED["coins"], IMPACT, _BAND),
         CONTENT_NAMED["source_url"],
     ),
 )
@@ -84,9 +90,10 @@ CATEGORY_STATS: Final = Table(
 COIN_CALENDAR: Final = Table(
     "coin_calendar",
     "one row per coin and scheduled event that is not missing, past ones too",
-    ("slug", "event_id"),
+    ("coin", "event_id"),
     (
-        *(SLUG, SYMBOL, COIN_NAME, RANK, EVENT_ID, TITLE, DISPLAYED_DATE, DATE_EXACT),
+        *(COIN, SYMBOL, COIN_NAME, RANK, EVENT_ID, TITLE, DISPLAYED_DATE),
+        *(DISPLAYED_DATE_FULL, DATE_EXACT, DATE_PRECISION, EARLIEST, LATEST),
         Column("is_upcoming", "BOOLEAN", "Whether it is not over at now()."),
         *(IS_ESTIMATED, IMPACT, _BAND),
     ),
@@ -130,5 +137,13 @@ VIEWS: Final = (
 )
 """In the order in which they are made: a view may use earlier ones."""
 MACROS: Final = (EVENTS_AS_OF,)
-INTERNAL_MACROS: Final = ("_almanac_instant",)
+INTERNAL_MACROS: Final = tuple(
+    f"{INTERNAL_SCHEMA}.{name}"
+    for name in (
+        *("instant", "end_after", "date_precision", "earliest", "latest"),
+        "displayed_date_full",
+        "date_exact",
+        "days_until",
+    )
+)
 """Macros that only the views and macros above use."""

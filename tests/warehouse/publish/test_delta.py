@@ -36,9 +36,10 @@ def differences(left: Path, right: Path) -> dict[str, tuple[int, int]]:
         for alias, path in (("l", left), ("r", right)):
             connection.execute(f"ATTACH '{path}' AS {alias} (READ_ONLY)")
         for table in (*TABLES, PUBLISHED, FIRST_OBSERVED):
+            name = table.qualified
             counts = [
                 connection.execute(
-                    f"SELECT count(*) FROM (FROM {a}.{table.name} EXCEPT ALL FROM {b}.{table.name})"
+                    f"SELECT count(*) FROM (FROM {a}.{name} EXCEPT ALL FROM {b}.{name})"
                 ).fetchall()[0][0]
                 for a, b in (("l", "r"), ("r", "l"))
             ]

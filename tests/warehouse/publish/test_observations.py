@@ -88,7 +88,7 @@ def test_an_observation_with_a_change_rewrites_only_the_month_of_that_event(
 def test_a_coin_that_is_renamed_is_renamed_in_the_links_of_events_that_did_not_change(
     lake: SmallLake,
 ) -> None:
-    names = "SELECT slug, symbol, name FROM event_coins ORDER BY slug"
+    names = "SELECT coin, symbol, name FROM event_coins ORDER BY coin"
     before = row_places(lake, "event_coins")
     assert rows(lake, names)[:3] == [
         ("coin-0", "C0", "Coin 0"),
@@ -114,7 +114,7 @@ def test_a_coin_without_a_known_name_has_no_name_in_links(tmp_path: Path) -> Non
     lake.publish()
     lake.set_plans([*history, Plan(names=2)])
     assert lake.publish().mode == "delta"
-    assert rows(lake, "SELECT slug, symbol, name FROM event_coins ORDER BY slug") == [
+    assert rows(lake, "SELECT coin, symbol, name FROM event_coins ORDER BY coin") == [
         ("coin-0", None, None),
         ("coin-1", None, None),
     ]

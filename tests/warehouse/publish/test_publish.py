@@ -115,7 +115,7 @@ def test_names_of_linked_coins_come_from_the_coins_and_else_from_events(
     published: SmallLake,
 ) -> None:
     assert rows(
-        published, "SELECT slug, symbol, name FROM event_coins ORDER BY event_id, slug"
+        published, "SELECT coin, symbol, name FROM event_coins ORDER BY event_id, coin"
     ) == [
         ("coin-0", "C0", "Coin 0"),
         ("coin-1", "C1", "Coin 1"),
@@ -298,7 +298,7 @@ def test_every_table_is_filled_after_those_that_its_statement_reads() -> None:
     filled: set[str] = set()
     for table in FILLED:
         assert table.delta is not None
-        text = statements["select_" + table.name.removeprefix("_almanac_")]
+        text = statements[f"select_{table.name}"]
         read = set(re.findall(r"(?:FROM|JOIN) (\w+)\b(?!\()", text))
         assert read & {other.name for other in FILLED} <= filled, table.name
         filled.add(table.name)

@@ -30,7 +30,7 @@ def described(connection: duckdb.DuckDBPyConnection, source: str) -> list[tuple[
 def test_columns_are_published_as_declared(
     connection: duckdb.DuckDBPyConnection, table: Table
 ) -> None:
-    assert described(connection, table.name) == [
+    assert described(connection, table.qualified) == [
         (column.name, column.type) for column in table.columns
     ]
 
@@ -48,16 +48,21 @@ def test_every_published_object_is_declared(
 ) -> None:
     sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'"
     published = {name for (name,) in connection.sql(sql).fetchall()}
-    assert published == {table.name for table in (*TABLES, *INTERNAL, *VIEWS)}
+    assert published == {table.name for table in (*TABLES, *VIEWS)}
     sql = (
-        "SELECT DISTINCT function_name FROM duckdb_functions() "
+        "SELECT DISTINCT schema_name, function_name FROM duckdb_functions() "
         "WHERE database_name = current_database()"
     )
-    macros = {name for (name,) in connection.sql(sql).fetchall()}
-    assert macros == {*(macro.name for macro in MACROS), *INTERNAL_MACROS}
+    macros = {".".join(names) for names in connection.sql(sql).fetchall()}
+    assert macros == {*(macro.qualified for macro in MACROS), *INTERNAL_MACROS}
 
 
-@pytest.mark.parametrize("table", [*TABLES, *VIEWS], ids=lambda table: table.name)
+def test_show_tables_lists_no_internal_table(connection: duckdb.DuckDBPyConnection) -> None:
+    listed = {name for (name,) in connection.sql("SHOW TABLES").fetchall()}
+    assert listed == {table.name for table in (*TABLES, *VIEWS)}
+
+
+@pytest.mark.parametrize("table", [*TABLES, *INTERNAL, *VIEWS], ids=lambda table: table.name)
 def test_the_file_has_a_comment_for_each_column(
     connection: duckdb.DuckDBPyConnection, table: Table
 ) -> None:

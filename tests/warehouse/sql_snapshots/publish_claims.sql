@@ -1,6 +1,11 @@
 -- name: select_event_claims
 SELECT
-    c.* EXCLUDE (known, extra), u.unknown_fields, c.extra::JSON AS extra,
+    c.* EXCLUDE (known, extra),
+    _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
+    _almanac.earliest(date, date_precision) AS earliest,
+    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
+    u.unknown_fields, c.extra::JSON AS extra,
     NULL::TIMESTAMPTZ AS first_seen_at
 FROM (
     SELECT

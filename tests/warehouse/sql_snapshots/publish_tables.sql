@@ -1,11 +1,18 @@
 -- name: select_events
-SELECT c.* EXCLUDE (extra, known), u.unknown_fields, c.extra::JSON AS extra
+SELECT
+    c.* EXCLUDE (extra, known),
+    _almanac.earliest(date, date_precision) AS earliest,
+    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
+    u.unknown_fields,
+    c.extra::JSON AS extra
 FROM (
     SELECT
         event_id,
         slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
         categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
         last_verified_at, created_at, updated_at, status, cancelled_at,
+        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
         first_seen_at, last_seen_at, missing_since, changed_at, content_at, version, known, extra
     FROM read_parquet($events, hive_partitioning = false)
 ) AS c
@@ -14,6 +21,9 @@ JOIN unknown_fields AS u ON u.known = c.known
 -- name: select_event_versions
 SELECT
     v.* EXCLUDE (extra, known),
+    _almanac.earliest(date, date_precision) AS earliest,
+    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     u.unknown_fields,
     v.extra::JSON AS extra,
     coalesce(s.first_seen_at, v.known_from) AS first_seen_at,
@@ -25,6 +35,7 @@ FROM (
         slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
         categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
         last_verified_at, created_at, updated_at, status, cancelled_at,
+        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
         known, extra
     FROM read_parquet($changes, hive_partitioning = false)
 ) AS v

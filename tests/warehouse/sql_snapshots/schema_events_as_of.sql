@@ -5,21 +5,23 @@ SELECT
     slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
     coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
     created_at, updated_at, status, cancelled_at,
+    date_precision, earliest, latest, displayed_date_full,
     first_seen_at,
     known_from AS changed_at, version, unknown_fields, extra
 FROM event_versions
-WHERE known_from <= _almanac_instant(ts)
-    AND known_to > _almanac_instant(ts)
+WHERE known_from <= _almanac.instant(ts)
+    AND known_to > _almanac.instant(ts)
 UNION ALL
 SELECT
     event_id,
     slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
     coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
     created_at, updated_at, status, cancelled_at,
+    date_precision, earliest, latest, displayed_date_full,
     first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_versions
-WHERE known_from <= _almanac_instant(ts)
+WHERE known_from <= _almanac.instant(ts)
     AND known_to IS NULL
 UNION ALL
 SELECT
@@ -27,11 +29,12 @@ SELECT
     slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
     coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
     created_at, updated_at, status, cancelled_at,
+    date_precision, earliest, latest, displayed_date_full,
     first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_claims
-WHERE known_from <= _almanac_instant(ts)
-    AND known_to > _almanac_instant(ts)
+WHERE known_from <= _almanac.instant(ts)
+    AND known_to > _almanac.instant(ts)
     AND basis = 'claimed'
 UNION ALL
 SELECT
@@ -39,13 +42,14 @@ SELECT
     slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
     coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
     created_at, updated_at, status, cancelled_at,
+    date_precision, earliest, latest, displayed_date_full,
     first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_versions,
     (
         SELECT CASE
             WHEN basis = 'claimed' AND ts IS NOT NULL THEN false
-            WHEN basis = 'observed' AND first_at <= _almanac_instant(ts) THEN false
+            WHEN basis = 'observed' AND first_at <= _almanac.instant(ts) THEN false
             ELSE error(
                 'events_as_of: ' || CASE
                     WHEN ts IS NULL THEN 'the instant is NULL'
@@ -61,6 +65,6 @@ FROM event_versions,
                 END
             )
         END AS is_wrong
-        FROM _almanac_first_look
+        FROM _almanac.first_look
     ) AS checked
 WHERE checked.is_wrong

@@ -97,7 +97,7 @@ SELECT
 
 -- name: list_published_days
 -- The days of the change log as they were published. Grain: one row per day.
-SELECT day, sha256 FROM published.main._almanac_published;
+SELECT day, sha256 FROM published._almanac.published;
 
 -- name: compare_rows
 -- How many rows two warehouses have, only the first has, only the second has. Grain: one row.

@@ -62,15 +62,16 @@ CREATE OR REPLACE TEMP TABLE touched (event_id VARCHAR)
 UPDATE event_coins SET symbol = s.symbol, name = s.name
 FROM (
     SELECT
-        l.slug,
+        l.coin,
         coalesce(c.symbol, n.symbol) AS symbol,
         coalesce(c.name, n.name) AS name
-    FROM (SELECT DISTINCT slug FROM event_coins) AS l
-    LEFT JOIN coins AS c ON c.slug = l.slug
-    LEFT JOIN read_parquet($labels, hive_partitioning = false) AS n ON n.slug = l.slug
+    FROM (SELECT DISTINCT coin FROM event_coins) AS l
+    LEFT JOIN coins AS c ON c.slug = l.coin
+    LEFT JOIN read_parquet($labels, hive_partitioning = false) AS n ON n.slug = l.coin
 ) AS s
-WHERE event_coins.slug = s.slug
-    AND (event_coins.symbol IS DISTINCT FROM s.symbol OR event_coins.name IS DISTINCT FROM s.name)
+WHERE event_coins.coin = s.coin
+    -- Bytes: the column compares without regard to case, and eth may become ETH.
+    AND (encode(event_coins.symbol) IS DISTINCT FROM encode(s.symbol) OR event_coins.name IS DISTINCT FROM s.name)
 
 -- name: update_category_ids
 -- Grain: one row per event and category whose id changed: it follows from the name, as in

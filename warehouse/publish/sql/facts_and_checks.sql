@@ -1,28 +1,35 @@
 -- Facts stored in a published file, and the checks before readers see it.
 --
---     list_facts, list_published_chain      of the file that is published
+--     find_facts → list_facts, list_published_chain      of the file that is published
 --     forget_fact → note_fact               of the one being made
 --     check_versions, check_counts          before it takes its name
+
+-- name: find_facts
+-- Grain: one row if the file has facts; an older Almanac kept them in another schema.
+-- Parameters: none. Run twice: the same row.
+SELECT table_name
+FROM duckdb_tables()
+WHERE database_name = current_database() AND schema_name = '_almanac' AND table_name = 'facts'
 
 -- name: list_facts
 -- Grain: one row per fact.
 -- Parameters: none. Run twice: the same rows.
-SELECT name, value FROM _almanac_facts
+SELECT name, value FROM _almanac.facts
 
 -- name: list_published_chain
 -- Grain: one row per day of the change log that was published, oldest first.
 -- Parameters: none. Run twice: the same rows.
-SELECT day, sha256 FROM _almanac_published ORDER BY day
+SELECT day, sha256 FROM _almanac.published ORDER BY day
 
 -- name: forget_fact
 -- Grain: one fact.
 -- Parameters: $name. Run twice: changes nothing.
-DELETE FROM _almanac_facts WHERE name = $name
+DELETE FROM _almanac.facts WHERE name = $name
 
 -- name: note_fact
 -- Grain: one fact, in place of the one of that name.
 -- Parameters: $name, $value. Run twice: two rows; forget_fact runs before.
-INSERT INTO _almanac_facts VALUES ($name, $value)
+INSERT INTO _almanac.facts VALUES ($name, $value)
 
 -- name: check_versions
 -- Grain: one row per event that breaks a rule, three at most: its versions are numbered without gap
@@ -71,4 +78,4 @@ SELECT
     (SELECT count(*) FROM events),
     (SELECT num_rows FROM parquet_file_metadata($events)),
     (SELECT count(*) FROM event_versions),
-    (SELECT coalesce(sum(versions), 0) FROM _almanac_published)
+    (SELECT coalesce(sum(versions), 0) FROM _almanac.published)

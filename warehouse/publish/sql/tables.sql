@@ -64,11 +64,18 @@ FROM read_parquet($cancellations, hive_partitioning = false)
 -- name: select_events
 -- Grain: one row per event, from the newest checkpoint.
 -- Parameters: $events, its file. Run twice: the same rows.
-SELECT c.* EXCLUDE (extra, known), u.unknown_fields, c.extra::JSON AS extra
+SELECT
+    c.* EXCLUDE (extra, known),
+    _almanac.earliest(date, date_precision) AS earliest,
+    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
+    u.unknown_fields,
+    c.extra::JSON AS extra
 FROM (
     SELECT
         event_id,
         {each content: @name},
+        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
         first_seen_at, last_seen_at, missing_since, changed_at, content_at, version, known, extra
     FROM read_parquet($events, hive_partitioning = false)
 ) AS c
@@ -81,6 +88,9 @@ JOIN unknown_fields AS u ON u.known = c.known
 -- the ended ones. Run twice: the same rows.
 SELECT
     v.* EXCLUDE (extra, known),
+    _almanac.earliest(date, date_precision) AS earliest,
+    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     u.unknown_fields,
     v.extra::JSON AS extra,
     coalesce(s.first_seen_at, v.known_from) AS first_seen_at,
@@ -90,6 +100,7 @@ FROM (
         event_id, version, known_from, known_basis, change_kinds, changed_fields, batch_id, feed,
         plan, content_at,
         {each content: @name},
+        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
         known, extra
     FROM read_parquet($changes, hive_partitioning = false)
 ) AS v
@@ -103,16 +114,16 @@ WHERE (s.known_to IS NULL) = $current
 -- events. Run twice: the same rows.
 SELECT
     l.event_id,
-    l.slug,
+    l.coin,
     coalesce(c.symbol, n.symbol) AS symbol,
     coalesce(c.name, n.name) AS name
 FROM (
-    SELECT event_id, unnest(coins) AS slug
+    SELECT event_id, unnest(coins) AS coin
     FROM events
     WHERE $everything OR event_id IN (SELECT event_id FROM touched)
 ) AS l
-LEFT JOIN coins AS c ON c.slug = l.slug
-LEFT JOIN read_parquet($labels, hive_partitioning = false) AS n ON n.slug = l.slug
+LEFT JOIN coins AS c ON c.slug = l.coin
+LEFT JOIN read_parquet($labels, hive_partitioning = false) AS n ON n.slug = l.coin
 
 -- name: select_event_categories
 -- Grain: one row per event and category. Events carry names; the id is found by name, in any case.
@@ -133,7 +144,7 @@ LEFT JOIN (
 -- The day is in the name of the innermost folder; the names of the folders above do not matter.
 SELECT
     regexp_extract(filename, 'observed_date=([0-9-]+)/[^/]+$', 1)::DATE AS observed_date,
-    slug, rank, tracked, upcoming_count, major_count, peak_impact, observed_at,
+    slug AS coin, rank, tracked, upcoming_count, major_count, peak_impact, observed_at,
     batch_id
 FROM read_parquet($snapshots, hive_partitioning = false, filename = true)
 

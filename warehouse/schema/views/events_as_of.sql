@@ -10,41 +10,45 @@ CREATE MACRO events_as_of(ts, basis := 'observed') AS TABLE
 SELECT
     event_id,
     {each content: @name},
+    {each dating: @name},
     first_seen_at,
     known_from AS changed_at, version, unknown_fields, extra
 FROM event_versions
-WHERE known_from <= _almanac_instant(ts)
-    AND known_to > _almanac_instant(ts)
+WHERE known_from <= _almanac.instant(ts)
+    AND known_to > _almanac.instant(ts)
 UNION ALL
 SELECT
     event_id,
     {each content: @name},
+    {each dating: @name},
     first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_versions
-WHERE known_from <= _almanac_instant(ts)
+WHERE known_from <= _almanac.instant(ts)
     AND known_to IS NULL
 UNION ALL
 SELECT
     event_id,
     {each content: @name},
+    {each dating: @name},
     first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_claims
-WHERE known_from <= _almanac_instant(ts)
-    AND known_to > _almanac_instant(ts)
+WHERE known_from <= _almanac.instant(ts)
+    AND known_to > _almanac.instant(ts)
     AND basis = 'claimed'
 UNION ALL
 SELECT
     event_id,
     {each content: @name},
+    {each dating: @name},
     first_seen_at,
     known_from, version, unknown_fields, extra
 FROM event_versions,
     (
         SELECT CASE
             WHEN basis = 'claimed' AND ts IS NOT NULL THEN false
-            WHEN basis = 'observed' AND first_at <= _almanac_instant(ts) THEN false
+            WHEN basis = 'observed' AND first_at <= _almanac.instant(ts) THEN false
             ELSE error(
                 'events_as_of: ' || CASE
                     WHEN ts IS NULL THEN 'the instant is NULL'
@@ -60,6 +64,6 @@ FROM event_versions,
                 END
             )
         END AS is_wrong
-        FROM _almanac_first_look
+        FROM _almanac.first_look
     ) AS checked
 WHERE checked.is_wrong

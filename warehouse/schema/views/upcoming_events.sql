@@ -1,14 +1,19 @@
 -- name: view_upcoming_events
 -- Grain: one row per event that is scheduled, not missing, and not over at now().
 -- Parameters: none. Read twice: moves with the clock.
--- An estimated date is a deadline: it bounds what is upcoming, and is never shown.
+-- An event is over at the end of the interval in which it may take place, not at its date: that is
+-- the first instant of a day, or of the day of a deadline.
 SELECT
     event_id,
     slug,
     title,
     displayed_date,
-    CASE WHEN NOT is_estimated THEN date END AS date_exact,
-    CASE WHEN NOT is_estimated THEN (epoch_us(date) - epoch_us(now())) / 86400e6 END AS days_until,
+    displayed_date_full,
+    _almanac.date_exact(date, date_precision) AS date_exact,
+    date_precision,
+    earliest,
+    latest,
+    _almanac.days_until(date, date_precision, now()) AS days_until,
     is_estimated,
     categories,
     coins,
@@ -16,6 +21,4 @@ SELECT
     impact_band,
     source_url
 FROM events
-WHERE status = 'scheduled'
-    AND missing_since IS NULL
-    AND coalesce(date_end, date) >= now()
+WHERE status = 'scheduled' AND missing_since IS NULL AND latest > now()

@@ -10,7 +10,8 @@ import pytest
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import connect
 from warehouse.schema import ddl
-from warehouse.schema.views import VIEWS
+from warehouse.schema.tables import INTERNAL_SCHEMA
+from warehouse.schema.views import INTERNAL_MACROS, VIEWS
 
 # Seed n dates an event 20 n days after the first of May; seeds 0, 3 and 6 make it estimated.
 PLANS = [
@@ -47,10 +48,25 @@ def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:
         "date + INTERVAL 100 YEAR AS date, date_end + INTERVAL 100 YEAR AS date_end"
         f") FROM {_alias(connection)}.events"
     )
+    connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
+    for name in INTERNAL_MACROS:
+        connection.execute(ddl.create_macro(name))
+    date_again(connection)
     for table in ("event_coins", "event_categories", "event_versions", "coins"):
         connection.execute(f"CREATE TABLE {table} AS FROM {_alias(connection)}.{table}")
     for view in VIEWS:
         connection.execute(ddl.create_view(view))
+
+
+def date_again(connection: duckdb.DuckDBPyConnection) -> None:
+    """Set what follows from the dates of events."""
+    connection.execute(
+        "UPDATE events SET date_precision = _almanac.date_precision(date, date_type, is_estimated)"
+    )
+    connection.execute(
+        "UPDATE events SET earliest = _almanac.earliest(date, date_precision), "
+        "latest = _almanac.latest(date, date_end, date_precision)"
+    )
 
 
 def _alias(connection: duckdb.DuckDBPyConnection) -> str:
@@ -79,8 +95,9 @@ def test_an_estimated_event_is_upcoming_without_a_date(
     [
         "status = 'withdrawn'",
         "missing_since = now()",
-        "date = now() - INTERVAL 1 SECOND",
-        "date = now() - INTERVAL 9 DAY, date_end = now() - INTERVAL 1 SECOND",
+        "date = now() - INTERVAL 2 SECOND",
+        "date = now() - INTERVAL 9 DAY, date_end = now() - INTERVAL 2 SECOND",
+        "date = date_trunc('day', now()) - INTERVAL 24 HOURS",
     ],
 )
 def test_withdrawn_missing_and_past_events_are_not_upcoming(
@@ -88,6 +105,7 @@ def test_withdrawn_missing_and_past_events_are_not_upcoming(
 ) -> None:
     put_in_the_future(connection)
     connection.execute(f"UPDATE events SET {change} WHERE event_id = 'evt_0'")
+    date_again(connection)
     assert rows(connection, "SELECT count(*) FROM upcoming_events") == [(2,)]
 
 
@@ -98,6 +116,7 @@ def test_an_event_that_has_begun_is_upcoming_until_it_ends(
     connection.execute(
         "UPDATE events SET date = now() - INTERVAL 1 DAY, date_end = now() + INTERVAL 1 DAY"
     )
+    date_again(connection)
     assert rows(connection, "SELECT count(*) FROM upcoming_events") == [(3,)]
 
 
@@ -138,8 +157,8 @@ def test_the_calendar_of_a_coin_has_its_scheduled_events(
 ) -> None:
     found = rows(
         connection,
-        "SELECT slug, name, rank, event_id, displayed_date, date_exact, is_estimated "
-        "FROM coin_calendar ORDER BY event_id, slug",
+        "SELECT coin, name, rank, event_id, displayed_date, date_exact, is_estimated "
+        "FROM coin_calendar ORDER BY event_id, coin",
     )
     june_10 = datetime(2026, 6, 10, tzinfo=UTC)
     assert found == [

@@ -1,0 +1,128 @@
+"""The interval in which an event may take place, as plain Python computes it from its date."""
+
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warehouse.schema import ddl
+from warehouse.schema.tables import INTERNAL_SCHEMA
+from warehouse.schema.views import INTERNAL_MACROS
+
+DAY = timedelta(days=1)
+ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]
+INSTANTS = st.one_of(
+    st.datetimes(datetime(2016, 1, 1), datetime(2032, 1, 1)),  # noqa: DTZ001
+    st.dates(datetime(2016, 1, 1).date(), datetime(2032, 1, 1).date()).map(  # noqa: DTZ001
+        lambda day: datetime(day.year, day.month, day.day)  # noqa: DTZ001
+    ),
+).map(lambda instant: instant.replace(microsecond=0, tzinfo=UTC))
+SQL = f"""
+    SELECT
+        exactness,
+        {INTERNAL_SCHEMA}.earliest(starts, exactness),
+        {INTERNAL_SCHEMA}.latest(starts, ends, exactness)
+    FROM (
+        SELECT
+            starts, ends, {INTERNAL_SCHEMA}.date_precision(starts, kind, is_open) AS exactness
+        FROM (
+            SELECT
+                $starts::TIMESTAMPTZ AS starts, $ends::TIMESTAMPTZ AS ends, $kind AS kind,
+                $is_open::BOOLEAN AS is_open
+        )
+    )
+"""
+
+
+@pytest.fixture(scope="module", params=ZONES)
+def connection(request: pytest.FixtureRequest) -> duckdb.DuckDBPyConnection:
+    opened = duckdb.connect()
+    opened.execute(ddl.create_schema(INTERNAL_SCHEMA))
+    for name in INTERNAL_MACROS:
+        opened.execute(ddl.create_macro(name))
+    opened.execute("SET TimeZone = $zone", {"zone": request.param})
+    return opened
+
+
+def midnight(instant: datetime) -> datetime:
+    return instant.replace(hour=0, minute=0, second=0)
+
+
+def end_after(instant: datetime) -> datetime:
+    return instant + (DAY if instant == midnight(instant) else timedelta(seconds=1))
+
+
+def period(kind: str, ends: datetime) -> tuple[datetime, datetime]:
+    """Return the period that an instant ends, or lies in."""
+    months = {"month": 1, "quarter": 3, "year": 12}[kind]
+    inside = ends - timedelta(microseconds=1)
+    first = (inside.month - 1) // months * months + 1
+    starts = datetime(inside.year, first, 1, tzinfo=UTC)
+    after = first - 1 + months
+    return starts, datetime(inside.year + after // 12, after % 12 + 1, 1, tzinfo=UTC)
+
+
+def dating(
+    starts: datetime, ends: datetime | None, kind: str | None, *, is_open: bool | None
+) -> tuple[str, datetime | None, datetime]:
+    end = datetime.min.replace(tzinfo=UTC) if ends is None else end_after(ends)
+    if kind in ("month", "quarter", "year"):
+        earliest, latest = period(kind, starts)
+        return kind, earliest, max(latest, end)
+    latest = max(end_after(starts), end)
+    if is_open is not False:
+        return "deadline", None, latest
+    return ("day" if starts == midnight(starts) else "instant"), starts, latest
+
+
+@given(
+    starts=INSTANTS,
+    length=st.none() | st.timedeltas(timedelta(0), timedelta(days=400)),
+    kind=st.sampled_from(["date", "month", "quarter", "year", "Quarter", "season", None]),
+    is_open=st.sampled_from([True, False, None]),
+)
+@settings(max_examples=150, deadline=None)
+def test_the_interval_follows_from_the_date_in_any_zone_of_the_session(
+    connection: duckdb.DuckDBPyConnection,
+    starts: datetime,
+    length: timedelta | None,
+    kind: str | None,
+    is_open: bool | None,
+) -> None:
+    ends = None if length is None else starts + timedelta(seconds=length // timedelta(seconds=1))
+    values = {"starts": starts, "ends": ends, "kind": kind, "is_open": is_open}
+    found = connection.execute(SQL, values).fetchone()
+    lower = None if kind is None else kind.lower()
+    assert found == dating(starts, ends, lower, is_open=is_open)
+
+
+@pytest.mark.parametrize(
+    ("shown", "starts", "ends", "full"),
+    [
+        ("08 Oct", "2026-10-08", None, "08 Oct 2026"),
+        ("By 11 Oct", "2026-10-11 23:59:59", None, "By 11 Oct 2026"),
+        ("30 Dec → 02 Jan", "2026-12-30", "2027-01-02", "30 Dec 2026 → 02 Jan 2027"),
+        ("Sep 2026", "2026-09-30 23:59:59", None, "Sep 2026"),
+        ("Q3 2026", "2026-09-30 23:59:59", None, "Q3 2026"),
+        ("2026", "2026-12-31 23:59:59", None, "2026"),
+        ("Mid October", "2026-10-15", None, "Mid October 2026"),
+        ("Block 20260", "2026-10-15", None, "Block 20260 2026"),
+        (None, "2026-10-15", None, None),
+        ("Soon", None, None, "Soon"),
+    ],
+)
+def test_a_displayed_date_without_a_year_gets_it_from_the_date(
+    connection: duckdb.DuckDBPyConnection,
+    shown: str | None,
+    starts: str | None,
+    ends: str | None,
+    full: str | None,
+) -> None:
+    sql = (
+        f"SELECT {INTERNAL_SCHEMA}.displayed_date_full("
+        "$shown, $starts::TIMESTAMP AT TIME ZONE 'UTC', $ends::TIMESTAMP AT TIME ZONE 'UTC')"
+    )
+    values = {"shown": shown, "starts": starts, "ends": ends}
+    assert connection.execute(sql, values).fetchone() == (full,)

@@ -1,0 +1,87 @@
+-- The interval in which an event may fall, from its date as the service gives it: macros that the
+-- publication, the views and the other macros use. Arithmetic is on UTC, whatever the zone of the
+-- session: an interval of days or a truncated instant would follow the zone.
+
+-- name: macro_end_after
+-- Grain: a macro of one value, the exclusive end of what begins at an instant: a day later for
+-- 00:00:00, which stands for the whole day, else the next second, the unit of the service's dates.
+-- Parameters: starts, an instant. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.end_after(starts) AS
+    starts
+    + if(epoch_us(starts) % 86400000000 = 0, INTERVAL 24 HOURS, INTERVAL 1 SECOND)
+
+-- name: macro_date_precision
+-- Grain: a macro of one value: instant, day, month, quarter, year or deadline; NULL without a date.
+-- An estimated date of no known period is a deadline. What is not said to be exact is not exact.
+-- Parameters: the fields of an event. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.date_precision(starts, kind, is_open) AS CASE
+    WHEN starts IS NULL THEN NULL
+    WHEN lower(kind) IN ('month', 'quarter', 'year') THEN lower(kind)
+    WHEN is_open IS DISTINCT FROM false THEN 'deadline'
+    WHEN epoch_us(starts) % 86400000000 = 0 THEN 'day'
+    ELSE 'instant'
+END
+
+-- name: macro_earliest
+-- Grain: a macro of one value, the first instant at which an event may begin; NULL before a deadline.
+-- The date of a period is its end, also where that is the first instant after it.
+-- Parameters: starts, its date; exactness, its date_precision.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.earliest(starts, exactness) AS CASE
+    WHEN exactness IN ('month', 'quarter', 'year')
+        THEN date_trunc(exactness, (starts AT TIME ZONE 'UTC') - INTERVAL 1 MICROSECOND)
+            AT TIME ZONE 'UTC'
+    WHEN exactness <> 'deadline' THEN starts
+END
+
+-- name: macro_latest
+-- Grain: a macro of one value, the exclusive end of an event: the end of its period, of its last day,
+-- or of the day of its deadline.
+-- Parameters: starts and ends, its date and the end of its date; exactness, its date_precision.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.latest(starts, ends, exactness) AS greatest(
+    _almanac.end_after(ends),
+    CASE
+        WHEN exactness IN ('month', 'quarter', 'year')
+            THEN (
+                (_almanac.earliest(starts, exactness) AT TIME ZONE 'UTC')
+                + CASE exactness
+                    WHEN 'month' THEN INTERVAL 1 MONTH
+                    WHEN 'quarter' THEN INTERVAL 3 MONTHS
+                    ELSE INTERVAL 1 YEAR
+                END
+            ) AT TIME ZONE 'UTC'
+        ELSE _almanac.end_after(starts)
+    END
+)
+
+-- name: macro_displayed_date_full
+-- Grain: a macro of one value, the displayed date with its years: the service shows `08 Oct`. A text
+-- that has a year stays.
+-- Parameters: shown, the displayed date; starts and ends, the date and its end.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.displayed_date_full(shown, starts, ends) AS CASE
+    WHEN starts IS NULL OR regexp_matches(shown, '(^|\D)\d{4}(\D|$)') THEN shown
+    WHEN ends IS NOT NULL AND contains(shown, ' → ')
+        THEN replace(shown, ' → ', ' ' || year(starts AT TIME ZONE 'UTC') || ' → ')
+            || ' ' || year(ends AT TIME ZONE 'UTC')
+    ELSE shown || ' ' || year(starts AT TIME ZONE 'UTC')
+END
+
+-- name: macro_date_exact
+-- Grain: a macro of one value, the date of an event if it is exact: an instant, or a day's first one.
+-- Parameters: starts, its date; exactness, its date_precision.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.date_exact(starts, exactness) AS
+    CASE WHEN exactness IN ('instant', 'day') THEN starts END
+
+-- name: macro_days_until
+-- Grain: a macro of one value, the days from an instant to an exact date: whole UTC days if the date
+-- is a day, so that today is 0. NULL for other dates.
+-- Parameters: starts, its date; exactness, its date_precision; since, the instant.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.days_until(starts, exactness, since) AS CASE exactness
+    WHEN 'instant' THEN (epoch_us(starts) - epoch_us(since)) / 86400e6
+    WHEN 'day'
+        THEN date_diff('day', (since AT TIME ZONE 'UTC')::DATE, (starts AT TIME ZONE 'UTC')::DATE)
+END
