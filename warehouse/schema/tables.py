@@ -133,7 +133,7 @@ EVENT_CLAIMS: Final = Table(
     "one row per version that the service claims of the time before an event was first observed",
     ("event_id", "version"),
     (
-        *(EVENT_ID, *CONTENT, *UNKNOWN),
+        *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN),
         Column("first_seen_at", INSTANT, "Always NULL: it was not observed then.", "UTC"),
         VERSION,
         Column(
