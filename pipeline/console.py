@@ -4,13 +4,17 @@ Only this module writes to a terminal. It prints text, never markup, and shows c
 escaped form, since most texts come from a service.
 """
 
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from decimal import Decimal
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
@@ -27,6 +31,7 @@ __all__ = ["Column", "Progress", "Table"]
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+_WORDS: Final = re.compile(r"[^_]*_+|[^_]+")
 INTERRUPTED = "interrupted. Finished work is kept; run the command again to resume."
 
 
@@ -51,6 +56,101 @@ def print_json(value: Any) -> None:
     """Write one JSON value on a line of its own, at once."""
     sys.stdout.write(escaped_in_json(msgspec.json.encode(value).decode()) + "\n")
     sys.stdout.flush()
+
+
+def show_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, vertical: bool | None
+) -> None:
+    """Print rows as a table or, vertically, one value a line; nothing is cut.
+
+    With `vertical` None they are vertical if a row does not fit the width. Texts may be broken at
+    blanks to fit; a word, such as an id, never is.
+    """
+    names = [plain_line(name) for name in columns]
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = _widths(names, cells)
+    if vertical or (vertical is None and widths is None):
+        _show_vertically(names, cells)
+        return
+    table = Table()
+    for number, name in enumerate(names):
+        width = None if widths is None else widths[number]
+        header = Text(name if width is None else "\n".join(_header_lines(name, width)))
+        table.add_column(header, width=width, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    # A table that must be one and does not fit is as wide as it is: the terminal wraps its lines.
+    natural = people.measure(table).maximum if widths is None else None
+    people.print(table, width=natural, crop=False, soft_wrap=natural is not None)
+
+
+def _show_vertically(names: Sequence[str], cells: Iterable[Sequence[str]]) -> None:
+    longest = max(map(cell_len, names), default=0)
+    for number, row in enumerate(cells, 1):
+        people.print(f"-[ row {number} ]".ljust(longest + 12, "-"), soft_wrap=True)
+        for name, cell in zip(names, row, strict=True):
+            people.print(f"{name}{' ' * (longest - cell_len(name))}  {cell}", soft_wrap=True)
+
+
+_BESIDE: Final = 3
+"""What a column of a table takes of the width beside its text; the table takes one more."""
+_LINES_MAX: Final = 3
+"""A row of a table has at most so many lines, else rows are shown vertically."""
+
+
+def _widths(names: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int] | None:
+    """Return the width of each column so that a table fits; None if it can't."""
+    columns = [(name, [row[number] for row in cells]) for number, name in enumerate(names)]
+    room = people.width - _BESIDE * len(columns) - 1
+    wanted = [max(cell_len(text) for text in (name, *texts)) for name, texts in columns]
+    if sum(wanted) <= room:
+        return wanted
+    widths = [
+        max(cell_len(part) for text in texts for part in text.split(" "))
+        for name, cells_of in columns
+        for texts in [[*_header_lines(name, 0), *cells_of]]
+    ]
+    while (spare := room - sum(widths)) > 0:
+        narrow = [n for n, width in enumerate(widths) if width < wanted[n]]
+        for number in narrow[:spare]:
+            widths[number] += 1
+    tallest = max(
+        (-(-cell_len(row[n]) // widths[n]) for row in cells for n in range(len(row))), default=1
+    )
+    return widths if spare == 0 and tallest <= _LINES_MAX else None
+
+
+def _header_lines(name: str, width: int) -> list[str]:
+    """Return a name in lines of at most this width, broken behind `_` only."""
+    lines = [""]
+    for part in _WORDS.findall(name):
+        if lines[-1] and cell_len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return lines
+
+
+def _cell(value: object) -> str:
+    """Return a value for people: numbers rounded, instants without their zone, which is UTC."""
+    if value is None:
+        return ""
+    if isinstance(value, float | Decimal):
+        return rounded(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{_cell(name)}: {_cell(inner)}" for name, inner in value.items())
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return plain_line(text.removesuffix("+00:00"))
+
+
+def rounded(number: float | Decimal) -> str:
+    """Return a number with three decimals, or three digits if it is below 1."""
+    size = abs(float(number))
+    if not isfinite(size) or size >= 1e15:
+        return f"{number:.6g}"
+    text = f"{number:.3f}" if size >= 1 else f"{number:.3g}"
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
 def progress(count: str, *, quiet: bool) -> Progress:

@@ -35,6 +35,11 @@ def plain_line(text: str) -> str:
     return plain(" ".join(text.split()))
 
 
+def escaped(text: str) -> str:
+    """Return a text as `plain` does, but with an escape for each character that `plain` removes."""
+    return text if _ASCII.fullmatch(text) else _ACTING.sub(_escaped, _UNSEEN.sub(_escaped, text))
+
+
 def escaped_in_json(text: str) -> str:
     """Return JSON of the same value that is safe to print on a terminal."""
     return _ACTING.sub(_json_escaped, _UNSEEN.sub(_json_escaped, text))

@@ -9,18 +9,19 @@ connecting, running one reading statement, writing its answer. Does not: tables 
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Final, Literal
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final
 
 import duckdb
 
-from warehouse.answer_forms import without_bare_numbers, without_formulas
+from warehouse.answer_forms import FileForm, finish_file, in_form, names_a_stream
 from warehouse.attaching import attach_published
 from warehouse.connections import DUCKDB_MAJOR, close_within, open_memory
 from warehouse.errors import WarehouseError
@@ -123,16 +124,13 @@ def _tokens(sql: str) -> Iterator[str]:
             yield token.decode("utf-8", "replace")
 
 
-FileForm = Literal["csv", "json", "parquet"]
 _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
 """MULTI is a PIVOT, which finds its columns in an earlier step; a COPY may contain one as well."""
-_OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
-"""Paths that stand for a process's open files."""
-_LINKS_MAX: Final = 40
 _SQL_CHARACTERS_MAX: Final = 1_000_000
 _FETCHED: Final = 1000
 _LIMITS: Final = QueryLimits()
 _PROGRAM: Final = QueryHooks()
+_NO_VALUES: Final[Mapping[str, str]] = MappingProxyType({})
 _numbers = count(1)
 
 
@@ -190,23 +188,26 @@ def run_sql(
     connection: duckdb.DuckDBPyConnection,
     sql: str,
     *,
+    values: Mapping[str, str] = _NO_VALUES,
     rows_max: int | None = None,
     limits: QueryLimits = _LIMITS,
     program: QueryHooks = _PROGRAM,
 ) -> QueryAnswer:
     """Run one reading statement; return all of its rows, or the first `rows_max`.
 
+    `values` has the texts for the named parameters of the statement, such as `$ts`.
+
     Raises:
         QueryRefused: it is not one statement, would write, takes too long, or fails; the message
             says how.
     """
     with _explained(QueryWatch(connection, limits, program)):
-        relation = _relation(connection, sql)
+        relation = _relation(connection, sql, values)
         columns, types = (
             tuple(relation.columns),
             tuple(str(column_type) for column_type in relation.types),
         )
-        running = connection.execute(sql)
+        running = connection.execute(sql, dict(values)) if values else connection.execute(sql)
         rows: list[tuple[Any, ...]] = []
         number = 0
         while fetched := running.fetchmany(_FETCHED):
@@ -221,6 +222,7 @@ def write_answer(
     target: Path | BinaryIO,
     form: FileForm,
     *,
+    values: Mapping[str, str] = _NO_VALUES,
     formulas: bool = True,
     limits: QueryLimits = _LIMITS,
     program: QueryHooks = _PROGRAM,
@@ -229,9 +231,10 @@ def write_answer(
 
     A file appears complete or not at all; a link is kept, and its target is replaced. A stream, a
     device or a pipe gets the bytes after the statement has ended. JSON is an array of objects, and
-    strict: NaN and infinities are null. CSV has a header; without `formulas`, text that a
-    spreadsheet would run gets a mark in front. The statement runs on its own connection, which can
-    write only this answer.
+    strict: NaN and infinities are null, instants are ISO 8601. CSV and TSV have a header. Without
+    `formulas`, text of a CSV that a spreadsheet would run gets a mark in front. TSV is escaped as
+    `with_escaped_fields` does. The statement runs on its own connection, which can write only this
+    answer.
 
     Raises:
         WarehouseError: as `connect`.
@@ -240,11 +243,18 @@ def write_answer(
         OSError: the file can't be written, or nobody reads the stream any more.
     """
     write = partial(
-        _write, warehouse, sql, form=form, formulas=formulas, limits=limits, program=program
+        _write,
+        warehouse,
+        sql,
+        values=values,
+        form=form,
+        formulas=formulas,
+        limits=limits,
+        program=program,
     )
     if not isinstance(target, Path):
         return _stream(write, target, form)
-    if _names_a_stream(target):
+    if names_a_stream(target):
         # Not by a rename: other writers to the same stream would lose it. Appended, since a file
         # that a shell redirected to may have content already.
         with target.open("ab") as stream:
@@ -283,18 +293,6 @@ def _open(
     return connection
 
 
-def _names_a_stream(target: Path) -> bool:
-    """Whether a path is a device or a pipe, or names an open file of a process."""
-    step = target.absolute()
-    for _ in range(_LINKS_MAX):
-        if str(step).startswith(_OPEN):
-            return True
-        if not step.is_symlink():
-            break
-        step = step.parent / step.readlink()
-    return step.exists() and not step.is_file()
-
-
 def _stream(write: Callable[[Path], int], stream: BinaryIO, form: FileForm) -> int:
     with TemporaryDirectory(prefix="answer-", dir=own_folder()) as folder:
         answer = Path(folder) / form
@@ -310,6 +308,7 @@ def _write(
     sql: str,
     target: Path,
     *,
+    values: Mapping[str, str],
     form: FileForm,
     formulas: bool,
     limits: QueryLimits,
@@ -319,25 +318,21 @@ def _write(
     connection = _open(warehouse, [target], limits)
     try:
         with _explained(QueryWatch(connection, limits, program, answer=target)):
-            relation = _relation(connection, sql)
-            harmless = form == "csv" and not formulas
-            connection.register("answer", without_formulas(relation) if harmless else relation)
-            values = {"file": str(target)}
-            rows = connection.execute(_SQL[f"copy_{form}"], values).fetchall()
+            relation = _relation(connection, sql, values)
+            connection.register("answer", in_form(relation, form, formulas=formulas))
+            file = {"file": str(target)}
+            rows = connection.execute(_SQL[f"copy_{form}"], file).fetchall()
             connection.unregister("answer")
             types = [str(column_type) for column_type in relation.types]
     finally:
         close_within(connection, limits.grace_s)
-    if form == "json" and any(map(_may_be_no_number, types)):
-        without_bare_numbers(target)
+    finish_file(target, form, types)
     return int(rows[0][0])
 
 
-def _may_be_no_number(type_name: str) -> bool:
-    return "DOUBLE" in type_name or "FLOAT" in type_name
-
-
-def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+def _relation(
+    connection: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, str]
+) -> duckdb.DuckDBPyRelation:
     if len(sql) > _SQL_CHARACTERS_MAX:
         raise QueryRefused(f"it has {len(sql):,} characters; the limit is {_SQL_CHARACTERS_MAX:,}")
     statements = connection.extract_statements(sql)
@@ -354,7 +349,22 @@ def _relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBP
             f"this statement does more than read ({kind}), and a warehouse is read-only: each "
             "publication replaces it. Copy it to a file of your own to write there."
         )
-    return connection.sql(sql)
+    _check_values(values, set().union(*(statement.named_parameters for statement in statements)))
+    return connection.sql(sql, params=dict(values)) if values else connection.sql(sql)
+
+
+def _check_values(values: Mapping[str, str], parameters: set[str]) -> None:
+    missing, unused = sorted(parameters - set(values)), sorted(set(values) - parameters)
+    if missing:
+        raise QueryRefused(
+            f"the parameter ${missing[0]} has no value: --param {missing[0]}=VALUE. The statement "
+            "was not run."
+        )
+    if unused:
+        raise QueryRefused(
+            f"the statement has no parameter ${unused[0]}, and a value was given for it. It was "
+            "not run."
+        )
 
 
 def _kind(statement: duckdb.Statement) -> str:

@@ -6,6 +6,13 @@
 -- No other file may be written, also not one beside it.
 COPY (FROM answer) TO $file (FORMAT csv, HEADER, USE_TMP_FILE false)
 
+-- name: copy_tsv
+-- Grain: as the relation `answer`, whose texts are escaped, as lines of fields with a header.
+-- Parameters: $file. Run twice: the same file.
+-- No field is quoted. No other file may be written, also not one beside it.
+COPY (FROM answer) TO $file
+(FORMAT csv, DELIMITER '	', QUOTE '', ESCAPE '', NULLSTR '\N', HEADER, USE_TMP_FILE false)
+
 -- name: copy_json
 -- Grain: as the relation `answer`, as an array of JSON objects.
 -- Parameters: $file. Run twice: the same file.

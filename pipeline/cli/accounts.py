@@ -24,7 +24,9 @@ from pipeline.console import Column, Table, errors_as_messages, fail, folded, pe
 from pipeline.settings import read_settings
 
 keys_app = typer.Typer(
-    help="Create, list, revoke and rotate API keys of the server.", no_args_is_help=True
+    help="Create, list, revoke and rotate API keys of the server.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 DirOption = Annotated[
@@ -124,7 +126,9 @@ def _show_new(key: str, stored: StoredKey, *, as_json: bool) -> None:
     people.print("Store it now: only its SHA-256 is kept, and it is not shown again.")
 
 
-endpoints_app = typer.Typer(help="Webhook endpoints and their deliveries.", no_args_is_help=True)
+endpoints_app = typer.Typer(
+    help="Webhook endpoints and their deliveries.", no_args_is_help=True, add_completion=False
+)
 
 EndpointJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]

@@ -45,11 +45,11 @@ class CommandPlace:
         with signals_held():
             found = getattr(import_module(f"pipeline.cli.{self.module}"), self.name)
         if isinstance(found, typer.Typer):
-            made: Any = typer.main.get_group(found)
+            app = found
         else:
-            alone = typer.Typer(add_completion=False)
-            alone.command(name=command)(found)
-            made = typer.main.get_command(alone)
+            app = typer.Typer(add_completion=False)
+            app.command()(found)
+        made: Any = typer.main.get_command(app)
         made.name = command
         return made
 
@@ -67,7 +67,7 @@ COMMANDS: Final = {
         "Pull all events in a range of event dates, month by month, and merge them.",
     ),
     "sql": CommandPlace(
-        *("sql", "sql"),
+        *("sql", "sql_app"),
         "Query the warehouse. Instants are UTC; `events_as_of(ts)` shows what was known at `ts`.",
     ),
     "status": CommandPlace(

@@ -213,7 +213,9 @@ def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
     }
 
 
-batches_app = typer.Typer(help="List, show and release landed batches.", no_args_is_help=True)
+batches_app = typer.Typer(
+    help="List, show and release landed batches.", no_args_is_help=True, add_completion=False
+)
 
 
 @batches_app.command(name="list")

@@ -1,13 +1,15 @@
-"""`almanac sql`: one query of the warehouse, printed as a table, CSV, JSON or Parquet."""
+"""`almanac sql`: one query of the warehouse, for people or as TSV, CSV, JSON or Parquet."""
 
 import os
+import re
 import resource
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from pipeline.cli.options import signals_held
 from pipeline.console import (
@@ -15,20 +17,19 @@ from pipeline.console import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     INTERRUPTED,
-    Table,
     fail,
     people,
+    show_rows,
     warnings,
 )
 from pipeline.session import home_there
 from pipeline.settings import Settings, read_settings
 from warehouse import queries
+from warehouse.answer_forms import FileForm
 from warehouse.files.file_modes import usual_modes
 from warehouse.files.temporary import remove_own_folders
-from warehouse.plain_text import plain_line
 from warehouse.query_limits import QueryHooks, QueryLimits
 
-_WIDEST = 60
 _PROGRAM_BYTES = 1_000_000_000
 """Memory of the program beside twice that of the query, since Python holds the rows again."""
 _STACK_BYTES = 64_000_000
@@ -39,29 +40,76 @@ class Form(StrEnum):
     """The output format of the rows."""
 
     TABLE = "table"
+    VERTICAL = "vertical"
+    TSV = "tsv"
     CSV = "csv"
     JSON = "json"
     PARQUET = "parquet"
 
 
-_FORMS: dict[Form, queries.FileForm] = {
+_FILES: dict[Form, FileForm] = {
+    Form.TSV: "tsv",
     Form.CSV: "csv",
     Form.JSON: "json",
     Form.PARQUET: "parquet",
 }
+_VERTICAL_END: Final = re.compile(r"\s*\\G\s*;?\s*\Z")
+_OPTION: Final = re.compile(r"--[^\s=]*")
 
 
+class SqlCommand(TyperCommand):
+    """Takes a query that begins with a comment for a query, though options begin like that too."""
+
+    # The class of a context has no public name in Typer.
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        return super().parse_args(ctx, [f" {word}" if _is_comment(word) else word for word in args])
+
+
+def _is_comment(word: str) -> bool:
+    """Return whether white space follows the name, which no option has."""
+    name = _OPTION.match(word)
+    return name is not None and word[name.end() : name.end() + 1].isspace()
+
+
+sql_app = typer.Typer(add_completion=False)
+
+
+@sql_app.command(cls=SqlCommand)
 def sql(
     query: Annotated[
-        str, typer.Argument(help="One statement that only reads; - reads it from stdin.")
-    ],
-    form: Annotated[
-        Form, typer.Option("--format", "-f", help="The output format; json is an array.")
-    ] = Form.TABLE,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file and replace it.")
+        str | None,
+        typer.Argument(
+            help="One statement that only reads; - reads it from stdin. At the end, \\G shows each "
+            "row vertically.",
+            show_default=False,
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The most rows of a table to show.")] = 40,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read the statement from this file.")
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="The text of a parameter $NAME, as NAME=TEXT; repeatable."),
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--format",
+            "-F",
+            help="By default what --output ends with; on a terminal a table, or vertical if a row "
+            "does not fit; else tsv.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write to this file (.csv, .tsv, .json, .parquet); replace it."
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help="The most rows to show as a table or vertically.")
+    ] = 40,
     raw: Annotated[
         bool,
         typer.Option(
@@ -70,30 +118,31 @@ def sql(
     ] = False,
 ) -> None:
     """Query the warehouse. Instants are UTC; `events_as_of(ts)` shows what was known at `ts`."""
-    if form is Form.PARQUET and output is None:
-        fail("parquet needs a file: name it with --output", code=EXIT_USAGE)
-    if form is Form.TABLE and output is not None:
-        fail(
-            "a table can't be written to a file: choose --format csv, json or parquet",
-            code=EXIT_USAGE,
-        )
-    text = sys.stdin.read() if query == "-" else query
+    text, is_vertical = _statement(query, file)
+    chosen = _form(form, output, is_vertical=is_vertical)
+    values = dict(map(_value, param or ()))
     warehouse = home_there().warehouse
     limits = _limits(read_settings())
     _bound_memory(limits)
     program = QueryHooks(hold_signals=signals_held, on_stuck=_end_stuck)
-    if form is Form.TABLE:
+    if chosen not in _FILES:
         with queries.connected(warehouse, limits=limits) as connection:
             answer = queries.run_sql(
-                connection, text, rows_max=limit, limits=limits, program=program
+                *(connection, text),
+                values=values,
+                rows_max=limit,
+                limits=limits,
+                program=program,
             )
-        _show(answer, limit)
+        show_rows(answer.columns, answer.rows, vertical=_vertical(chosen, form))
+        _show_count(answer.count, limit)
         return
     target = sys.stdout.buffer if output is None or _is_stdout(output) else output
     try:
         with usual_modes():
             rows = queries.write_answer(
-                *(warehouse, text, target, _FORMS[form]),
+                *(warehouse, text, target, _FILES[chosen]),
+                values=values,
                 formulas=raw,
                 limits=limits,
                 program=program,
@@ -101,7 +150,74 @@ def sql(
     except queries.NoFolder as error:
         fail(str(error), code=EXIT_USAGE)
     if isinstance(target, Path):
-        people.print(f"{rows:,} rows in {output}", soft_wrap=True)
+        people.print(f"{rows:,} row{'' if rows == 1 else 's'} in {output}", soft_wrap=True)
+
+
+def _statement(query: str | None, file: Path | None) -> tuple[str, bool]:
+    r"""Return the text of the statement without a `\G` at its end, and whether it has one."""
+    if (query is None) == (file is None):
+        fail("expected one statement: QUERY, or -f FILE, or - for stdin", code=EXIT_USAGE)
+    text = query or ""
+    if file is not None:
+        text = _text_of(file)
+    elif query == "-":
+        text = sys.stdin.read()
+    statement = _VERTICAL_END.sub("", text)
+    return statement, statement != text
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        fail(f"{file} is not UTF-8 text. No query was run.", code=EXIT_USAGE)
+    except OSError as error:
+        hint = "; the format is --format or -F" if str(file) in list(Form) else ""
+        fail(f"-f {file}: {error.strerror}{hint}. No query was run.", code=EXIT_USAGE)
+
+
+def _form(given: Form | None, output: Path | None, *, is_vertical: bool) -> Form:
+    """Return the form of the answer: as given, by the end of the file's name, or by stdout."""
+    if is_vertical and (output is not None or given not in (None, Form.VERTICAL)):
+        fail("\\G shows rows vertically: leave out --format and --output", code=EXIT_USAGE)
+    if is_vertical:
+        return Form.VERTICAL
+    if output is None:
+        if given is Form.PARQUET:
+            fail("parquet needs a file: name it with --output", code=EXIT_USAGE)
+        return given or (Form.TABLE if people.is_terminal else Form.TSV)
+    names = {f".{form}": form for form in _FILES}
+    named = names.get(output.suffix.lower())
+    if given is not None and given not in _FILES:
+        fail(
+            f"--format {given} can't be written to a file: choose csv, tsv, json or parquet",
+            code=EXIT_USAGE,
+        )
+    if given is not None and named is not None and given is not named:
+        fail(
+            f"--format {given} contradicts the name {output}. Nothing was written.",
+            code=EXIT_USAGE,
+        )
+    found = given or named
+    if found is None:
+        fail(
+            f"the name {output} tells no format: end it with {', '.join(names)}, or choose "
+            "--format. Nothing was written.",
+            code=EXIT_USAGE,
+        )
+    return found
+
+
+def _vertical(chosen: Form, given: Form | None) -> bool | None:
+    """Return whether rows are shown vertically; None if that depends on their width."""
+    return None if given is None and chosen is Form.TABLE else chosen is Form.VERTICAL
+
+
+def _value(given: str) -> tuple[str, str]:
+    name, sign, text = given.partition("=")
+    if not sign or not name.isidentifier():
+        fail(f"--param {given}: expected NAME=TEXT, such as ts=2026-03-02", code=EXIT_USAGE)
+    return name, text
 
 
 def _limits(settings: Settings) -> QueryLimits:
@@ -143,19 +259,6 @@ def _is_stdout(output: Path) -> bool:
         return False  # The path does not exist, or standard output is no file.
 
 
-def _show(answer: queries.QueryAnswer, limit: int) -> None:
-    table = Table(*answer.columns)
-    for row in answer.rows:
-        table.add_row(*map(_cell, row))
-    people.print(table)
-    count = answer.count
+def _show_count(count: int, limit: int) -> None:
     shown = f", {limit} shown (--limit)" if count > limit else ""
     people.print(f"{count:,} row{'' if count == 1 else 's'}{shown}")
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    text = plain_line(text.removesuffix("+00:00"))
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

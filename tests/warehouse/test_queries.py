@@ -138,6 +138,40 @@ def test_json_is_an_array_of_objects(warehouse: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_json_has_instants_in_iso_8601_also_inside_other_values(
+    warehouse: Path, tmp_path: Path
+) -> None:
+    instant = "TIMESTAMPTZ '2026-03-02 12:30:00.5+02'"
+    forms = {
+        "alone": instant,
+        "in a list": f"[{instant}, NULL]",
+        "in lists": f"[[{instant}], []]",
+        "in a struct": f"{{'a b': {instant}, 'n': 1, 's': {{'l': [{instant}]}}}}",
+        "in a map": f"MAP {{'k': {instant}}}",
+        "in an array": f"[{instant}, {instant}]::TIMESTAMPTZ[2]",
+        "no struct": "NULL::STRUCT(a TIMESTAMPTZ)",
+        "no map": "NULL::MAP(VARCHAR, TIMESTAMPTZ)",
+        "without a zone": "TIMESTAMP '2026-03-02 12:30:00'",
+        "text": "'2026-03-02 12:30:00+00'",
+    }
+    sql = "SELECT " + ", ".join(f'{value} AS "{name}"' for name, value in forms.items())
+    write_answer(warehouse, sql, tmp_path / "answer.json", "json")
+    shown = "2026-03-02T10:30:00.5Z"
+    (row,) = json.loads((tmp_path / "answer.json").read_text())
+    assert row == {
+        "alone": shown,
+        "in a list": [shown, None],
+        "in lists": [[shown], []],
+        "in a struct": {"a b": shown, "n": 1, "s": {"l": [shown]}},
+        "in a map": {"k": shown},
+        "in an array": [shown, shown],
+        "no struct": None,
+        "no map": None,
+        "without a zone": "2026-03-02T12:30:00",
+        "text": "2026-03-02 12:30:00+00",
+    }
+
+
 def test_json_has_null_for_nan_and_infinities_and_keeps_texts(
     warehouse: Path, tmp_path: Path
 ) -> None:

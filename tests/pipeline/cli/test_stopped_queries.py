@@ -61,7 +61,7 @@ class Workplace:
     ) -> Iterator[subprocess.Popen[str]]:
         """Yield a process once it runs a query."""
         process = subprocess.Popen(
-            [*program, "sql", sql, *(("-f", *form) if form else ())],
+            [*program, "sql", sql, *(("--format", *form) if form else ())],
             cwd=self.work,
             env={**environment(self.home), "TMPDIR": str(self.temporary), **given},
             stdout=subprocess.PIPE,

@@ -62,7 +62,7 @@ def test_an_answer_has_the_modes_of_its_user(tmp_path: Path) -> None:
     small.land("coins")
     start(small.home.root, "merge")
     target = tmp_path / "answer.csv"
-    start(small.home.root, "sql", "SELECT 1 AS a", "-f", "csv", "-o", str(target))
+    start(small.home.root, "sql", "SELECT 1 AS a", "--format", "csv", "-o", str(target))
     assert stat.S_IMODE(target.stat().st_mode) == 0o644
 
 
