@@ -19,7 +19,17 @@ from catalog.contract.plans import PLANS, Plan
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import ContractBroken, RequestRejected
 from resources.http.retries import utc_now
-from resources.limits.allowance import Pace, ReportedLimits, Share, Work, next_reset
+from resources.limits.allowance import (
+    UNKNOWN,
+    UNLIMITED,
+    Allowance,
+    Pace,
+    ReportedLimits,
+    Share,
+    Work,
+    next_reset,
+    stated_pace,
+)
 from resources.limits.ledger import Ledger, ledger_name
 from resources.limits.limiter import JITTER_S, Limiter, TokenBucketLimiter, usable_burst
 from resources.limits.shared_limiter import SharedLimiter
@@ -48,11 +58,16 @@ def limiter_for(
     """Return the limiter of a kind of work for a key on a plan.
 
     The limits of a service are shared by all processes of the machine. The embedded sandbox has a
-    key of its own.
+    key of its own, and no interval between exports.
     """
     ledger = ledger_of(settings, plan)
     if ledger is not None:
-        return SharedLimiter(ledger, share_of(settings, plan, work), clock=clock)
+        return SharedLimiter(
+            ledger,
+            lambda state: share_of(settings, plan, work, state.allowed),
+            clock=clock,
+            export_interval_s=settings.export_interval_s,
+        )
     rate_per_s = settings.rate_per_s or plan.rate_per_s
     burst = settings.burst or plan.burst
     if sandbox is None or sandbox.clock.running:
@@ -71,17 +86,25 @@ def ledger_of(settings: Settings, plan: Plan) -> Ledger | None:
     found = settings.service_address()
     if found is None:
         return None
-    return Ledger(settings.state / "limits" / ledger_name(*found), pace_of(settings, plan))
+    path = settings.state / "limits" / ledger_name(*found)
+    usual = pace_of(settings, plan)
+    return Ledger(path, usual, pace_of=lambda state: pace_of(settings, plan, state))
 
 
-def pace_of(settings: Settings, plan: Plan) -> Pace:
-    """Return the pace of this machine: its share of the plan's rate, and its burst."""
-    rate_per_s = settings.rate_per_s or plan.rate_per_s
-    return Pace(rate_per_s, usable_burst(rate_per_s, settings.burst or plan.burst, JITTER_S))
+def pace_of(settings: Settings, plan: Plan, state: Allowance | None = None) -> Pace:
+    """Return the pace of this machine: a setting goes before what the service states for the key,
+    and that before the plan's."""
+    stated_rate, stated_burst = (0.0, 0) if state is None else (state.rate_per_s, state.burst)
+    rate_per_s = settings.rate_per_s or stated_rate or plan.rate_per_s
+    burst = settings.burst or stated_burst or plan.burst
+    return Pace(rate_per_s, usable_burst(rate_per_s, burst, JITTER_S))
 
 
-def share_of(settings: Settings, plan: Plan, work: Work) -> Share:
-    """Return the share of the month for a kind of work; only daily pulls may use the reserve."""
+def share_of(settings: Settings, plan: Plan, work: Work, allowed: int = UNKNOWN) -> Share:
+    """Return the share of the month for a kind of work; only daily pulls may use the reserve.
+
+    `allowed` is the quota that the service states, as in an Allowance.
+    """
     caps = {
         "daily": settings.daily_quota,
         "polls": settings.polls_quota,
@@ -89,15 +112,20 @@ def share_of(settings: Settings, plan: Plan, work: Work) -> Share:
     }
     machine, floor = settings.monthly_quota, 0
     if work != "daily":
-        floor = reserve_of(settings, plan)
+        floor = reserve_of(settings, plan, allowed)
         machine = None if machine is None else machine - floor
     return Share(work, floor, caps[work], machine)
 
 
-def reserve_of(settings: Settings, plan: Plan) -> int:
-    """Return the requests a month that are reserved for daily pulls; 0 without a quota."""
-    quota = settings.monthly_quota or plan.monthly_quota
-    return 0 if quota is None else ceil(quota * settings.reserve)
+def reserve_of(settings: Settings, plan: Plan, allowed: int = UNKNOWN) -> int:
+    """Return the requests a month that are reserved for daily pulls; 0 without a quota.
+
+    They are a part of what this machine may use: of the setting, or of the stated quota if that is
+    less. `allowed` is the stated quota, as in an Allowance; UNKNOWN is the plan's.
+    """
+    stated = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(allowed, allowed)
+    bounds = [quota for quota in (settings.monthly_quota, stated) if quota is not None]
+    return ceil(min(bounds) * settings.reserve) if bounds else 0
 
 
 def own_account(settings: Settings, plan: Plan, now: datetime, ahead: timedelta) -> ReportedLimits:
@@ -209,6 +237,7 @@ def open_service(
             home.claim(address.source)
             service_clock.keep()
         limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
+        stated = _stated(settings, plan, usage)
         counted_here = stated_plan is None and (usage is None or usage.account is None)
 
         def count_here() -> None:
@@ -224,12 +253,12 @@ def open_service(
             landing=home.landing,
             clock=address.clock,
             log=log,
-            pace=pace_of(settings, plan),
+            pace=pace_of(settings, plan, stated),
             usage=usage,
             coins=settings.coins or None,
             categories=settings.categories or None,
             monthly_quota=settings.monthly_quota,
-            kept=0 if work == "daily" else reserve_of(settings, plan),
+            kept=0 if work == "daily" else reserve_of(settings, plan, stated.allowed),
             limiter=limiter,
             sandbox=address.sandbox,
         )
@@ -302,6 +331,19 @@ def _usage(settings: Settings, client: "CatalogClient") -> "UsageAnswer | None":
         if settings.plan is None:
             raise
         return None
+
+
+def _stated(settings: Settings, plan: Plan, usage: "UsageAnswer | None") -> Allowance:
+    """Return what the service has stated for the key: in this session, or as the ledger has it."""
+    ledger = ledger_of(settings, plan)
+    if ledger is not None:
+        return ledger.peek()
+    if usage is None:
+        return Allowance(0)
+    account = usage.account
+    quota = UNLIMITED if usage.is_unlimited else UNKNOWN if account is None else account.allowed
+    state = Allowance(0, allowed=UNLIMITED if quota is None else quota)
+    return stated_pace(state, usage.rate, usage.burst)
 
 
 def _plan_reported_lately(home: Home, address: _Address) -> str | None:

@@ -73,8 +73,7 @@ class Settings(BaseSettings):
         description=f"The plan of the key: {', '.join(PLANS)}. Default: what the service reports.",
     )
     home: Place = Field(
-        default=Path("data"),
-        description="The home: the folder for landing, lake, warehouse and state.",
+        default=Path("data"), description="The home: the folder of landing, lake and warehouse."
     )
     state: Place = Field(
         default=Path("~/.local/state/almanac"),
@@ -85,13 +84,13 @@ class Settings(BaseSettings):
     rate_per_s: Annotated[float | None, Unset] = Field(
         default=None,
         gt=0,
-        description="Requests per second for this machine. Default: the plan's rate. If several "
-        "machines use one key, give each its share of rate, burst and quota.",
+        description="Requests per second for this machine. Default: as the service states, else "
+        "the plan's. Machines that use one key each need a share of its rate, burst and quota.",
     )
     burst: Annotated[int | None, Unset] = Field(
         default=None,
         ge=1,
-        description="Requests that this machine may send at once. Default: the plan's burst.",
+        description="Requests that this machine may send at once. Default: as for the rate.",
     )
     monthly_quota: Annotated[int | None, Unset] = Field(
         default=None,
@@ -112,8 +111,7 @@ class Settings(BaseSettings):
     polls_quota: Annotated[int | None, Unset] = Field(
         default=None,
         ge=0,
-        description="Requests per month for polls between the daily pulls. Default: everything "
-        "except the reserve; 0 disables polls.",
+        description="Requests per month for polls. Default: all but the reserve; 0 disables them.",
     )
     backfill_quota: Annotated[int | None, Unset] = Field(
         default=None,
@@ -133,6 +131,13 @@ class Settings(BaseSettings):
     export_path: str = Field(
         default=decisions.EXPORT_PATH, description="Path of the bulk export on the service."
     )
+    export_interval_s: float = Field(
+        default=60.0,
+        ge=0,
+        le=900,
+        description="Seconds between two bulk exports of the key, on the whole machine: a service "
+        "limits them apart from other requests. The embedded sandbox has no such limit.",
+    )
     coins: CommaList = Field(
         default=(), description="Coins to pull (slugs, separated by commas). Default: all."
     )
@@ -146,10 +151,8 @@ class Settings(BaseSettings):
     )
     alert_url_file: Annotated[Place | None, Unset] = Field(
         default=None,
-        description=(
-            "A file that contains that address and nothing else, since the address may include "
-            "a token."
-        ),
+        description="A file that contains that address and nothing else, since the address may "
+        "include a token.",
     )
     shared: Annotated[Literal["group"] | None, Unset] = Field(
         default=None,
@@ -167,8 +170,7 @@ class Settings(BaseSettings):
         default="2GB",
         ge=100_000_000,
         validate_default=True,
-        description="Memory of a query of `almanac sql`. Beyond it the query spills to disk, up to "
-        "twice as much.",
+        description="Memory of `almanac sql`; beyond it a query spills to disk, twice as much.",
     )
     sql_threads: Annotated[int | None, Unset] = Field(
         default=None, ge=1, description="Threads of such a query. Default: one per core."
@@ -185,7 +187,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s", "wait_s"),
-        "max_clock_skew_days",
+        *("max_clock_skew_days", "export_interval_s"),
         *("sql_memory", "sql_timeout_s"),
         mode="before",
     )

@@ -1,7 +1,9 @@
 """The requests sent to the service, one line of JSON for each attempt, and the usage it reported.
 
-    state/requests/YYYY-MM-DD.jsonl   {at, path, status, seconds, bytes, attempt, key_fingerprint}
-    state/usage.jsonl                 {at, plan, used, quota, remaining, reset_at}
+    state/requests/YYYY-MM-DD.jsonl   {at, path, status, seconds, bytes, attempt, key_fingerprint,
+                                      quota, remaining, reset_at, request_id}
+    state/usage.jsonl                 {at, plan, used, quota, is_unlimited, remaining, reset_at,
+                                      rate, burst, period_start, period_end}
 
 A line is one write, so several processes may log to one file. The key is never logged:
 `key_fingerprint` is the beginning of its SHA-256.
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from pydantic import SecretStr
 
+from resources.limits.allowance import UNKNOWN, UNLIMITED
 from resources.service_address import checked_key
 
 if TYPE_CHECKING:
@@ -60,6 +63,14 @@ class RequestLog:
             "attempt": self._attempt(sent),
             "key_fingerprint": self._fingerprint,
         }
+        if sent.quota is not None:
+            line |= {
+                "quota": sent.quota.allowed,
+                "remaining": sent.quota.remaining,
+                "reset_at": _text(sent.quota.reset_at),
+            }
+        if sent.request_id is not None:
+            line["request_id"] = sent.request_id
         with self._lock:
             self.count += 1
             _append(self._folder / "requests" / f"{now:%Y-%m-%d}.jsonl", line)
@@ -75,7 +86,11 @@ class RequestLog:
             "quota": answer.limit,
             "is_unlimited": answer.is_unlimited,
             "remaining": answer.remaining,
-            "reset_at": None if answer.reset_at is None else answer.reset_at.isoformat(),
+            "reset_at": _text(answer.reset_at),
+            "rate": answer.rate,
+            "burst": answer.burst,
+            "period_start": _text(answer.period_start),
+            "period_end": _text(answer.period_end),
         }
         if deprecation is not None or sunset is not None:
             line |= {"deprecation": _short(deprecation), "sunset": _short(sunset)}
@@ -109,6 +124,17 @@ class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True):
     reset_at: _Aware | None = None
     deprecation: str | None = None
     sunset: str | None = None
+    rate: float | None = None
+    burst: int | None = None
+    period_start: _Aware | None = None
+    period_end: _Aware | None = None
+
+    @property
+    def allowed(self) -> int:
+        """The quota, as in an Allowance."""
+        if self.quota is None:
+            return UNLIMITED if self.is_unlimited else UNKNOWN
+        return self.quota
 
 
 def last_usage(folder: Path) -> ReportedUsage | None:
@@ -121,6 +147,10 @@ def last_usage(folder: Path) -> ReportedUsage | None:
         except (ValueError, RecursionError):
             continue
     return None
+
+
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else instant.isoformat()
 
 
 def _short(text: str | None) -> str | None:

@@ -32,6 +32,7 @@ USEFUL: Final = frozenset(
         *("date", "etag", "last-modified", "content-type", "content-length", "content-encoding"),
         *("content-disposition", "cache-control", "retry-after", "deprecation", "sunset"),
         *("x-request-id", "server"),
+        *("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"),
     }
 )
 RETRY_AFTER_CEILING_S: Final = 366 * 86_400.0

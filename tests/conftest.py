@@ -15,6 +15,8 @@ pytest_plugins = ["catalog.sandbox.pytest_plugin"]
 # The clocks of the tests' sandboxes are set far from the machine's clock. Commands that tests start
 # inherit this; tests of the limit set their own.
 os.environ.setdefault("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")
+# Tests run days of exports in seconds.
+os.environ.setdefault("ALMANAC_EXPORT_INTERVAL_S", "0")
 
 # The tests start hundreds of processes; without bytecode each would compile the whole product.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -158,7 +158,7 @@ def _by_ledger(
         remaining=None if quota is None else max(0, quota - used),
         is_unlimited=quota is None,
         reset_at=resets_at,
-        reserve=None if plan is None else reserve_of(settings, plan),
+        reserve=None if plan is None else reserve_of(settings, plan, state.allowed),
         spent=dict(zip(WORKS, state.spent, strict=True)),
         held_until=now + held if held > timedelta() else None,
         pace_per_day=sent.a_day,
@@ -190,7 +190,7 @@ def _as_reported(
         remaining=remaining,
         is_unlimited=usage.is_unlimited and own is None,
         reset_at=resets_at if usage.reset_at is not None or projected is not None else None,
-        reserve=None if plan is None else reserve_of(settings, plan),
+        reserve=None if plan is None else reserve_of(settings, plan, usage.allowed),
         pace_per_day=sent.a_day,
         projected=projected,
     )

@@ -130,7 +130,7 @@ class PollFacts:
             quota=quota,
             used=used,
             resets_at=resets_at,
-            reserve=reserve_of(self.settings, plan),
+            reserve=reserve_of(self.settings, plan, state.allowed),
             cap=None if cap is None else max(0, cap - polled),
             daily_requests=daily_requests(plan, activity, now),
         )
@@ -151,10 +151,7 @@ class PollFacts:
             used = usage.quota - usage.remaining
         if used is None or now >= resets_at:
             return Allowance(0)
-        allowed = (
-            UNLIMITED if usage.is_unlimited else UNKNOWN if usage.quota is None else usage.quota
-        )
-        return Allowance(0, allowed=allowed, used=used, resets_at=int(resets_at.timestamp()))
+        return Allowance(0, allowed=usage.allowed, used=used, resets_at=int(resets_at.timestamp()))
 
 
 def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:

@@ -11,7 +11,7 @@ from resources.errors import CatalogError, Defer, Evidence, RateHeld
 from resources.http.bodies import BodyReader
 from resources.http.responses import ErrorResponse, error_from_response, error_from_transport
 from resources.http.retries import Ambient, RetryPolicy, with_retries
-from resources.http.transport import FOR_USAGE, SENT_AT, TOTAL_S
+from resources.http.transport import FOR_EXPORT, FOR_USAGE, SENT_AT, TOTAL_S
 from resources.limits.limiter import Limiter
 from resources.service_clock import ServiceClock, useful_headers
 from warehouse import bounds
@@ -148,6 +148,7 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         total_s: float | None = None,
         for_usage: bool = False,
+        for_export: bool = False,
     ) -> T:
         """Return the result of `read` for an answer whose body is not read yet.
 
@@ -157,7 +158,7 @@ class Caller:
 
         def attempt(number: int) -> T:
             request = self._request(path, params, headers or {}, total_s)
-            request.extensions[FOR_USAGE] = for_usage
+            request.extensions |= {FOR_USAGE: for_usage, FOR_EXPORT: for_export}
             return self._attempt(request, read, statuses, number)
 
         return with_retries(attempt, policy=self._policy, ambient=self._ambient)
@@ -230,22 +231,27 @@ class Caller:
             body=_error_body(response),
             seconds=self._ambient.monotonic() - sent_at,
             now=opened.date,
+            month_left_s=self._limiter.resets_in_s(),
         )
         failure = error_from_response(refusal, policy=self._policy, redact=self._redact)
         failure.evidence = replace(evidence_of(opened), body=refusal.body)
-        if isinstance(failure, RateHeld):
-            self._limiter.on_rate_limited(failure.wait_s)
-        elif isinstance(failure, Defer):
-            if failure.reason == "quota":
-                self._limiter.on_quota_exhausted()
-            else:
-                wait_s = (failure.resume_at - opened.date).total_seconds()
-                uncounted = opened.status == 429
-                hold_back = (
-                    self._limiter.on_rate_limited if uncounted else self._limiter.on_long_wait
-                )
-                hold_back(wait_s)
+        self._hold_back(failure, opened, response.request.extensions.get(FOR_EXPORT, False))
         return failure
+
+    def _hold_back(self, failure: CatalogError, opened: Opened, for_export: bool) -> None:
+        """Tell the limiter of a refusal. A 429 of the export is that of its own limit."""
+        on_limited = self._limiter.on_rate_limited
+        if for_export:
+            on_limited = self._limiter.on_export_limited
+        if isinstance(failure, RateHeld):
+            on_limited(failure.wait_s if "retry-after" in opened.headers else None)
+        elif isinstance(failure, Defer):
+            wait_s = (failure.resume_at - opened.date).total_seconds()
+            if failure.reason == "quota":
+                self._limiter.on_quota_exhausted(None if failure.estimated else wait_s)
+            else:
+                uncounted = opened.status == 429
+                (on_limited if uncounted else self._limiter.on_long_wait)(wait_s)
 
 
 def evidence_of(opened: Opened) -> Evidence:

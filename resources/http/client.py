@@ -235,12 +235,13 @@ class CatalogClient:
 
     def usage(self) -> UsageAnswer:
         """Return the key's usage, and pass it to the limiter; the call itself counts (4.7)."""
-        path, before = decisions.USAGE_PATH, self._limiter.charged()
+        path, before = decisions.USAGE_PATH, self._limiter.sent()
         answer = self._caller.get(
             path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), for_usage=True
         )
+        self._limiter.on_stated_pace(answer.rate, answer.burst)
         if answer.account is not None:
-            self._limiter.on_usage(answer.account, charged_before=before)
+            self._limiter.on_usage(answer.account, sent_before=before)
         return answer
 
     def events_total(

@@ -96,7 +96,13 @@ def pull_export(
 
     statuses = _STATUSES if etag is not None else _STATUSES - {304}
     return caller.stream(
-        path, params, read, statuses=statuses, headers=conditional, total_s=total_s
+        path,
+        params,
+        read,
+        statuses=statuses,
+        headers=conditional,
+        total_s=total_s,
+        for_export=True,
     )
 
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 import httpx
@@ -24,9 +24,9 @@ from resources.errors import (
     VersionGone,
 )
 from resources.http.retries import RetryPolicy
-from resources.limits.allowance import next_reset
+from resources.limits.allowance import QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S
-from resources.service_clock import retry_after_s
+from resources.service_clock import read_http_date, retry_after_s
 from warehouse.normalise.payloads import kind_of
 from warehouse.plain_text import plain_line
 
@@ -38,6 +38,12 @@ _SLOW: Final = frozenset({500, 504})
 _MESSAGE_CHARS: Final = 200
 _LONGEST_MONTH_S: Final = 31 * 86_400.0
 _TIMEOUT_MESSAGE: Final = re.compile(r"\bran longer than\b")
+_LONGEST_PERIOD_S: Final = 366 * 86_400
+_COUNTS: Final = ("limit", "remaining")
+_DIGITS: Final = 12
+_EPOCH_FROM: Final = 1_000_000_000
+"""A larger number of seconds is since 1970."""
+_ID_CHARS: Final = 100
 _MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
 """The message of a response that means that the quota of the month is used up. A gateway's "API
 rate limit exceeded" does not mean that."""
@@ -51,11 +57,15 @@ class ErrorBody:
     code: str = ""
     message: str = ""
     fields: Mapping[str, Any] | None = None
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An answer that is not data. `seconds` is how long it took, `now` the service's time."""
+    """An answer that is not data. `seconds` is how long it took, `now` the service's time.
+
+    `month_left_s` is when the month ends as heard before, in seconds; None if it isn't known.
+    """
 
     call: str
     status: int
@@ -63,6 +73,7 @@ class ErrorResponse:
     body: bytes
     seconds: float
     now: datetime
+    month_left_s: float | None = None
 
 
 def looks_like_html(body: bytes, content_type: str = "") -> bool:
@@ -87,7 +98,60 @@ def read_error_body(body: bytes, content_type: str = "") -> ErrorBody:
         inner = {"message": inner} if isinstance(inner, str) else {}
     code = inner.get("code", fields.get("code", ""))
     message = fields.get("message") or inner.get("message") or ""
-    return ErrorBody("json", str(code), str(message), fields)
+    request_id = inner.get("requestId", fields.get("requestId", ""))
+    named = request_id if isinstance(request_id, str) else ""
+    return ErrorBody("json", str(code), str(message), fields, named)
+
+
+def read_request_id(
+    body: bytes, headers: Mapping[str, str], *, redact: Callable[[str], str] = str
+) -> str | None:
+    """Return the id that the service gave a request that failed, None if it gave none."""
+    found = read_error_body(body, headers.get("content-type", "")).request_id
+    found = found or headers.get("x-request-id", "")
+    return plain_line(redact(found))[:_ID_CHARS] or None
+
+
+def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:
+    """Return what `X-RateLimit-*` say of the month (decisions, rate headers); None if nothing.
+
+    The reset is an instant, seconds since 1970, or seconds from the answer. One in the past, or
+    more than a year ahead, is left out.
+    """
+    limit, remaining = (_count(headers.get(f"x-ratelimit-{name}")) for name in _COUNTS)
+    date = read_http_date(headers.get("date"))
+    reset_at, resets_in_s = _reset(headers.get("x-ratelimit-reset", ""), date)
+    if limit is not None and remaining is not None and remaining > limit:
+        limit = remaining = None
+    if limit is None and remaining is None and reset_at is None and resets_in_s is None:
+        return None
+    return QuotaHeaders(limit, remaining, reset_at, resets_in_s)
+
+
+def _reset(text: str, date: datetime | None) -> tuple[datetime | None, float | None]:
+    """Return when the month ends, and in how many seconds; None is not known."""
+    seconds = _count(text)
+    if seconds is not None and seconds < _EPOCH_FROM:
+        if not 0 < seconds <= _LONGEST_PERIOD_S:
+            return None, None
+        return (None if date is None else date + timedelta(seconds=seconds)), float(seconds)
+    try:
+        if seconds is not None:
+            reset_at = datetime.fromtimestamp(seconds, UTC)
+        else:
+            reset_at = datetime.fromisoformat(text.strip())
+        left_s = None if date is None else (reset_at - date).total_seconds()
+    except (ValueError, OverflowError, OSError, TypeError):
+        return None, None
+    if reset_at.tzinfo is None or (left_s is not None and not 0 < left_s <= _LONGEST_PERIOD_S):
+        return None, None
+    return reset_at.astimezone(UTC), left_s
+
+
+def _count(text: str | None) -> int | None:
+    """Return a header's count, None if it is none, or larger than any month has."""
+    read = (text or "").strip()
+    return int(read) if read.isascii() and read.isdecimal() and len(read) <= _DIGITS else None
 
 
 def error_from_response(
@@ -100,6 +164,10 @@ def error_from_response(
     message = f"{response.call} was answered {response.status}" + (
         f" ({message_part})" if message_part else ""
     )
+    request_id = read_request_id(response.body, response.headers, redact=redact)
+    if request_id is not None and response.status >= 500:
+        # What a person reports to the service.
+        message += f", request {request_id}"
     if response.status == 429 or response.status in _TRANSIENT:
         return _transient(response, body, message, policy)
     if response.status in (401, 402, 403):
@@ -118,7 +186,7 @@ def _transient(
 ) -> CatalogError:
     wait_s = retry_after_s(response.headers.get("retry-after"), now=response.now)
     if response.status == 429 and _is_quota(body):
-        return _quota_gone(response.now, wait_s, message)
+        return _quota_gone(response, wait_s, message)
     if wait_s is not None and wait_s > policy.retry_after_max_s:
         resume_at = response.now + timedelta(seconds=min(wait_s, policy.defer_max_s))
         return Defer(
@@ -149,14 +217,19 @@ def _is_quota(body: ErrorBody) -> bool:
     return body.code == "quota_exceeded" or _MONTH_MESSAGE.search(body.message) is not None
 
 
-def _quota_gone(now: datetime, wait_s: float | None, message: str) -> Defer:
-    """Return the Defer to the reset: by Retry-After, else the first of the month, 00:00 UTC."""
-    reset = next_reset(now)
+def _quota_gone(response: ErrorResponse, wait_s: float | None, message: str) -> Defer:
+    """Return the Defer to the reset: by Retry-After, else by the headers, else as heard before,
+    else the first of the month, 00:00 UTC."""
+    now, heard = response.now, read_quota_headers(response.headers)
+    left_s = wait_s or (None if heard is None else heard.resets_in_s) or response.month_left_s
+    resume_at = next_reset(now)
+    if left_s:
+        resume_at = now + timedelta(seconds=min(left_s, _LONGEST_MONTH_S))
     return Defer(
         f"{message}: the monthly quota is used up",
-        resume_at=now + timedelta(seconds=min(wait_s, _LONGEST_MONTH_S)) if wait_s else reset,
+        resume_at=resume_at,
         reason="quota",
-        estimated=not wait_s,
+        estimated=not left_s,
     )
 
 

@@ -9,7 +9,7 @@ before each timeout would never end.
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from threading import local
 from typing import Any, Final
@@ -20,7 +20,14 @@ from pydantic import SecretStr
 
 from catalog.contract.decisions import KEY_HEADER
 from resources.http.redaction import REDACTOR, Redactor, redactor_for
+from resources.http.responses import read_quota_headers, read_request_id
+from resources.limits.allowance import Charged, QuotaHeaders
 from resources.limits.limiter import Limiter
+
+_FAILED: Final = 400
+_TOO_MANY: Final = 429
+_HEAD_BYTES: Final = 16_384
+"""The request id of an error is searched in so many bytes of its body."""
 
 
 class Deadlines(local):
@@ -117,6 +124,8 @@ TOTAL_S: Final = "almanac.total_s"
 """Request extension: the time limit of the whole request, in seconds, from when it is sent."""
 FOR_USAGE: Final = "almanac.for_usage"
 """Request extension: whether the request is for the usage."""
+FOR_EXPORT: Final = "almanac.for_export"
+"""Request extension: whether the request is for the export, which has a limit of its own."""
 SENT_AT: Final = "almanac.sent_at"
 """Response extension: when the request was sent, on the monotonic clock."""
 
@@ -125,7 +134,8 @@ SENT_AT: Final = "almanac.sent_at"
 class SentRequest:
     """One attempt. `status` is None if no answer was received.
 
-    `seconds` run from sending to the last byte read, `bytes` are those of the body as sent.
+    `seconds` run from sending to the last byte read, `bytes` are those of the body as sent. `quota`
+    is what the headers say of the month, `request_id` the service's name of a failed request.
     """
 
     method: str
@@ -133,6 +143,8 @@ class SentRequest:
     status: int | None
     seconds: float
     bytes: int
+    quota: QuotaHeaders | None = None
+    request_id: str | None = None
 
 
 Observer = Callable[[SentRequest], None]
@@ -164,34 +176,60 @@ class KeyTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if _origin(request.url) != self._origin:
             raise httpx.UnsupportedProtocol("the key is sent to the base address only")
-        self._limiter.acquire(for_usage=request.extensions.get(FOR_USAGE, False))
+        sent = self._limiter.acquire(
+            for_usage=request.extensions.get(FOR_USAGE, False),
+            for_export=request.extensions.get(FOR_EXPORT, False),
+        )
         sent_at = self._monotonic()
         deadline = time.monotonic() + request.extensions.get(TOTAL_S, float("inf"))
         self._deadlines.at = deadline
         try:
             response = self._inner.handle_request(self._with_key(request))
         except BaseException:
-            self._report(request, None, sent_at, 0)
+            if sent is not None:
+                self._limiter.on_answer(sent, None)
+            self._report(SentRequest(request.method, request.url.path, None, 0.0, 0), sent_at)
             raise
-        return self._counted(request, response, sent_at, deadline)
+        quota = self._pass_on(sent, response)
+        return self._counted(request, response, sent_at, deadline, quota)
+
+    def _pass_on(self, sent: Charged | None, response: httpx.Response) -> QuotaHeaders | None:
+        """Tell the limiter of an answer, and return what its headers say of the month."""
+        quota = read_quota_headers(response.headers)
+        if sent is not None:
+            self._limiter.on_answer(sent, quota, counted=response.status_code != _TOO_MANY)
+        return quota
 
     def _counted(
-        self, request: httpx.Request, response: httpx.Response, sent_at: float, deadline: float
+        self,
+        request: httpx.Request,
+        response: httpx.Response,
+        sent_at: float,
+        deadline: float,
+        quota: QuotaHeaders | None,
     ) -> httpx.Response:
         """Return a new answer with an unread body: a mocked answer has read its own.
 
         Its headers do not repeat the key; the reader of the body removes it there.
         """
 
-        def report(count: int) -> None:
-            self._report(request, response.status_code, sent_at, count)
+        status = response.status_code
+
+        def report(count: int, head: bytes) -> None:
+            request_id = None
+            if status >= _FAILED:
+                request_id = read_request_id(head, response.headers, redact=self._redactor)
+            path = request.url.path
+            self._report(
+                SentRequest(request.method, path, status, 0.0, count, quota, request_id), sent_at
+            )
 
         assert isinstance(response.stream, httpx.SyncByteStream)
         extensions = {**response.extensions, SENT_AT: sent_at, REDACTOR: self._redactor}
         if "reason_phrase" in extensions:
             extensions["reason_phrase"] = self._redactor.field(extensions["reason_phrase"])
         return httpx.Response(
-            response.status_code,
+            status,
             headers=self._redactor.headers(response.headers.raw),
             stream=_CountedStream(response.stream, report, self._deadlines, deadline),
             extensions=extensions,
@@ -211,34 +249,34 @@ class KeyTransport(httpx.BaseTransport):
             extensions=request.extensions,
         )
 
-    def _report(
-        self, request: httpx.Request, status: int | None, sent_at: float, count: int
-    ) -> None:
+    def _report(self, sent: SentRequest, sent_at: float) -> None:
         if self._observer is not None:
-            seconds = self._monotonic() - sent_at
-            self._observer(SentRequest(request.method, request.url.path, status, seconds, count))
+            self._observer(replace(sent, seconds=self._monotonic() - sent_at))
 
 
 class _CountedStream(httpx.SyncByteStream):
-    """A body that reports its length once, when it is closed."""
+    """A body that reports its length and its beginning once, when it is closed."""
 
     def __init__(
         self,
         stream: httpx.SyncByteStream,
-        report: Callable[[int], None],
+        report: Callable[[int, bytes], None],
         deadlines: Deadlines,
         deadline: float,
     ) -> None:
         self._stream = stream
-        self._report: Callable[[int], None] | None = report
+        self._report: Callable[[int, bytes], None] | None = report
         self._deadlines = deadlines
         self._deadline = deadline
         self._count = 0
+        self._head = b""
 
     def __iter__(self) -> Iterator[bytes]:
         self._deadlines.at = self._deadline
         for chunk in self._stream:
             self._count += len(chunk)
+            if len(self._head) < _HEAD_BYTES:
+                self._head += chunk[: _HEAD_BYTES - len(self._head)]
             yield chunk
             # Another request of this thread may have begun in the meantime.
             self._deadlines.at = self._deadline
@@ -247,7 +285,7 @@ class _CountedStream(httpx.SyncByteStream):
         self._stream.close()
         report, self._report = self._report, None
         if report is not None:
-            report(self._count)
+            report(self._count, self._head)
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

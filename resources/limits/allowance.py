@@ -18,6 +18,13 @@ LONGEST_HOLD_S: Final = 900.0
 SECOND_NS: Final = 1_000_000_000
 _SAME_MONTH_S: Final = 86_400
 """How far two accounts of one reset may differ: they are by two clocks."""
+_UNEVEN_S: Final = 60
+"""A reset that moves by less has not moved: each account is rounded, and by its own clock."""
+_WINDOW_S: Final = 3_600
+"""A limit whose reset is nearer may be that of a rate, which others report in the same headers."""
+_SLOWEST_PER_S: Final = 0.01
+_FASTEST_PER_S: Final = 1e6
+_BURST_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,27 @@ class ReportedLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaHeaders:
+    """What the headers of an answer say of the month; None is not said.
+
+    `reset_at` is by the service's clock, `resets_in_s` counts from the answer.
+    """
+
+    allowed: int | None = None
+    remaining: int | None = None
+    reset_at: datetime | None = None
+    resets_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """A request that was charged: its number, and how many were answered before it was sent."""
+
+    number: int
+    answered: int
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """What one kind of work may use of the month.
 
@@ -67,7 +95,9 @@ class Allowance:
 
     `full_at_ns` is when the bucket is full again (GCRA's theoretical arrival time); `turn` counts
     how often all reservations were cancelled. `excess` is by how much the service's last account of
-    the month was below ours, `spent` is what each kind of work was charged.
+    the month was below ours, `spent` is what each kind of work was charged. `rate_per_s` and
+    `burst` are what the service states for the key, 0 if it states none. `sent` and `answered`
+    number the charged requests of this machine; `export_at_ns` is when the next export may be sent.
     """
 
     full_at_ns: int
@@ -78,6 +108,11 @@ class Allowance:
     resets_at: int = 0
     excess: int = 0
     spent: tuple[int, int, int] = (0, 0, 0)
+    rate_per_s: float = 0.0
+    burst: int = 0
+    sent: int = 0
+    answered: int = 0
+    export_at_ns: int = 0
 
     def left(self, wall_s: float) -> int | None:
         """Return the requests left this month, None without a limit or if it isn't known."""
@@ -123,7 +158,32 @@ def unknown(pace: Pace, now_ns: int, turn: int = 0) -> Allowance:
 def of_another_boot(state: Allowance, pace: Pace, now_ns: int) -> Allowance:
     """Return what is still known: the bucket belongs to a boot, the spent requests to the month."""
     empty = unknown(pace, now_ns, turn=state.turn + 1)
-    return replace(empty, used=state.used, resets_at=state.resets_at, spent=state.spent)
+    return replace(
+        empty,
+        used=state.used,
+        resets_at=state.resets_at,
+        spent=state.spent,
+        rate_per_s=state.rate_per_s,
+        burst=state.burst,
+        sent=state.sent,
+        answered=state.sent,
+    )
+
+
+def stated_pace(state: Allowance, rate_per_s: float | None, burst: int | None) -> Allowance:
+    """Adopt the rate and burst that the service states; what it leaves out, or what no key can
+    have, changes nothing."""
+    if rate_per_s is not None and rate_per_s >= _SLOWEST_PER_S:
+        state = replace(state, rate_per_s=min(rate_per_s, _FASTEST_PER_S))
+    if burst is not None and burst >= 1:
+        state = replace(state, burst=min(burst, _BURST_MAX))
+    return state
+
+
+def emptied(state: Allowance, pace: Pace, now_ns: int) -> Allowance:
+    """Empty the bucket and cancel all reservations: they were made at a faster pace."""
+    full_at = now_ns + pace.burst * pace.interval_ns
+    return replace(state, full_at_ns=full_at, turn=state.turn + 1)
 
 
 def reserve(state: Allowance, pace: Pace, now_ns: int) -> tuple[Allowance, Reservation]:
@@ -167,21 +227,39 @@ def charge(state: Allowance, work: Work, requests: int = 1) -> Allowance:
     spent = list(state.spent)
     spent[WORKS.index(work)] = max(0, spent[WORKS.index(work)] + requests)
     daily, polls, backfill = spent
-    return replace(state, used=max(0, state.used + requests), spent=(daily, polls, backfill))
+    return replace(
+        state,
+        used=max(0, state.used + requests),
+        spent=(daily, polls, backfill),
+        sent=(sent := max(0, state.sent + requests)),
+        answered=min(sent, state.answered),
+    )
 
 
-def reconcile(state: Allowance, account: ReportedLimits, *, charged_since: int = 0) -> Allowance:
+def answered(state: Allowance) -> Allowance:
+    """Count an answer, or a request that failed: it is counted by the service, or never will be."""
+    return replace(state, answered=min(state.sent, state.answered + 1))
+
+
+def reconcile(
+    state: Allowance,
+    account: ReportedLimits,
+    *,
+    charged_since: int = 0,
+    wall_s: float | None = None,
+) -> Allowance:
     """Adopt the service's account of the month.
 
     `charged_since` is what was charged here since the request for the account, without that
     request. A larger count than ours is adopted at once: another machine uses the key. A smaller
     one is adopted only as far as two accounts in a row agree, since a request in progress is
-    charged here and not yet counted there.
+    charged here and not yet counted there. A later reset is that of a new period only if the old
+    one is over at `wall_s`; None is not known, which counts as over.
     """
     limit = UNLIMITED if account.allowed is None else account.allowed
     used, resets_at = account.used, int(account.resets_at.timestamp())
     if state.allowed == UNKNOWN or abs(resets_at - state.resets_at) > _SAME_MONTH_S:
-        is_new = state.resets_at > 0 and resets_at - state.resets_at > _SAME_MONTH_S
+        is_new = _is_next_period(state, resets_at, wall_s)
         fresh = (0, 0, 0) if is_new else state.spent
         return replace(
             state,
@@ -202,6 +280,75 @@ def reconcile(state: Allowance, account: ReportedLimits, *, charged_since: int =
     )
 
 
-def exhausted(state: Allowance) -> Allowance:
-    """Return the state after the service reported that the month is used up."""
-    return state if state.allowed < 0 else replace(state, used=max(state.used, state.allowed))
+def _is_next_period(state: Allowance, resets_at: int, wall_s: float | None) -> bool:
+    is_later = state.resets_at > 0 and resets_at - state.resets_at > _SAME_MONTH_S
+    return is_later and (wall_s is None or wall_s >= state.resets_at - _SAME_MONTH_S)
+
+
+def adopt_headers(
+    state: Allowance, heard: QuotaHeaders, sent: Charged | None, wall_s: float
+) -> Allowance:
+    """Adopt what the headers of an answer say of the month.
+
+    `sent` is the answered request; None is an answer that the service does not count, so only the
+    reset is learnt from it. The service has counted that request, and those that were answered
+    before it was sent. It may have counted any of the others, which are those in progress when it
+    was sent, and those sent since. So the month's use is at least the reported one with all those
+    sent since, and at most that with all others. Our own count stays as it is between the two,
+    and is moved to the nearer end if not: it never leaves more than the service reported less our
+    newer requests.
+    """
+    resets_at = _month_ends(state, heard, wall_s)
+    is_of_month = resets_at is not None or heard.allowed == state.allowed
+    if state.allowed == UNKNOWN or not is_of_month:
+        return state
+    if resets_at is not None and _is_next_period(state, resets_at, wall_s):
+        state = replace(
+            state, resets_at=resets_at, used=0, excess=0, spent=(0, 0, 0), answered=state.sent
+        )
+    elif resets_at is not None and abs(resets_at - state.resets_at) > _UNEVEN_S:
+        state = replace(state, resets_at=resets_at)
+    if sent is None or heard.remaining is None or sent.number > state.sent:
+        return state
+    allowed = state.allowed if heard.allowed is None else heard.allowed
+    if allowed < heard.remaining:
+        return state
+    used = allowed - heard.remaining
+    least = used + state.sent - sent.number
+    most = used + max(0, state.sent - 1 - sent.answered)
+    moved = min(max(state.used, least), max(least, most))
+    return replace(state, allowed=allowed, used=moved, excess=0)
+
+
+def _month_ends(state: Allowance, heard: QuotaHeaders, wall_s: float) -> int | None:
+    """Return when the month ends by the headers; None if they don't say, or are about a rate."""
+    if heard.resets_in_s is None:
+        return None
+    resets_at = int(wall_s + heard.resets_in_s)
+    is_known = state.resets_at > 0 and abs(resets_at - state.resets_at) <= _UNEVEN_S
+    return resets_at if is_known or heard.resets_in_s > _WINDOW_S else None
+
+
+def exhausted(state: Allowance, resets_at: int | None = None) -> Allowance:
+    """Return the state after the service reported that the month is used up.
+
+    `resets_at` is when the service said that it ends, None if it did not.
+    """
+    if state.allowed < 0:
+        return state
+    return replace(
+        state,
+        used=max(state.used, state.allowed),
+        resets_at=state.resets_at if resets_at is None else resets_at,
+    )
+
+
+def export_wait_s(state: Allowance, now_ns: int) -> float:
+    """Return how long the next export has to wait, in seconds."""
+    return max(0, state.export_at_ns - now_ns) / SECOND_NS
+
+
+def hold_exports(state: Allowance, now_ns: int, wait_s: float) -> Allowance:
+    """Allow no export before the wait is over; other requests are not held back."""
+    wait_ns = int(min(max(0.0, wait_s), LONGEST_HOLD_S) * SECOND_NS)
+    return replace(state, export_at_ns=max(state.export_at_ns, now_ns + wait_ns))

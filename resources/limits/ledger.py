@@ -1,10 +1,10 @@
 """The allowance of one key on disk, shared by every process of a machine.
 
 One small record, guarded by a lock on its file. A record that is missing, damaged or of another
-layout is unknown: an empty bucket and no quota. Of a record of another boot, or of a later time,
-only the spent requests are used. Code that sends requests uses `Ledger`; code that shows what is
-left uses the reader, which creates and writes nothing. Does not belong here: the meaning of the
-numbers (allowance.py).
+layout is unknown: an empty bucket and no quota; the layout before this one is read, and has no
+stated pace. Of a record of another boot, or of a later time, only the spent requests and the stated
+pace are used. Code that sends requests uses `Ledger`; code that shows what is left uses the reader,
+which creates and writes nothing. Does not belong here: the meaning of the numbers (allowance.py).
 """
 
 import fcntl
@@ -25,9 +25,11 @@ from pydantic import SecretStr
 from resources.errors import LedgerUnusable
 from resources.limits.allowance import Allowance, Pace, of_another_boot, unknown
 
-_LAYOUT: Final = struct.Struct("<4s16sqqqQqqqq3q")
+_LAYOUT: Final = struct.Struct("<4s16sqqqQqqqq3qdqqqq")
+_LAYOUT_BEFORE: Final = struct.Struct("<4s16sqqqQqqqq3q")
 _CHECK: Final = struct.Struct("<I")
-_MAGIC: Final = b"ALM2"
+_MAGIC: Final = b"ALM3"
+_MAGIC_BEFORE: Final = b"ALM2"
 _SIZE: Final = _LAYOUT.size + _CHECK.size
 _SYNC_EVERY_NS: Final = 1_000_000_000
 _UNEVEN_NS: Final = 1_000_000_000
@@ -57,31 +59,42 @@ def ledger_name(base_url: str, key: SecretStr) -> str:
 
 @dataclass(slots=True)
 class Entry:
-    """The allowance while its file is locked, and the time of the lock."""
+    """The allowance while its file is locked, the time of the lock, and the pace of the key."""
 
     state: Allowance
     now_ns: int
+    pace: Pace
 
 
 class Ledger:
-    """The file of one key. Shared by threads and processes, and safe across a fork."""
+    """The file of one key. Shared by threads and processes, and safe across a fork.
+
+    `pace` is that of a key of which nothing is known; `pace_of` returns the pace for what the
+    service has stated, None is always `pace`.
+    """
 
     def __init__(
         self,
         path: Path,
         pace: Pace,
         *,
+        pace_of: Callable[[Allowance], Pace] | None = None,
         now_ns: Callable[[], int] = monotonic_ns,
         boot: Callable[[], bytes] = boot_id,
     ) -> None:
         self.path = path
         self.pace = pace
+        self._pace_of = pace_of
         self.now_ns = now_ns
         self._boot = boot()
         self._threads = Lock()
         self._file: int | None = None
         self._process = 0
         self._synced_ns = 0
+
+    def pace_for(self, state: Allowance) -> Pace:
+        """Return the pace for what the service has stated."""
+        return self.pace if self._pace_of is None else self._pace_of(state)
 
     @contextmanager
     def locked(self) -> Iterator[Entry]:
@@ -96,7 +109,8 @@ class Ledger:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 now_ns = self.now_ns()
-                entry = Entry(self._read(file, now_ns), now_ns)
+                state = self._read(file, now_ns)
+                entry = Entry(state, now_ns, self.pace_for(state))
                 yield entry
                 self._write(file, entry)
             finally:
@@ -135,20 +149,22 @@ class Ledger:
 
     def _read(self, file: int, now_ns: int) -> Allowance:
         record = os.pread(file, _SIZE, 0)
-        if len(record) != _SIZE:
+        layout = _LAYOUT_BEFORE if record[: len(_MAGIC)] == _MAGIC_BEFORE else _LAYOUT
+        if len(record) < layout.size + _CHECK.size:
             return unknown(self.pace, now_ns)
-        body, check = record[: _LAYOUT.size], record[_LAYOUT.size :]
-        if _CHECK.unpack(check)[0] != crc32(body):
+        body = record[: layout.size]
+        (check,) = _CHECK.unpack_from(record, layout.size)
+        if check != crc32(body):
             return unknown(self.pace, now_ns, turn=now_ns)
-        magic, boot, seen, full_at, held, turn, *month = _LAYOUT.unpack(body)
-        if magic != _MAGIC:
+        magic, boot, seen, full_at, held, turn, *month = layout.unpack(body)
+        if magic not in (_MAGIC, _MAGIC_BEFORE):
             return unknown(self.pace, now_ns, turn=now_ns)
-        allowed, used, resets, excess, daily, polls, backfill = month
+        allowed, used, resets, excess, daily, polls, backfill, *stated = month
         spent = (daily, polls, backfill)
-        found = Allowance(full_at, held, turn, allowed, used, resets, excess, spent)
+        found = Allowance(full_at, held, turn, allowed, used, resets, excess, spent, *stated)
         # Without a boot id, or after a snapshot was restored, only the time shows another boot.
         if boot != self._boot or now_ns + _UNEVEN_NS < seen:
-            return of_another_boot(found, self.pace, now_ns)
+            return of_another_boot(found, self.pace_for(found), now_ns)
         return found
 
     def _write(self, file: int, entry: Entry) -> None:
@@ -156,6 +172,7 @@ class Ledger:
         body = _LAYOUT.pack(
             *(_MAGIC, self._boot, entry.now_ns, state.full_at_ns, state.held_until_ns, state.turn),
             *(state.allowed, state.used, state.resets_at, state.excess, *state.spent),
+            *(state.rate_per_s, state.burst, state.sent, state.answered, state.export_at_ns),
         )
         # One write of less than a page: after a kill it is whole or absent.
         os.pwrite(file, body + _CHECK.pack(crc32(body)), 0)

@@ -9,7 +9,7 @@ from math import ceil
 from threading import Lock
 from typing import Final, Protocol
 
-from resources.limits.allowance import ReportedLimits
+from resources.limits.allowance import Charged, QuotaHeaders, ReportedLimits
 
 RATE_LIMITED_WAIT_S: Final = 1.0
 """The wait after a 429 without Retry-After (interface section 7)."""
@@ -24,12 +24,21 @@ LEAST_WAIT_S: Final = 0.000_5
 class Limiter(Protocol):
     """Paces requests, and counts them if it has a quota. Shared by threads."""
 
-    def acquire(self, *, for_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> Charged | None:
         """Return when one request may be sent now; `for_usage`: it requests the usage.
 
-        With a quota it may raise Defer or QuotaUnknown, with `attempts` 0 since nothing was
-        sent.
+        The result is passed to `on_answer`; None if answers are not counted. With a quota it may
+        raise Defer or QuotaUnknown, with `attempts` 0 since nothing was sent.
         """
+
+    def on_answer(self, sent: Charged, heard: QuotaHeaders | None, *, counted: bool = True) -> None:
+        """Called once for each request of `acquire`, with the headers of its answer, None if it
+        has none or failed; `counted` is false if the service does not count it."""
+        return
+
+    def on_export_limited(self, retry_after_s: float | None) -> None:
+        """Called after a 429 for the rate of exports; None if it named no wait."""
+        self.on_rate_limited(retry_after_s)
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """Called after a 429 for rate or burst; None if it named no wait."""
@@ -42,12 +51,20 @@ class Limiter(Protocol):
         """Called after an answer that was counted and requests a wait that is too long."""
         self.on_rate_limited(wait_s)
 
-    def on_quota_exhausted(self) -> None:
-        """Called when the service reports that the month is used up."""
+    def on_quota_exhausted(self, resets_in_s: float | None = None) -> None:
+        """Called when the service reports that the month is used up, and when it ends."""
         return
 
-    def charged(self) -> int:
-        """Return the requests charged this month; passed to `on_usage` with the next usage."""
+    def resets_in_s(self) -> float | None:
+        """Return when the month ends, as last heard, in seconds; None if it isn't known."""
+        return None
+
+    def on_stated_pace(self, rate_per_s: float | None, burst: int | None) -> None:
+        """Called with the rate and burst that the service states for the key; None is neither."""
+        return
+
+    def sent(self) -> int:
+        """Return the number of the last request; passed to `on_usage` with the next usage."""
         return 0
 
     def available(self) -> int | None:
@@ -58,15 +75,15 @@ class Limiter(Protocol):
         """Return the requests left this month, None without a limit or if it isn't known."""
         return None
 
-    def on_usage(self, account: ReportedLimits, *, charged_before: int | None = None) -> None:
-        """Called with a usage requested when `charged_before` was charged; None is now."""
+    def on_usage(self, account: ReportedLimits, *, sent_before: int | None = None) -> None:
+        """Called with a usage requested after the request `sent_before`; None is now."""
         return
 
 
 class Unlimited(Limiter):
     """Allows every request: for a server of one's own."""
 
-    def acquire(self, *, for_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
         return None
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
@@ -108,7 +125,7 @@ class TokenBucketLimiter(Limiter):
         self._seen_at = monotonic()
         self._held_until = self._seen_at
 
-    def acquire(self, *, for_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
         """Take a token; sleep outside of the lock until there is one."""
         while True:
             with self._lock:

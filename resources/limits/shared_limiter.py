@@ -7,6 +7,7 @@ request is sent. Belongs here: waiting and refusing. Does not: the arithmetic (a
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final
@@ -15,22 +16,32 @@ from resources.errors import Defer, QuotaUnknown, RateHeld
 from resources.limits.allowance import (
     SECOND_NS,
     Allowance,
+    Charged,
+    QuotaHeaders,
     RefusalReason,
     ReportedLimits,
     Reservation,
     Share,
+    adopt_headers,
+    answered,
     charge,
+    emptied,
     exhausted,
+    export_wait_s,
     hold,
+    hold_exports,
     reconcile,
     refusal,
     reserve,
+    stated_pace,
 )
 from resources.limits.ledger import Entry, Ledger
 from resources.limits.limiter import LEAST_WAIT_S, RATE_LIMITED_WAIT_S, Limiter
 
 _LONGEST_SLEEP_S: Final = 5.0
 """After it a sleeper checks again before its time: the wait may be over."""
+_LEAST_RESET_S: Final = 60.0
+"""A nearer end of the month is not believed of a 429: the wait may be that of a rate."""
 _FURTHEST_NS: Final = 30_000_000_000
 """A later token is not reserved: a process killed while it waits loses its token."""
 _WHY: Final[dict[RefusalReason, str]] = {
@@ -43,18 +54,25 @@ _WHY: Final[dict[RefusalReason, str]] = {
 
 
 class SharedLimiter(Limiter):
-    """Paces and counts the requests of one kind of work. Shared by threads."""
+    """Paces and counts the requests of one kind of work. Shared by threads.
+
+    `share` is its share of the month, or a function that returns the share for what is known of
+    the month. `export_interval_s` is the time between two exports of the key.
+    """
 
     def __init__(
         self,
         ledger: Ledger,
-        share: Share | None = None,
+        share: Share | Callable[[Allowance], Share] | None = None,
         *,
         clock: Callable[[], datetime],
         sleep: Callable[[float], None] = time.sleep,
+        export_interval_s: float = 0.0,
     ) -> None:
         self.ledger = ledger
-        self.share = share or Share()
+        self._share = share if callable(share) else _always(share or Share())
+        self._work = self._share(Allowance(0)).work
+        self._export_interval_s = export_interval_s
         self.request_account: Callable[[], object] | None = None
         """Requests the usage of the month from the service, through a client of this limiter."""
         self.ahead: Callable[[], timedelta] = timedelta
@@ -67,11 +85,11 @@ class SharedLimiter(Limiter):
     def no_wait(self, on: bool) -> None:
         self._no_wait = on
 
-    def acquire(self, *, for_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> Charged:
         """Return when one request may be sent, and charge it.
 
         A request for the usage is allowed even if the quota is not known or used up: its answer
-        ends that.
+        ends that. An export also waits until the interval after the one before is over.
 
         Raises:
             QuotaUnknown: the usage of the month has to be requested first.
@@ -85,14 +103,15 @@ class SharedLimiter(Limiter):
             with self.ledger.locked() as entry:
                 if not for_usage:
                     self._check(entry.state)
-                if reserved is None or reserved.turn != entry.state.turn:
-                    reserved = self._reserve(entry)
-                wait_s = _LONGEST_SLEEP_S
-                if reserved is not None:
-                    wait_s = (reserved.at_ns - entry.now_ns) / SECOND_NS
+                wait_s = export_wait_s(entry.state, entry.now_ns) if for_export else 0.0
                 if wait_s <= 0:
-                    entry.state = charge(entry.state, self.share.work)
-                    return
+                    if reserved is None or reserved.turn != entry.state.turn:
+                        reserved = self._reserve(entry)
+                    wait_s = _LONGEST_SLEEP_S
+                    if reserved is not None:
+                        wait_s = (reserved.at_ns - entry.now_ns) / SECOND_NS
+                if wait_s <= 0:
+                    return self._charge(entry, for_export=for_export)
             if self._no_wait:
                 held = RateHeld(f"the next token is free in {wait_s:.1f} s, which is too late")
                 held.attempts = 0
@@ -103,47 +122,96 @@ class SharedLimiter(Limiter):
         """After a 429 for rate or burst, which was not counted, make every process wait."""
         wait_s = RATE_LIMITED_WAIT_S if retry_after_s is None else retry_after_s
         with self.ledger.locked() as entry:
-            held = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
-            entry.state = charge(held, self.share.work, -1)
+            held = hold(entry.state, entry.pace, entry.now_ns, wait_s)
+            entry.state = charge(held, self._work, -1)
+
+    def on_export_limited(self, retry_after_s: float | None) -> None:
+        """After a 429 for the rate of exports, which was not counted, make every export wait."""
+        usual_s = max(self._export_interval_s, RATE_LIMITED_WAIT_S)
+        wait_s = usual_s if retry_after_s is None else retry_after_s
+        with self.ledger.locked() as entry:
+            # Its own interval began when it was sent; the service's wait takes its place.
+            free = replace(entry.state, export_at_ns=0)
+            held = hold_exports(free, entry.now_ns, wait_s)
+            entry.state = charge(held, self._work, -1)
 
     def on_long_wait(self, wait_s: float) -> None:
         """After an answer that was counted and requests a wait, make every process wait."""
         with self.ledger.locked() as entry:
-            entry.state = hold(entry.state, self.ledger.pace, entry.now_ns, wait_s)
+            entry.state = hold(entry.state, entry.pace, entry.now_ns, wait_s)
 
-    def on_quota_exhausted(self) -> None:
-        """Mark the month as used up. The request was not counted."""
+    def on_quota_exhausted(self, resets_in_s: float | None = None) -> None:
+        """Mark the month as used up, and learn its end. The request was not counted."""
+        resets_at = None
+        if resets_in_s is not None and resets_in_s >= _LEAST_RESET_S:
+            resets_at = int(self._clock().timestamp() + resets_in_s)
         with self.ledger.locked() as entry:
-            entry.state = exhausted(charge(entry.state, self.share.work, -1))
+            entry.state = exhausted(charge(entry.state, self._work, -1), resets_at)
+
+    def on_answer(self, sent: Charged, heard: QuotaHeaders | None, *, counted: bool = True) -> None:
+        """Count an answer, and adopt what it says of the month (allowance.py)."""
+        with self.ledger.locked() as entry:
+            if heard is not None:
+                wall_s = self._clock().timestamp()
+                entry.state = adopt_headers(entry.state, heard, sent if counted else None, wall_s)
+            # What does not count is in progress until it is taken back.
+            if counted:
+                entry.state = answered(entry.state)
+
+    def on_stated_pace(self, rate_per_s: float | None, burst: int | None) -> None:
+        """Adopt the stated rate and burst, here and in every process that uses the key."""
+        with self.ledger.locked() as entry:
+            entry.state = stated_pace(entry.state, rate_per_s, burst)
+            now = self.ledger.pace_for(entry.state)
+            if now.rate_per_s < entry.pace.rate_per_s or now.burst < entry.pace.burst:
+                entry.state = emptied(entry.state, now, entry.now_ns)
+
+    def resets_in_s(self) -> float | None:
+        """Return when the month ends, as last heard, in seconds; None if it isn't known."""
+        left_s = self.ledger.peek().resets_at - self._clock().timestamp()
+        return left_s if left_s > 0 else None
 
     def charged(self) -> int:
-        """Return the requests charged so far; passed to `on_usage` with the next usage."""
+        """Return the requests charged this month, by any machine as far as it is known."""
         return self.ledger.peek().used
+
+    def sent(self) -> int:
+        """Return the number of the last request; passed to `on_usage` with the next usage."""
+        return self.ledger.peek().sent
 
     def available(self) -> int | None:
         """Return how many requests this work may still send this month, None as for `left`."""
-        return self.ledger.peek().available(self.share, self._clock().timestamp())
+        state = self.ledger.peek()
+        return state.available(self._share(state), self._clock().timestamp())
 
     def left(self) -> int | None:
         """Return the requests left this month to this machine, None if nothing is known."""
         state = self.ledger.peek()
-        left = state.left(self._clock().timestamp())
-        if self.share.machine is None:
+        left, share = state.left(self._clock().timestamp()), self._share(state)
+        if share.machine is None:
             return left
-        own = max(0, self.share.machine + self.share.floor - sum(state.spent))
+        own = max(0, share.machine + share.floor - sum(state.spent))
         return own if left is None else min(left, own)
 
-    def on_usage(self, account: ReportedLimits, *, charged_before: int | None = None) -> None:
-        """Adopt a usage that was requested when `charged_before` was charged; None is now."""
+    def on_usage(self, account: ReportedLimits, *, sent_before: int | None = None) -> None:
+        """Adopt a usage that was requested after the request `sent_before`; None is now."""
         with self.ledger.locked() as entry:
             # The request for the usage is in both counts.
             since = 0
-            if charged_before is not None:
-                since = max(0, entry.state.used - charged_before - 1)
-            entry.state = reconcile(entry.state, account, charged_since=since)
+            if sent_before is not None:
+                since = max(0, entry.state.sent - sent_before - 1)
+            wall_s = self._clock().timestamp()
+            entry.state = reconcile(entry.state, account, charged_since=since, wall_s=wall_s)
+
+    def _charge(self, entry: Entry, *, for_export: bool) -> Charged:
+        before = entry.state.answered
+        entry.state = charge(entry.state, self._work)
+        if for_export:
+            entry.state = hold_exports(entry.state, entry.now_ns, self._export_interval_s)
+        return Charged(entry.state.sent, before)
 
     def _reserve(self, entry: Entry) -> Reservation | None:
-        after, reserved = reserve(entry.state, self.ledger.pace, entry.now_ns)
+        after, reserved = reserve(entry.state, entry.pace, entry.now_ns)
         if reserved.at_ns - entry.now_ns > _FURTHEST_NS:
             return None
         entry.state = after
@@ -158,20 +226,23 @@ class SharedLimiter(Limiter):
                 self.request_account()
 
     def _is_account_unknown(self) -> bool:
-        now_s = self._clock().timestamp()
-        return refusal(self.ledger.peek(), self.share, now_s) == "unknown"
+        state, now_s = self.ledger.peek(), self._clock().timestamp()
+        return refusal(state, self._share(state), now_s) == "unknown"
 
     def _check(self, state: Allowance) -> None:
-        why = refusal(state, self.share, self._clock().timestamp())
+        why = refusal(state, self._share(state), self._clock().timestamp())
         if why is None:
             return
         if why == "unknown":
             raise QuotaUnknown(_WHY[why])
         deferral = Defer(
-            f"{_WHY[why]} ({self.share.work}: {state.allowed - state.used:,} of "
-            f"{state.allowed:,} left)",
+            f"{_WHY[why]} ({self._work}: {state.allowed - state.used:,} of {state.allowed:,} left)",
             resume_at=datetime.fromtimestamp(state.resets_at, UTC) + self.ahead(),
             reason="quota",
         )
         deferral.attempts = 0
         raise deferral
+
+
+def _always(share: Share) -> Callable[[Allowance], Share]:
+    return lambda state: share

@@ -34,6 +34,7 @@ def almanac(
     monkeypatch.setenv("ALMANAC_STATE", str(tmp_path_factory.mktemp("machine")))
     # The clocks of the tests' sandboxes are far from the machine's.
     monkeypatch.setenv("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")
+    monkeypatch.setenv("ALMANAC_EXPORT_INTERVAL_S", "0")
 
     def run(*words: str, code: int = 0, **given: str) -> Any:
         with pytest.MonkeyPatch.context() as patch:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.session import OpenedSession, open_service
+from pipeline.session import OpenedSession, open_service, pace_of
 from pipeline.settings import Settings
 from resources.errors import Defer
 from resources.limits.allowance import Pace
@@ -75,7 +76,7 @@ def test_a_month_that_ends_during_a_session_causes_one_usage_request(
         assert ledger_of(settings).peek().used == 2
 
 
-def test_a_new_month_starts_at_0_where_the_service_reports_no_usage(
+def test_a_new_month_is_counted_by_headers_where_the_service_reports_no_usage(
     tmp_path: Path, sandbox: Sandbox
 ) -> None:
     sandbox.faults.set("html~usage")
@@ -88,7 +89,8 @@ def test_a_new_month_starts_at_0_where_the_service_reports_no_usage(
             entry.state = replace(entry.state, resets_at=int(service.clock().timestamp()) - 1)
         send_request(service)
         state = ledger_of(settings).peek()
-        assert (state.allowed, state.used) == (30_000, 1)
+        # Of the service's month, which is not over.
+        assert (state.allowed, state.used) == (30_000, 3)
 
 
 def test_a_ledger_lost_during_a_session_is_filled_by_a_usage_request(
@@ -108,3 +110,43 @@ def test_the_embedded_sandbox_keeps_no_ledger(tmp_path: Path) -> None:
     with open_service(settings) as service:
         send_request(service)
     assert not (tmp_path / "machine").exists()
+
+
+def test_an_enterprise_key_of_5_a_second_meets_no_429(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise", rate_per_s=5, burst=5)
+    settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
+    almanac_sandbox.forget_requests()
+    with open_service(settings) as service:
+        for _ in range(14):
+            send_request(service)
+        pace = service.pace
+    assert [request.status for request in almanac_sandbox.requests] == [200] * 15
+    assert pace == Pace(5, 1)
+    # The next start sends its first request at that pace.
+    assert pace_of(settings, PLANS["free"], ledger_of(settings).peek()) == pace
+
+
+def test_settings_go_before_what_the_service_states(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise", rate_per_s=5, burst=5)
+    given = {**address_of(almanac_sandbox.base_url, key), "rate_per_s": 2.0, "burst": 3}
+    with open_service(settings_of(tmp_path, **given)) as service:
+        assert service.pace == Pace(2.0, 1)
+
+
+def test_a_stated_quota_of_40_has_a_reserve_that_only_daily_pulls_use(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise", monthly_quota=40)
+    settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
+    with open_service(settings, work="polls") as service:
+        with pytest.raises(Defer, match="reserved for other work"):
+            for _ in range(40):
+                send_request(service)
+        assert (service.kept, service.quota_left) == (8, 8)
+    with open_service(settings, work="daily") as service:
+        send_request(service)
+        assert service.quota_left == 6

@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from resources.http.transport import SentRequest
-from resources.request_log import RequestLog, fingerprint_of
+from resources.limits.allowance import QuotaHeaders
+from resources.request_log import RequestLog, fingerprint_of, last_usage
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -33,3 +34,20 @@ def test_attempts_are_numbered_until_one_succeeds_and_the_key_is_not_there(tmp_p
     }
     assert log.count == 5
     assert "canary" not in text
+
+
+def test_the_log_has_what_headers_say_and_old_lines_without_it_stay_readable(
+    tmp_path: Path,
+) -> None:
+    log = RequestLog(tmp_path, lambda: NOW, key=SecretStr("canary-77"))
+    reset_at = datetime(2026, 3, 17, tzinfo=UTC)
+    heard = QuotaHeaders(3_000, 2_999, reset_at, 1.0)
+    log(SentRequest("GET", "/a", 404, 0.25, 10, heard, "req_7f3a"))
+    (line,) = (tmp_path / "requests" / "2026-03-02.jsonl").read_text().splitlines()
+    known = json.loads(line)
+    assert (known["quota"], known["remaining"], known["request_id"]) == (3_000, 2_999, "req_7f3a")
+    assert datetime.fromisoformat(known["reset_at"]) == reset_at
+    (tmp_path / "usage.jsonl").write_text('{"at": "2026-03-02T06:00:00Z", "plan": "pro"}\n')
+    old = last_usage(tmp_path)
+    assert old is not None
+    assert (old.plan, old.rate, old.period_start) == ("pro", None, None)

@@ -314,7 +314,7 @@ class TestQuota:
         )
         assert quota.spent == {"daily": 300, "polls": 90, "backfill": 10}
         assert quota.reset_at == datetime(2026, 4, 1, tzinfo=UTC)
-        assert quota.reserve == 60_000
+        assert quota.reserve == 600
         assert quota.held_until is None
         assert ledger.path.read_bytes() == before
 
@@ -412,7 +412,7 @@ def test_status_prints_feeds_quota_and_gaps(
     for part in (
         "2,000 of 3,000, counted by this machine",
         "daily 300, polls 90, backfill 10",
-        "Reserved for daily pulls 60,000",
+        "Reserved for daily pulls 600",
         "Days without a pull 3: 2026-03-03 to 2026-03-05",
         "stale",
         "not in the plan",

@@ -235,7 +235,7 @@ class TestLookUps:
             ledger = Ledger(tmp_path / "ledger", Pace(1.0, 1))
             limiter = SharedLimiter(ledger, Share(), clock=lambda: STANDS_AT)
             limiter.on_usage(usage.account)
-            limiter.on_usage(usage.account, charged_before=0)
+            limiter.on_usage(usage.account, sent_before=0)
             assert limiter.left() is not None
 
     @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ class TestRetrying:
         class Listening(Limiter):
             waits: list[float | None] = []  # noqa: RUF012
 
-            def acquire(self, *, for_usage: bool = False) -> None:
+            def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
                 return None
 
             def on_rate_limited(self, retry_after_s: float | None) -> None:
@@ -242,7 +242,7 @@ class TestSlowness:
         fake = FakeTime()
 
         class Slow(Limiter):
-            def acquire(self, *, for_usage: bool = False) -> None:
+            def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
                 fake.seconds += 25.0
 
             def on_rate_limited(self, retry_after_s: float | None) -> None:

@@ -51,7 +51,7 @@ class Counted(Unlimited):
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
 
-    def acquire(self, *, for_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
         if self.allowed <= 0:
             refused = Defer("the month is used up", resume_at=AT + 30 * DAY, reason="quota")
             refused.attempts = 0
@@ -71,7 +71,7 @@ class Broken(Unlimited):
     def no_wait(self, on: bool) -> None:
         self.no_wait_set |= on
 
-    def acquire(self, *, for_usage: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
         with self._lock:
             self.allowed -= 1
             is_last = self.allowed == 0

@@ -42,5 +42,5 @@ class Machine:
 
 def with_usage(limiter: SharedLimiter, allowed: int | None = 1_000, used: int = 0) -> SharedLimiter:
     """Set the usage of the month, as if the service had just reported it."""
-    limiter.on_usage(ReportedLimits(allowed, used, RESET), charged_before=limiter.charged())
+    limiter.on_usage(ReportedLimits(allowed, used, RESET), sent_before=limiter.sent())
     return limiter

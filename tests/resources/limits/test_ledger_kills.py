@@ -38,7 +38,7 @@ class Run:
         )
         ledger = Ledger(folder / "key.ledger", Pace(order.rate_per_s, order.burst))
         limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
-        limiter.on_usage(ReportedLimits(allowed, 0, FAR), charged_before=0)
+        limiter.on_usage(ReportedLimits(allowed, 0, FAR), sent_before=0)
         program = (sys.executable, "-m", "tests.resources.limits.reserving")
         ended = subprocess.run(
             [*program, msgspec.json.encode(order).decode()], stdout=subprocess.PIPE, check=True

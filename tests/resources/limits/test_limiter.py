@@ -85,7 +85,7 @@ def test_a_limiter_with_a_quota_may_defer_before_a_request_is_sent(
     resume_at = datetime(2026, 4, 1, tzinfo=UTC)
 
     class Empty(Limiter):
-        def acquire(self, *, for_usage: bool = False) -> None:
+        def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
             error = Defer("The ledger is empty", resume_at=resume_at, reason="quota")
             error.attempts = 0
             raise error

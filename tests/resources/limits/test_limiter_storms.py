@@ -70,7 +70,7 @@ def test_during_a_storm_of_429s_every_process_waits_and_afterwards_all_resume(
     path = tmp_path / "key.ledger"
     limiter = SharedLimiter(Ledger(path, Pace(RATE, BURST)), clock=lambda: datetime.now(UTC))
     month_ends = datetime.now(UTC) + timedelta(days=9)
-    limiter.on_usage(ReportedLimits(QUOTA, 0, month_ends), charged_before=0)
+    limiter.on_usage(ReportedLimits(QUOTA, 0, month_ends), sent_before=0)
     order = storming.Order(
         base_url=sandbox.base_url, key=key, ledger=str(path), rate_per_s=RATE, burst=BURST,
         processes=PROCESSES, threads=THREADS, calls=CALLS,

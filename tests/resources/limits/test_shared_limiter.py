@@ -59,7 +59,7 @@ def opened(
 def with_usage(
     limiter: SharedLimiter, *, allowed: int | None = 1_000, used: int = 0
 ) -> SharedLimiter:
-    limiter.on_usage(ReportedLimits(allowed, used, RESET), charged_before=limiter.charged())
+    limiter.on_usage(ReportedLimits(allowed, used, RESET), sent_before=limiter.sent())
     return limiter
 
 
@@ -219,7 +219,7 @@ def test_the_name_of_a_ledger_reveals_no_key() -> None:
 def test_threads_of_one_limiter_share_its_rate(path: Path) -> None:
     ledger = Ledger(path, Pace(400.0, 1))
     limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
-    limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
+    limiter.on_usage(ReportedLimits(None, 0, FAR), sent_before=0)
     began = time.monotonic()
 
     def acquire() -> None:
@@ -237,7 +237,7 @@ def test_threads_of_one_limiter_share_its_rate(path: Path) -> None:
 
 def test_a_forked_child_does_not_share_its_parents_lock(path: Path) -> None:
     limiter = SharedLimiter(Ledger(path, Pace(500.0, 500)), clock=lambda: datetime.now(UTC))
-    limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
+    limiter.on_usage(ReportedLimits(None, 0, FAR), sent_before=0)
     with limiter.ledger.locked():
         pass
     child = os.fork()
@@ -273,7 +273,7 @@ class TestProcesses:
     def test_four_processes_keep_the_rate_and_stop_exactly_at_the_reserve(
         self, limiter: SharedLimiter
     ) -> None:
-        limiter.on_usage(ReportedLimits(150, 0, FAR), charged_before=0)
+        limiter.on_usage(ReportedLimits(150, 0, FAR), sent_before=0)
         children = [self.start(limiter, 1_000) for _ in range(4)]
         sent = sorted(int(line) for child in children for line in child.communicate()[0].split())
         assert len(sent) == 150
@@ -285,7 +285,7 @@ class TestProcesses:
     def test_killed_processes_neither_keep_the_lock_nor_refund_their_tokens(
         self, limiter: SharedLimiter
     ) -> None:
-        limiter.on_usage(ReportedLimits(None, 0, FAR), charged_before=0)
+        limiter.on_usage(ReportedLimits(None, 0, FAR), sent_before=0)
         random, counted, began = Random(3), 0, time.monotonic()
         for _ in range(6):
             child = self.start(limiter, 100_000)

@@ -255,15 +255,26 @@ def test_logs_of_this_machine_are_tables_and_an_incomplete_line_is_left_out(
     log.write_bytes(line + b'{"at": "2026-03-01T06:00:01+00:00", "path": "/v2/caf\xc3')
     lake.publish()
     at = day(0) + timedelta(milliseconds=500)
-    assert rows(lake, "FROM requests") == [(at, "/v2/events", 200, 0.25, 100, 1, "ab")]
-    log.write_bytes(line * 2)
+    unsaid = (None, None, None, None)
+    assert rows(lake, "FROM requests") == [(at, "/v2/events", 200, 0.25, 100, 1, "ab", *unsaid)]
+    said = b'"quota": 50, "remaining": 49, "reset_at": "2026-03-17T00:00:00Z", "request_id": "r1"'
+    log.write_bytes(line + line.replace(b'"more": 1', said))
     (lake.home / "state" / "usage.jsonl").write_text(
         '{"at": "2026-03-01T06:00:00Z", "plan": "pro", "used": 5, "quota": null, '
         '"remaining": null, "reset_at": "2026-04-01T00:00:00Z"}\n'
+        '{"at": "2026-03-02T06:00:00Z", "plan": "pro", "used": 6, "quota": 40, "rate": 0.5, '
+        '"burst": 5, "period_start": "2026-02-17T00:00:00Z", "period_end": "2026-03-17T00:00:00Z"}'
     )
     report = lake.publish()
     assert (report.mode, report.rows["requests"]) == ("delta", 2)
-    assert rows(lake, "SELECT read_at, plan, used, quota FROM usage") == [(day(0), "pro", 5, None)]
+    ends_at = datetime(2026, 3, 17, tzinfo=UTC)
+    of_month = "SELECT quota, remaining, reset_at, request_id FROM requests"
+    assert rows(lake, of_month) == [unsaid, (50, 49, ends_at, "r1")]
+    readings = "SELECT read_at, plan, used, quota, rate, burst, period_start, period_end FROM usage"
+    assert rows(lake, readings) == [
+        (day(0), "pro", 5, None, *unsaid),
+        (day(1), "pro", 6, 40, 0.5, 5, datetime(2026, 2, 17, tzinfo=UTC), ends_at),
+    ]
     assert lake.publish().mode == "none"
 
 

@@ -169,7 +169,11 @@ SELECT
     TRY_CAST(line ->> '$.seconds' AS DOUBLE) AS seconds,
     TRY_CAST(line ->> '$.bytes' AS BIGINT) AS bytes,
     TRY_CAST(line ->> '$.attempt' AS INTEGER) AS attempt,
-    line ->> '$.key_fingerprint' AS key_fingerprint
+    line ->> '$.key_fingerprint' AS key_fingerprint,
+    TRY_CAST(line ->> '$.quota' AS BIGINT) AS quota,
+    TRY_CAST(line ->> '$.remaining' AS BIGINT) AS remaining,
+    TRY_CAST(line ->> '$.reset_at' AS TIMESTAMPTZ) AS reset_at,
+    line ->> '$.request_id' AS request_id
 FROM read_csv(
     $requests,
     auto_detect = false, columns = {'line': 'VARCHAR'}, header = false,
@@ -190,7 +194,11 @@ SELECT
     TRY_CAST(line ->> '$.used' AS BIGINT) AS used,
     TRY_CAST(line ->> '$.quota' AS BIGINT) AS quota,
     TRY_CAST(line ->> '$.remaining' AS BIGINT) AS remaining,
-    TRY_CAST(line ->> '$.reset_at' AS TIMESTAMPTZ) AS reset_at
+    TRY_CAST(line ->> '$.reset_at' AS TIMESTAMPTZ) AS reset_at,
+    TRY_CAST(line ->> '$.rate' AS DOUBLE) AS rate,
+    TRY_CAST(line ->> '$.burst' AS BIGINT) AS burst,
+    TRY_CAST(line ->> '$.period_start' AS TIMESTAMPTZ) AS period_start,
+    TRY_CAST(line ->> '$.period_end' AS TIMESTAMPTZ) AS period_end
 FROM read_csv(
     $usage,
     auto_detect = false, columns = {'line': 'VARCHAR'}, header = false,
