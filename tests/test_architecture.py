@@ -50,8 +50,8 @@ FLOORS = {
         "pytest_plugin",
     ),
     "warehouse": (
-        "answer_forms bounds connections errors plain_text sql",
-        "files schema",
+        "bounds connections errors plain_text sql",
+        "answer_forms files schema",
         "attaching landing query_limits",
         "home normalise publish queries",
         "activity batch_problems",
