@@ -100,6 +100,16 @@ def test_keys_made_and_revoked_beside_a_running_server_take_effect(tmp_path: Pat
         assert made["key"] not in table
 
 
+def test_the_export_interval_of_the_option_is_that_of_each_key(tmp_path: Path) -> None:
+    with sandbox(tmp_path, *YOUNG, "--export-interval", "90") as (_, output):
+        started = json.loads(output.readline())
+        export = started["base_url"] + "/v2/events/export?from=2018-03-01&to=2018-03-02"
+        headers = {"x-api-key": started["keys"]["elite"]}
+        first, second = (httpx.get(export, headers=headers) for _ in range(2))
+        assert (first.status_code, second.status_code) == (200, 429)
+        assert 80 <= int(second.headers["retry-after"]) <= 90
+
+
 def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
     from datetime import UTC, datetime
     from http.server import BaseHTTPRequestHandler, HTTPServer
