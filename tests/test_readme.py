@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,15 @@ import httpx
 import pytest
 
 from pipeline.cli.main import COMMANDS
+from pipeline.session import open_service
 from pipeline.settings import markdown
+from resources.feeds import pull
+from tests.pipeline.homes_in_days import settings_of
+from tests.pipeline.small_home import PULLED
 from tests.test_cli import ROOT, environment
+from warehouse.history.merge import merge
+from warehouse.home import Home
+from warehouse.queries import QueryRefused, connected, run_sql
 
 README = (ROOT / "README.md").read_text()
 TOUR = (ROOT / "docs" / "sandbox.md").read_text()
@@ -171,8 +180,12 @@ def test_the_queries_of_the_readme_answer_from_a_fresh_home(
     three_days: tuple[Path, dict[str, Any]],
 ) -> None:
     folder, _ = three_days
-    for query in blocks("query", page=README):
-        assert re.search(r"[1-9]\d* rows?\n", run(query, folder)), query
+    for query in [*blocks("query", page=README), *blocks("query of a later day", page=README)]:
+        assert run(query, folder).count("\n") > 1, query
+    run_the_python_example(folder)
+
+
+def run_the_python_example(folder: Path) -> None:
     (example,) = blocks("python", page=README, language="python")
     done = subprocess.run(
         [sys.executable, "-c", example],
@@ -183,6 +196,33 @@ def test_the_queries_of_the_readme_answer_from_a_fresh_home(
         timeout=60,
     )
     assert "displayed_date" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("plan", ["free", "pro", "elite"])
+def test_the_queries_of_the_readme_answer_or_say_why_not_from_a_home_of_one_day(
+    tmp_path: Path, plan: str
+) -> None:
+    home = Home(tmp_path / "data")
+    settings = settings_of(home.root, plan=plan, coins=("bitcoin", "ethereum"))
+    with open_service(settings, now=datetime.now(UTC).replace(microsecond=0)) as service:
+        for feed in PULLED:
+            pull(feed, service)
+    merge(home)
+    for query in blocks("query", page=README):
+        assert rows_of(query, home), query
+    moved, early = blocks("query of a later day", page=README)
+    assert rows_of(moved, home) == []
+    with pytest.raises(QueryRefused, match="is before the first observation at 20"):
+        rows_of(early, home)
+    run_the_python_example(tmp_path)
+
+
+def rows_of(command: str, home: Home) -> list[tuple[Any, ...]]:
+    """Return what the query of a command of the README answers."""
+    _, name, query = shlex.split(command)
+    assert name == "sql"
+    with connected(home.warehouse) as connection:
+        return run_sql(connection, query).rows
 
 
 def test_a_second_run_resumes_without_a_warning(three_days: tuple[Path, dict[str, Any]]) -> None:

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from pipeline.daily_run import RunInstant, RunSummary
 
 DAYS: Final = 7
-_TRY: Final = (
+_TRY_CHANGES: Final = (
     "SELECT title, displayed_date, change_kinds, known_from FROM event_versions "
     "WHERE version > 1 ORDER BY known_from DESC LIMIT 5"
 )
+_TRY_EVENTS: Final = "SELECT title, displayed_date, coins FROM upcoming_events LIMIT 5"
+_FIRST_SIGHTINGS: Final = frozenset({"created", "revealed"})
 
 
 def run(
@@ -165,7 +167,9 @@ def _show(summary: dict[str, Any]) -> None:
     show_problems(summary["problems"])
     for note in summary["notes"]:
         people.print(f"Note: {note}", soft_wrap=True)
-    people.print(f'\nTry: almanac sql "{_TRY}"', soft_wrap=True)
+    # Otherwise, as on the first day, the query for changes may have no row.
+    query = _TRY_CHANGES if set(summary["changes"]) - _FIRST_SIGHTINGS else _TRY_EVENTS
+    people.print(f'\nTry: almanac sql "{query}"', soft_wrap=True)
     people.print("     almanac ui")
 
 
