@@ -9,7 +9,9 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 from starlette.exceptions import HTTPException
@@ -181,12 +183,14 @@ class Gateway:
         exchange = exchange_of(scope)
         if exchange.grant is None:
             return []
-        record = self._usage.read_out(exchange.grant, exchange.now)
-        headers = [(b"x-ratelimit-reset", instant_text(record.reset_at).encode())]
-        if record.limit is not None and record.remaining is not None:
+        grant, now = exchange.grant, exchange.now
+        headers = [(b"x-ratelimit-reset", _reset_of(now.year, now.month))]
+        limit = grant.monthly_quota
+        if limit is not None:
+            remaining = max(0, limit - self._usage.used(grant, now))
             headers += [
-                (b"x-ratelimit-limit", b"%d" % record.limit),
-                (b"x-ratelimit-remaining", b"%d" % record.remaining),
+                (b"x-ratelimit-limit", b"%d" % limit),
+                (b"x-ratelimit-remaining", b"%d" % remaining),
             ]
         return headers
 
@@ -217,6 +221,12 @@ class Gateway:
                 await self._app(scope, receive, send_in_time)
         except TimeoutError as error:
             raise errors.RequestTimeout() from error
+
+
+@lru_cache(maxsize=64)
+def _reset_of(year: int, month: int) -> bytes:
+    """Return the text of the reset; made once a month, since each answer has it."""
+    return instant_text(quota_period(datetime(year, month, 1, tzinfo=UTC)).end).encode()
 
 
 def presented_key(scope: Scope) -> str:
