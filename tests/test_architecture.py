@@ -168,7 +168,8 @@ def test_duckdb_is_opened_in_one_way() -> None:
 
 
 def test_the_files_of_a_lake_are_named_in_one_place() -> None:
-    named = re.compile(r'"(event_changes|coin_snapshots|rejects|checkpoints)/|(date|month)=\{')
+    folders = "event_changes|event_absences|coin_snapshots|rejects|checkpoints"
+    named = re.compile(rf'"({folders})/|(date|month)=\{{')
     naming = {module_of(path) for path in sources() if named.search(path.read_text())}
     assert naming == set()
 

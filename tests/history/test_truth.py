@@ -18,6 +18,7 @@ from tests.history.model.comparison import (
     EVENT_COLUMNS,
     VERSION_COLUMNS,
     Rows,
+    absences_of,
     as_of,
     differences,
     events_of,
@@ -47,7 +48,7 @@ CIRCUMSTANCES = (
     *("first seen though half watched", "flagged exports", "scores unknown by their band"),
     *("missing from events of free", "missing from events of standard"),
     *("missing from export of elite", "stale 404", "stale deliveries", "stale events"),
-    *("stale cancellations", "stale export", "twice absent, not covered far enough back"),
+    *("cancelled before withdrawn", "stale export", "twice absent, not covered far enough back"),
     *("withdrawn by 404", "withdrawn by exports"),
 )
 
@@ -142,6 +143,15 @@ class TestMergedDayByDay:
         assert {row["status"] for row in expected.values()} == {"scheduled", "cancelled"}
         _fail_if_different(_different(story, oracle, merged, "event_claims", expected))
 
+    def test_changes_of_missing_since_equal_those_of_the_truth(
+        self, oracle: Oracle, merged: Merged
+    ) -> None:
+        expected = absences_of(oracle)
+        assert len(expected) >= OFTEN
+        with reading(merged.home) as connection:
+            rows = connection.sql("SELECT event_id, changed_at, missing_since FROM event_absences")
+            assert set(rows.fetchall()) == expected
+
     def test_events_as_of_any_instant_equal_the_truth(
         self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
@@ -156,7 +166,7 @@ class TestMergedDayByDay:
                 published_as_of(connection, before, claimed=False)
             for days in (0, 1, 30, 365):
                 instant = before - timedelta(days)
-                known = as_of(oracle.versions(), instant, claimed=True)
+                known = as_of(oracle, oracle.versions(), instant, claimed=True)
                 assert published_as_of(connection, instant, claimed=True) == known
 
 
@@ -223,7 +233,7 @@ def _differ_as_of(
             for number, instant in enumerate(_instants(story, count))
             for claimed in ((False, True) if number % CLAIMED_EACH == 0 else (False,))
             if published_as_of(connection, instant, claimed=claimed)
-            != as_of(versions, instant, claimed=claimed)
+            != as_of(oracle, versions, instant, claimed=claimed)
         ]
 
 

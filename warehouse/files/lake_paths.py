@@ -2,6 +2,7 @@
 
     lake/head.json
     lake/event_changes/observed_date=YYYY-MM-DD/changes.parquet
+    lake/event_absences/observed_date=YYYY-MM-DD/absences.parquet
     lake/coin_snapshots/observed_date=YYYY-MM-DD/coins.parquet
     lake/rejects/observed_date=YYYY-MM-DD/{batch id}.parquet
     lake/checkpoints/YYYY-MM-DD-{fold id}/{events,coins,…}.parquet, state.json
@@ -18,11 +19,12 @@ from typing import Final
 
 HEAD: Final = "head.json"
 EVENT_CHANGES: Final = "event_changes"
+EVENT_ABSENCES: Final = "event_absences"
 COIN_SNAPSHOTS: Final = "coin_snapshots"
 REJECTS: Final = "rejects"
 CHECKPOINTS: Final = "checkpoints"
 EVENTS: Final = "events"
-FOLDERS: Final = (EVENT_CHANGES, COIN_SNAPSHOTS, REJECTS, CHECKPOINTS, EVENTS)
+FOLDERS: Final = (EVENT_CHANGES, EVENT_ABSENCES, COIN_SNAPSHOTS, REJECTS, CHECKPOINTS, EVENTS)
 EVENTS_HASHES: Final = f"{EVENTS}/_sha256.json"
 EVENTS_MARKER: Final = f"{EVENTS}/_rewriting.json"
 CHECKPOINT_STATE: Final = "state.json"
@@ -32,7 +34,7 @@ _MONTH: Final = "event_month="
 
 
 def day_folder(kind: str, day: date) -> str:
-    """Return the folder of a day in `EVENT_CHANGES`, `COIN_SNAPSHOTS` or `REJECTS`."""
+    """Return the folder of a day of `EVENT_CHANGES` or of the files beside it."""
     return f"{kind}/{folder_of_day(day)}"
 
 
@@ -55,6 +57,10 @@ def changes_in(folder: str) -> str:
 
 def changes_name(day: date) -> str:
     return changes_in(folder_of_day(day))
+
+
+def absences_name(day: date) -> str:
+    return f"{day_folder(EVENT_ABSENCES, day)}/absences.parquet"
 
 
 def coins_name(day: date) -> str:

@@ -14,7 +14,7 @@ import duckdb
 
 from warehouse.errors import DamagedBatch
 from warehouse.files.hashes import sha256_of
-from warehouse.files.lake_paths import changes_name, coins_name, rejects_name
+from warehouse.files.lake_paths import absences_name, changes_name, coins_name, rejects_name
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import NORMALISER, ChangeLog, DayFile, Head
 from warehouse.history.checkpoints import Checkpoints
@@ -94,7 +94,8 @@ class DayWriter:
         records = [] if so_far is None else list(so_far.meta["batches"])
         records += [outcome.record() for outcome in merged.outcomes]
         fold_id = _fold_id(before, records)
-        files |= self._write_coins(day)
+        files |= self._write_beside("snapshot", coins_name(day))
+        files |= self._write_beside("day_absences", absences_name(day))
         self._step("merge:coins_written")
         checkpoint = None
         if keep_checkpoint:
@@ -118,7 +119,7 @@ class DayWriter:
     def _begin(self, so_far: DayFile | None) -> dict[str, str]:
         """Load the content of a day; return the hashes of the files that it keeps."""
         connection = self._fold.connection
-        for table in ("day_versions", "snapshot"):
+        for table in ("day_versions", "day_absences", "snapshot"):
             connection.execute(_SQL[f"empty_{table}"])
         if so_far is None:
             return {}
@@ -129,6 +130,10 @@ class DayWriter:
         ):
             file = {"file": literal(self._lake.path(name))}
             connection.execute(_SQL["load_snapshot"], file)
+        name = absences_name(so_far.day)
+        if name in (so_far.head.files or ()):
+            file = {"file": literal(self._lake.path(name))}
+            connection.execute(_SQL["load_day_absences"], file)
         kept = [
             rejects_name(so_far.day, record["batch_id"])
             for record in so_far.meta["batches"]
@@ -148,12 +153,13 @@ class DayWriter:
             return {}
         return self._write(name, "write_rejects")
 
-    def _write_coins(self, day: date) -> dict[str, str]:
-        (count,) = self._fold.connection.table("snapshot").aggregate("count(*)").fetchall()[0]
+    def _write_beside(self, table: str, name: str) -> dict[str, str]:
+        """Write a table of the day as a file; a table without rows has none."""
+        (count,) = self._fold.connection.table(table).aggregate("count(*)").fetchall()[0]
         if not count:
-            self._lake.remove(coins_name(day))
+            self._lake.remove(name)
             return {}
-        return self._write(coins_name(day), "write_snapshot")
+        return self._write(name, f"write_{table}")
 
     def _write(self, name: str, by: str) -> dict[str, str]:
         """Write a file of the lake by a statement; return its sha256, by its name."""

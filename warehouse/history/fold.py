@@ -143,8 +143,11 @@ class Fold:
             self._run("find_differences", **impact)
             self._run("name_change_kinds")
             self._run("log_new_versions", **stamp)
+        observed_at = {"observed_at": manifest.observed_at}
+        if verdicts.keys() & {"same", "differs", "unchanged"}:
+            self._run("log_found", **observed_at, batch_id=manifest.batch_id)
         if verdicts.get("unchanged"):
-            self._run("touch_unchanged", **content_at, observed_at=manifest.observed_at)
+            self._run("touch_unchanged", **content_at, **observed_at)
         if verdicts.get("same") or verdicts.get("differs"):
             self._run("touch_seen", **impact)
         if verdicts.get("differs"):
@@ -169,7 +172,7 @@ class Fold:
             **filters,
             content_at=manifest.content_at,
             observed_at=manifest.observed_at,
-            is_proving_export=manifest.feed == "export" and proves_withdrawal(visible.plan),
+            is_proving_export=_is_proving_export(manifest),
             cancellations_seen=[
                 {"since": batch.since, "observed_at": batch.observed_at}
                 for batch in self.cancellations_seen
@@ -196,10 +199,11 @@ class Fold:
         if not missing:
             return
         outcome.missing += missing
+        self._run("log_absent", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
         self._run(
             "mark_missing",
             observed_at=manifest.observed_at,
-            is_export=manifest.feed == "export",
+            is_proving_export=_is_proving_export(manifest),
         )
         withdrawn = self._rows("count_withdrawn")[0][0]
         if withdrawn:
@@ -308,3 +312,7 @@ class Fold:
     def _count(self, table: str) -> int:
         (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]
         return int(count)
+
+
+def _is_proving_export(manifest: Manifest) -> bool:
+    return manifest.feed == "export" and proves_withdrawal(plan_named(manifest.plan))

@@ -138,12 +138,13 @@ def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
 
 def is_whole(lake: Storage, day_file: DayFile) -> bool:
     """Whether the files of a day are unchanged, by hash: the index compares only size and times."""
-    coins = lake_paths.coins_name(day_file.day)
+    files = day_file.head.files or {}
+    beside = (lake_paths.coins_name(day_file.day), lake_paths.absences_name(day_file.day))
     wrong = (
         damage(lake, day_file.name, {day_file.name: day_file.sha256}),
-        damage(lake, coins, day_file.head.files),
+        *(damage(lake, name, files) for name in beside),
     )
-    return wrong == (None, None)
+    return not any(wrong)
 
 
 def released_before(home: Home) -> list[str]:
@@ -186,7 +187,7 @@ def _of_day(lake: Storage, day_file: DayFile, *, keeps_checkpoint: bool) -> dict
     # An older Almanac wrote the day: return the files that it would have written.
     named = day_file.head.checkpoint if keeps_checkpoint else None
     checkpoint = [] if named is None else Checkpoints(lake).files(named)
-    kinds = (lake_paths.REJECTS, lake_paths.COIN_SNAPSHOTS)
+    kinds = (lake_paths.REJECTS, lake_paths.COIN_SNAPSHOTS, lake_paths.EVENT_ABSENCES)
     beside = [
         name for kind in kinds for name in lake.names(lake_paths.day_folder(kind, day_file.day))
     ]

@@ -144,6 +144,13 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             yield _compared(
                 connection, "event_claims", "compare_claims", {"files": files}, "the change log"
             )
+            names = (lake_paths.absences_name(day.day) for day in days)
+            absences = [literal(home.lake.path(name)) for name in names if home.lake.exists(name)]
+            if absences:
+                values = {"files": absences}
+                yield _compared(
+                    connection, "event_absences", "compare_absences", values, "the lake"
+                )
             checkpoint = days[-1].head.checkpoint or "-"
             events = home.lake.path(lake_paths.checkpoint_table(checkpoint, "events"))
             if events.is_file():

@@ -47,6 +47,7 @@ class Inputs:
     changes: list[str]
     snapshots: list[str]
     rejects: list[str]
+    absences: list[str]
 
     def __post_init__(self) -> None:
         # An empty lake has no files; any other lake has all of them.
@@ -58,7 +59,10 @@ class Inputs:
 
     def files(self) -> dict[str, Any]:
         """Return the values to bind, with None or an empty list for missing files."""
-        lists = {"changes": self.changes, "snapshots": self.snapshots, "rejects": self.rejects}
+        lists = {
+            **{"changes": self.changes, "snapshots": self.snapshots},
+            **{"rejects": self.rejects, "absences": self.absences},
+        }
         return {**dict.fromkeys(STATE), **self.state, **lists}
 
 
@@ -77,6 +81,7 @@ def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]
         ],
         snapshots=_files_of_kind(lake, days, lake_paths.COIN_SNAPSHOTS),
         rejects=_files_of_kind(lake, days, lake_paths.REJECTS),
+        absences=_files_of_kind(lake, days, lake_paths.EVENT_ABSENCES),
     )
 
 

@@ -59,6 +59,14 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
             "published; the old warehouse is kept. Run `almanac replay`; if it recurs, it is a bug "
             "in Almanac."
         )
+    wrong = staged.run(_SQL["check_absences"])
+    if wrong:
+        named = ", ".join(str(event_id) for (event_id,) in wrong)
+        raise WarehouseError(
+            f"the logged absences of {named} do not end with its `missing_since`. Nothing was "
+            "published; the old warehouse is kept. Run `almanac replay`; if it recurs, it is a bug "
+            "in Almanac."
+        )
     if not inputs.state:
         return
     ((events, expected_events, versions, expected_versions),) = staged.run(

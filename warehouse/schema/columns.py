@@ -224,7 +224,8 @@ IMPACT: Final = CONTENT_NAMED["impact"]
 IS_ESTIMATED: Final = CONTENT_NAMED["is_estimated"]
 
 AS_OF: Final = (EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, CHANGED_AT, VERSION, *UNKNOWN)
-"""What was known of an event at an instant; also the columns of `lake/events`."""
+"""What is known of an event, except what every observation may change: the columns of
+`lake/events`."""
 
 
 WIRE: Final[dict[str, str]] = {field.name: field.wire for field in FIELDS}

@@ -155,6 +155,24 @@ EVENT_CLAIMS: Final = Table(
     inputs=("changes",),
     delta="batches",
 )
+EVENT_ABSENCES: Final = Table(
+    "event_absences",
+    "one row per event and instant at which it began to be missing, or was no longer",
+    ("event_id", "changed_at"),
+    (
+        *(OBSERVED_DATE, EVENT_ID),
+        Column("changed_at", INSTANT, "When we knew the change.", "UTC"),
+        Column(
+            "missing_since",
+            INSTANT,
+            "Since when it was missing then; NULL: it was shown again, cancelled or withdrawn.",
+            "UTC",
+        ),
+        BATCH_ID,
+    ),
+    inputs=("absences",),
+    delta="days",
+)
 EVENT_COINS: Final = Table(
     "event_coins",
     "one row per event and coin linked to it, as now known",
@@ -318,7 +336,7 @@ USAGE: Final = Table(
 )
 
 TABLES: Final = (
-    *(EVENTS, EVENT_VERSIONS, EVENT_CLAIMS, EVENT_COINS, EVENT_CATEGORIES),
+    *(EVENTS, EVENT_VERSIONS, EVENT_CLAIMS, EVENT_ABSENCES, EVENT_COINS, EVENT_CATEGORIES),
     *(COINS, COIN_SNAPSHOTS, CATEGORIES, CANCELLATIONS),
     *(REJECTS, BATCHES, COVERAGE, REQUESTS, USAGE),
 )
@@ -354,7 +372,7 @@ INTERNAL: Final = (PUBLISHED, FACTS, FIRST_OBSERVED)
 """For internal use: they may change without notice."""
 FILLED: Final = (
     *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, EVENT_CLAIMS, COVERAGE),
-    *(EVENT_COINS, EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS),
+    *(EVENT_ABSENCES, EVENT_COINS, EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS),
     *(REQUESTS, USAGE, PUBLISHED, FIRST_OBSERVED),
 )
 """All tables with a statement, in the order in which they are filled: after those they read."""

@@ -7,12 +7,14 @@ people, and `date_exact`, which is NULL unless the date is known to be exact.
 from typing import Final
 
 from warehouse.schema.columns import (
-    AS_OF,
+    CHANGED_AT,
     COIN,
     COIN_NAME,
+    CONTENT,
     CONTENT_NAMED,
     DATE_EXACT,
     DATE_PRECISION,
+    DATING,
     DISPLAYED_DATE,
     DISPLAYED_DATE_FULL,
     EARLIEST,
@@ -25,6 +27,8 @@ from warehouse.schema.columns import (
     RANK,
     SYMBOL,
     TITLE,
+    UNKNOWN,
+    VERSION,
     Column,
 )
 from warehouse.schema.tables import INTERNAL_SCHEMA, Table
@@ -127,7 +131,17 @@ EVENTS_AS_OF: Final = Table(
     "events_as_of",
     "one row per event known at an instant, as it was known then",
     ("event_id",),
-    AS_OF,
+    (
+        *(EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT),
+        Column(
+            "missing_since",
+            INSTANT,
+            "Since when complete pulls that should show it had not; NULL if they did, or if it is "
+            "only claimed.",
+            "UTC",
+        ),
+        *(CHANGED_AT, VERSION, *UNKNOWN),
+    ),
     call="events_as_of(ts, basis := 'observed')",
 )
 

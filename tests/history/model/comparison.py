@@ -16,7 +16,8 @@ from tests.history.model.versions import State, Version
 
 Rows = dict[tuple[str, int], dict[str, Any]]
 """Rows by event and version; of `events`, the version is that of the row."""
-Pairs = list[tuple[str, int]]
+Known = list[tuple[str, int, datetime | None]]
+"""Event, version, and since when it was missing."""
 
 _SHARED = (*CONTENT_FIELDS, "status", "cancelled_at", "content_at", "unknown_fields")
 VERSION_COLUMNS = (
@@ -45,6 +46,21 @@ def events_of(oracle: Oracle) -> Rows:
     }
 
 
+def absences_of(oracle: Oracle) -> set[tuple[str, datetime, datetime | None]]:
+    """Return event, instant and new value of each change of `missing_since`.
+
+    Of several changes at one instant the last counts; none does if the value is the same as before.
+    """
+    found = set()
+    for event_id, state in oracle.events.items():
+        before: datetime | None = None
+        for changed_at, since in dict(state.absences).items():
+            if since != before:
+                found.add((event_id, changed_at, since))
+            before = since
+    return found
+
+
 def published(connection: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> Rows:
     """Return the rows of `events` or of a table of versions; sets of names are sorted."""
     names = ("event_id", "version", *columns)
@@ -56,10 +72,16 @@ def published(connection: duckdb.DuckDBPyConnection, table: str, columns: Iterab
     return {(row.pop("event_id"), row.pop("version")): row for row in records}
 
 
-def as_of(versions: Iterable[Version], instant: datetime, *, claimed: bool) -> Pairs:
-    """Return event and version of all that was known at an instant, by event."""
+def as_of(
+    oracle: Oracle, versions: Iterable[Version], instant: datetime, *, claimed: bool
+) -> Known:
+    """Return all that was known at an instant, by event."""
     return sorted(
-        (version.event_id, version.version)
+        (
+            version.event_id,
+            version.version,
+            oracle.events[version.event_id].missing_at(instant),
+        )
         for version in versions
         if version.known_from <= instant
         and (version.known_to is None or instant < version.known_to)
@@ -69,8 +91,8 @@ def as_of(versions: Iterable[Version], instant: datetime, *, claimed: bool) -> P
 
 def published_as_of(
     connection: duckdb.DuckDBPyConnection, instant: datetime, *, claimed: bool
-) -> Pairs:
-    """Return event and version of the macro's rows; each row must be that of its version."""
+) -> Known:
+    """Return what the macro returns; the content of each row must be that of its version."""
     basis = "claimed" if claimed else "observed"
     names = [name for name in _SHARED if name != "content_at"]
     names_text = ", ".join((*names, "changed_at"))
@@ -78,8 +100,10 @@ def published_as_of(
     source = "events_as_of($at::TIMESTAMPTZ, basis := $basis)"
     rows = connection.execute(
         f"""
-        SELECT a.event_id, a.version, a.shown = v.kept
-        FROM (SELECT event_id, version, row({names_text}) AS shown FROM {source}) AS a
+        SELECT a.event_id, a.version, a.missing_since, a.shown = v.kept
+        FROM (
+            SELECT event_id, version, missing_since, row({names_text}) AS shown FROM {source}
+        ) AS a
         LEFT JOIN (
             SELECT event_id, version, row({kept}) AS kept FROM event_versions
             UNION ALL SELECT event_id, version, row({kept}) FROM event_claims
@@ -88,9 +112,9 @@ def published_as_of(
         """,
         {"at": instant, "basis": basis},
     ).fetchall()
-    strange = [row for row in rows if not row[2]]
+    strange = [row for row in rows if not row[3]]
     assert not strange, f"at {instant} these rows are not of event_versions: {strange[:_SHOWN]}"
-    return [(event_id, version) for event_id, version, _ in rows]
+    return [(event_id, version, missing_since) for event_id, version, missing_since, _ in rows]
 
 
 def differences(

@@ -108,14 +108,16 @@ class Oracle:
             if not lacking or not self._is_expected(state, scope):
                 continue
             self._is_missing(state, observation)
-            if observation.kind == "export" and self._absent_from_two_exports(state):
+            if observation.kind != "export" or not observation.rules.shows_all_upcoming:
+                continue
+            if self._absent_from_two_exports(state):
                 self._withdraw(state, observation, "exports")
-            elif observation.kind == "export":
+            else:
                 state.absent_from = self._number
 
     def _is_missing(self, state: State, observation: SeenObservation) -> None:
         if state.missing_since is None:
-            state.missing_since = observation.observed_at
+            state.set_missing(observation, observation.observed_at)
             self.tally[f"missing from {observation.kind} of {observation.plan}"] += 1
 
     def _absent_from_two_exports(self, state: State) -> bool:
@@ -132,7 +134,8 @@ class Oracle:
 
     def _export_before(self, content: Content) -> int | None:
         for scope in reversed(self._lists):
-            if scope.trusted and scope.observation.kind == "export" and scope.covers(content):
+            proves = scope.trusted and scope.observation.rules.shows_all_upcoming
+            if proves and scope.observation.kind == "export" and scope.covers(content):
                 return scope.number
         return None
 
@@ -166,9 +169,7 @@ class Oracle:
 
     def _withdraw(self, state: State, observation: SeenObservation, why: str) -> None:
         self.tally[f"withdrawn by {why}"] += 1
-        after = state.found(observation.content_at)
-        state.status = WITHDRAWN
-        state.add(observation, [WITHDRAWN], ["status"], after)
+        state.withdraw(observation)
 
     def _fold_cancellations(self, observation: SeenObservation) -> None:
         for cancelled_at, event_id in self.showing.cancellations(observation):
@@ -194,10 +195,11 @@ class Oracle:
             if waiting is None or waiting[0] <= content_at:
                 self._waiting[event_id] = content_at, cancelled_at
             return
-        if content_at < state.content_at:
+        if content_at < state.shown_at:
             self.tally["stale cancellations"] += 1
             return
-        after = state.found(content_at)
+        self.tally["cancelled before withdrawn"] += content_at < state.content_at
+        after = state.found(observation, content_at)
         changed = changed_status(state, CANCELLED, cancelled_at)
         if changed:
             self.tally["cancelled after withdrawn"] += state.status == WITHDRAWN
@@ -209,13 +211,14 @@ class Oracle:
         if state is None:
             self._first(row, observation)
             return
-        older = observation.content_at < state.content_at
+        known_at = state.shown_at if row.status == CANCELLED else state.content_at
+        older = observation.content_at < known_at
         updated_at, held = _updated(row.content, observation.observed_at), state.updated_at
         if older or (updated_at is not None and held is not None and updated_at < held):
             self.tally[f"stale {observation.kind}"] += 1
             return
         self.tally["found again"] += state.missing_since is not None
-        after, before = state.found(observation.content_at), state.content
+        after, before = state.found(observation, observation.content_at), state.content
         state.content, state.last_seen_at = merged(before, row.content), observation.observed_at
         state.updated_at = updated_at
         kinds, changed = compared(before, state.content)
@@ -232,6 +235,7 @@ class Oracle:
             event_id=row.event_id,
             content=row.content,
             content_at=observation.content_at,
+            shown_at=observation.content_at,
             first_seen_at=observation.observed_at,
             last_seen_at=observation.observed_at,
             status=row.status,
@@ -244,6 +248,7 @@ class Oracle:
             waiting[0] > observation.content_at or (as_old and row.status == SCHEDULED)
         ):
             state.content_at, state.cancelled_at = waiting
+            state.shown_at = state.content_at
             state.status = CANCELLED
             self.tally["cancellations that waited"] += 1
         self.events[row.event_id] = state

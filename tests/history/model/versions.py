@@ -49,12 +49,16 @@ class Version:
 class State:
     """An event as now known. `absent_from` is the number of the export that last lacked it.
 
+    `shown_at` is the content time of its last row: `content_at` may be that of a withdrawal.
+    `absences` has the changes of `missing_since`, with their instants.
+
     `updated_at` is that of the content if it is credible, else None.
     """
 
     event_id: str
     content: Content
     content_at: datetime
+    shown_at: datetime
     first_seen_at: datetime
     last_seen_at: datetime
     status: str = SCHEDULED
@@ -63,12 +67,32 @@ class State:
     missing_since: datetime | None = None
     absent_from: int | None = None
     versions: list[Version] = field(default_factory=list)
+    absences: list[tuple[datetime, datetime | None]] = field(default_factory=list)
 
-    def found(self, content_at: datetime) -> datetime:
-        """Accept an observation, and return the previous content_at."""
-        before, self.content_at = self.content_at, content_at
-        self.missing_since = self.absent_from = None
+    def found(self, observation: SeenObservation, content_at: datetime) -> datetime:
+        """Accept a row, and return the previous content_at."""
+        before = self.content_at
+        self.content_at, self.shown_at = max(before, content_at), content_at
+        self.set_missing(observation, None)
         return before
+
+    def withdraw(self, observation: SeenObservation) -> None:
+        after, self.content_at = self.content_at, observation.content_at
+        self.set_missing(observation, None)
+        self.status = WITHDRAWN
+        self.add(observation, [WITHDRAWN], ["status"], after)
+
+    def set_missing(self, observation: SeenObservation, since: datetime | None) -> None:
+        if self.missing_since != since:
+            self.absences.append((observation.observed_at, since))
+        self.missing_since = since
+        if since is None:
+            self.absent_from = None
+
+    def missing_at(self, instant: datetime) -> datetime | None:
+        """Return since when it was missing, as known at an instant."""
+        known = [since for changed_at, since in self.absences if changed_at <= instant]
+        return known[-1] if known else None
 
     def add(
         self,

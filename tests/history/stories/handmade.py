@@ -279,8 +279,8 @@ class HandmadeHome:
         scope = Scope(lower=_WHOLE.lower, upper=_WHOLE.upper, categories=ids)
         self._land("events", when, [(_page(*events), None)], scope=scope)
 
-    def export(self, when: str, *events: dict[str, Any]) -> None:
-        self._land("export", when, [(_page(*events), None)])
+    def export(self, when: str, *events: dict[str, Any], **how: Any) -> None:
+        self._land("export", when, [(_page(*events), None)], **how)
 
     def categories(self, when: str, **names: str) -> None:
         """Land the categories: ids (each with a leading `c`, which is removed) and names."""

@@ -68,6 +68,8 @@ class _State:
     events: dict[str, Row] = field(default_factory=dict)
     coins: dict[str, Row] = field(default_factory=dict)
     cancelled: dict[str, Row] = field(default_factory=dict)
+    absences: list[Row] = field(default_factory=list)
+    """The changes of `missing_since` on the day that is written."""
     names: int = 0
 
 
@@ -100,7 +102,7 @@ class SmallLake:
     def _write_day(
         self, connection: duckdb.DuckDBPyConnection, state: _State, day: date, plan: Plan
     ) -> None:
-        state.names = plan.names
+        state.names, state.absences = plan.names, []
         versions = [row for op in plan.ops for row in _rows_of(state, op, day)]
         batches = [batch_record(day, "export", len(plan.ops), plan.rejects, sorted({"btc"}))]
         snapshot = [_coin(state, number, day) for number in range(plan.coins)]
@@ -121,6 +123,11 @@ class SmallLake:
             self._write(connection, name, "snapshots", snapshot)
         else:
             self.storage.remove(f"coin_snapshots/{folder}/coins.parquet")
+        name = f"event_absences/{folder}/absences.parquet"
+        if state.absences:
+            self._write(connection, name, "absences", state.absences)
+        else:
+            self.storage.remove(name)
         export = batches[0]["batch_id"]
         rejects = [
             {"batch_id": export, "position": place, "reason": "no id", "raw": f"row {place}"}
@@ -178,12 +185,24 @@ def _rows_of(state: _State, op: Op, day: date) -> list[Row]:
     """Fold one fact into the state; return the new versions."""
     at, event_id = observation_time(day, op.hour), f"evt_{op.event}"
     old = state.events.get(event_id)
+    missing_since = at if op.kind == "miss" else None
+    if old is not None and (old.get("missing_since") is None) != (missing_since is None):
+        state.absences.append(
+            {
+                "event_id": event_id,
+                "changed_at": at,
+                "missing_since": missing_since,
+                "batch_id": batch_id_of(day, "export"),
+                "place": len(state.absences) + 1,
+            }
+        )
     if old is None and op.kind in ("see", "look", "miss", "cancel"):
         return []
     seen = {"last_seen_at": at, "content_at": at, "updated_at": at}
     if old is not None and op.kind in ("see", "look", "miss"):
         observed = {"last_seen_at": at, "content_at": at, "missing_since": None}
-        changes = {"see": seen, "look": observed, "miss": {"missing_since": at}}
+        missing = {"missing_since": old.get("missing_since") or at}
+        changes = {"see": seen, "look": observed, "miss": missing}
         state.events[event_id] = {**old, **changes[op.kind]}
         return []
     content = content_of(op.event, op.seed, at)

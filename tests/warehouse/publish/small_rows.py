@@ -40,6 +40,10 @@ SHAPES = {
         "slug VARCHAR, rank INTEGER, tracked BOOLEAN, upcoming_count INTEGER, "
         "major_count INTEGER, peak_impact DOUBLE, observed_at TIMESTAMPTZ, batch_id VARCHAR"
     ),
+    "absences": (
+        "event_id VARCHAR, changed_at TIMESTAMPTZ, missing_since TIMESTAMPTZ, batch_id VARCHAR, "
+        "place INTEGER"
+    ),
     "rejects": "batch_id VARCHAR, position BIGINT, reason VARCHAR, raw VARCHAR",
 }
 

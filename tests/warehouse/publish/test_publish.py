@@ -278,7 +278,7 @@ def test_logs_of_this_machine_are_tables_and_an_incomplete_line_is_left_out(
     assert lake.publish().mode == "none"
 
 
-EMPTY = Inputs(days=(), state={}, changes=[], snapshots=[], rejects=[])
+EMPTY = Inputs(days=(), state={}, changes=[], snapshots=[], rejects=[], absences=[])
 FURTHER = {"first_day": FIRST_DAY, "current": True, "everything": True}
 """The values other than files that a publication binds."""
 
@@ -298,7 +298,7 @@ def test_a_day_without_its_changes_and_half_a_state_are_errors(lake: SmallLake) 
     (day, *_) = lake.chain
     for state, changes in (({}, []), ({"events": "file"}, ["file"])):
         with pytest.raises(ValueError, match="expected one a day"):
-            Inputs(days=(day,), state=state, changes=changes, snapshots=[], rejects=[])
+            Inputs(days=(day,), state=state, changes=changes, snapshots=[], rejects=[], absences=[])
 
 
 def test_every_table_is_filled_after_those_that_its_statement_reads() -> None:

@@ -15,7 +15,10 @@ from warehouse.sql import Statements
 def connection(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
     lake = SmallLake(tmp_path_factory.mktemp("home"))
     lake.set_plans(
-        [Plan((Op(0, seed=1), Op(1, seed=2)), coins=2, rejects=1), Plan((Op(0, "cancel", 3),))]
+        [
+            Plan((Op(0, seed=1), Op(1, seed=2)), coins=2, rejects=1),
+            Plan((Op(0, "cancel", 3), Op(1, "miss"))),
+        ]
     )
     lake.publish()
     return connect(lake.warehouse)

@@ -12,8 +12,8 @@ CREATE OR REPLACE TABLE event_seen (
     event_id VARCHAR, known BIGINT,
     last_verified_at TIMESTAMPTZ, updated_at TIMESTAMPTZ,
     extra VARCHAR,
-    content_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
-    absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
+    content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ,
+    missing_since TIMESTAMPTZ, absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
 CREATE OR REPLACE TABLE cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,
@@ -45,6 +45,10 @@ CREATE OR REPLACE TABLE day_versions (
     source_url VARCHAR, snapshot_url VARCHAR, last_verified_at TIMESTAMPTZ, created_at TIMESTAMPTZ,
     updated_at TIMESTAMPTZ, status VARCHAR, cancelled_at TIMESTAMPTZ,
     known BIGINT, extra VARCHAR
+);
+CREATE OR REPLACE TABLE day_absences (
+    event_id VARCHAR, changed_at TIMESTAMPTZ, missing_since TIMESTAMPTZ, batch_id VARCHAR,
+    place INTEGER
 );
 CREATE OR REPLACE TABLE watched_spans (
     coins VARCHAR[], categories VARCHAR[], lower TIMESTAMPTZ, upper TIMESTAMPTZ,

@@ -158,7 +158,8 @@ UPDATE event_seen SET
         ELSE believed(event_seen.updated_at, event_seen.last_seen_at)
     END,
     extra = coalesce(w.extra, event_seen.extra),
-    content_at = w.content_at,
+    content_at = greatest(event_seen.content_at, w.content_at),
+    shown_at = w.content_at,
     last_seen_at = if(w.shown = 0, event_seen.last_seen_at, w.observed_at),
     missing_since = NULL,
     absent_export_at = NULL,
@@ -219,7 +220,7 @@ FROM first_versions;
 -- name: take_first_seen
 INSERT INTO event_seen
 SELECT
-    event_id, known, last_verified_at, updated_at, extra, content_at, observed_at, NULL, NULL,
+    event_id, known, last_verified_at, updated_at, extra, content_at, content_at, observed_at, NULL, NULL,
     if(is_cancelled_before, NULL, content_md5),
     if(is_cancelled_before, NULL, row_md5)
 FROM first_versions;

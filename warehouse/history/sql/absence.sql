@@ -4,7 +4,8 @@
 --     count_rejected_of_anyone             nor does one with rejected rows of unknown events
 --     find_absent                          lists and exports
 --     touch_still_withdrawn → find_not_found   a single event's own address
---     mark_missing → count_withdrawn → log_withdrawn → take_withdrawn_content, take_withdrawn_seen
+--     log_absent → mark_missing → count_withdrawn → log_withdrawn
+--     → take_withdrawn_content, take_withdrawn_seen
 --
 -- Aliases: w rows of the observation (`seen`), c content in the state (`event_current`), s when and
 -- how an event was seen (`event_seen`), j `classified`, r `rejected`, a `absent`.
@@ -74,11 +75,23 @@ WHERE w.status = 'not_found' AND c.status = 'scheduled'
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($covered IS NULL OR list_has_any(c.coins, $covered));
 
+-- name: log_absent
+-- Log which absent events begin to be missing, and which no longer are since they are withdrawn now.
+-- Grain: event. Once per observation, before mark_missing.
+INSERT INTO day_absences
+SELECT
+    a.event_id, $observed_at, if(a.is_proven, NULL, $observed_at), $batch_id,
+    (SELECT coalesce(max(place), 0) + 1 FROM day_absences)
+FROM absent AS a
+JOIN event_seen AS s USING (event_id)
+WHERE a.is_proven = (s.missing_since IS NOT NULL);
+
 -- name: mark_missing
--- Mark absent events as missing: state, not history. Grain: event. Run twice: the same.
+-- Mark absent events as missing: this makes no version. Grain: event. Run twice: the same.
+-- Of exports only those on a plan that proves count for a withdrawal.
 UPDATE event_seen SET
     missing_since = coalesce(event_seen.missing_since, $observed_at),
-    absent_export_at = if($is_export, coalesce(event_seen.absent_export_at, $observed_at),
+    absent_export_at = if($is_proving_export, coalesce(event_seen.absent_export_at, $observed_at),
                           event_seen.absent_export_at)
 FROM absent AS a
 WHERE event_seen.event_id = a.event_id;

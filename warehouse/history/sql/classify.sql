@@ -47,6 +47,8 @@ SELECT * FROM seen WHERE status <> 'not_found';
 -- name: classify_rows
 -- Compare each row of an observation with the state. Grain: event. Run twice: the same.
 -- Stale: its content is older than the known content, by either clock; it is only counted.
+-- A cancellation is compared with the last row: the absence that proved a withdrawal may be newer than
+-- the cancellation that explains it.
 -- Unchanged: the same export record as last accepted, and nothing accepted since.
 -- Parameters: $content_at of the observation.
 CREATE OR REPLACE TEMP TABLE classified AS
@@ -54,7 +56,7 @@ SELECT
     w.event_id,
     CASE
         WHEN s.event_id IS NULL THEN if(w.shown = 0, 'unknown', 'new')
-        WHEN w.content_at < s.content_at THEN 'stale'
+        WHEN w.content_at < if(w.status = 'cancelled', s.shown_at, s.content_at) THEN 'stale'
         -- The known content was accepted with the observation that last showed the event.
         WHEN believed(w.updated_at, w.observed_at) < believed(s.updated_at, s.last_seen_at)
             THEN 'stale'

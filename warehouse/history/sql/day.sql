@@ -1,7 +1,7 @@
 -- A day of the change log: begun empty or continued, written as files, and read back.
 --
---     empty_day_versions, empty_snapshot | load_day_versions, load_snapshot → (observations are folded)
---     → write_rejects, write_snapshot → count_differences → write_day, the commit
+--     empty_… → load_… (to continue a day) → (observations are folded)
+--     → write_rejects, write_snapshot, write_day_absences → count_differences → write_day, the commit
 --     read_day_metadata reads the metadata of a day's file
 
 -- name: empty_day_versions
@@ -11,6 +11,10 @@ DELETE FROM day_versions;
 -- name: empty_snapshot
 -- Begin a day with an empty snapshot. Run twice: the same.
 DELETE FROM snapshot;
+
+-- name: empty_day_absences
+-- Begin a day with an empty log of absences. Run twice: the same.
+DELETE FROM day_absences;
 
 -- name: load_day_versions
 -- Load the versions of a folded day, to continue it. Grain: event, version.
@@ -22,6 +26,11 @@ SELECT * FROM read_parquet($file, hive_partitioning = false);
 INSERT INTO snapshot BY NAME
 SELECT * FROM read_parquet($file, hive_partitioning = false);
 
+-- name: load_day_absences
+-- Load the absences of a folded day, to continue it. Grain: event, place.
+INSERT INTO day_absences BY NAME
+SELECT * FROM read_parquet($file, hive_partitioning = false);
+
 -- name: write_rejects
 -- The rejected rows of a batch as a file. Grain: row of the batch.
 COPY (SELECT * FROM rejected ORDER BY position) TO $file (FORMAT parquet, COMPRESSION zstd);
@@ -29,6 +38,11 @@ COPY (SELECT * FROM rejected ORDER BY position) TO $file (FORMAT parquet, COMPRE
 -- name: write_snapshot
 -- The coins of a day as a file. Grain: slug.
 COPY (SELECT * FROM snapshot ORDER BY slug) TO $file (FORMAT parquet, COMPRESSION zstd);
+
+-- name: write_day_absences
+-- The changes of `missing_since` on a day as a file. Grain: event, place.
+COPY (SELECT * FROM day_absences ORDER BY event_id, place)
+TO $file (FORMAT parquet, COMPRESSION zstd);
 
 -- name: count_differences
 -- How many versions of a day are new or changed, and how many were removed. Grain: one row.

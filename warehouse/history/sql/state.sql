@@ -1,12 +1,13 @@
 -- The state of a fold, in a database in memory: the known events, coins and categories, the versions
--- of the current day, and the macros that the steps share.
+-- and absences of the current day, and the macros that the steps share.
 --
 --     create_state → define_macros          once for each fold, before any observation
 
 -- name: create_state
 -- The state of a fold. Grain: one row per event, coin, category or cancellation.
 -- `event_current` has the content that versions record; `event_seen` changes with every
--- observation. Run twice: empty.
+-- observation. Its `shown_at` is the content time of the last row of the event; `content_at` is later
+-- if an absence proved a withdrawal since. Run twice: empty.
 CREATE OR REPLACE TABLE event_current (
     event_id VARCHAR,
     {each compared: @name @type},
@@ -17,8 +18,8 @@ CREATE OR REPLACE TABLE event_seen (
     event_id VARCHAR, known BIGINT,
     {each uncompared: @name @type},
     extra VARCHAR,
-    content_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
-    absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
+    content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ,
+    missing_since TIMESTAMPTZ, absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
 CREATE OR REPLACE TABLE cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,
@@ -46,6 +47,10 @@ CREATE OR REPLACE TABLE day_versions (
     plan VARCHAR, content_at TIMESTAMPTZ,
     {each content: @name @type},
     known BIGINT, extra VARCHAR
+);
+CREATE OR REPLACE TABLE day_absences (
+    event_id VARCHAR, changed_at TIMESTAMPTZ, missing_since TIMESTAMPTZ, batch_id VARCHAR,
+    place INTEGER
 );
 CREATE OR REPLACE TABLE watched_spans (
     coins VARCHAR[], categories VARCHAR[], lower TIMESTAMPTZ, upper TIMESTAMPTZ,

@@ -54,6 +54,26 @@ SELECT
     (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake)),
     (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));
 
+-- name: compare_absences
+-- How many changes of `missing_since` are published, only published, and only in the lake, where those
+-- at one instant are in order. Grain: one row.
+WITH
+    lake AS (
+        SELECT
+            event_id, changed_at, last(missing_since ORDER BY place) AS missing_since,
+            last(batch_id ORDER BY place) AS batch_id
+        FROM read_parquet($files, hive_partitioning = false)
+        GROUP BY event_id, changed_at
+        HAVING last(missing_since ORDER BY place) IS NOT NULL OR count(*) % 2 = 1
+    ),
+    published AS (
+        SELECT event_id, changed_at, missing_since, batch_id FROM published.main.event_absences
+    )
+SELECT
+    (SELECT count(*) FROM published),
+    (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake)),
+    (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published));
+
 -- name: compare_events
 -- How many events are published, only published, and only in the checkpoint. Grain: one row.
 WITH

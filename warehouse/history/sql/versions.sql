@@ -2,6 +2,7 @@
 --
 --     new            find_creations → find_first_versions
 --     differs        find_differences → name_change_kinds → log_new_versions
+--     any but new    log_found
 --     unchanged      touch_unchanged
 --     same, differs  touch_seen        (before take_new_content changes what it compares with)
 --     differs        take_new_content → count_change_kinds
@@ -134,11 +135,25 @@ SELECT
     known, extra
 FROM new_versions;
 
+-- name: log_found
+-- Log which missing events were seen again. Grain: event. Once per observation, before touch_unchanged
+-- and touch_seen. `place` is the order of the changes on a day, which may have equal instants.
+INSERT INTO day_absences
+SELECT
+    s.event_id, coalesce(w.observed_at, $observed_at), NULL, $batch_id,
+    (SELECT coalesce(max(place), 0) + 1 FROM day_absences)
+FROM event_seen AS s
+JOIN classified AS j
+    ON j.event_id = s.event_id AND j.verdict IN ('same', 'differs', 'unchanged')
+LEFT JOIN incoming AS w ON w.event_id = s.event_id
+WHERE s.missing_since IS NOT NULL;
+
 -- name: touch_unchanged
 -- Record that unchanged events were seen. Grain: event. Once per observation.
 -- Parameters: $content_at, $observed_at of the observation.
 UPDATE event_seen SET
     content_at = $content_at,
+    shown_at = $content_at,
     last_seen_at = $observed_at,
     missing_since = NULL,
     absent_export_at = NULL
@@ -163,7 +178,8 @@ UPDATE event_seen SET
         ELSE believed(event_seen.updated_at, event_seen.last_seen_at)
     END,
     extra = coalesce(w.extra, event_seen.extra),
-    content_at = w.content_at,
+    content_at = greatest(event_seen.content_at, w.content_at),
+    shown_at = w.content_at,
     last_seen_at = if(w.shown = 0, event_seen.last_seen_at, w.observed_at),
     missing_since = NULL,
     absent_export_at = NULL,
@@ -224,7 +240,7 @@ FROM first_versions;
 -- Add new events to the state. Grain: event. Once per observation.
 INSERT INTO event_seen
 SELECT
-    event_id, known, {each uncompared: @name}, extra, content_at, observed_at, NULL, NULL,
+    event_id, known, {each uncompared: @name}, extra, content_at, content_at, observed_at, NULL, NULL,
     if(is_cancelled_before, NULL, content_md5),
     if(is_cancelled_before, NULL, row_md5)
 FROM first_versions;

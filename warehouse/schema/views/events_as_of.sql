@@ -3,46 +3,63 @@
 -- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC where they name
 -- no zone (macro_instant); basis, 'observed' or 'claimed' (which also takes event_claims).
 -- Run twice: fails, since the macro is there; it is made once in a new file.
--- Four branches: versions that ended after ts; current versions; claimed ones; and the check of the
--- parameters, which returns no row. The first three compare columns with constants alone, so that a
--- scan can skip row groups. The check is a branch of its own, so that a filter of the caller can't skip it.
+-- The versions: those that ended after ts; current ones; claimed ones. Each branch compares columns
+-- with constants alone, so that a scan can skip row groups. What was missing then is joined to them
+-- from the few changes of it. The check of the parameters returns no row; it is a branch of its own
+-- beside the join without a constant, so that no filter of the caller can skip it.
 CREATE MACRO events_as_of(ts, basis := 'observed') AS TABLE
 SELECT
-    event_id,
-    {each content: @name},
-    {each dating: @name},
-    first_seen_at,
-    known_from AS changed_at, version, unknown_fields, extra
-FROM event_versions
-WHERE known_from <= _almanac.instant(ts)
-    AND known_to > _almanac.instant(ts)
+    v.event_id,
+    {each content: v.@name},
+    {each dating: v.@name},
+    v.first_seen_at,
+    a.missing_since,
+    v.changed_at, v.version, v.unknown_fields, v.extra
+FROM (
+    SELECT
+        event_id,
+        {each content: @name},
+        {each dating: @name},
+        first_seen_at,
+        known_from AS changed_at, version, unknown_fields, extra
+    FROM event_versions
+    WHERE known_from <= _almanac.instant(ts)
+        AND known_to > _almanac.instant(ts)
+    UNION ALL
+    SELECT
+        event_id,
+        {each content: @name},
+        {each dating: @name},
+        first_seen_at,
+        known_from, version, unknown_fields, extra
+    FROM event_versions
+    WHERE known_from <= _almanac.instant(ts)
+        AND known_to IS NULL
+    UNION ALL
+    SELECT
+        event_id,
+        {each content: @name},
+        {each dating: @name},
+        first_seen_at,
+        known_from, version, unknown_fields, extra
+    FROM event_claims
+    WHERE known_from <= _almanac.instant(ts)
+        AND known_to > _almanac.instant(ts)
+        AND basis = 'claimed'
+) AS v
+LEFT JOIN (
+    SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
+    FROM event_absences
+    WHERE changed_at <= _almanac.instant(ts)
+    GROUP BY event_id
+) AS a ON a.event_id = v.event_id
 UNION ALL
 SELECT
     event_id,
     {each content: @name},
     {each dating: @name},
     first_seen_at,
-    known_from, version, unknown_fields, extra
-FROM event_versions
-WHERE known_from <= _almanac.instant(ts)
-    AND known_to IS NULL
-UNION ALL
-SELECT
-    event_id,
-    {each content: @name},
-    {each dating: @name},
-    first_seen_at,
-    known_from, version, unknown_fields, extra
-FROM event_claims
-WHERE known_from <= _almanac.instant(ts)
-    AND known_to > _almanac.instant(ts)
-    AND basis = 'claimed'
-UNION ALL
-SELECT
-    event_id,
-    {each content: @name},
-    {each dating: @name},
-    first_seen_at,
+    CASE WHEN checked.is_wrong THEN known_from END,
     known_from, version, unknown_fields, extra
 FROM event_versions,
     (

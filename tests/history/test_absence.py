@@ -1,0 +1,147 @@
+"""What was missing at an instant, and what an absence proves."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.history.stories.handmade import HandmadeHome, at, event
+from warehouse.history.merge import replay
+from warehouse.history.verify import verify
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> HandmadeHome:
+    return HandmadeHome(tmp_path)
+
+
+def missing_as_of(story: HandmadeHome, instant: datetime) -> list[tuple[str, datetime | None]]:
+    text = f"'{instant.isoformat()}', basis := 'claimed'"
+    return story.rows(
+        f"SELECT event_id, missing_since FROM events_as_of({text}) WHERE version > 0 ORDER BY ALL"
+    )
+
+
+def statuses(story: HandmadeHome, event_id: str) -> list[str]:
+    return [status for (status,) in story.versions(event_id, "status")]
+
+
+class TestMissingAsOf:
+    def test_an_event_is_missing_as_of_the_instants_between_its_absence_and_its_return(
+        self, story: HandmadeHome
+    ) -> None:
+        story.home.claim("by hand")
+        for when, *shown in (
+            ("01 06:00", "a", "b"),
+            ("01 12:00", "b"),
+            ("02 06:00", "b"),
+            ("03 06:00", "a", "b"),
+            ("04 06:00", "b"),
+        ):
+            story.listed(when, *(event(event_id) for event_id in shown))
+            story.merge()
+        first, found, again = at("01 12:00"), at("03 06:00"), at("04 06:00")
+        absences = "SELECT event_id, changed_at, missing_since FROM event_absences ORDER BY ALL"
+        expected = [("a", first, first), ("a", found, None), ("a", again, again)]
+        assert story.rows(absences) == expected
+        for instant, since in (
+            (first - SECOND, None),
+            (first, first),
+            (found - SECOND, first),
+            (found, None),
+            (again - SECOND, None),
+            (again, again),
+        ):
+            assert missing_as_of(story, instant) == [("a", since), ("b", None)], instant
+        assert missing_as_of(story, at("01 06:00") - SECOND) == []
+        assert [finding for finding in verify(story.home, deep=True) if not finding.holds] == []
+        replay(story.home)
+        assert story.rows(absences) == expected
+
+    def test_of_changes_at_one_instant_the_last_counts_however_they_were_merged(
+        self, story: HandmadeHome
+    ) -> None:
+        story.listed("01 06:00", event("a"), event("b"), event("c"))
+        story.listed("01 12:00", event("c"), true="01 11:00")
+        story.merge()
+        when = at("01 12:00")
+        assert missing_as_of(story, when) == [("a", when), ("b", when), ("c", None)]
+        story.deliveries(("01 12:00", "2026-03-01T11:30:00Z", event("a")))
+        story.merge()
+        assert missing_as_of(story, when) == [("a", None), ("b", when), ("c", None)]
+        absences = story.rows("SELECT event_id, changed_at, missing_since FROM event_absences")
+        assert absences == [("b", when, when)]
+        replay(story.home)
+        assert missing_as_of(story, when) == [("a", None), ("b", when), ("c", None)]
+
+    def test_a_withdrawn_event_is_no_longer_missing(self, story: HandmadeHome) -> None:
+        story.listed("01 06:00", event("a"), event("b"))
+        story.listed("02 06:00", event("b"))
+        story.look_up("03 06:00", "a", 404)
+        story.merge()
+        since = at("02 06:00")
+        assert missing_as_of(story, at("02 12:00")) == [("a", since), ("b", None)]
+        assert missing_as_of(story, at("03 06:00")) == [("a", None), ("b", None)]
+
+
+class TestWithdrawals:
+    def test_an_export_that_proves_nothing_is_not_the_first_of_the_two_that_withdraw(
+        self, story: HandmadeHome
+    ) -> None:
+        events = [event(f"e{place:02}", date="2026-04-01T00:00:00Z") for place in range(100)]
+        story.export("01 06:00", *events)
+        story.export("02 06:00", *events[1:], plan="standard")
+        story.cancellations("02 07:00")
+        story.export("03 06:00", *events[1:])
+        story.merge()
+        assert statuses(story, "e00") == ["scheduled"]
+        story.cancellations("03 07:00")
+        story.export("04 06:00", *events[1:])
+        story.merge()
+        assert statuses(story, "e00") == ["scheduled", "withdrawn"]
+
+    @pytest.mark.parametrize(
+        ("cancelled_at", "expected"),
+        [
+            ("05 09:00", ["scheduled", "withdrawn", "cancelled"]),
+            ("05 05:00", ["scheduled", "withdrawn"]),
+        ],
+        ids=["after the last content", "before it"],
+    )
+    def test_a_cancellation_that_becomes_known_after_a_withdrawal_cancels(
+        self, story: HandmadeHome, cancelled_at: str, expected: list[str]
+    ) -> None:
+        story.listed("05 06:00", event("a"), event("b"))
+        story.look_up("05 12:00", "a", 404)
+        story.merge()
+        story.cancellations("06 07:00", a=at(cancelled_at).isoformat())
+        story.merge()
+        assert statuses(story, "a") == expected
+        story.cancellations("07 07:00", a=at(cancelled_at).isoformat())
+        story.merge()
+        assert statuses(story, "a") == expected
+
+    def test_content_from_before_the_withdrawal_does_not_restore_what_was_cancelled(
+        self, story: HandmadeHome
+    ) -> None:
+        story.listed("05 06:00", event("a"), event("b"))
+        story.look_up("05 12:00", "a", 404)
+        story.cancellations("06 07:00", a=at("05 09:00").isoformat())
+        story.listed("06 08:00", event("a"), event("b"), true="05 10:00")
+        story.merge()
+        assert statuses(story, "a") == ["scheduled", "withdrawn", "cancelled"]
+
+    def test_an_event_that_was_restored_after_its_cancellation_stays_withdrawn(
+        self, story: HandmadeHome
+    ) -> None:
+        cancelled = {"a": at("05 07:00").isoformat()}
+        story.listed("05 06:00", event("a"), event("b"))
+        story.cancellations("05 08:00", **cancelled)
+        story.listed("05 10:00", event("a"), event("b"))
+        story.look_up("05 12:00", "a", 404)
+        story.merge()
+        story.cancellations("06 07:00", **cancelled)
+        story.merge()
+        assert statuses(story, "a") == ["scheduled", "cancelled", "scheduled", "withdrawn"]
