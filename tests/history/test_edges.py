@@ -254,7 +254,7 @@ def test_a_rejected_row_that_names_no_event_makes_nothing_missing_and_flags_its_
     missing = "SELECT event_id FROM events WHERE missing_since IS NOT NULL"
     assert story.rows(missing) == []
     (flagged,) = story.rows("SELECT flagged FROM batches WHERE rejected = 1")
-    assert "1 rejected row does not say whose" in flagged[0]
+    assert "1 rejected row names no event" in flagged[0]
     story.release_flagged()
     story.merge()
     assert story.rows(missing) == [("beta",)]

@@ -229,8 +229,9 @@ class Fold:
         """Flag a batch with rejected rows that may belong to any event: none is surely absent."""
         count = self._rows("count_rejected_of_anyone", naming=naming)[0][0]
         if count:
-            rows = "1 rejected row does" if count == 1 else f"{count} rejected rows do"
-            outcome.flagged = f"{rows} not say whose, and it makes nothing missing"
+            rows = "1 rejected row names" if count == 1 else f"{count} rejected rows name"
+            noun = "event" if naming == "id" else "coin"
+            outcome.flagged = f"{rows} no {noun}, so the batch makes no {noun} missing"
         return bool(count)
 
     def _too_few(self, manifest: Manifest, visible: VisibleScope) -> str | None:
@@ -241,7 +242,10 @@ class Fold:
         received = self._count("incoming") + self._unchanged.count
         if received >= ENOUGH_ROWS_SHARE * expected:
             return None
-        return f"{received} events came, and {expected} were expected: it makes nothing missing"
+        return (
+            f"only {received} of {expected} expected events arrived, so the batch makes no event "
+            "missing"
+        )
 
     def _filters(self, visible: VisibleScope) -> dict[str, Any] | None:
         """Return the visible scope as parameters; None if a category of it is not known."""

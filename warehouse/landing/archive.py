@@ -12,7 +12,7 @@ from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Landing, Pull
 from warehouse.schema.columns import plan_named
 
-_NO_COVERAGE = "imported without --covers-from and --covers-to: it makes nothing missing"
+_NO_COVERAGE = "imported without --covers-from and --covers-to, so the batch makes no event missing"
 
 
 def import_export(

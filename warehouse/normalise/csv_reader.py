@@ -170,7 +170,7 @@ def read_tolerantly(
             return count_records(source)
     counter.finish()
     if previous is not None and counter.in_quotes:
-        builder.refuse("a quote that is never closed, with the rest of the file in it", previous)
+        builder.refuse("a quote is never closed, so the rest of the file is in one value", previous)
     elif previous is not None:
         builder.add(previous)
     return max(0, counter.records - 1)
@@ -210,7 +210,7 @@ class _RowBuilder:
         while len(cells) > len(self._names) and not cells[-1]:
             cells = cells[:-1]  # as DuckDB's reader does
         if len(cells) != len(self._names):
-            self.refuse(f"expected {len(self._names)} columns, met {len(cells)}", cells)
+            self.refuse(f"expected {len(self._names)} columns, got {len(cells)}", cells)
             return
         event: dict[str, Any] = {
             name: clean(cell) for name, cell in zip(self._names, cells, strict=True)

@@ -38,7 +38,7 @@ def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts)
         for row in found.rows:
             _add(row if strict else _storable_or_none(row), make_row, sink, counts)
     if empty:
-        counts.faults.append("there is no page at all")
+        counts.faults.append("the batch has no page")
 
 
 def read_cancellations(pages: Pages, sink: Sink, counts: BatchCounts) -> None:
@@ -73,7 +73,7 @@ def read_look_ups(
             counts.faults.append(f"page {number} was answered with status {page.status}")
             _refuse(body, f"status {page.status}", sink, counts)
     if empty:
-        counts.faults.append("there is no page at all")
+        counts.faults.append("the batch has no page")
 
 
 def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCounts) -> None:
@@ -111,7 +111,7 @@ def _refuse(body: bytes, reason: str, sink: Sink, counts: BatchCounts) -> None:
 
 def _cancellation(row: Any, position: int) -> dict[str, Any]:
     if not isinstance(row, dict):
-        raise BadRow(f"expected an object, met {shown_raw(row)}")
+        raise BadRow(f"expected an object, got {shown_raw(row)}")
     at = text_of(row.get("cancelledAt", row.get("cancelled_at")), "cancelledAt")
     return {
         "place": position,
@@ -144,14 +144,14 @@ def _delivery_maker(rows: EventRows) -> MakeRow:
     def make_row(record: Any, position: int) -> dict[str, Any]:
         value, received_at = record
         if not isinstance(value, dict):
-            raise BadRow(f"expected an object, met {shown_raw(value)}")
+            raise BadRow(f"expected an object, got {shown_raw(value)}")
         if not isinstance(value.get("type"), str):
-            raise BadRow("type: expected the type of a delivery, met nothing")
+            raise BadRow("type: expected the type of a delivery, but it is missing")
         event: Any = value.get("data")
         row = rows.row(event, position)
         created = text_of(value.get("createdAt"), "createdAt of the delivery")
         if created is None:
-            raise BadRow("createdAt of the delivery: expected an instant, met nothing")
+            raise BadRow("createdAt of the delivery: expected an instant, but it is missing")
         row["content_text"] = created
         if received_at is not None:
             row["observed_text"] = instant(received_at)

@@ -65,9 +65,9 @@ class EventRows:
             BadRow: it is not an event that can be stored.
         """
         if not isinstance(event, dict):
-            raise BadRow(f"expected an object, met {shown_raw(event)}")
+            raise BadRow(f"expected an object, got {shown_raw(event)}")
         if len(event) > bounds.KEYS:
-            raise BadRow(f"expected at most {bounds.KEYS} fields, met {len(event)}")
+            raise BadRow(f"expected at most {bounds.KEYS} fields, got {len(event)}")
         layout = self.layout(tuple(event))
         row: dict[str, Any] = {"place": position, "status": "scheduled", "shown": layout.shown}
         if layout.id_key is not None:
@@ -162,15 +162,15 @@ def extra_of(event: dict[str, Any], keys: tuple[str, ...]) -> str:
         BadRow: they can't be stored, are too many, or nested too deep.
     """
     if len(keys) > bounds.KEYS:
-        raise BadRow(f"expected at most {bounds.KEYS} unknown fields, met {len(keys)}")
+        raise BadRow(f"expected at most {bounds.KEYS} unknown fields, got {len(keys)}")
     try:
         text = _ENCODER.encode({key: event[key] for key in keys}).decode()
     except UnicodeEncodeError as error:
-        raise BadRow("a text that is not UTF-8, or half of a surrogate pair") from error
+        raise BadRow("a text is not UTF-8, or has half of a surrogate pair") from error
     except RecursionError:
         raise BadRow(_TOO_DEEP) from None
     if len(text) > bounds.ROW_BYTES:
-        raise BadRow(f"unknown fields of {len(text)} characters")
+        raise BadRow(f"the unknown fields have {len(text)} characters")
     if text.count("[") + text.count("{") > bounds.DEPTH and _depth(text) > bounds.DEPTH:
         raise BadRow(_TOO_DEEP)
     # For CSV files DuckDB makes this text, with its escapes in capitals.
@@ -246,14 +246,14 @@ def category_row(category: Any, position: int) -> dict[str, Any]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadRow(f"expected an object, met {shown_raw(value)}")
+        raise BadRow(f"expected an object, got {shown_raw(value)}")
     return value
 
 
 def _required(row: dict[str, Any], key: str) -> str:
     text = text_of(row.get(key), key)
     if text is None:
-        raise BadRow(f"{key}: expected a text, met nothing")
+        raise BadRow(f"{key}: expected a text, but it is missing")
     return text
 
 
@@ -266,7 +266,7 @@ def _number(row: dict[str, Any], key: str) -> float | None:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise BadRow(f"{key}: expected a number, met {shown_raw(text)}")
+        raise BadRow(f"{key}: expected a number, got {shown_raw(text)}")
     return number
 
 
@@ -275,7 +275,7 @@ def _whole(row: dict[str, Any], key: str) -> int | None:
     if number is None:
         return None
     if not number.is_integer() or abs(number) > _INTEGER_MAX:
-        raise BadRow(f"{key}: expected a whole number, met {shown_raw(row[key])}")
+        raise BadRow(f"{key}: expected a whole number, got {shown_raw(row[key])}")
     return int(number)
 
 
@@ -287,7 +287,7 @@ def _truth(row: dict[str, Any], key: str) -> bool | None:
         return True
     if text.lower() in ("false", "0", "no"):
         return False
-    raise BadRow(f"{key}: expected true or false, met {shown_raw(text)}")
+    raise BadRow(f"{key}: expected true or false, got {shown_raw(text)}")
 
 
 def _extra(row: dict[str, Any], known: frozenset[str]) -> str | None:

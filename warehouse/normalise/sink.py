@@ -50,11 +50,11 @@ class Sink:
         try:
             encoded = _ENCODER.encode(row)
         except UnicodeEncodeError as error:
-            raise BadRow("a text that is not UTF-8, or half of a surrogate pair") from error
+            raise BadRow("a text is not UTF-8, or has half of a surrogate pair") from error
         if len(encoded) > bounds.ROW_BYTES:
             raise BadRow(f"a row of {len(encoded)} bytes; expected at most {bounds.ROW_BYTES}")
         if b"\\u0000" in encoded and holds_nul(row):
-            raise BadRow("contains NUL")
+            raise BadRow("a text contains the character NUL")
         if self._good.full(encoded):
             self._flush_good()
         self._good.add(encoded)

@@ -44,7 +44,7 @@ def text_of(value: Any, name: str) -> str | None:
     if value is None:
         return None
     if isinstance(value, dict | list):
-        raise BadRow(f"{name}: expected a text, met {shown_raw(value)}")
+        raise BadRow(f"{name}: expected a text, got {shown_raw(value)}")
     return ("false", "true")[value] if isinstance(value, bool) else clean(str(value))
 
 
@@ -78,7 +78,7 @@ def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | Non
             continue
         slug = text_of(coin.get("slug"), name)
         if slug is None:
-            raise BadRow(f"{name}: expected a slug in each coin, met {shown_raw(coin)}")
+            raise BadRow(f"{name}: expected a slug in each coin, got {shown_raw(coin)}")
         slugs.append(slug)
         labels[slug] = {
             "slug": slug,
@@ -141,11 +141,11 @@ def _listed(value: Any, name: str) -> list[Any]:
         value = value.split(";")
     if isinstance(value, list):
         if len(value) > bounds.COINS:
-            raise BadRow(f"{name}: expected at most {bounds.COINS}, met {len(value)}")
+            raise BadRow(f"{name}: expected at most {bounds.COINS}, got {len(value)}")
         return value
     if value is None:
         return []
-    raise BadRow(f"{name}: expected a list, met {shown_raw(value)}")
+    raise BadRow(f"{name}: expected a list, got {shown_raw(value)}")
 
 
 def _name_of(element: Any, name: str) -> str | None:

@@ -273,6 +273,16 @@ BATCHES: Final = Table(
         PLAN,
         Column("complete", "BOOLEAN", "Whether it holds all of its scope."),
         Column("why_incomplete", "VARCHAR", "Why it is incomplete."),
+        Column(
+            "attested",
+            "BOOLEAN",
+            "Whether it was imported: its times are those that the user stated, not observed.",
+        ),
+        Column(
+            "date_doubt",
+            "VARCHAR",
+            "Why the service's Date was not believed; NULL: observed_at is by that Date.",
+        ),
         Column("requests", "BIGINT", "Requests that it took.", "requests"),
         Column("rows_claimed", "BIGINT", "Rows the service announced.", "rows"),
         Column("bytes", "BIGINT", "Size of its bodies.", "bytes"),

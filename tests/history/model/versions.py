@@ -113,7 +113,7 @@ class State:
             status=self.status,
             cancelled_at=self.cancelled_at,
             content=self.content,
-            content_at=self.content_at,
+            content_at=self.content_at if self.status == WITHDRAWN else self.shown_at,
             observation=observation,
             after=after,
         )

@@ -84,9 +84,9 @@ def test_cancellations_have_their_own_content_time(batches: BatchReader) -> None
     assert row["title"] is row["extra"] is None
     assert (read.arrived, read.rejected) == (4, 3)
     assert [reason for _, reason, _ in batches.rejected()] == [
-        "cancelledAt: expected an instant, met nothing",
-        "cancelledAt: expected an instant, met 'soon'",
-        "id: expected a text, met nothing",
+        "cancelledAt: expected an instant, but it is missing",
+        "cancelledAt: expected an instant, got 'soon'",
+        "id: expected a text, but it is missing",
     ]
 
 
@@ -133,9 +133,9 @@ BAD_DELIVERIES = [
     (b"{", "no JSON"),
     (b"[]", "expected an object"),
     (delivery(None), "type: expected the type"),
-    (delivery(data=None), "expected an object, met 'null'"),
-    (delivery(createdAt=None), "createdAt of the delivery: expected an instant, met nothing"),
-    (delivery(createdAt="soon"), "createdAt of the delivery: expected an instant, met 'soon'"),
+    (delivery(data=None), "expected an object, got 'null'"),
+    (delivery(createdAt=None), "createdAt of the delivery: expected an instant, but it is missing"),
+    (delivery(createdAt="soon"), "createdAt of the delivery: expected an instant, got 'soon'"),
 ]
 
 

@@ -117,12 +117,12 @@ def nested(depth: int) -> Any:
 
 
 WIDE: dict[str, tuple[dict[str, Any], str]] = {
-    "many fields": ({f"x{n}": 1 for n in range(KEYS + 1)}, "fields, met"),
+    "many fields": ({f"x{n}": 1 for n in range(KEYS + 1)}, "fields, got"),
     "many coins": ({"coins": [f"c{n}" for n in range(COINS + 1)]}, "coins: expected at most"),
     "many categories": ({"categories": ";" * (COINS + 1)}, "categories: expected at most"),
     "deep": ({"x": nested(DEPTH)}, "nested deeper than"),
     "long": ({"description": "x" * (17 << 20)}, "a row of"),
-    "a long unknown field": ({"x": "x" * (17 << 20)}, "unknown fields of"),
+    "a long unknown field": ({"x": "x" * (17 << 20)}, "the unknown fields have"),
 }
 
 

@@ -55,14 +55,14 @@ def test_the_counters_of_scores_are_hidden_where_the_plan_hides_them(batches: Ba
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"slug": None}, "slug: expected a text, met nothing"),
-        ({"rank": 1.5}, "rank: expected a whole number, met '1.5'"),
+        ({"slug": None}, "slug: expected a text, but it is missing"),
+        ({"rank": 1.5}, "rank: expected a whole number, got '1.5'"),
         ({"rank": 2**40}, "rank: expected a whole number"),
-        ({"rank": "first"}, "rank: expected a number, met '\"first\"'"),
+        ({"rank": "first"}, "rank: expected a number, got '\"first\"'"),
         ({"tracked": "maybe"}, "tracked: expected true or false"),
         ({"peakImpact": "nan"}, "peakImpact: expected a number"),
-        ({"name": "a\0b"}, "contains NUL"),
-        ({"symbol": []}, "symbol: expected a text, met '[]'"),
+        ({"name": "a\0b"}, "a text contains the character NUL"),
+        ({"symbol": []}, "symbol: expected a text, got '[]'"),
     ],
 )
 def test_a_coin_that_cannot_be_read_is_rejected(

@@ -180,14 +180,17 @@ def test_a_body_that_is_not_a_catalog_is_quarantined(batches: BatchReader, body:
 
 
 BROKEN_ROWS = {
-    "a column short": (b"x,y\r\n", "expected 18 columns, met 2"),
-    "a column over": (b"," * 18 + b"x\r\n", "expected 18 columns, met 19"),
+    "a column short": (b"x,y\r\n", "expected 18 columns, got 2"),
+    "a column over": (b"," * 18 + b"x\r\n", "expected 18 columns, got 19"),
     "bytes that are not UTF-8": (
         csv_body([plain(title="caf\udce9")]).split(b"\r\n", 1)[1],
         "not UTF-8",
     ),
-    "NUL": (csv_body([plain(title="a\0b")]).split(b"\r\n", 1)[1], "contains NUL"),
-    "an open quote": (b'e9,"never closed\r\nx,y\r\n', "a quote that is never closed"),
+    "NUL": (
+        csv_body([plain(title="a\0b")]).split(b"\r\n", 1)[1],
+        "a text contains the character NUL",
+    ),
+    "an open quote": (b'e9,"never closed\r\nx,y\r\n', "a quote is never closed"),
 }
 
 

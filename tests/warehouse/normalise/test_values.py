@@ -22,14 +22,14 @@ def batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> BatchReade
 
 
 BAD_VALUES = [
-    ("id", "", "id: expected a text, met nothing"),
-    ("id", " \t", "id: expected a text, met nothing"),
-    ("id", "x" * 201, "id: expected at most 200 bytes, met 'xxx"),
-    ("title", "", "title: expected a text, met nothing"),
-    ("title", " ", "title: expected a text, met nothing"),
-    ("date", "", "date: expected an instant of 1900 to 2200, met nothing"),
+    ("id", "", "id: expected a text, but it is missing"),
+    ("id", " \t", "id: expected a text, but it is missing"),
+    ("id", "x" * 201, "id: expected at most 200 bytes, got 'xxx"),
+    ("title", "", "title: expected a text, but it is missing"),
+    ("title", " ", "title: expected a text, but it is missing"),
+    ("date", "", "date: expected an instant of 1900 to 2200, but it is missing"),
     *(
-        ("date", text, f"date: expected an instant of 1900 to 2200, met '{text}'")
+        ("date", text, f"date: expected an instant of 1900 to 2200, got '{text}'")
         for text in (
             *("infinity", "-infinity", "epoch", "today", "now", "2026-02-30", "08/10/2026"),
             *("2026/10/08", "1899-12-31", "2201-01-01", "20261008", "1791417600", "2026-1-1"),
@@ -40,9 +40,9 @@ BAD_VALUES = [
     ("createdAt", "soon", "createdAt: expected an instant"),
     ("updatedAt", "soon", "updatedAt: expected an instant"),
     ("lastVerifiedAt", "soon", "lastVerifiedAt: expected an instant"),
-    ("isEstimated", "maybe", "isEstimated: expected true or false, met 'maybe'"),
+    ("isEstimated", "maybe", "isEstimated: expected true or false, got 'maybe'"),
     *(
-        ("impact", text, f"impact: expected a number of the scale or a band, met '{text}'")
+        ("impact", text, f"impact: expected a number of the scale or a band, got '{text}'")
         for text in ("nan", "inf", "1e999", "-0.1", "10.01", "huge", "7,5", "1_0")
     ),
 ]

@@ -140,7 +140,7 @@ def test_a_value_of_another_type_is_rejected_with_its_name_on_the_wire(
     reported: dict[str, Any],
 ) -> None:
     ((reason, raw),) = reported["rejects"]
-    assert reason == "xDoorsAt: expected an instant of 1900 to 2200, met 'at seven'"
+    assert reason == "xDoorsAt: expected an instant of 1900 to 2200, got 'at seven'"
     raw = json.loads(raw)
     assert (raw["xVenue"], raw["xDoorsAt"], raw["xIsOnline"]) == ("Lisbon", "at seven", "perhaps")
 

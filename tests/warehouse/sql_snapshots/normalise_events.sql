@@ -89,14 +89,14 @@ checked AS (
             ELSE shown | $impact_bit | $impact_band_bit
         END AS shown,
         CASE
-            WHEN event_id IS NULL THEN 'id: expected a text, met nothing'
+            WHEN event_id IS NULL THEN 'id: expected a text, but it is missing'
             WHEN strlen(event_id) > 200 THEN almanac_expected('id', 'at most 200 bytes', event_id)
             WHEN status = 'cancelled' AND cancelled_at IS NULL
                 THEN almanac_expected('cancelledAt', 'an instant', cancelled_text)
             WHEN content_text IS NOT NULL AND content_of_row IS NULL
                 THEN almanac_expected('createdAt of the delivery', 'an instant', content_text)
             WHEN title IS NULL AND shown & $title_bit <> 0
-                THEN 'title: expected a text, met nothing'
+                THEN 'title: expected a text, but it is missing'
             WHEN date IS NULL
                 AND (date_text IS NOT NULL OR status = 'scheduled' OR shown & $date_bit <> 0)
                 THEN almanac_expected('date', 'an instant of 1900 to 2200', date_text)

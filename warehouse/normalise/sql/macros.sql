@@ -58,4 +58,5 @@ END
 -- Grain: a macro that returns the reason for refusing one text, cut to 80 characters.
 -- Run twice: the same macro again.
 CREATE OR REPLACE TEMP MACRO almanac_expected(field, expected, given) AS
-    field || ': expected ' || expected || ', met ' || coalesce('''' || left(given, 80) || '''', 'nothing')
+    field || ': expected ' || expected
+    || coalesce(', got ''' || left(given, 80) || '''', ', but it is missing')

@@ -13,6 +13,7 @@ WITH day_files AS (
             "duplicates": "BIGINT", "ignored": "BIGINT", "stale": "BIGINT", "versions": "BIGINT",
             "observed_at": "TIMESTAMPTZ", "content_at": "TIMESTAMPTZ", "landed_at": "TIMESTAMPTZ",
             "plan": "VARCHAR", "complete": "BOOLEAN", "why_incomplete": "VARCHAR",
+            "attested": "BOOLEAN", "date_doubt": "VARCHAR",
             "requests": "BIGINT", "rows_claimed": "BIGINT", "bytes": "BIGINT",
             "scope": {
                 "lower": "TIMESTAMPTZ", "upper": "TIMESTAMPTZ", "since": "TIMESTAMPTZ",
