@@ -6,7 +6,12 @@
 SELECT
     (SELECT count(*) FROM coins WHERE missing_since IS NULL) AS coins,
     (SELECT count(*) FROM cancellations WHERE cancelled_at >= $since) AS cancellations,
-    (SELECT first_at FROM _almanac.first_look) AS first_look;
+    -- From a table that every version publishes: an older file is planned for as well.
+    (
+        SELECT min(observed_at)
+        FROM batches
+        WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
+    ) AS first_observed;
 
 -- name: count_spans
 -- Number of events for each pair of dates, as known now. Grain: first and last date.

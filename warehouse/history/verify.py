@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
+from typing import Final
 
 import duckdb
 
@@ -94,6 +95,12 @@ def _chain(days: list[DayFile]) -> Finding:
     return Finding("the days of the change log form a chain", len(days), wrong, notes)
 
 
+_ANOTHER_FORM: Final = (
+    "the warehouse was published by another version of Almanac, in another form; the next `almanac "
+    "run` or `almanac merge` publishes it again"
+)
+
+
 def _upgrade(others: list[date]) -> str:
     days = "1 day was" if len(others) == 1 else f"{len(others):,} days were"
     return (
@@ -135,7 +142,9 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
     connection = home.connect()
     try:
         attach_published(connection, home.warehouse, "published")
-        if days:
+        if not connection.execute(_SQL["find_published_days"]).fetchall():
+            yield Finding("the warehouse matches the lake", 0, notes=(_ANOTHER_FORM,))
+        elif days:
             yield _history(connection, days)
             files = [literal(day.path) for day in days]
             yield _compared(

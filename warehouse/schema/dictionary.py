@@ -20,8 +20,35 @@ All tables and views are in the schema `main` of `warehouse.duckdb`. Instants ar
 TIME ZONE`, in UTC. The file itself contains the same descriptions: `SELECT * FROM
 duckdb_columns()`.
 
-The date of an estimated event is a deadline, not its date: show people `displayed_date`. NULL in a
-column that `unknown_fields` names means that no pull has shown the value.
+## Questions
+
+**Does 00:00 mean that no time is known?** Yes. An exact date at 00:00:00 UTC stands for the whole
+day (`date_precision` is `day`); `latest` is then the end of the day. The service has no other mark
+for it: an event that really happens at midnight looks the same.
+
+**What is estimated?** `is_estimated`: the service knows a period (`month`, `quarter`, `year`) or a
+deadline, and `date` is its end, never the date of the event. Show people `displayed_date_full`; ask
+`earliest` and `latest` whether it is still to come; `date_exact` of the views is NULL for it.
+
+**Why is an event that is over `scheduled`?** The service has no status for it: an event was
+published and not taken back. Compare `latest` with now, as `upcoming_events` does.
+
+**Who gives the impact score?** The editors of the service, from 0 to 10, for one event at a time;
+it may come or change later (`score_history`). The bands: Low below 2.5, Mid below 5, High below
+7.5, Critical from 7.5 on. A plan may show the band alone, or neither: then `unknown_fields` names
+them.
+
+**What does `revealed` mean?** That Almanac saw the event, or a field of it, for the first time, and
+can't tell that it is new: the first pull, a new plan or a wider window shows what existed before. A
+first sighting is `created` only if a complete pull of its date came before its `createdAt`.
+
+**When is an event missing, withdrawn or cancelled?** `missing_since`: complete pulls that should
+show it do not; that may be a fault of the service, and it is still `scheduled`. `withdrawn`: a 404
+for the event itself, or two complete exports without it, prove that the service took it back
+without a word. `cancelled`: the service says so. [history.md](history.md) has the rules.
+
+**What does NULL mean?** The service has no value; but in a column that `unknown_fields` names, no
+pull has shown the value, since the plan hides it.
 """
 
 

@@ -1,6 +1,7 @@
 """A command that refolds history reports what changed."""
 
 import json
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.pipeline.conftest import Almanac
 from tests.warehouse.landed_days import land
+from warehouse.activity import activity_of
 from warehouse.history import day as days
 from warehouse.history import fold
 from warehouse.history.change_log import NORMALISER, Head
@@ -59,6 +61,23 @@ def test_verify_finds_a_break_in_a_home_of_an_older_almanac(home: Home) -> None:
     first = next(iter(home.lake.folders("event_changes")))
     home.lake.remove_folder(f"event_changes/{first}")
     assert [check.check for check in verify(home) if "form a chain" in check.check and check.wrong]
+
+
+def test_a_warehouse_in_an_older_form_is_read_and_published_again_by_the_next_merge(
+    home: Home,
+) -> None:
+    merge(home)
+    home.warehouse.chmod(0o600)
+    with duckdb.connect(str(home.warehouse)) as connection:
+        connection.execute("DROP SCHEMA _almanac CASCADE")
+    checks = [*verify(home)]
+    assert all(check.holds for check in checks)
+    assert ["another form" in note for check in checks for note in check.notes] == [True]
+    assert activity_of(home.warehouse, datetime(2026, 3, 3, tzinfo=UTC)).watched_since is not None
+    report = merge(home).published
+    assert report is not None
+    assert report.why_full == "another version of Almanac made it"
+    assert not [note for check in verify(home) for note in check.notes]
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,13 @@ SELECT
     (SELECT count(*) FROM (FROM lake EXCEPT ALL FROM published)),
     (SELECT count(*) FROM (FROM published EXCEPT ALL FROM lake));
 
+-- name: find_published_days
+-- Whether the published file lists its days where this version looks for them. Grain: one row if so.
+-- Needs: the published file attached as `published`. Reads only; run twice: the same.
+SELECT table_name
+FROM duckdb_tables()
+WHERE database_name = 'published' AND schema_name = '_almanac' AND table_name = 'published';
+
 -- name: list_published_days
 -- The days of the change log as they were published. Grain: one row per day.
 SELECT day, sha256 FROM published._almanac.published;
