@@ -104,8 +104,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         for run in checked_runs(home, fix=fix and writable.holds):
             yield Checked(run.what, run.holds, run.found)
     with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
-        is_ours = home_check.holds and writable.holds and home.stamp() is not None
-        yield from _service(settings, home.state if is_ours else Path(spare))
+        # Not in the home, where the reading would look like one of the data that is there.
+        yield from _service(settings, Path(spare))
 
 
 def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:

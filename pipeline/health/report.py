@@ -29,6 +29,7 @@ from resources.request_log import ReportedUsage, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
 from warehouse.files.storage import Storage
 from warehouse.home import Home
+from warehouse.publish.publish import published_at
 
 RECENT: Final = timedelta(days=2)
 """Problems that can't be repaired are warned of for this long, and then only counted."""
@@ -284,10 +285,8 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         put_off=deferred_work(home, now),
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
+        published_at=published_at(home.warehouse),
     )
-    with suppress(FileNotFoundError):
-        published = home.warehouse.stat().st_mtime
-        health.published_at = datetime.fromtimestamp(published, tz=UTC)
     health.warnings = warnings_of(health, now)
     return health
 

@@ -8,8 +8,9 @@ Checks run before readers see the new file.
 import hashlib
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Final, Literal
 
 import duckdb
 
+from warehouse.attaching import attach_published
+from warehouse.connections import open_memory
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.publish import delta, lake_events
@@ -86,6 +89,11 @@ SMALL_BYTES: Final = 32_000_000
 """The bloat of a file up to this size does not matter."""
 Step = Callable[[str], None]
 """Called at each step with its name."""
+_PUBLISHED_AT: Final = "published_at"
+
+
+def _machine_time() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(slots=True)
@@ -109,10 +117,12 @@ def publish(
     state_folder: Path | None,
     full: bool = False,
     step: Step = lambda _: None,
+    now: Callable[[], datetime] = _machine_time,
 ) -> PublishReport:
     """Update the warehouse to the lake. Call only under the merge lock.
 
-    `chain` has all days of the change log, oldest first. A second call does nothing.
+    `chain` has all days of the change log, oldest first. A second call does nothing. `now` gives
+    the time that is stored in the file: the machine's, since no service takes part.
 
     Raises:
         WarehouseError: the new publication or a file of the lake is wrong; the old warehouse is
@@ -131,6 +141,7 @@ def publish(
         find_local_state(state_folder),
         step,
         None if state_folder is None else Storage(state_folder),
+        now,
     )
     why_full = "it was requested" if full else None
     if why_full is None:
@@ -158,6 +169,7 @@ class _Publication:
     step: Step
     notes: Storage | None
     """The state folder, which has the hash of the published file."""
+    now: Callable[[], datetime]
 
     def bring_up_to_date(self) -> PublishReport:
         """Apply the differences to a copy of the published file.
@@ -202,7 +214,8 @@ class _Publication:
         self._refuse_misfit(facts)
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
         same = first_day is None and facts["local"] == self.local.fingerprint
-        if same and not lake_events.unsettled_months(self.lake):
+        # A file of an older Almanac does not say when it was published.
+        if same and _PUBLISHED_AT in facts and not lake_events.unsettled_months(self.lake):
             return PublishReport("none", rows=_rows(staged))
         months: set[str] = set()
         if first_day is not None:
@@ -234,6 +247,7 @@ class _Publication:
         self.step("publish:lake_events_written")
         if report.mode == "full":
             _note(staged, "full_bytes", str(staged.path.stat().st_size))
+        _note(staged, _PUBLISHED_AT, self.now().isoformat())
         staged.close()
         self.step("publish:finished")
         note_published(self.notes, staged.path, self.warehouse)
@@ -250,6 +264,24 @@ def _first_changed(published: Sequence[tuple[date, str]], chain: Sequence[LakeDa
         if old != new:
             return min(pair[0] for pair in (old, new) if pair is not None)
     return None
+
+
+def published_at(warehouse: Path) -> datetime | None:
+    """Return when a file was published, by the machine that did it; a copy of it says the same.
+
+    None if there is no file, it can't be read (`doctor` and `verify` say why), or an older Almanac
+    made it.
+    """
+    if not warehouse.exists():
+        return None
+    with closing(open_memory()) as connection:
+        try:
+            attach_published(connection, warehouse, "published")
+            connection.execute(ddl.use("published"))
+            facts = dict(connection.execute(_SQL["list_facts"]).fetchall())
+        except duckdb.Error:
+            return None
+    return datetime.fromisoformat(facts[_PUBLISHED_AT]) if _PUBLISHED_AT in facts else None
 
 
 def _facts(staged: Staged) -> dict[str, str]:

@@ -10,7 +10,9 @@ import pytest
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.cli import merge
 from tests.pipeline.conftest import Almanac
+from tests.pipeline.small_home import SmallHome
 from warehouse.errors import HomeRefused
+from warehouse.history import merge as merging
 from warehouse.home import Home
 
 EVERY = [
@@ -103,6 +105,24 @@ def test_doctor_claims_no_home(almanac: Almanac, tmp_path: Path, almanac_sandbox
     assert found["home writable"]["holds"]
     checks(almanac, code=1, base_url=almanac_sandbox.base_url + "/no", api_key="canary")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_changes_no_file_of_a_home(
+    almanac: Almanac, tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    """Its reading of the usage would be shown by `status`, as if data had been pulled then."""
+    good = {"base_url": almanac_sandbox.base_url, "api_key": almanac_sandbox.keys["pro"]}
+    small = SmallHome(tmp_path / "data", almanac_sandbox.base_url)
+    small.land()
+    merging.merge(small.home)
+    before = contents(small.home.root)
+    found = checks(almanac, code=1, **good)
+    assert found["key and plan"]["found"] == "pro"
+    assert contents(small.home.root) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_doctor_lists_a_home_that_cannot_be_written_among_its_checks(

@@ -1,12 +1,15 @@
 """What `almanac status` shows of a home, and what it warns of."""
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
+import duckdb
 import pytest
 
 from catalog.contract.plans import PLANS
@@ -100,6 +103,34 @@ class TestFreshness:
         (only,) = health_at(small).warnings
         assert only == Warned("stale:events", "No complete pull of events yet: almanac run")
         assert health_at(SmallHome(small.home.root.parent / "other")).source == "sandbox:1"
+
+    def test_the_time_of_publication_is_that_of_the_file_wherever_it_was_copied(
+        self, small: SmallHome, tmp_path: Path
+    ) -> None:
+        small.land()
+        before = datetime.now(UTC)
+        merge(small.home)
+        published = health_at(small).published_at
+        assert published is not None and before <= published <= datetime.now(UTC)
+        copy = SmallHome(tmp_path / "copy")
+        shutil.copyfile(small.home.warehouse, copy.home.warehouse)
+        os.utime(copy.home.warehouse, (0, 0))
+        assert health_at(copy).published_at == published
+
+    def test_a_file_without_the_time_of_its_publication_gets_it_at_the_next_merge(
+        self, small: SmallHome
+    ) -> None:
+        small.land()
+        merge(small.home)
+        small.home.warehouse.chmod(0o600)
+        with duckdb.connect(small.home.warehouse) as older:
+            older.execute("DELETE FROM _almanac.facts WHERE name = 'published_at'")
+        assert health_at(small).published_at is None
+        merge(small.home)
+        assert health_at(small).published_at is not None
+        small.home.warehouse.chmod(0o600)
+        small.home.warehouse.write_bytes(b"no database")
+        assert health_at(small).published_at is None
 
     def test_without_a_home_there_is_nothing_to_warn_of(self, tmp_path: Path) -> None:
         settings = SmallHome(tmp_path / "one").settings
