@@ -19,6 +19,11 @@ NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 """Feeds whose batches arrive by themselves."""
 
 
+UNCHANGED: Final = "unchanged since the last pull"
+USUAL: Final = frozenset({"pulled", UNCHANGED, "reused from landing", "none arrived"})
+"""Outcomes that nobody needs to be told of."""
+
+
 class DayNotLanded(Exception):
     """A day without a landed batch that can't be pulled: the service gives today's data only."""
 
@@ -69,6 +74,8 @@ def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing)
 def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
     """Return the result of a pull as a feed day."""
     outcome = pulled.why_nothing or "pulled"
+    if pulled.landed and all(landed.unchanged for landed in pulled.landed):
+        outcome = UNCHANGED
     if pulled.landed and pulled.deferred is not None:
         outcome = f"pulled in part; the rest is deferred: {pulled.deferred}"
     return FeedDay(

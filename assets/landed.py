@@ -9,7 +9,7 @@ from typing import Final
 
 import dagster as dg
 
-from assets.feed_day import DayNotLanded, FeedDay, pull_or_reuse
+from assets.feed_day import USUAL, DayNotLanded, FeedDay, pull_or_reuse
 from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.partitions import CATALOG_POOL, day_asset, days_of, record_so_far
 from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
@@ -40,7 +40,7 @@ def _land(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Lan
         _record_deferral(feed_day, catalog, home)
         _record_refusal(feed_day, catalog, home)
         log_problems(context.log, problems_of_landed(feed_day.manifests))
-        if feed_day.outcome not in ("pulled", "reused from landing"):
+        if feed_day.outcome not in USUAL:
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
         metadata_of_days[day] = pull_metadata(feed_day, home.landing, quota_left=catalog.quota_left)
     for day, metadata in metadata_of_days.items():

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import dagster as dg
 
+from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES
 from assets.partitions import OBSERVED_DAYS
 from pipeline.automation.jobs import DAILY
@@ -237,7 +238,7 @@ def _note_outcome(summary: RunSummary, day: date, event: dg.DagsterEvent) -> Non
         for note in str(refolded.value).splitlines():
             _note(summary, note)
     outcome = metadata.get("outcome")
-    if outcome is None or outcome.value in ("pulled", "reused from landing", "none arrived"):
+    if outcome is None or outcome.value in USUAL:
         return
     _note(summary, f"{day} {event.step_key}: {outcome.value}")
 

@@ -17,6 +17,7 @@
         ├── LedgerUnusable     the machine's count of requests can't be stored
         ├── BackfillInProgress another process runs a backfill of the same home
         ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like
+        │   └── NotModified    304: what was received before is still valid
         └── ContractBroken     the answer breaks the contract of the interface
             ├── TruncatedBody  it ended early (retried before it is raised)
             ├── NotData        HTML, a JSON error, nothing or a header without rows instead of data
@@ -187,6 +188,11 @@ class RequestRejected(Stop):
     """The service understood the request and rejected it."""
 
     next_step = "Check the parameters, the base address and the export path"
+
+
+class NotModified(RequestRejected):
+    """The service answered 304: what the request named is still valid. It never ends a pull that
+    named something; an unasked one is the service's fault."""
 
 
 class ContractBroken(Stop):

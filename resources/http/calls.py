@@ -124,6 +124,7 @@ class Caller:
         rows: int = 1,
         statuses: frozenset[int] = OK,
         for_usage: bool = False,
+        headers: Mapping[str, str] | None = None,
     ) -> T:
         """Return the result of `read` for the whole answer; if it is a transient error, retry.
 
@@ -136,7 +137,9 @@ class Caller:
             content = body.read()
             return read(Answer(**_fields(opened), body=content, wire_bytes=body.wire_bytes))
 
-        return self.stream(path, params, whole_body, statuses=statuses, for_usage=for_usage)
+        return self.stream(
+            path, params, whole_body, statuses=statuses, for_usage=for_usage, headers=headers
+        )
 
     def stream(
         self,

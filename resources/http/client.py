@@ -25,6 +25,7 @@ from resources.http.list_query import (
     DateRange,
     ListPart,
     ListQuery,
+    Validators,
     bound_text,
     event_filters,
 )
@@ -209,12 +210,16 @@ class CatalogClient:
         parts = (ListPart(filters, cursor=cursor),)
         return self._paginator(decisions.COINS_PATH, parts, ("slug",), limit, known_ids)
 
-    def categories(self) -> Paginator:
+    def categories(self, validators: Validators | None = None) -> Paginator:
         """Return a paginator of the categories, mostly one page (interface 4.6).
 
-        Iterating raises AccessDenied on a plan that does not show them: continue without.
+        Iterating raises AccessDenied if the service refuses them: continue without. With
+        `validators` it raises NotModified if they are those of the answer that had these.
         """
-        return self._paginator(decisions.CATEGORIES_PATH, (ListPart(),), ("id",), None, ())
+        query = ListQuery(
+            decisions.CATEGORIES_PATH, (ListPart(),), ("id",), None, validators or Validators()
+        )
+        return Paginator(self._caller, query)
 
     def event(self, event_id: str) -> EventAnswer:
         """Look up one event: found, gone (cancelled) or not found (interface 4.4).
@@ -273,11 +278,11 @@ class CatalogClient:
         coins: Sequence[str] | None = None,
         categories: Sequence[str] | None = None,
         rows_expected: int | None = None,
-        etag: str | None = None,
+        validators: Validators | None = None,
     ) -> ExportPull:
         """Stream the bulk export into a file (interface 4.8); see `export_download.pull_export`.
 
-        Without bounds it has the plan's whole window. With `etag` a 304 writes nothing.
+        Without bounds it has the plan's whole window. With `validators` a 304 writes nothing.
         """
         bounds = self._caller.bounds
         return pull_export(
@@ -289,7 +294,7 @@ class CatalogClient:
             max_ratio=bounds.ratio,
             total_s=self._timeouts.export_total,
             rows_expected=rows_expected,
-            etag=etag,
+            validators=validators,
         )
 
     def _paginator(

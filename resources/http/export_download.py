@@ -18,6 +18,7 @@ import httpx
 from resources.errors import Evidence, NotData, NotDataKind, TruncatedBody
 from resources.http.bodies import BodyReader
 from resources.http.calls import Caller, Opened, evidence_of
+from resources.http.list_query import Validators
 from resources.http.responses import looks_like_html
 from resources.service_clock import read_http_date
 from warehouse.normalise.csv_counter import RecordCounter
@@ -73,7 +74,7 @@ def pull_export(
     max_ratio: float,
     total_s: float,
     rows_expected: int | None = None,
-    etag: str | None = None,
+    validators: Validators | None = None,
 ) -> ExportPull:
     """Stream the export into the file `into`; each attempt writes it anew.
 
@@ -84,7 +85,7 @@ def pull_export(
         TooSlow: it exceeded the service's 30 s: request half of the dates.
         CatalogError: any other of the tree.
     """
-    conditional = {} if etag is None else {"If-None-Match": etag}
+    conditional = {} if validators is None else validators.headers()
 
     def read(response: httpx.Response, opened: Opened) -> ExportPull:
         pull = _Pull(into, path, opened, rows_expected)
@@ -94,7 +95,7 @@ def pull_export(
             pull.check()
         return pull.result()
 
-    statuses = _STATUSES if etag is not None else _STATUSES - {304}
+    statuses = _STATUSES if conditional else _STATUSES - {304}
     return caller.stream(
         path,
         params,

@@ -80,13 +80,31 @@ class ListPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Validators:
+    """What an earlier answer is recognised by, as the service sent it: its ETag, else its date."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Return the header by which the service can answer 304."""
+        if self.etag is not None:
+            return {"If-None-Match": self.etag}
+        return {} if self.last_modified is None else {"If-Modified-Since": self.last_modified}
+
+
+@dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What a paginator requests. `key_fields` identify a row; `limit` None sends none."""
+    """What a paginator requests. `key_fields` identify a row; `limit` None sends none.
+
+    With `validators` a service may answer 304, which raises NotModified.
+    """
 
     path: str
     parts: tuple[ListPart, ...]
     key_fields: tuple[str, ...]
     limit: int | None
+    validators: Validators = Validators()
 
 
 def event_filters(

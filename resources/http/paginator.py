@@ -306,6 +306,7 @@ class Paginator:
                 answer, path=query.path, params=params, cursor=cursor, key_fields=query.key_fields
             ),
             rows=rows_requested(params),
+            headers=query.validators.headers(),
         )
 
     def _note(self, page: RawPage) -> None:

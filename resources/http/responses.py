@@ -14,6 +14,7 @@ from resources.errors import (
     ContractBroken,
     Defer,
     KeyRejected,
+    NotModified,
     PlanLacksAccess,
     RateHeld,
     RequestRejected,
@@ -174,6 +175,8 @@ def error_from_response(
         return _denied(response, body, message)
     if response.status == 410 or body.code == "version_retired":
         return VersionGone(message)
+    if response.status == 304:
+        return NotModified(message)
     if 300 <= response.status < 400:
         return RequestRejected(message, expected="The key is not sent to another address")
     if 200 <= response.status < 300:

@@ -107,6 +107,8 @@ class PullContext:
         why_incomplete: str | None = None,
         of: Intent | None = None,
         date_doubt: str = "",
+        etag: str | None = None,
+        last_modified: str | None = None,
     ) -> Pull:
         """Return the description of a batch, with the plan and source `of` an earlier pull.
 
@@ -124,6 +126,8 @@ class PullContext:
             rows_claimed=rows_claimed,
             why_incomplete=None if not why_incomplete else storable_text(why_incomplete),
             date_doubt=date_doubt or None,
+            etag=etag,
+            last_modified=last_modified,
         )
 
     @contextmanager
@@ -152,7 +156,8 @@ class Landed:
     `requests` counts those of this process and of an earlier one (of an earlier one, only its
     pages). `rows` arrived, including duplicates. `resumed_pages` were in the journal. `left_over`
     is what was requested and is not paged yet, to be pulled as a new batch; None if the pull
-    reached its end. `deferred` says when the service will answer again.
+    reached its end. `deferred` says when the service will answer again. `unchanged` is a look that
+    the service answered with 304.
     """
 
     manifest: Manifest
@@ -162,6 +167,7 @@ class Landed:
     deferred: Defer | None = None
     left_over: Scope | None = None
     warnings: tuple[str, ...] = ()
+    unchanged: bool = False
 
 
 _SNAPSHOT: Final = timedelta(minutes=EXPORT_SNAPSHOT_MINUTE)

@@ -20,8 +20,15 @@ from resources.errors import (
 )
 from resources.http.export_download import ExportPull
 from resources.ingest.context import Landed, PullContext, export_content_at
+from resources.ingest.revalidation import (
+    NotModifiedAnswer,
+    kept_validator,
+    land_unchanged,
+    last_look,
+    validators_of,
+)
 from resources.ingest.scopes import covering, halves, single_requests, span_of
-from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Scope
+from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest, Scope
 
 
 @dataclass(slots=True)
@@ -77,11 +84,17 @@ class ExportLanding:
 
     def _land(self, export_request: _ExportRequest) -> Landed:
         warnings: list[str] = []
-        if export_request.rows is None:
-            export_request.rows = self._count(export_request, warnings)
+        before = last_look(self._context, "export", export_request.scope)
         with self._context.room.staging() as file:
             try:
-                pull = self._export(export_request, file)
+                pull = self._revalidate(export_request, file, before)
+                if before is not None and pull is not None and pull.not_modified:
+                    return self._land_unchanged(export_request, before, pull)
+                if export_request.rows is None:
+                    export_request.rows = self._count(export_request, warnings, of=pull)
+                if pull is None:
+                    pull = self._export(export_request, file)
+                    export_request.requests += pull.attempts
             except (NotData, TruncatedBody) as error:
                 evidence, is_truncated = error.evidence, isinstance(error, TruncatedBody)
                 if evidence is None or not file.exists() or (is_truncated and not _size(file)):
@@ -89,7 +102,36 @@ class ExportLanding:
                 return self._land_refused(export_request, file, error, evidence, warnings)
             return self._land_file(export_request, file, pull, warnings)
 
-    def _export(self, export_request: _ExportRequest, file: Path) -> ExportPull:
+    def _revalidate(
+        self, export_request: _ExportRequest, file: Path, before: Manifest | None
+    ) -> ExportPull | None:
+        """Request the export if it is not that of the look before; None if there is no such look,
+        or if its rows have to be counted first."""
+        if before is None:
+            return None
+        try:
+            pull = self._export(export_request, file, before)
+        except NotData as error:
+            if error.kind != "bare_header":
+                raise
+            export_request.requests += error.attempts
+            return None
+        export_request.requests += pull.attempts
+        return pull
+
+    def _land_unchanged(
+        self, export_request: _ExportRequest, before: Manifest, pull: ExportPull
+    ) -> Landed:
+        """Land a 304. Without a Last-Modified its content is as old as that of the look before."""
+        content_at = pull.last_modified
+        if content_at is not None and export_content_at(content_at, pull.date) != content_at:
+            content_at = None
+        answer = NotModifiedAnswer(pull.date, pull.date_doubt, content_at, export_request.requests)
+        return land_unchanged(self._context, before, answer)
+
+    def _export(
+        self, export_request: _ExportRequest, file: Path, before: Manifest | None = None
+    ) -> ExportPull:
         scope, span = export_request.scope, span_of(export_request.scope)
         # Rows are compared here: the client would flag an export that lacks a single row.
         return self._context.client.export(
@@ -99,16 +141,24 @@ class ExportLanding:
             coins=scope.coins,
             categories=scope.categories,
             rows_expected=0 if export_request.rows == 0 else None,
+            validators=None if before is None else validators_of(before),
         )
 
-    def _count(self, export_request: _ExportRequest, warnings: list[str]) -> int | None:
-        """Request how many rows to expect; None if the service doesn't report it."""
+    def _count(
+        self, export_request: _ExportRequest, warnings: list[str], *, of: ExportPull | None
+    ) -> int | None:
+        """Request how many rows to expect; None if the service doesn't report it.
+
+        `of` is the export if it was received already: no error of the count may lose it.
+        """
         scope, span = export_request.scope, span_of(export_request.scope)
         try:
             total = self._context.client.events_total(
                 span.lower, span.upper, coins=scope.coins, categories=scope.categories
             )
-        except (AccessDenied, ContractBroken, TooSlow) as error:
+        except CatalogError as error:
+            if of is None and not isinstance(error, AccessDenied | ContractBroken | TooSlow):
+                raise
             export_request.requests += error.attempts
             warnings.append(f"the expected number of rows is not known: {error}")
             return None
@@ -118,7 +168,7 @@ class ExportLanding:
     def _land_file(
         self, export_request: _ExportRequest, file: Path, pull: ExportPull, warnings: list[str]
     ) -> Landed:
-        why, requests = list(pull.suspicions), export_request.requests + pull.attempts
+        why, requests = list(pull.suspicions), export_request.requests
         expected = export_request.rows
         if expected is not None and pull.rows < expected:
             shortfall = f"{pull.rows} rows of {expected} expected"
@@ -138,6 +188,8 @@ class ExportLanding:
             rows_claimed=expected,
             why_incomplete="; ".join(why),
             date_doubt=pull.date_doubt,
+            etag=kept_validator(pull.etag),
+            last_modified=kept_validator(pull.headers.get("last-modified")),
         )
         manifest = self._context.room.landing.land_file(export_pull, file)
         return Landed(manifest, requests, pull.rows, warnings=tuple(warnings))

@@ -15,6 +15,7 @@ from catalog.contract import decisions
 from resources.http.lookups import read_instant
 from resources.http.pages import RawPage
 from resources.ingest.context import PullContext, list_content_at, plan_of
+from resources.ingest.revalidation import kept_validator
 from warehouse.landing.batches import Feed, Manifest, Scope
 from warehouse.landing.journal import Intent, PageNote
 from warehouse.normalise.payloads import Unreadable, decoded, list_in
@@ -70,6 +71,8 @@ def note_of(page: RawPage, *, number: int, received_at: datetime) -> PageNote:
         lower=page.params.get("from"),
         upper=page.params.get("to"),
         date_doubt=page.date_doubt,
+        etag=kept_validator(page.headers.get("etag")),
+        last_modified=kept_validator(page.headers.get("last-modified")),
     )
 
 
@@ -93,6 +96,8 @@ def land_pages(
     if first is None or last is None:
         return None
     plan = context.plan if of is None else plan_of(of.plan, context.plan)
+    # Those of one page are those of the whole only if it is the whole.
+    is_whole = feed == "categories" and first == last and first.cursor_in is None
     pull = context.describe_batch(
         feed,
         scope,
@@ -103,6 +108,8 @@ def land_pages(
         why_incomplete=why_incomplete,
         of=of,
         date_doubt=last.date_doubt or first.date_doubt,
+        etag=first.etag if is_whole else None,
+        last_modified=first.last_modified if is_whole else None,
     )
     return context.room.landing.land(pull, ((body, None) for body in pages.bodies()))
 

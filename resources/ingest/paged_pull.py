@@ -5,6 +5,7 @@ the same batch if another process lands it after a crash.
 """
 
 from resources.errors import CatalogError, Defer, NotData, TruncatedBody
+from resources.http.list_query import Validators
 from resources.http.paginator import Paginator
 from resources.ingest.context import Landed, PullContext, list_content_at, plan_of
 from resources.ingest.journaled_pages import JournaledPages, RefusedPage
@@ -17,8 +18,11 @@ from warehouse.landing.journal import OpenPull
 class PagedPull:
     """A pull in progress, with the pages of an earlier process."""
 
-    def __init__(self, context: PullContext, open_pull: OpenPull) -> None:
+    def __init__(
+        self, context: PullContext, open_pull: OpenPull, validators: Validators | None = None
+    ) -> None:
         self._context = context
+        self._validators = validators
         self._pages = JournaledPages(open_pull)
         self._progress = self._pages.progress
         self._intent = open_pull.intent
@@ -51,6 +55,7 @@ class PagedPull:
         Raises:
             RetryLater, Stop: the pages before it are landed as a partial batch.
             Defer: before the first page; later it is in the result.
+            NotModified: the service recognised the validators.
         """
         error = self._page_to_end()
         if error is None or self._pages.refused is not None:
@@ -137,7 +142,7 @@ class PagedPull:
             return client.cancellations_pages(scope.since, cursor=cursor, known_ids=known)
         if self._intent.feed == "coins":
             return client.coins_pages(cursor=cursor, known_ids=known)
-        return client.categories()
+        return client.categories(self._validators)
 
     def _note_doubt(self, doubt: str) -> None:
         if doubt:

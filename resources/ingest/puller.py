@@ -16,14 +16,20 @@ from typing import Final
 from catalog.contract import decisions
 from catalog.contract.plans import Plan
 from catalog.contract.windows import plan_window, upcoming_window
-from resources.errors import CatalogError, NotData, TruncatedBody
+from resources.errors import CatalogError, NotData, NotModified, TruncatedBody
 from resources.http.client import CatalogClient
-from resources.http.list_query import DateBound
+from resources.http.list_query import DateBound, Validators
 from resources.http.lookups import EventAnswer, EventStatus
 from resources.ingest.context import Landed, LandingRoom, OnPage, PullContext, list_content_at
 from resources.ingest.export_pull import ExportLanding
 from resources.ingest.kept_pages import PAGED
 from resources.ingest.paged_pull import PagedPull
+from resources.ingest.revalidation import (
+    NotModifiedAnswer,
+    land_unchanged,
+    last_look,
+    validators_of,
+)
 from resources.ingest.scopes import definite_scope, first_instant
 from warehouse.landing.batches import Feed, Scope
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
@@ -65,8 +71,23 @@ class Puller:
         return self._pull("coins", Scope())
 
     def categories(self) -> Landed:
-        """Raises AccessDenied on a plan that does not show them: continue without."""
-        return self._pull("categories", Scope())
+        """Pull the categories; if they are those of the last look, land a look without a body.
+
+        Raises:
+            AccessDenied: the service refuses them: continue without.
+        """
+        before = last_look(self.context, "categories", Scope())
+        if before is None:
+            return self._pull("categories", Scope())
+        try:
+            return self._pull("categories", Scope(), validators_of(before))
+        except NotModified as error:
+            if error.evidence is None:
+                raise
+            date = error.evidence.date
+            content_at = list_content_at(date, self._plan)
+            answer = NotModifiedAnswer(date, error.evidence.date_doubt, content_at, error.attempts)
+            return land_unchanged(self.context, before, answer)
 
     def cancellations(self, since: datetime | date | None = None) -> Landed:
         """Pull the cancellations since an instant, inclusive; default 90 days ago."""
@@ -149,9 +170,9 @@ class Puller:
                     landed += self._resume(found)
         return landed
 
-    def _pull(self, feed: Feed, scope: Scope) -> Landed:
+    def _pull(self, feed: Feed, scope: Scope, validators: Validators | None = None) -> Landed:
         with self.context.begun(feed, scope) as open_pull:
-            return PagedPull(self.context, open_pull).run()
+            return PagedPull(self.context, open_pull, validators).run()
 
     def _resume(self, found: OpenPull) -> list[Landed]:
         pull = PagedPull(self.context, found)

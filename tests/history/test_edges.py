@@ -91,6 +91,27 @@ def test_one_complete_export_without_an_event_does_not_withdraw_it(story: Handma
     assert story.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("withdrawn",)]
 
 
+@pytest.mark.parametrize("is_304", [False, True])
+def test_a_304_is_no_second_export_without_an_event(story: HandmadeHome, is_304: bool) -> None:
+    """It is the snapshot of the export before; one that was made later would be a second."""
+    events = [event(f"e{place:02}") for place in range(60)]
+    story.export("01 06:00", *events)
+    story.export("02 06:00", *events[1:])
+    story.cancellations("02 07:00")
+    if is_304:
+        story.unchanged_export("02 08:00")
+    else:
+        story.export("02 08:00", *events[1:])
+    story.merge()
+    withdrawn = [("e00",)]
+    found = story.rows("SELECT event_id FROM events WHERE status = 'withdrawn'")
+    assert found == ([] if is_304 else withdrawn)
+    assert story.rows("SELECT count(*) FROM coverage WHERE feed = 'export'") == [(3,)]
+    story.export("03 06:00", *events[1:])
+    story.merge()
+    assert story.rows("SELECT event_id FROM events WHERE status = 'withdrawn'") == withdrawn
+
+
 @pytest.mark.parametrize("bit_by_bit", [False, True])
 def test_a_gap_in_the_cancellations_after_a_pull_of_them_prevents_no_withdrawal(
     story: HandmadeHome, bit_by_bit: bool

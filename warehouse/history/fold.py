@@ -319,4 +319,6 @@ class Fold:
 
 
 def _is_proving_export(manifest: Manifest) -> bool:
-    return manifest.feed == "export" and proves_withdrawal(plan_named(manifest.plan))
+    """Whether it may be one of the two exports that prove a withdrawal; a 304 is the one before."""
+    is_new_export = manifest.feed == "export" and not manifest.unchanged
+    return is_new_export and proves_withdrawal(plan_named(manifest.plan))

@@ -97,6 +97,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Why `observed_at` is not the service's own Date; None if it is."""
     stored_sha256: str | None = None
     """Of the compressed file; None if an older Almanac landed it."""
+    etag: str | None = None
+    last_modified: str | None = None
+    """How the service recognises the answer, as it sent it: a later look may be answered 304."""
+    unchanged: bool = False
+    """The service answered 304: the bytes are those of an earlier batch."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:

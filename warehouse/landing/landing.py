@@ -89,6 +89,8 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     why_incomplete: str | None = None
     attested: bool = False
     date_doubt: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
 
 
 class Landing:
@@ -129,6 +131,19 @@ class Landing:
         with path.open("rb") as file:
             chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
             return self._land(pull, iter(((chunks, None),)), 200)
+
+    def land_unchanged(self, pull: Pull, before: Manifest) -> Manifest:
+        """Land a pull that the service answered with 304: it has the body of an earlier batch."""
+        manifest = _manifest(
+            pull,
+            before.sha256,
+            before.bytes,
+            before.pages,
+            before.stored_sha256,
+            before.redacted,
+            unchanged=True,
+        )
+        return self._recorded(manifest)
 
     def manifest(self, batch_id: str) -> Manifest:
         """Return the manifest of a batch.
@@ -318,7 +333,9 @@ class Landing:
                 self.storage.adopt(staged, _body_name(sha256))
         size = sum(page.length for page in pages)
         stored = sha256_of(self.storage.path(_body_name(sha256)))
-        manifest = _manifest(pull, sha256, size, tuple(pages), stored, redactions.count)
+        return self._recorded(_manifest(pull, sha256, size, tuple(pages), stored, redactions.count))
+
+    def _recorded(self, manifest: Manifest) -> Manifest:
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a merge would not find a batch without a marker.
             self.storage.put(f"pending/{manifest.batch_id}.json", MARKER)
@@ -327,7 +344,14 @@ class Landing:
 
 
 def _manifest(
-    pull: Pull, sha256: str, size: int, pages: tuple[LandedPage, ...], stored: str, redacted: int
+    pull: Pull,
+    sha256: str,
+    size: int,
+    pages: tuple[LandedPage, ...],
+    stored: str | None,
+    redacted: int,
+    *,
+    unchanged: bool = False,
 ) -> Manifest:
     batch_id = batch_id_of(
         feed=pull.feed,
@@ -347,6 +371,7 @@ def _manifest(
         complete=pull.why_incomplete is None,
         redacted=redacted,
         stored_sha256=stored,
+        unchanged=unchanged,
     )
 
 

@@ -282,6 +282,22 @@ class HandmadeHome:
     def export(self, when: str, *events: dict[str, Any], **how: Any) -> None:
         self._land("export", when, [(_page(*events), None)], **how)
 
+    def unchanged_export(self, when: str) -> None:
+        """Land a 304 of the newest export."""
+        landing = self.home.landing
+        before = landing.manifest([x for x in landing.batch_ids() if "-export-" in x][-1])
+        pull = Pull(
+            feed="export",
+            scope=before.scope,
+            plan=before.plan,
+            source=before.source,
+            observed_at=at(when),
+            content_at=before.content_at,
+            landed_at=at(when),
+            requests=1,
+        )
+        landing.land_unchanged(pull, before)
+
     def categories(self, when: str, **names: str) -> None:
         """Land the categories: ids (each with a leading `c`, which is removed) and names."""
         rows = [{"id": key.removeprefix("c"), "name": name} for key, name in names.items()]

@@ -14,6 +14,7 @@ from catalog.sandbox.pytest_plugin import STANDS_AT
 from resources.errors import NotData, RequestRejected, TooLarge, TooSlow, TruncatedBody
 from resources.http.calls import Bounds
 from resources.http.export_download import ExportPull
+from resources.http.list_query import Validators
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import answering, mocked
 
@@ -56,12 +57,12 @@ class TestTheSandbox:
         client = make_client()
         first = client.export(file, *MARCH)
         file.write_text("kept")
-        second = client.export(file, *MARCH, etag=first.etag)
+        second = client.export(file, *MARCH, validators=Validators(first.etag))
         assert second.not_modified
         assert second.last_modified == first.last_modified
         assert (second.rows, second.wire_bytes, second.suspicions) == (0, 0, ())
         assert file.read_text() == "kept"
-        assert not client.export(file, *MARCH, etag='W/"other"').not_modified
+        assert not client.export(file, *MARCH, validators=Validators('W/"other"')).not_modified
 
     def test_a_truncated_export_is_an_error_or_at_least_reported(
         self, make_client: MakeClient, file: Path
