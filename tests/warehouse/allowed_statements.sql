@@ -5,7 +5,7 @@ FROM events
 VALUES (1), (2)
 TABLE events
 SELECT * FROM events_as_of(now())
-SELECT * FROM events_as_of('2026-12-31')
+SELECT * FROM events_as_of('2026-03-31')
 SELECT * FROM upcoming_events
 SELECT * FROM reschedules
 WITH a AS (SELECT 1 AS copy, 2 AS insert) SELECT copy, insert FROM a

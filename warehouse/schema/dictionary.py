@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator
 
 from warehouse.schema.columns import Column
+from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import TABLES, Table
-from warehouse.schema.views import MACROS, VIEWS
+from warehouse.schema.views import VIEWS
 
 _INTRODUCTION = """# Data dictionary
 
-Generated from `warehouse/schema/tables.py`, `warehouse/schema/views.py` and, for the fields of
+Generated from `tables.py`, `views.py` and `macros.py` of `warehouse/schema` and, for the fields of
 events, `warehouse/schema/columns.py`. To change this page, edit those files and run
 `python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
 

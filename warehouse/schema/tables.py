@@ -374,7 +374,10 @@ FIRST_OBSERVED: Final = Table(
     "first_look",
     "one row: nothing was observed before it",
     (),
-    (Column("first_at", INSTANT, "When events were first observed; NULL is never.", "UTC"),),
+    (
+        Column("first_at", INSTANT, "When events were first observed; NULL is never.", "UTC"),
+        Column("last_at", INSTANT, "When events were last observed; NULL is never.", "UTC"),
+    ),
     schema=INTERNAL_SCHEMA,
     delta="replaced",
 )

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.warehouse.publish import small_lake
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import QueryRefused, connect, run_sql
 
@@ -16,6 +17,7 @@ PLANS = [
     Plan(skip=True),
     Plan((Op(1, "cancel", 2), Op(2, seed=5))),
 ]
+LAST = [("evt_0", 3), ("evt_1", 2), ("evt_2", 1)]
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +49,8 @@ def known(connection: duckdb.DuckDBPyConnection, asked: str) -> list[tuple[Any, 
         # Of two versions that became known at the same instant, the later one counts.
         ("'2026-03-02 06:00'", [("evt_0", 3), ("evt_1", 1)]),
         ("'2026-03-04 05:59'", [("evt_0", 3), ("evt_1", 1)]),
-        ("'2026-03-04 06:00'", [("evt_0", 3), ("evt_1", 2), ("evt_2", 1)]),
-        ("'2100-01-01'", [("evt_0", 3), ("evt_1", 2), ("evt_2", 1)]),
+        ("'2026-03-04 06:00'", LAST),
+        ("greatest(now(), TIMESTAMPTZ '2026-03-04 06:00Z')", LAST),
     ],
 )
 def test_a_version_is_known_from_its_instant_until_the_next(
@@ -138,6 +140,59 @@ def test_an_instant_before_the_first_observation_is_an_error_that_names_the_clai
         run_sql(connection, sql)
 
 
+@pytest.mark.parametrize(
+    ("asked", "last_pull"),
+    [
+        ("'2026-03-01 06:00'", datetime(2026, 3, 1, 6, tzinfo=UTC)),
+        ("'2026-03-02 05:59:59'", datetime(2026, 3, 1, 6, tzinfo=UTC)),
+        # Nothing was pulled on the third day.
+        ("'2026-03-04 05:59:59'", datetime(2026, 3, 2, 6, tzinfo=UTC)),
+        ("'2026-03-03', basis := 'claimed'", datetime(2026, 3, 2, 6, tzinfo=UTC)),
+        ("'2025-12-02', basis := 'claimed'", None),
+        ("greatest(now(), TIMESTAMPTZ '2026-03-04 06:00Z')", datetime(2026, 3, 4, 6, tzinfo=UTC)),
+    ],
+)
+def test_each_answer_says_when_events_were_last_pulled(
+    connection: duckdb.DuckDBPyConnection, asked: str, last_pull: datetime | None
+) -> None:
+    sql = f"SELECT DISTINCT last_pull_at FROM events_as_of({asked})"
+    assert run_sql(connection, sql).rows == [(last_pull,)]
+
+
+@pytest.mark.parametrize("basis", ["", ", basis := 'claimed'"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM events_as_of('2206-03-02'{})",
+        "SELECT count(*) FROM events_as_of(now() + INTERVAL 1 SECOND{})",
+        "SELECT * FROM events_as_of('2206-03-02'{}) WHERE slug = 'nothing'",
+        "SELECT * FROM events_as_of('2206-03-02'{}) WHERE last_pull_at IS NOT NULL LIMIT 1",
+        "SELECT * FROM events SEMI JOIN events_as_of('2206-03-02'{}) USING (event_id)",
+    ],
+)
+def test_an_instant_still_to_come_is_an_error_that_names_the_time_and_the_last_pull(
+    connection: duckdb.DuckDBPyConnection, sql: str, basis: str
+) -> None:
+    with pytest.raises(
+        QueryRefused, match=r"is still to come: .*the last pull was at 2026-03-04T06:00:00Z"
+    ):
+        run_sql(connection, sql.format(basis))
+
+
+def test_an_instant_after_now_has_an_answer_if_the_service_is_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_lake, "FIRST_DAY", date(2126, 3, 1))
+    ahead = SmallLake(tmp_path)
+    ahead.set_plans(PLANS)
+    ahead.publish()
+    opened = connect(ahead.warehouse)
+    assert known(opened, "'2126-03-04 06:00'") == LAST
+    with pytest.raises(QueryRefused, match="still to come"):
+        known(opened, "'2126-03-04 06:00:01'")
+    opened.close()
+
+
 def test_the_claimed_basis_covers_earlier_times_and_ends_at_the_first_observation(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
@@ -157,7 +212,7 @@ def test_events_as_of_has_the_first_sighting_and_the_last_change_known_then(
     assert claimed == [(None, datetime(2025, 12, 3, tzinfo=UTC), "scheduled")]
     assert run_sql(connection, sql.format("'2026-03-02'")).rows == [(first, first, "scheduled")]
     cancelled = first + timedelta(days=3)
-    assert run_sql(connection, sql.format("now()::TIMESTAMPTZ + INTERVAL 9 YEAR")).rows == [
+    assert run_sql(connection, sql.format("'2026-03-04 06:00'")).rows == [
         (first, cancelled, "cancelled")
     ]
 
@@ -194,7 +249,7 @@ def test_events_as_of_exists_when_the_file_is_opened_directly(lake: SmallLake) -
 
 
 def test_events_as_of_now_match_the_events(connection: duckdb.DuckDBPyConnection) -> None:
-    now = "SELECT * FROM events_as_of('2100-01-01')"
+    now = "SELECT * EXCLUDE (last_pull_at) FROM events_as_of('2026-03-04 06:00')"
     events = "SELECT * EXCLUDE (last_seen_at, content_at) FROM events"
     shown = "* EXCLUDE (last_verified_at, updated_at, extra)"
     for left, right in ((now, events), (events, now)):

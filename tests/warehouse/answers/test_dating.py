@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warehouse.schema import ddl
+from warehouse.schema.macros import INTERNAL_MACROS
 from warehouse.schema.tables import INTERNAL_SCHEMA
-from warehouse.schema.views import INTERNAL_MACROS
 
 DAY = timedelta(days=1)
 ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]

@@ -1,13 +1,16 @@
 """Every table, view and macro is published as declared, column by column."""
 
+import re
+
 import duckdb
 import pytest
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import connect
 from warehouse.schema.columns import AS_OF, CONTENT, GROUPS, NAMES
+from warehouse.schema.macros import INTERNAL_MACROS, MACROS
 from warehouse.schema.tables import EVENT_VERSIONS, EVENTS, INTERNAL, TABLES, Table
-from warehouse.schema.views import EVENTS_AS_OF, INTERNAL_MACROS, MACROS, VIEWS
+from warehouse.schema.views import VIEWS
 from warehouse.sql import Statements
 
 
@@ -38,11 +41,14 @@ def test_columns_are_published_as_declared(
     ]
 
 
-def test_the_columns_of_events_as_of_are_as_declared(
-    connection: duckdb.DuckDBPyConnection,
+@pytest.mark.parametrize("macro", MACROS, ids=lambda macro: macro.name)
+def test_the_columns_of_a_macro_are_as_declared(
+    connection: duckdb.DuckDBPyConnection, macro: Table
 ) -> None:
-    assert described(connection, "events_as_of('2026-03-01 06:00')") == [
-        (column.name, column.type) for column in EVENTS_AS_OF.columns
+    values = {"ts": "'2026-03-01 06:00'", "lead": "INTERVAL 1 DAY", "wanted": "'coin'"}
+    (parameter,) = re.findall(r"\((\w+)", macro.call)
+    assert described(connection, f"{macro.name}({values[parameter]})") == [
+        (column.name, column.type) for column in macro.columns
     ]
 
 

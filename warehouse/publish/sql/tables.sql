@@ -221,8 +221,8 @@ JOIN parquet_file_metadata($changes) AS m
     ON m.file_name = regexp_replace(l.file, '\[([*?\[])\]', '\1', 'g')
 
 -- name: select_first_look
--- Grain: one row, the instant of the first observation of events; NULL if there was none.
+-- Grain: one row, the instants of the first and last observation of events; NULL if there was none.
 -- Parameters: none. Run twice: the same row.
-SELECT min(observed_at) AS first_at
+SELECT min(observed_at) AS first_at, max(observed_at) AS last_at
 FROM batches
 WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')

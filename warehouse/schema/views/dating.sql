@@ -85,3 +85,13 @@ CREATE MACRO _almanac.days_until(starts, exactness, since) AS CASE exactness
     WHEN 'day'
         THEN date_diff('day', (since AT TIME ZONE 'UTC')::DATE, (starts AT TIME ZONE 'UTC')::DATE)
 END
+
+-- name: macro_day_of
+-- Grain: a macro of one value, the UTC day of an instant.
+-- Parameters: moment, an instant. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.day_of(moment) AS (moment AT TIME ZONE 'UTC')::DATE
+
+-- name: macro_midnight
+-- Grain: a macro of one value, the first instant of the UTC day of an instant.
+-- Parameters: moment, an instant. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.midnight(moment) AS _almanac.day_of(moment)::TIMESTAMP AT TIME ZONE 'UTC'

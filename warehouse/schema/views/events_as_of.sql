@@ -14,7 +14,14 @@ SELECT
     {each dating: v.@name},
     v.first_seen_at,
     a.missing_since,
-    v.changed_at, v.version, v.unknown_fields, v.extra
+    v.changed_at, v.version, v.unknown_fields, v.extra,
+    (
+        SELECT max(observed_at)
+        FROM batches
+        WHERE status = 'merged'
+            AND feed IN ('export', 'events', 'event', 'deliveries')
+            AND observed_at <= _almanac.instant(ts)
+    ) AS last_pull_at
 FROM (
     SELECT
         event_id,
@@ -60,25 +67,20 @@ SELECT
     {each dating: @name},
     first_seen_at,
     CASE WHEN checked.is_wrong THEN known_from END,
-    known_from, version, unknown_fields, extra
+    known_from, version, unknown_fields, extra,
+    CASE WHEN checked.is_wrong THEN known_from END
 FROM event_versions,
     (
-        SELECT CASE
-            WHEN basis = 'claimed' AND ts IS NOT NULL THEN false
-            WHEN basis = 'observed' AND first_at <= _almanac.instant(ts) THEN false
+        SELECT CASE basis
+            WHEN 'observed' THEN _almanac.refused(
+                'events_as_of', 'events', ts, first_at, last_at,
+                '. Use basis := ''claimed'' for what the service says about earlier times'
+            )
+            WHEN 'claimed'
+                THEN _almanac.refused('events_as_of', 'events', ts, '-infinity', last_at, '')
             ELSE error(
-                'events_as_of: ' || CASE
-                    WHEN ts IS NULL THEN 'the instant is NULL'
-                    WHEN coalesce(basis NOT IN ('observed', 'claimed'), true)
-                        THEN 'basis is ' || coalesce('''' || basis || '''', 'NULL')
-                            || '; expected ''observed'' or ''claimed'''
-                    WHEN first_at IS NULL
-                        THEN 'no pull of events was merged yet, so nothing was known at any time'
-                    ELSE ts || ' is before the first observation at '
-                        || strftime(first_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
-                        || '; nothing was observed before it. Use basis := ''claimed'' for what '
-                        || 'the service says about earlier times'
-                END
+                'events_as_of: basis is ' || coalesce('''' || basis || '''', 'NULL')
+                || '; expected ''observed'' or ''claimed'''
             )
         END AS is_wrong
         FROM _almanac.first_look
