@@ -23,7 +23,7 @@ from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
 from pipeline.runs.store import STORES
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
-from pipeline.session import home_there, open_service
+from pipeline.session import OpenedSession, home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.service_clock import NOTABLE, ServiceClock
@@ -61,7 +61,8 @@ def doctor(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check settings, home, disk, versions, connection, key and plan. Sends one or two requests."""
+    """Check settings, home, disk, versions, connection, key and plan. Sends one or two
+    requests, and one for each coin of the watchlist that the published list does not have."""
     found = list(_checks(fix=fix))
     if as_json:
         print_json([asdict(check) for check in found])
@@ -188,8 +189,22 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
                     quota_left(usage.remaining, usage.limit, is_unlimited=usage.is_unlimited),
                 )
             yield _clock(service.client.service_clock)
+            if settings.coins:
+                yield _watchlist(settings, service)
     except (CatalogError, WarehouseError, SettingsError) as error:
         yield Checked("reach, key and plan", False, str(error))
+
+
+def _watchlist(settings: Settings, service: OpenedSession) -> Checked:
+    """Check that the service has the watched coins, and that the plan covers them."""
+    # The client is imported where a command sends requests.
+    from pipeline.health.watchlist import explained, watched_coins
+
+    watched = list(watched_coins(settings.coins, service.client, Home(settings.home).warehouse))
+    is_caution = any(coin.status not in ("listed", "found") for coin in watched)
+    holds = all(coin.holds for coin in watched)
+    found = explained(watched, service.plan.name)
+    return Checked("watchlist", holds, found, is_caution=holds and is_caution)
 
 
 def _clock(service_clock: ServiceClock) -> Checked:

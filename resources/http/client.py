@@ -18,6 +18,7 @@ import httpx
 from pydantic import SecretStr
 
 from catalog.contract import decisions
+from resources.errors import PlanLacksAccess
 from resources.http.calls import Bounds, Caller, Timeouts
 from resources.http.export_download import ExportPull, pull_export
 from resources.http.list_query import (
@@ -29,7 +30,16 @@ from resources.http.list_query import (
     bound_text,
     event_filters,
 )
-from resources.http.lookups import EVENT_STATUSES, EventAnswer, UsageAnswer, read_event, read_usage
+from resources.http.lookups import (
+    COIN_STATUSES,
+    EVENT_STATUSES,
+    CoinAnswer,
+    EventAnswer,
+    UsageAnswer,
+    read_coin,
+    read_event,
+    read_usage,
+)
 from resources.http.pages import read_page, rows_requested
 from resources.http.paginator import Paginator
 from resources.http.redaction import redactor_for
@@ -237,6 +247,26 @@ class CatalogClient:
             lambda answer: read_event(answer, event_id=event_id, call=f"GET {path}"),
             statuses=EVENT_STATUSES,
         )
+
+    def coin(self, slug: str) -> CoinAnswer:
+        """Look up one coin: found, unknown, or not covered by the plan (interface 4.2).
+
+        Raises:
+            ValueError: a slug that can't stand in a path.
+            CatalogError: any of the tree but PlanLacksAccess.
+        """
+        if slug in ("", ".", ".."):
+            raise ValueError(f"{slug!r} is not a slug")
+        path = f"{decisions.COINS_PATH}/{quote(slug, safe='')}"
+        try:
+            return self._caller.get(
+                path,
+                {},
+                lambda answer: read_coin(answer, slug=slug, call=f"GET {path}"),
+                statuses=COIN_STATUSES,
+            )
+        except PlanLacksAccess:
+            return CoinAnswer(slug, "not_covered")
 
     def usage(self) -> UsageAnswer:
         """Return the key's usage, and pass it to the limiter; the call itself counts (4.7)."""

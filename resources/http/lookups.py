@@ -1,4 +1,4 @@
-"""The answers that are not lists: a single event, and the key's usage. Both read liberally."""
+"""The answers that are not lists: a single event or coin, and the key's usage. Read liberally."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,6 +81,46 @@ def _event_answer(
         date_doubt=answer.date_doubt,
         received_at=answer.received_at,
         attempts=answer.attempts,
+    )
+
+
+CoinStatus = Literal["found", "unknown", "not_covered"]
+COIN_STATUSES: Final = frozenset({200, 404})
+
+
+@dataclass(frozen=True, slots=True)
+class CoinAnswer:
+    """The answer for one coin: `found`, `unknown` (404: no coin has the slug), or `not_covered`
+    (403: the plan does not include it). `tracked` is None if it is not known."""
+
+    slug: str
+    status: CoinStatus
+    name: str | None = None
+    tracked: bool | None = None
+
+
+def read_coin(answer: Answer, *, slug: str, call: str) -> CoinAnswer:
+    """Read the answer to the look-up of a coin (interface section 4.2).
+
+    Raises:
+        TruncatedBody, NotData: a 200 that is no JSON object.
+        VersionGone: a 404 that is about the interface, not the coin.
+    """
+    if answer.status == 404:
+        error_body = read_error_body(answer.body, answer.headers.get("content-type", ""))
+        if error_body.code == "version_retired":
+            raise VersionGone(f"{call} was answered {answer.status}")
+        return CoinAnswer(slug, "unknown")
+    content = decoded_json(answer, call)
+    if not isinstance(content, dict):
+        raise _not_an_object(answer, call)
+    content = single_body(content)
+    name, tracked = content.get("name"), content.get("tracked")
+    return CoinAnswer(
+        slug,
+        "found",
+        storable_text(name) if isinstance(name, str) else None,
+        tracked if isinstance(tracked, bool) else None,
     )
 
 
