@@ -92,6 +92,7 @@ COPY (
         $at::TIMESTAMPTZ AS last_seen_at,
         NULL::TIMESTAMPTZ AS missing_since,
         known_from AS changed_at,
+        content_at AS shown_at,
         NULL::TIMESTAMPTZ AS absent_export_at,
         md5(event_id) AS content_md5, NULL::VARCHAR AS row_md5
     FROM versions

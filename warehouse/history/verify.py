@@ -32,6 +32,7 @@ _SQL = Statements(__package__, GROUPS)
 LOCAL = frozenset({"requests", "usage"})
 """Tables made from this machine's logs, not from landing."""
 _NAMED = 3
+_AFTER_REFOLD = "it is checked after its days are refolded"
 
 
 def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
@@ -60,7 +61,11 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             wrong = ("it is missing; `almanac replay` rebuilds it",) if days else ()
             yield Finding("the warehouse exists", len(days), wrong)
             return
-        yield from _tables(home, days)
+        if folded_by_other_rules(days):
+            # The state and the tables may lack what this version expects of them.
+            yield Finding("the warehouse matches the lake", 0, notes=(_AFTER_REFOLD,))
+        else:
+            yield from _tables(home, days)
         if deep:
             yield from _replayed(home, days)
 
@@ -126,6 +131,8 @@ def _counts(days: list[DayFile]) -> Finding:
 
 
 def _checkpoint(home: Home, newest: DayFile) -> Finding:
+    if folded_by_other_rules([newest]):
+        return Finding("the newest checkpoint is complete", 0, notes=(_AFTER_REFOLD,))
     name = newest.head.checkpoint or "-"
     connection = home.connect()
     try:
@@ -217,8 +224,7 @@ def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
     """Replay the batches that took effect beside the home, and compare table by table."""
     if folded_by_other_rules(days):
         # A replay uses other rules than those days did, so a difference would not show damage.
-        note = "it is compared with a replay after its days are refolded"
-        yield Finding("the warehouse matches a replay", 0, notes=(note,))
+        yield Finding("the warehouse matches a replay", 0, notes=(_AFTER_REFOLD,))
         return
     folded = {batch_id: record for day in days for batch_id, record in day.batches().items()}
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
