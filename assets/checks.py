@@ -15,6 +15,7 @@ from assets.partitions import FRESH_WITHIN
 from resources.session import LazySession
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
+from warehouse.landing.verdicts import dismissed
 from warehouse.queries import connected
 
 _REJECTED_MAX: Final = 0.01
@@ -95,7 +96,7 @@ def _check(
         return count == 0, {"found": count}
     others: dict[str, Callable[[], CheckResult]] = {
         "all_of_the_lake": lambda: all_of_the_lake(connection, home),
-        "none_quarantined": lambda: none_quarantined(connection),
+        "none_quarantined": lambda: none_quarantined(connection, home),
         "few_rejects": lambda: few_rejects(connection),
         "recently_looked": lambda: recently_looked(connection, catalog),
     }
@@ -118,8 +119,10 @@ def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> CheckR
     }
 
 
-def none_quarantined(connection: duckdb.DuckDBPyConnection) -> CheckResult:
+def none_quarantined(connection: duckdb.DuckDBPyConnection, home: Home) -> CheckResult:
+    left_out = dismissed(home.landing)
     rows = connection.execute(SQL["check_quarantined"]).fetchall()
+    rows = [row for row in rows if row[0] not in left_out]
     metadata: dict[str, Any] = {"quarantined": len(rows)}
     if rows:
         newest = rows[0][0]

@@ -47,7 +47,7 @@ class BatchProblem:
                 return "The received rows are kept; the missing part counts as not pulled."
             case "flagged":
                 return f"If it is correct: almanac batches release {self.batch_id}"
-            case "quarantined" if _has_failed(self.batch_id, self.why):
+            case "quarantined" if has_failed(self.batch_id, self.why):
                 return "A release does not help; with a version that can read it: almanac replay"
             case "quarantined":
                 return f"To merge its readable rows anyway: almanac batches release {self.batch_id}"
@@ -83,7 +83,7 @@ def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
     if record["status"] == "quarantined":
         why = record["why"] or ""
         # The counts of a batch that failed are 0, whatever it has.
-        kind = BatchProblem if record["good"] or _has_failed(batch_id, why) else EmptyBatch
+        kind = BatchProblem if record["good"] or has_failed(batch_id, why) else EmptyBatch
         return [kind(batch_id, feed, "quarantined", why), *others]
     # A partial export is flagged as well, for the same reason.
     if not record["complete"]:
@@ -93,7 +93,7 @@ def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
     return others
 
 
-def _has_failed(batch_id: str, why: str) -> bool:
+def has_failed(batch_id: str, why: str) -> bool:
     """Whether a batch failed as a whole; `why` is the reason of its quarantine."""
     return why.startswith((FAILED, _FAILED_EARLIER, f"batch {batch_id}: "))
 

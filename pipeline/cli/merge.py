@@ -22,11 +22,13 @@ from pipeline.console import (
 )
 from pipeline.session import home_there
 from pipeline.settings import read_settings
+from warehouse.batch_problems import has_failed
 from warehouse.errors import DamagedBatch
 from warehouse.history import merge as merging
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge_report import MergeReport
 from warehouse.home import Home
+from warehouse.landing import verdicts
 from warehouse.landing.archive import import_export
 from warehouse.landing.batches import feed_of
 
@@ -266,11 +268,40 @@ def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False
         people.print(f"{name:<24} {value}", soft_wrap=True)
 
 
+_Undo = Annotated[bool, typer.Option("--undo", help="Take it back.")]
+
+
 @batches_app.command()
-def release(batch_id: Annotated[str, typer.Argument()]) -> None:
+def release(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> None:
     """Trust a quarantined or flagged batch: the next merge includes it."""
-    home_there().landing.release(batch_id)
+    home = home_there()
+    home.landing.manifest(batch_id)
+    if undo:
+        if batch_id not in home.landing.released():
+            fail(f"{batch_id} is not released. Nothing was changed.")
+        verdicts.take_back(home.landing, batch_id)
+        people.print(f"{batch_id} is no longer released. Next: almanac merge", soft_wrap=True)
+        return
+    outcome = _outcomes(home).get(batch_id) or {}
+    if outcome.get("status") == "quarantined" and has_failed(batch_id, outcome["why"] or ""):
+        fail(
+            f"{batch_id}: {outcome['why']}. A release would read it again, and fail again. Nothing "
+            "was released. With a version that can read it: almanac replay"
+        )
+    home.landing.release(batch_id)
     people.print(f"{batch_id} released. Next: almanac merge", soft_wrap=True)
+
+
+@batches_app.command()
+def dismiss(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> None:
+    """Accept that a batch is quarantined: `status` warns of it no longer."""
+    home = home_there()
+    home.landing.manifest(batch_id)
+    outcome = _outcomes(home).get(batch_id) or {}
+    if not undo and outcome.get("status") != "quarantined":
+        fail(f"{batch_id} is not quarantined, so there is nothing to accept. Nothing was changed.")
+    verdicts.dismiss(home.landing, batch_id, undo=undo)
+    people.print(f"{batch_id} is {'warned of again' if undo else 'dismissed'}.", soft_wrap=True)
 
 
 def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]:

@@ -29,6 +29,7 @@ from resources.request_log import ReportedUsage, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
 from warehouse.files.storage import Storage
 from warehouse.home import Home
+from warehouse.landing.verdicts import dismissed
 from warehouse.publish.publish import published_at
 
 RECENT: Final = timedelta(days=2)
@@ -254,7 +255,12 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         batch for batch in seen.batches if batch.observed_at > now - RECENT and batch.rejected
     ]
     repeated = [batch for batch in seen.batches if batch.redacted]
-    quarantined = [batch for batch in seen.batches if batch.status == "quarantined"]
+    left_out = dismissed(home.landing)
+    quarantined = [
+        batch
+        for batch in seen.batches
+        if batch.status == "quarantined" and batch.batch_id not in left_out
+    ]
     health = Health(
         source=stamp.source,
         plan=plan,

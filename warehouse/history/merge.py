@@ -133,7 +133,7 @@ class _Merge:
         """Days after this one that no longer have a batch are removed."""
         self._is_doubtful = False
         """Whether the newest day can't be continued from."""
-        self._compared = Comparison(home)
+        self._compared = Comparison(home, self._released)
 
     def run(self) -> MergeReport:
         """Merge; if a batch fails, continue without it from the last intact state."""
@@ -222,7 +222,7 @@ class _Merge:
                 continue
             day = by_day.get(manifest.observed_at.date())
             record = None if day is None else day.batches().get(batch_id)
-            if record is None or (batch_id in self._released and not record["released"]):
+            if record is None or (batch_id in self._released) != record["released"]:
                 found.append(manifest)
         return found
 

@@ -1,7 +1,7 @@
 """What a merge did: its days and batches, and how the history differs where days were refolded."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -79,8 +79,11 @@ class Upgrade:
 class Comparison:
     """Compares the history before a merge with the history after it."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, released: frozenset[str]) -> None:
+        """`released` are the batches that a person trusts now."""
         self._home = home
+        self._released = released
+        self._taken_back: set[str] = set()
         self._merged: set[str] = set()
         self._older: set[date] = set()
         self._with_fresh: set[date] = set()
@@ -92,22 +95,25 @@ class Comparison:
         self._with_fresh = {manifest.observed_at.date() for manifest in fresh}
         self._before = self._counts(days) if self._older else None
 
-    def note(self, records: Iterable[Mapping[str, Any]]) -> None:
+    def note(self, records: Collection[Mapping[str, Any]]) -> None:
         """Record the earlier outcomes of batches that may be refolded."""
         self._merged |= {
             str(record["batch_id"]) for record in records if record["status"] == "merged"
         }
+        self._taken_back |= {
+            str(record["batch_id"]) for record in records if record["released"]
+        } - self._released
 
     def lost(self, quarantined: Iterable[Outcome]) -> dict[str, str]:
         """Return the quarantined batches that were merged before, with the reason.
 
         They were merged before according to the lake or the published file, since a killed replay
-        may have left an incomplete lake.
+        may have left an incomplete lake. A batch whose release was taken back is not lost.
         """
         why = {outcome.manifest.batch_id: outcome.why or "" for outcome in quarantined}
         if not why:
             return {}
-        before = self._merged | _published(self._home)
+        before = (self._merged | _published(self._home)) - self._taken_back
         return {batch_id: reason for batch_id, reason in why.items() if batch_id in before}
 
     def upgrade(

@@ -16,7 +16,7 @@ from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.publish.staged_file import NOTE, published_as
 
-_MARKERS = ("pending", "released")
+_MARKERS = ("pending", "released", "dismissed")
 _MARKER = b"{}"
 
 
@@ -210,7 +210,10 @@ def released(home: Home, days: list[DayFile]) -> Finding:
         record["batch_id"]: record["released"] for day in days for record in day.meta["batches"]
     }
     now = set(home.landing.released())
-    lost = sorted(batch_id for batch_id, was in folded.items() if was and batch_id not in now)
+    waiting = set(home.landing.marked("pending"))
+    lost = sorted(
+        batch_id for batch_id, was in folded.items() if was and batch_id not in now | waiting
+    )
     seen = folded.keys() | home.landing.damaged().keys()
     unknown = sorted(batch_id for batch_id in now - seen if not _is_known(home, batch_id))
     wrong = [

@@ -4,6 +4,7 @@
     landing/batches/YYYY-MM-DD/….json manifests, by observed day, written last
     landing/pending/….json           markers of batches that may not be merged yet
     landing/released/….json          markers of batches that a person trusts
+    landing/dismissed/….json         markers of quarantined batches that a person leaves so
     landing/damaged/….json           damaged batches that were set aside, and why
     landing/journal/                 pulls in progress (journal.py)
 
@@ -230,6 +231,7 @@ class Landing:
             UnknownBatch: there is none with that id.
         """
         self.manifest(batch_id)
+        self.storage.remove(f"dismissed/{batch_id}.json")
         self.storage.put(f"released/{batch_id}.json", MARKER)
         self.storage.put(f"pending/{batch_id}.json", MARKER)
 

@@ -14,15 +14,18 @@ from warehouse.landing.batches import Manifest
 from warehouse.landing.body_files import RedactionCounter, compress
 from warehouse.landing.landing import MARKER, Landing
 
-_MARKERS = ("pending", "released")
+_MARKERS = ("pending", "released", "dismissed")
 
 
 def repair_landing(landing: Landing, released: Iterable[str]) -> None:
-    """Rewrite the files that can be rewritten; `released` are the batches known to be trusted."""
+    """Rewrite the files that can be rewritten; `released` are the batches known to be trusted.
+
+    Those that wait again were taken back since.
+    """
     for folder in _MARKERS:
         for batch_id in landing.marked(folder):
             _rewrite_marker(landing, f"{folder}/{batch_id}.json")
-    for batch_id in released:
+    for batch_id in set(released) - set(landing.marked("pending")):
         _rewrite_marker(landing, f"released/{batch_id}.json")
     seen: set[str] = set()
     for batch_id in landing.batch_ids():

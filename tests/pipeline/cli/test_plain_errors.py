@@ -18,11 +18,13 @@ from warehouse.home import Home
 EVERY = [
     *(("status",), ("sql", "SELECT 1"), ("merge",), ("replay",), ("verify",), ("prune",)),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
+    ("batches", "dismiss", "x"),
     *(("import", "x.csv", "--content-at", "2026-01-01"), ("keys", "list"), ("run",), ("ui",)),
 ]
 ON_A_HOME = [
     *(("sql", "SELECT 1"), ("merge",), ("replay",), ("verify",), ("prune",)),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
+    ("batches", "dismiss", "x"),
 ]
 
 
