@@ -3,10 +3,12 @@
     python -m bench.start [--starts 10] [--json FILE]
 
 Each command is started several times, in turns, on a home with one landed batch of each feed. Times
-are of the wall clock, from the start of the process to its end, in seconds.
+are of the wall clock, from the start of the process to its end, in seconds. `cpu` is the processor
+time of the process, which other work on the machine affects least.
 """
 
 import os
+import resource
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -49,17 +51,27 @@ def main() -> None:
         ours = {"ALMANAC_HOME": str(home), "ALMANAC_STATE": state, "ALMANAC_PLAN": "elite"}
         given = {**plain, **ours}
         seconds: dict[str, list[float]] = {name: [] for name in STARTED}
+        cpu: dict[str, list[float]] = {name: [] for name in STARTED}
         for _ in range(arguments.starts):
             for name, command in STARTED.items():
-                began = perf_counter()
+                began, used = perf_counter(), used_by_children()
                 subprocess.run(command, env=given, check=True, stdout=subprocess.DEVNULL)
                 seconds[name].append(perf_counter() - began)
+                cpu[name].append(used_by_children() - used)
     measured = {
-        name: Measured({"seconds": median(taken), "shortest": min(taken)}, 0.0)
+        name: Measured(
+            {"seconds": median(taken), "shortest": min(taken), "cpu": median(cpu[name])}, 0.0
+        )
         for name, taken in seconds.items()
     }
     title = f"Starts, the median of {arguments.starts}"
     show(title, measured, "almanac status", BARS, arguments.json)
+
+
+def used_by_children() -> float:
+    """Return the processor time of all processes that have ended, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def home_in(folder: Path) -> Path:

@@ -185,7 +185,8 @@ def _form(given: Form | None, output: Path | None, *, is_vertical: bool) -> Form
     if output is None:
         if given is Form.PARQUET:
             fail("parquet needs a file: name it with --output", code=EXIT_USAGE)
-        return given or (Form.TABLE if people.is_terminal else Form.TSV)
+        # Not what rich says: a variable that forces colours does not make a pipe a terminal.
+        return given or (Form.TABLE if sys.stdout.isatty() else Form.TSV)
     names = {f".{form}": form for form in _FILES}
     named = names.get(output.suffix.lower())
     if given is not None and given not in _FILES:

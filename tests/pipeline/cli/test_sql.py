@@ -91,15 +91,15 @@ def test_json_goes_into_a_pipe_whole(home: Path, tmp_path: Path) -> None:
 
 def test_a_pipe_that_is_closed_early_ends_the_query_quietly(home: Path, tmp_path: Path) -> None:
     with subprocess.Popen(
-        [*ALMANAC, "sql", MANY, "--format", "csv"],
+        [*ALMANAC, "sql", MANY],
         cwd=tmp_path,
-        env=environment(home),
+        env={**environment(home), "FORCE_COLOR": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"a,b\n"
+        assert process.stdout.readline() == b"a\tb\n"
         process.stdout.close()
         assert process.stderr.read() == b""
         process.wait(60)
