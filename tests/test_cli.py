@@ -24,6 +24,8 @@ ALMANAC = [sys.executable, "-m", "pipeline"]
 def environment(home: Path) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ALMANAC_")}
     shared = {"ALMANAC_HOME": str(home), "ALMANAC_STATE": str(home.parent / "machine")}
+    # Tests export more often than once a minute.
+    shared["ALMANAC_EXPORT_INTERVAL_S"] = "0"
     return {**plain, **shared, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
 
 
