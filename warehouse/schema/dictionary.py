@@ -13,9 +13,9 @@ from warehouse.schema.views import VIEWS
 
 _INTRODUCTION = """# Data dictionary
 
-Generated from `tables.py`, `views.py` and `macros.py` of `warehouse/schema` and, for the fields of
-events, `warehouse/schema/columns.py`. To change this page, edit those files and run
-`python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
+Generated from `tables.py`, `views.py`, `statistics.py` and `macros.py` of `warehouse/schema` and,
+for the fields of events, `warehouse/schema/columns.py`. To change this page, edit those files and
+run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
 
 All tables and views are in the schema `main` of `warehouse.duckdb`. Instants are `TIMESTAMP WITH
 TIME ZONE`, in UTC. The file itself contains the same descriptions: `SELECT * FROM

@@ -134,6 +134,7 @@ INTERNAL_MACROS: Final = tuple(
         "date_exact",
         "days_until",
         *("day_of", "midnight", "shown", "refused"),
+        *("begins_by", "first_day", "last_day", "shift", "is_within", "move_kind", "was_watched"),
     )
 )
 """Macros that only the views and macros above use."""

@@ -17,7 +17,6 @@ from warehouse.schema.columns import (
     EARLIEST,
     EVENT_ID,
     FEED,
-    FIRST_SEEN_AT,
     IMPACT,
     INSTANT,
     IS_ESTIMATED,
@@ -31,14 +30,16 @@ from warehouse.schema.columns import (
     TITLE,
     Column,
 )
+from warehouse.schema.statistics import (
+    ANNOUNCEMENT_LEAD_TIMES,
+    CANCELLATION_STATS,
+    CATEGORY_STATS,
+    RESCHEDULES,
+)
 from warehouse.schema.tables import Table
 
 _COINS: Final = CONTENT_NAMED["coins"]
 _BAND: Final = CONTENT_NAMED["impact_band"]
-_CATEGORY: Final = (
-    Column("category_id", "VARCHAR", "As in categories; NULL for a name that is not there."),
-    Column("category", "VARCHAR", "Name of the category."),
-)
 _DAYS_UNTIL: Final = Column(
     "days_until",
     "DOUBLE",
@@ -58,40 +59,6 @@ UPCOMING_EVENTS: Final = Table(
         CONTENT_NAMED["source_url"],
     ),
 )
-RESCHEDULES: Final = Table(
-    "reschedules",
-    "one row per version of an event that changed its date",
-    ("event_id", "version"),
-    (
-        *(EVENT_ID, TITLE),
-        Column("version", "INTEGER", "The version that has the new date."),
-        Column("known_from", INSTANT, "When the new date became known.", "UTC"),
-        Column("old_displayed_date", "VARCHAR", "The date as shown before."),
-        Column("new_displayed_date", "VARCHAR", "The date as shown after."),
-        Column("old_date_exact", INSTANT, "The date before; NULL unless exact.", "UTC"),
-        Column("new_date_exact", INSTANT, "The date after; NULL unless exact.", "UTC"),
-        Column(
-            "shift_days",
-            "DOUBLE",
-            "How far it moved, later is positive: the date if both are exact, the deadline if "
-            "both are estimated, else NULL.",
-            "days",
-        ),
-    ),
-)
-CATEGORY_STATS: Final = Table(
-    "category_stats",
-    "one row per category of any event",
-    ("category",),
-    (
-        *_CATEGORY,
-        Column("events", "BIGINT", "All its events.", "events"),
-        Column("upcoming", "BIGINT", "Those in upcoming_events.", "events"),
-        Column("estimated", "BIGINT", "Those whose date is estimated.", "events"),
-        Column("rescheduled", "BIGINT", "Those that were ever rescheduled.", "events"),
-        Column("mean_impact", "DOUBLE", "Mean of the impact scores that are known.", "0 to 10"),
-    ),
-)
 COIN_CALENDAR: Final = Table(
     "coin_calendar",
     "one row per coin and scheduled event that is not missing, past ones too",
@@ -101,31 +68,6 @@ COIN_CALENDAR: Final = Table(
         *(DISPLAYED_DATE_FULL, DATE_EXACT, DATE_PRECISION, EARLIEST, LATEST),
         Column("is_upcoming", "BOOLEAN", "Whether it is not over at now()."),
         *(IS_ESTIMATED, IMPACT, _BAND),
-    ),
-)
-CANCELLATION_STATS: Final = Table(
-    "cancellation_stats",
-    "one row per category of any event",
-    ("category",),
-    (
-        *_CATEGORY,
-        Column("events", "BIGINT", "All its events.", "events"),
-        Column("cancelled", "BIGINT", "Those that were cancelled.", "events"),
-        Column("share", "DOUBLE", "Share of its events that were cancelled.", "0 to 1"),
-    ),
-)
-ANNOUNCEMENT_LEAD_TIMES: Final = Table(
-    "announcement_lead_times",
-    "one row per event that has an exact date and was not withdrawn",
-    ("event_id",),
-    (
-        *(EVENT_ID, TITLE, DATE_EXACT, CONTENT_NAMED["created_at"], FIRST_SEEN_AT),
-        Column(
-            "lead_days",
-            "DOUBLE",
-            "From created_at or first_seen_at, whichever is earlier, to the date.",
-            "days",
-        ),
     ),
 )
 _BEFORE_AND_AFTER: Final = (

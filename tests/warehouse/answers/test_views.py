@@ -53,7 +53,7 @@ def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:
     for name in INTERNAL_MACROS:
         connection.execute(ddl.create_macro(name))
     date_again(connection)
-    for table in ("event_coins", "event_categories", "event_versions", "coins"):
+    for table in ("event_coins", "event_categories", "event_versions", "event_claims", "coins"):
         connection.execute(f"CREATE TABLE {table} AS FROM {_alias(connection)}.{table}")
     for view in VIEWS:
         connection.execute(ddl.create_view(view))
@@ -141,16 +141,16 @@ def test_a_reschedule_has_both_dates_and_a_shift_between_dates_of_one_kind(
 def test_categories_are_counted_with_their_cancellations(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    assert rows(connection, "FROM cancellation_stats ORDER BY category") == [
-        ("listing", "listing", 2, 1, 0.5),
-        (None, "other", 2, 1, 0.5),
+    sql = "SELECT category_id, category, events, watched, cancelled + cancelled_not_due FROM {} "
+    assert rows(connection, sql.format("cancellation_stats") + "ORDER BY category") == [
+        ("listing", "listing", 2, 2, 1),
+        (None, "other", 2, 2, 1),
     ]
-    found = rows(
-        connection,
-        "SELECT category, events, estimated, rescheduled, mean_impact "
-        "FROM category_stats ORDER BY category",
-    )
-    assert found == [("listing", 2, 0, 1, 3.5), ("other", 2, 0, 1, 3.5)]
+    sql = "SELECT category, events, watched, rescheduled, mean_impact FROM category_stats"
+    assert rows(connection, sql + " ORDER BY category") == [
+        ("listing", 2, 2, 1, 3.5),
+        ("other", 2, 2, 1, 3.5),
+    ]
 
 
 def test_the_calendar_of_a_coin_has_its_scheduled_events(
@@ -170,11 +170,13 @@ def test_the_calendar_of_a_coin_has_its_scheduled_events(
     ]
 
 
-def test_lead_times_are_of_exact_dates_from_the_first_that_was_known(
+def test_lead_times_are_to_the_date_as_announced(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     found = rows(
-        connection, "SELECT event_id, lead_days FROM announcement_lead_times ORDER BY event_id"
+        connection,
+        "SELECT event_id, basis, announced_displayed_date, lead_days "
+        "FROM announcement_lead_times WHERE event_id = 'evt_0'",
     )
-    # June 10 from December 1, and August 9 from December 4.
-    assert found == [("evt_0", 191.0), ("evt_3", 248.0)]
+    # From 1 March to 21 May, though it was moved to 10 June.
+    assert found == [("evt_0", "observed", "day 1 2026", 81.0)]

@@ -1,12 +1,34 @@
 -- name: view_cancellation_stats
 -- Grain: one row per category of any event.
--- Parameters: none. Read twice: the same rows.
+-- Parameters: none. Read twice: moves with the clock.
+-- An event that may still take place is left out: it may still be cancelled.
 SELECT
-    any_value(c.category_id) AS category_id,
-    c.category,
+    any_value(category_id) AS category_id,
+    category,
     count(*) AS events,
-    count(*) FILTER (WHERE e.status = 'cancelled') AS cancelled,
-    count(*) FILTER (WHERE e.status = 'cancelled') / count(*) AS share
-FROM event_categories AS c
-JOIN events AS e ON e.event_id = c.event_id
-GROUP BY c.category
+    count(*) FILTER (WHERE is_watched) AS watched,
+    count(*) FILTER (WHERE is_due) AS due,
+    count(*) FILTER (WHERE is_due AND status = 'cancelled') AS cancelled,
+    count(*) FILTER (WHERE is_due AND status = 'withdrawn') AS withdrawn,
+    count(*) FILTER (WHERE is_due AND status = 'scheduled' AND missing_since IS NOT NULL) AS missing,
+    count(*) FILTER (WHERE is_due AND status = 'cancelled')
+        / nullif(count(*) FILTER (WHERE is_due), 0) AS share,
+    count(*) FILTER (WHERE is_watched AND NOT is_due AND status = 'cancelled')
+        AS cancelled_not_due,
+    count(*) FILTER (WHERE NOT is_watched AND status = 'cancelled') AS cancelled_unwatched
+FROM (
+    SELECT *, is_watched AND first_latest <= now() AS is_due
+    FROM (
+        SELECT
+            c.category_id,
+            c.category,
+            e.status,
+            e.missing_since,
+            v.latest AS first_latest,
+            _almanac.was_watched(v.status, v.latest, v.known_from) AS is_watched
+        FROM event_categories AS c
+        JOIN events AS e ON e.event_id = c.event_id
+        JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = 1
+    )
+)
+GROUP BY category

@@ -1,16 +1,38 @@
 -- name: view_category_stats
 -- Grain: one row per category of any event.
 -- Parameters: none. Read twice: moves with the clock.
+-- Moves are counted of the watched events alone: of the others the dates they had before are not known.
 SELECT
-    any_value(c.category_id) AS category_id,
-    c.category,
+    any_value(category_id) AS category_id,
+    category,
     count(*) AS events,
-    count(u.event_id) AS upcoming,
-    count(*) FILTER (WHERE e.is_estimated) AS estimated,
-    count(m.event_id) AS rescheduled,
-    avg(e.impact) AS mean_impact
-FROM event_categories AS c
-JOIN events AS e ON e.event_id = c.event_id
-LEFT JOIN upcoming_events AS u ON u.event_id = c.event_id
-LEFT JOIN (SELECT DISTINCT event_id FROM reschedules) AS m ON m.event_id = c.event_id
-GROUP BY c.category
+    count(*) FILTER (WHERE is_upcoming) AS upcoming,
+    count(*) FILTER (WHERE is_estimated) AS estimated,
+    count(impact) AS scored,
+    avg(impact) AS mean_impact,
+    count(*) FILTER (WHERE is_watched) AS watched,
+    count(*) FILTER (WHERE is_watched AND is_rescheduled) AS rescheduled,
+    count(*) FILTER (WHERE is_watched AND has_slipped) AS slipped,
+    count(*) FILTER (WHERE is_watched AND is_rescheduled)
+        / nullif(count(*) FILTER (WHERE is_watched), 0) AS rescheduled_share
+FROM (
+    SELECT
+        c.category_id,
+        c.category,
+        u.event_id IS NOT NULL AS is_upcoming,
+        e.is_estimated,
+        e.impact,
+        _almanac.was_watched(v.status, v.latest, v.known_from) AS is_watched,
+        m.event_id IS NOT NULL AS is_rescheduled,
+        coalesce(m.has_slipped, false) AS has_slipped
+    FROM event_categories AS c
+    JOIN events AS e ON e.event_id = c.event_id
+    JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = 1
+    LEFT JOIN upcoming_events AS u ON u.event_id = c.event_id
+    LEFT JOIN (
+        SELECT event_id, bool_or(kind = 'slipped') AS has_slipped
+        FROM reschedules
+        GROUP BY event_id
+    ) AS m ON m.event_id = c.event_id
+)
+GROUP BY category

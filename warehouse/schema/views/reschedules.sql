@@ -1,19 +1,84 @@
 -- name: view_reschedules
--- Grain: one row per version that moved its event in time, beside the version before it.
+-- Grain: one row per version with another date, end or interval than the version before it.
 -- Parameters: none. Read twice: the same rows.
+-- A field that was unknown before did not change: it became known.
 SELECT
-    new.event_id,
-    new.title,
-    new.version,
-    new.known_from,
-    old.displayed_date AS old_displayed_date,
-    new.displayed_date AS new_displayed_date,
-    CASE WHEN NOT old.is_estimated THEN old.date END AS old_date_exact,
-    CASE WHEN NOT new.is_estimated THEN new.date END AS new_date_exact,
+    event_id, title, version, known_from,
+    _almanac.move_kind(
+        old_date, old_date_precision, old_earliest, old_begins_by,
+        new_date, new_date_precision, new_earliest, new_begins_by
+    ) AS kind,
+    old_displayed_date, new_displayed_date, old_displayed_date_full, new_displayed_date_full,
+    _almanac.date_exact(old_date, old_date_precision) AS old_date_exact,
+    _almanac.date_exact(new_date, new_date_precision) AS new_date_exact,
+    old_date_precision, new_date_precision, old_earliest, new_earliest, old_latest, new_latest,
+    if(both_instant, _almanac.shift(old_date, new_date), least_days) AS least_shift_days,
+    if(both_instant, _almanac.shift(old_date, new_date), most_days) AS most_shift_days,
     CASE
-        WHEN old.is_estimated = new.is_estimated
-            THEN (epoch_us(new.date) - epoch_us(old.date)) / 86400e6
+        WHEN both_instant THEN _almanac.shift(old_date, new_date)
+        WHEN least_days = most_days THEN least_days
+        WHEN old_date_precision <> new_date_precision THEN NULL
+        WHEN new_date_precision = 'deadline' THEN _almanac.shift(old_begins_by, new_begins_by)
+        ELSE _almanac.shift(old_earliest, new_earliest)
     END AS shift_days
-FROM event_versions AS new
-JOIN event_versions AS old ON old.event_id = new.event_id AND old.version = new.version - 1
-WHERE list_contains(new.change_kinds, 'rescheduled')
+FROM (
+    SELECT
+        *,
+        coalesce(old_date_precision = 'instant' AND new_date_precision = 'instant', false)
+            AS both_instant,
+        (
+            _almanac.first_day(new_date, new_date_precision, new_earliest, known_from)
+            - _almanac.last_day(old_date, old_date_precision, old_begins_by)
+        )::DOUBLE AS least_days,
+        (
+            _almanac.last_day(new_date, new_date_precision, new_begins_by)
+            - _almanac.first_day(old_date, old_date_precision, old_earliest, known_from)
+        )::DOUBLE AS most_days
+    FROM (
+        SELECT
+            new.event_id,
+            new.title,
+            new.version,
+            new.known_from,
+            old.displayed_date AS old_displayed_date,
+            new.displayed_date AS new_displayed_date,
+            old.displayed_date_full AS old_displayed_date_full,
+            new.displayed_date_full AS new_displayed_date_full,
+            old.date AS old_date,
+            new.date AS new_date,
+            old.date_precision AS old_date_precision,
+            new.date_precision AS new_date_precision,
+            old.earliest AS old_earliest,
+            new.earliest AS new_earliest,
+            old.latest AS old_latest,
+            new.latest AS new_latest,
+            _almanac.begins_by(old.date, old.date_precision) AS old_begins_by,
+            _almanac.begins_by(new.date, new.date_precision) AS new_begins_by
+        FROM event_versions AS new
+        JOIN event_versions AS old ON old.event_id = new.event_id AND old.version = new.version - 1
+        WHERE (
+                new.date IS DISTINCT FROM old.date
+                AND NOT list_contains(old.unknown_fields, 'date')
+            )
+            OR (
+                new.date_end IS DISTINCT FROM old.date_end
+                AND NOT list_contains(old.unknown_fields, 'date_end')
+            )
+            OR (
+                (
+                    new.earliest IS DISTINCT FROM old.earliest
+                    OR new.latest IS DISTINCT FROM old.latest
+                )
+                AND (
+                    (
+                        new.date_type IS DISTINCT FROM old.date_type
+                        AND NOT list_contains(old.unknown_fields, 'date_type')
+                    )
+                    OR (
+                        new.is_estimated IS DISTINCT FROM old.is_estimated
+                        AND NOT list_contains(old.unknown_fields, 'is_estimated')
+                    )
+                )
+            )
+    )
+)

@@ -1,0 +1,197 @@
+"""A warehouse in memory, whose versions are made by hand, as it was published at any instant.
+
+    warehouse = Handmade([Known("evt_1", 1, known_from, date=…), …])
+    warehouse.at(instant).rows("SELECT kind FROM reschedules")
+
+Belongs here: the tables that views and macros read; `now()` is the instant of the publication. Does
+not: how the tables are filled from a lake (tests/warehouse/publish).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+
+import duckdb
+
+from warehouse.schema import ddl
+from warehouse.schema.columns import CONTENT_NAMED, DATING
+from warehouse.schema.macros import INTERNAL_MACROS, MACROS
+from warehouse.schema.tables import (
+    EVENT_CLAIMS,
+    EVENT_VERSIONS,
+    INTERNAL,
+    INTERNAL_SCHEMA,
+    TABLES,
+)
+from warehouse.schema.views import VIEWS
+
+ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A version of an event: what was known of it from an instant on."""
+
+    event_id: str
+    version: int = 1
+    known_from: datetime
+    change_kinds: tuple[str, ...] = ("revealed",)
+    unknown_fields: tuple[str, ...] = ()
+    status: str = "scheduled"
+    title: str = "title"
+    displayed_date: str = "a day"
+    date: datetime | None = None
+    date_end: datetime | None = None
+    date_type: str | None = "date"
+    is_estimated: bool | None = False
+    categories: tuple[str, ...] = ()
+    impact: float | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A change of what was missing: `since` is None if the event was shown again."""
+
+    event_id: str
+    changed_at: datetime
+    since: datetime | None
+
+
+_NAMES = tuple(item.name for item in fields(Known))
+_TYPES = {
+    **{name: CONTENT_NAMED[name].type for name in _NAMES if name in CONTENT_NAMED},
+    **{column.name: column.type for column in EVENT_VERSIONS.columns if column.name in _NAMES},
+}
+_DATED = """
+    SELECT *,
+        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
+        _almanac.earliest(date, date_precision) AS earliest,
+        _almanac.latest(date, date_end, date_precision) AS latest,
+        _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
+        min(known_from) OVER (PARTITION BY event_id) AS first_seen_at
+    FROM given
+"""
+_NOW = "getvariable('published_at')::TIMESTAMPTZ"
+_PUBLISHED = {
+    # The versions of a publication end when the next version in it begins.
+    "event_versions": f"""
+        SELECT * REPLACE (if(known_to <= {_NOW}, known_to, NULL) AS known_to)
+        FROM every.event_versions WHERE known_from <= {_NOW}
+    """,
+    "event_claims": """
+        SELECT * FROM every.event_claims
+        WHERE event_id IN (SELECT event_id FROM event_versions)
+    """,
+    "event_absences": f"SELECT * FROM every.event_absences WHERE changed_at <= {_NOW}",
+    "batches": f"SELECT * FROM every.batches WHERE observed_at <= {_NOW}",
+    "coverage": f"SELECT * FROM every.coverage WHERE observed_at <= {_NOW}",
+    "events": """
+        SELECT
+            v.* EXCLUDE (
+                known_from, known_to, known_basis, change_kinds, changed_fields,
+                batch_id, feed, plan
+            ),
+            v.first_seen_at AS last_seen_at, a.missing_since, v.known_from AS changed_at
+        FROM event_versions AS v
+        LEFT JOIN (
+            SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
+            FROM event_absences GROUP BY event_id
+        ) AS a ON a.event_id = v.event_id
+        WHERE v.known_to IS NULL
+    """,
+    "event_categories": """
+        SELECT event_id, lower(category) AS category_id, category
+        FROM (SELECT event_id, unnest(categories) AS category FROM events)
+    """,
+    "_almanac.first_look": (
+        "SELECT min(observed_at) AS first_at, max(observed_at) AS last_at FROM coverage"
+    ),
+}
+
+
+class Handmade:
+    """All that was ever known, and the views over what was published by an instant."""
+
+    def __init__(
+        self,
+        versions: Sequence[Known],
+        *,
+        claims: Sequence[Known] = (),
+        absences: Iterable[Absence] = (),
+        pulls: Sequence[datetime] = (),
+        zone: str = "UTC",
+    ) -> None:
+        self.connection = duckdb.connect()
+        self.connection.execute("SET TimeZone = $zone", {"zone": zone})
+        self.connection.execute("SET threads = 1")
+        self._make_tables()
+        self._fill(EVENT_VERSIONS.name, versions)
+        self._fill(EVENT_CLAIMS.name, claims)
+        rows = [(item.event_id, item.changed_at, item.since) for item in absences]
+        self._insert(
+            "INSERT INTO every.event_absences BY NAME SELECT unnest($a::VARCHAR[]) AS event_id, "
+            "unnest($b::TIMESTAMPTZ[]) AS changed_at, unnest($c::TIMESTAMPTZ[]) AS missing_since",
+            {name: [row[place] for row in rows] for place, name in enumerate("abc")},
+        )
+        for table in ("coverage", "batches"):
+            extra = "" if table == "coverage" else ", 'merged' AS status, true AS complete"
+            self._insert(
+                f"INSERT INTO every.{table} BY NAME SELECT unnest($at::TIMESTAMPTZ[]) AS "
+                f"observed_at, 'export' AS feed{extra}",
+                {"at": list(pulls)},
+            )
+        self._make_views()
+        self.at(max([item.known_from for item in versions] + list(pulls)))
+
+    def at(self, instant: datetime) -> "Handmade":
+        """Go to an instant: what became known later is not published, and `now()` is then."""
+        self.connection.execute("SET VARIABLE published_at = $at::TIMESTAMPTZ", {"at": instant})
+        return self
+
+    def rows(self, sql: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        return self.connection.execute(sql, values or {}).fetchall()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _insert(self, sql: str, values: dict[str, Any]) -> None:
+        self.connection.execute(sql, values)
+
+    def _make_tables(self) -> None:
+        self.connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
+        self.connection.execute("CREATE SCHEMA every")
+        for name in INTERNAL_MACROS:
+            self.connection.execute(ddl.create_macro(name))
+        for table in (*TABLES, *INTERNAL):
+            is_cut = table.name in _PUBLISHED or table.qualified in _PUBLISHED
+            stored = replace(table, schema="every") if is_cut else table
+            self.connection.execute(ddl.create(stored))
+
+    def _make_views(self) -> None:
+        self.connection.execute(f"CREATE MACRO now() AS {_NOW}")
+        for name, query in _PUBLISHED.items():
+            self.connection.execute(f"CREATE VIEW {name} AS {query}")
+        for view in VIEWS:
+            self.connection.execute(ddl.create_view(view))
+        for macro in MACROS:
+            self.connection.execute(ddl.create_macro(macro.name))
+
+    def _fill(self, table: str, versions: Sequence[Known]) -> None:
+        columns = ", ".join(f"unnest(${name}::{_TYPES[name]}[]) AS {name}" for name in _NAMES)
+        values = {
+            name: [
+                list(value) if isinstance(value := getattr(item, name), tuple) else value
+                for item in versions
+            ]
+            for name in _NAMES
+        }
+        kept = ", ".join((*_NAMES, *(column.name for column in DATING), "first_seen_at"))
+        self._insert(
+            f"INSERT INTO every.{table} BY NAME SELECT {kept}, lead(known_from) OVER "
+            "(PARTITION BY event_id ORDER BY version) AS known_to "
+            f"FROM (WITH given AS (SELECT {columns}) {_DATED})",
+            values,
+        )

@@ -1,0 +1,359 @@
+"""Each kind of move, and whom the shares count, on a few versions made by hand."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.warehouse.answers.handmade import ZONES, Absence, Handmade, Known
+
+SEEN = datetime(2026, 3, 2, 6, tzinfo=UTC)
+MOVED = SEEN + timedelta(days=2)
+SHIFTS = "kind, least_shift_days, most_shift_days, shift_days"
+
+
+def utc(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def dated(
+    date: str | None, kind: str = "date", end: str | None = None, **others: Any
+) -> dict[str, Any]:
+    """Return the fields of a date; `deadline` and the periods are estimated."""
+    return {
+        "date": utc(date),
+        "date_end": utc(end),
+        "date_type": "date" if kind == "deadline" else kind,
+        "is_estimated": kind != "date",
+        **others,
+    }
+
+
+def moved(old: dict[str, Any], new: dict[str, Any], zone: str = "UTC") -> Handmade:
+    """Return a warehouse with one event, first seen on 2 March and moved on 4 March."""
+    return Handmade(
+        [
+            Known(event_id="evt", known_from=SEEN, **old),
+            Known(event_id="evt", version=2, known_from=MOVED, **new),
+        ],
+        zone=zone,
+    )
+
+
+MOVES = {
+    "a day": (
+        dated("2026-10-05"),
+        dated("2026-10-08"),
+        ("slipped", 3, 3, 3),
+    ),
+    "a day to earlier": (
+        dated("2026-10-05"),
+        dated("2026-09-30"),
+        ("pulled_in", -5, -5, -5),
+    ),
+    "an instant": (
+        dated("2026-10-05 18:00"),
+        dated("2026-10-06 06:00"),
+        ("slipped", 0.5, 0.5, 0.5),
+    ),
+    "an instant of the same day": (
+        dated("2026-10-05 18:00"),
+        dated("2026-10-05 06:00"),
+        ("time_only", -0.5, -0.5, -0.5),
+    ),
+    "a time on the day": (
+        dated("2026-10-05"),
+        dated("2026-10-05 06:00"),
+        ("refined", 0, 0, 0),
+    ),
+    "a time that is not known any more": (
+        dated("2026-10-05 23:59:59"),
+        dated("2026-10-05"),
+        ("loosened", 0, 0, 0),
+    ),
+    "a time on another day": (
+        dated("2026-10-05"),
+        dated("2026-10-04 23:59:59"),
+        ("pulled_in", -1, -1, -1),
+    ),
+    "a month": (
+        dated("2026-10-31 23:59:59", "month"),
+        dated("2026-11-30 23:59:59", "month"),
+        ("slipped", 1, 60, 31),
+    ),
+    "a quarter to earlier": (
+        dated("2026-12-31 23:59:59", "quarter"),
+        dated("2026-09-30 23:59:59", "quarter"),
+        ("pulled_in", -183, -1, -92),
+    ),
+    "another date in the month": (
+        dated("2026-10-31 23:59:59", "month"),
+        dated("2026-10-15", "month"),
+        ("time_only", -30, 30, 0),
+    ),
+    "a day within the month": (
+        dated("2026-10-31 23:59:59", "month"),
+        dated("2026-10-31"),
+        ("refined", 0, 30, None),
+    ),
+    "a day after the month": (
+        dated("2026-10-31 23:59:59", "month"),
+        dated("2026-11-01"),
+        ("slipped", 1, 31, None),
+    ),
+    "a day before the month": (
+        dated("2026-10-31 23:59:59", "month"),
+        dated("2026-09-30"),
+        ("pulled_in", -31, -1, None),
+    ),
+    "the month of a quarter": (
+        dated("2026-12-31 23:59:59", "quarter"),
+        dated("2026-12-31 23:59:59", "month"),
+        ("refined", -30, 91, None),
+    ),
+    "the year of a month": (
+        dated("2026-12-31 23:59:59", "month"),
+        dated("2026-12-31 23:59:59", "year"),
+        ("loosened", -364, 30, None),
+    ),
+    "a deadline": (
+        dated("2026-10-11 23:59:59", "deadline"),
+        dated("2026-10-21 23:59:59", "deadline"),
+        # It had not begun on 4 March, when that became known.
+        ("slipped", -221, 231, 10),
+    ),
+    "a deadline to earlier": (
+        dated("2026-10-11 23:59:59", "deadline"),
+        dated("2026-10-01 23:59:59", "deadline"),
+        ("pulled_in", -221, 211, -10),
+    ),
+    "a deadline that was over": (
+        dated("2026-03-03 23:59:59", "deadline"),
+        dated("2026-03-08 23:59:59", "deadline"),
+        ("slipped", 1, 5, 5),
+    ),
+    "another time of the deadline's day": (
+        dated("2026-10-11 23:59:59", "deadline"),
+        dated("2026-10-11", "deadline"),
+        ("time_only", -221, 221, 0),
+    ),
+    "a day before the deadline": (
+        dated("2026-10-11 23:59:59", "deadline"),
+        dated("2026-10-05"),
+        ("refined", -6, 215, None),
+    ),
+    "a day after the deadline": (
+        dated("2026-10-11 23:59:59", "deadline"),
+        dated("2026-10-12"),
+        ("slipped", 1, 222, None),
+    ),
+    "a deadline for a day": (
+        dated("2026-10-05"),
+        dated("2026-10-11 23:59:59", "deadline"),
+        ("loosened", -215, 6, None),
+    ),
+    "a deadline before the day": (
+        dated("2026-10-05"),
+        dated("2026-10-04 23:59:59", "deadline"),
+        ("pulled_in", -215, -1, None),
+    ),
+    "a deadline within the month": (
+        dated("2026-10-31 23:59:59", "month"),
+        dated("2026-10-11 23:59:59", "deadline"),
+        ("pulled_in", -241, 10, None),
+    ),
+    "the end of several days": (
+        dated("2026-10-05", end="2026-10-07"),
+        dated("2026-10-05", end="2026-10-09"),
+        ("end_only", 0, 0, 0),
+    ),
+    "the end of a single day": (
+        dated("2026-10-05"),
+        dated("2026-10-05", end="2026-10-09"),
+        ("end_only", 0, 0, 0),
+    ),
+    "several days from the last of the month": (
+        dated("2026-10-31 23:59:59", "month"),
+        dated("2026-10-31", end="2026-11-02"),
+        ("refined", 0, 30, None),
+    ),
+    "an instant within several days": (
+        dated("2026-10-05", end="2026-10-09"),
+        dated("2026-10-07 12:00"),
+        ("slipped", 2, 2, 2),
+    ),
+    "a first date": (dated(None), dated("2026-10-05"), ("refined", None, None, None)),
+    "a date withdrawn": (dated("2026-10-05"), dated(None), ("loosened", None, None, None)),
+}
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_each_kind_of_move_has_its_name_and_the_days_it_may_be(zone: str) -> None:
+    versions = [
+        Known(event_id=name, version=number, known_from=at, **fields)
+        for name, (old, new, _) in MOVES.items()
+        for number, (at, fields) in enumerate(((SEEN, old), (MOVED, new)), start=1)
+    ]
+    found = Handmade(versions, zone=zone).rows(f"SELECT event_id, {SHIFTS} FROM reschedules")
+    assert {row[0]: row[1:] for row in found} == {
+        name: expected for name, (_, _, expected) in MOVES.items()
+    }
+
+
+def test_a_version_whose_date_stays_is_no_reschedule() -> None:
+    same = dated("2026-10-05")
+    assert (
+        moved(same, {**same, "title": "other", "status": "cancelled"}).rows("FROM reschedules")
+        == []
+    )
+    closed = dated("2026-10-31 23:59:59", "month", is_estimated=False)
+    assert moved(dated("2026-10-31 23:59:59", "month"), closed).rows("FROM reschedules") == []
+
+
+def test_a_date_that_becomes_known_is_no_reschedule_and_one_that_moves_beside_it_is() -> None:
+    hidden = dated("2026-10-05", unknown_fields=("date_end",))
+    shown = dated("2026-10-05", end="2026-10-07")
+    assert moved(hidden, shown).rows("FROM reschedules") == []
+    later = dated("2026-10-06", end="2026-10-07")
+    assert moved(hidden, later).rows("SELECT kind FROM reschedules") == [("slipped",)]
+    opened = dated("2026-10-05", "deadline", unknown_fields=("is_estimated",))
+    assert moved(opened, dated("2026-10-05")).rows("FROM reschedules") == []
+
+
+def test_a_reschedule_shows_both_dates_in_full_and_only_exact_ones_as_instants() -> None:
+    old = dated("2026-10-11 23:59:59", "deadline", displayed_date="By 11 Oct")
+    new = dated("2026-10-05", displayed_date="05 Oct")
+    found = moved(old, new).rows(
+        "SELECT old_displayed_date, new_displayed_date, old_displayed_date_full, "
+        "new_displayed_date_full, old_date_exact, new_date_exact, old_date_precision, "
+        "new_date_precision, old_earliest, new_earliest, old_latest, new_latest FROM reschedules"
+    )
+    assert found == [
+        (
+            *("By 11 Oct", "05 Oct", "By 11 Oct 2026", "05 Oct 2026"),
+            *(None, utc("2026-10-05"), "deadline", "day"),
+            *(None, utc("2026-10-05"), utc("2026-10-12"), utc("2026-10-06")),
+        )
+    ]
+
+
+COHORT = [
+    # One that took place, and one that was cancelled, both due on the day after the first pull.
+    Known(event_id="held", known_from=SEEN, impact=8.0, **dated("2026-03-03")),
+    Known(event_id="cancelled", known_from=SEEN, **dated("2026-03-03")),
+    # It is not over when its new date is due: by its first date it is.
+    Known(event_id="late", known_from=SEEN, impact=2.0, **dated("2026-03-03")),
+    Known(event_id="withdrawn", known_from=SEEN, **dated("2026-03-02 12:00")),
+    Known(event_id="missing", known_from=SEEN, **dated("2026-03-02")),
+    Known(event_id="early", known_from=SEEN, **dated("2026-09-30 23:59:59", "quarter")),
+    Known(event_id="open", known_from=SEEN, **dated("2026-09-30 23:59:59", "quarter")),
+    # Over when first seen, so it says nothing of how many were cancelled.
+    Known(event_id="past", known_from=SEEN, **dated("2026-03-01")),
+    Known(event_id="over", known_from=SEEN, **dated("2026-03-02 05:59:59")),
+    Known(event_id="unseen", known_from=SEEN, status="cancelled", **dated("2026-03-03")),
+    Known(event_id="undated", known_from=SEEN, **dated(None)),
+]
+LATER = [
+    Known(event_id="late", version=2, known_from=MOVED, **dated("2026-10-05")),
+    Known(event_id="past", version=2, known_from=MOVED, **dated("2026-02-05")),
+    Known(event_id="early", version=2, known_from=MOVED, **dated("2026-09-05")),
+    Known(event_id="early", version=3, known_from=MOVED, status="cancelled", **dated("2026-09-05")),
+    *(
+        Known(event_id=status, version=2, known_from=MOVED, status=status, **dated("2026-03-03"))
+        for status in ("cancelled", "withdrawn")
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def cohort() -> Handmade:
+    versions = [
+        Known(**{**{name: getattr(item, name) for name in item.__slots__}, "categories": ("AMA",)})
+        for item in (*COHORT, *LATER)
+    ]
+    return Handmade(versions, absences=[Absence("missing", MOVED, MOVED)])
+
+
+def test_the_share_of_cancelled_events_is_of_those_that_were_watched_until_they_were_due(
+    cohort: Handmade,
+) -> None:
+    names = (
+        "category_id, category, events, watched, due, cancelled, withdrawn, missing, share, "
+        "cancelled_not_due, cancelled_unwatched"
+    )
+    sql = f"SELECT {names} FROM cancellation_stats"
+    counted = ("ama", "AMA", 11, 7, 5, 1, 1, 1, 0.2, 1, 1)
+    assert cohort.at(MOVED).rows(sql) == [counted]
+    # Before the end of 3 March three were still open; then nothing was cancelled.
+    assert cohort.at(SEEN + timedelta(hours=41)).rows(sql) == [
+        ("ama", "AMA", 11, 7, 2, 0, 0, 0, 0, 0, 1)
+    ]
+    assert cohort.at(SEEN).rows("SELECT due, share FROM cancellation_stats") == [(0, None)]
+
+
+def test_moves_of_a_category_are_of_the_events_that_were_watched(cohort: Handmade) -> None:
+    names = (
+        "events, upcoming, estimated, scored, mean_impact, watched, rescheduled, slipped, "
+        "rescheduled_share"
+    )
+    found = cohort.at(MOVED).rows(f"SELECT {names} FROM category_stats")
+    # `past` moved too, and `withdrawn` with its status.
+    assert found == [(11, 2, 1, 1, 8.0, 7, 3, 2, 3 / 7)]
+
+
+CREATED = datetime(2026, 3, 1, 18, tzinfo=UTC)
+LEADS = "least_lead_days, most_lead_days, lead_days"
+
+
+def announced(event_id: str, date: dict[str, Any], **others: Any) -> Known:
+    values = {"change_kinds": ("created",), "created_at": CREATED, **date, **others}
+    return Known(event_id=event_id, known_from=SEEN, **values)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_lead_time_is_to_the_date_as_announced(zone: str) -> None:
+    made = {
+        "instant": (announced("instant", dated("2026-03-11 12:00")), (9.75, 9.75, 9.75)),
+        "day": (announced("day", dated("2026-03-11")), (10, 10, 10)),
+        "past": (announced("past", dated("2026-02-27")), (-2, -2, -2)),
+        "month": (announced("month", dated("2026-04-30 23:59:59", "month")), (31, 60, None)),
+        # It is not taken to have begun before it was announced.
+        "begun": (announced("begun", dated("2026-03-31 23:59:59", "quarter")), (0, 30, None)),
+        "deadline": (
+            announced("deadline", dated("2026-03-11 23:59:59", "deadline")),
+            (0, 10, None),
+        ),
+        "over": (announced("over", dated("2026-02-27 23:59:59", "deadline")), (-2, -2, None)),
+        "undated": (announced("undated", dated(None)), (None, None, None)),
+    }
+    later = Known(event_id="day", version=2, known_from=MOVED, **dated("2027-01-01"))
+    warehouse = Handmade([*(version for version, _ in made.values()), later], zone=zone)
+    found = warehouse.rows(f"SELECT event_id, {LEADS} FROM announcement_lead_times")
+    assert {row[0]: row[1:] for row in found} == {name: days for name, (_, days) in made.items()}
+
+
+def test_only_events_whose_announcement_is_known_have_a_lead_time() -> None:
+    date = dated("2026-03-11")
+    revealed = [
+        announced(name, date, change_kinds=("revealed",)) for name in ("claimed", "updated", "old")
+    ]
+    claims = [
+        announced("claimed", date, version=0),
+        announced("updated", {}, version=-1, unknown_fields=("date",)),
+        announced("seen", date, version=0),
+    ]
+    seen = announced("seen", date, title="first")
+    gone = Known(
+        event_id="seen", version=2, known_from=MOVED, status="cancelled", title="last", **date
+    )
+    late = Known(event_id="claimed", version=2, known_from=MOVED, **dated("2026-04-01"))
+    warehouse = Handmade([*revealed, seen, gone, late], claims=claims)
+    found = warehouse.rows(
+        "SELECT event_id, title, basis, status, lead_days, moved, announced_date_exact "
+        "FROM announcement_lead_times ORDER BY event_id"
+    )
+    at = utc("2026-03-11")
+    assert found == [
+        ("claimed", "title", "claimed", "scheduled", 10, True, at),
+        ("seen", "last", "observed", "cancelled", 10, False, at),
+    ]

@@ -1,0 +1,104 @@
+"""Moves, shares and lead times are those that plain Python finds in the history of a sandbox."""
+
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.warehouse.answers.handmade import ZONES, Handmade
+from tests.warehouse.answers.plain_statistics import (
+    History,
+    announcement_lead_times,
+    cancellation_stats,
+    category_stats,
+    missing_at,
+)
+from tests.warehouse.answers.watched_sandbox import FIRST, LAST, PULLS, Watched, watch
+
+INSTANTS = 200
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture(scope="module")
+def watched() -> Watched:
+    return watch()
+
+
+@pytest.fixture(scope="module")
+def history(watched: Watched) -> History:
+    return History(watched.versions, watched.claims)
+
+
+@pytest.fixture(scope="module", params=ZONES)
+def warehouse(request: pytest.FixtureRequest, watched: Watched) -> Any:
+    made = Handmade(
+        watched.versions,
+        claims=watched.claims,
+        absences=watched.absences,
+        pulls=PULLS,
+        zone=request.param,
+    )
+    yield made
+    made.close()
+
+
+def instants(zone: str) -> list[datetime]:
+    """Return a part of the instants for each zone: half at random, half around midnights."""
+    random = Random(zone)
+    span = (LAST - FIRST) // SECOND
+    found = [FIRST + random.randrange(span) * SECOND for _ in range(INSTANTS // len(ZONES))]
+    for place in range(0, len(found), 2):
+        midnight = found[place].replace(hour=0, minute=0, second=0) + timedelta(days=1)
+        found[place] = min(midnight + random.choice((-SECOND, 0 * SECOND, SECOND)), LAST)
+    return found
+
+
+def by_key(
+    warehouse: Handmade, view: str, key: str, names: tuple[str, ...]
+) -> dict[Any, dict[str, Any]]:
+    rows = warehouse.rows(f"SELECT {key}, {', '.join(names)} FROM {view}")
+    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
+
+
+def rounded(rows: dict[Any, dict[str, Any]]) -> dict[Any, dict[str, Any]]:
+    """Return rows whose fractions are rounded: sums and quotients may be made in another order."""
+    return {
+        key: {
+            name: round(value, 9) if isinstance(value, float) else value
+            for name, value in row.items()
+        }
+        for key, row in rows.items()
+    }
+
+
+def test_the_history_has_every_kind_of_move_and_every_basis(history: History) -> None:
+    kinds = {row["kind"] for row in history.moves.values()}
+    assert kinds == {"slipped", "pulled_in", "refined", "loosened", "time_only", "end_only"}
+    leads = announcement_lead_times(history, LAST)
+    assert {row["basis"] for row in leads.values()} == {"observed", "claimed"}
+    assert {row["status"] for row in leads.values()} == {"scheduled", "cancelled", "withdrawn"}
+
+
+def test_reschedules_are_those_of_plain_python(warehouse: Handmade, history: History) -> None:
+    names = ("known_from", "kind", "least_shift_days", "most_shift_days", "shift_days")
+    found = by_key(warehouse.at(LAST), "reschedules", "(event_id, version)", names)
+    assert len(found) > INSTANTS
+    assert rounded(found) == rounded(history.moves)
+
+
+def test_shares_and_lead_times_at_many_instants_are_those_of_plain_python(
+    warehouse: Handmade, watched: Watched, history: History
+) -> None:
+    zone = str(warehouse.rows("SELECT current_setting('TimeZone')")[0][0])
+    for now in instants(zone):
+        missing = missing_at(watched.absences, now)
+        warehouse.at(now)
+        for view, key, expected in (
+            ("category_stats", "category", category_stats(history, missing, now)),
+            ("cancellation_stats", "category", cancellation_stats(history, missing, now)),
+            ("announcement_lead_times", "event_id", announcement_lead_times(history, now)),
+        ):
+            names = tuple(next(iter(expected.values())))
+            found = by_key(warehouse, view, key, names)
+            assert rounded(found) == rounded(expected), (view, now)
