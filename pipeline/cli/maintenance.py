@@ -61,8 +61,10 @@ def doctor(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check settings, home, disk, versions, connection, key and plan. Sends one or two
-    requests, and one for each coin of the watchlist that the published list does not have."""
+    """Check settings, home, disk, versions, connection, key and plan. Sends one or two requests.
+
+    Each watched coin that the published list does not have takes one more, up to 20.
+    """
     found = list(_checks(fix=fix))
     if as_json:
         print_json([asdict(check) for check in found])
