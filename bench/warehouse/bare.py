@@ -29,18 +29,34 @@ SELECT
     "updatedAt"::TIMESTAMPTZ AS updated_at
 FROM read_csv($file, all_varchar = true, header = true, delim = ',', quote = '"', escape = '"')
 """
+_DATED: Final = """
+SELECT
+    *,
+    CASE WHEN date_type <> 'date' THEN date_type WHEN is_estimated THEN 'deadline'
+         WHEN epoch_us(date) % 86400000000 = 0 THEN 'day' ELSE 'instant' END AS date_precision,
+    CASE WHEN date_type <> 'date' THEN date_trunc(date_type, date)
+         WHEN NOT is_estimated THEN date END AS earliest,
+    greatest(date, date_end) + INTERVAL 1 SECOND AS latest,
+    concat(displayed_date, ' ', year(date)) AS displayed_date_full
+FROM
+"""
 _LOAD: Final = (
     f"""CREATE TABLE events AS
     SELECT *, 'scheduled' AS status, now() AS first_seen_at FROM ({_TYPED})""",
-    """CREATE TABLE out.event_versions AS
-    SELECT *, 1 AS version, now() AS known_from, NULL::TIMESTAMPTZ AS known_to FROM events
-    UNION ALL
-    SELECT *, 0, created_at, now() FROM events""",
-    "COPY out.event_versions TO $changes (FORMAT parquet, COMPRESSION zstd)",
+    "CREATE TABLE versions AS SELECT *, 1 AS version, now() AS known_from FROM events",
+    f"CREATE TABLE out.event_versions AS {_DATED} versions",
+    f"""CREATE TABLE out.event_claims AS
+    {_DATED} (SELECT *, 0 AS version, updated_at AS known_from, first_seen_at AS known_to
+              FROM events)
+    UNION ALL BY NAME
+    SELECT event_id, created_at, status, -1 AS version, created_at AS known_from,
+           updated_at AS known_to
+    FROM events WHERE created_at < updated_at""",
+    "COPY versions TO $changes (FORMAT parquet, COMPRESSION zstd)",
     "COPY events TO $checkpoint (FORMAT parquet, COMPRESSION zstd)",
-    """COPY (SELECT *, strftime(date, '%Y-%m') AS event_month FROM events)
+    f"CREATE TABLE out.events AS {_DATED} events",
+    """COPY (SELECT *, strftime(date, '%Y-%m') AS event_month FROM out.events)
     TO $months (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (event_month))""",
-    "CREATE TABLE out.events AS SELECT * FROM events",
     "CREATE TABLE out.event_coins AS SELECT event_id, unnest(coins) AS coin FROM events",
     """CREATE TABLE out.event_categories AS
     SELECT event_id, unnest(categories) AS category FROM events""",
