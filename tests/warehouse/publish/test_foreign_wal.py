@@ -64,7 +64,7 @@ def writer(warehouse: Path) -> Iterator[Writer]:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "3\n"
+        assert process.stdout.readline() == "2\n"
         yield Writer(process)
 
 
@@ -97,17 +97,17 @@ def test_a_client_that_writes_after_a_publication_blocks_no_reader_and_no_public
         assert logs_beside(lake) == ["warehouse.duckdb.wal"]
         with pytest.raises(duckdb.Error):
             duckdb.connect(str(lake.warehouse), read_only=True)
-        assert versions(lake.warehouse) == [5, 5]
+        assert versions(lake.warehouse) == [4, 4]
         (aside,) = logs_beside(lake)
         assert aside.startswith("warehouse.duckdb.wal.foreign-2")
         duckdb.connect(str(lake.warehouse), read_only=True).close()
         assert other.run("CREATE TABLE more AS SELECT 1") == "done"
         other.run("CHECKPOINT")
-        assert versions(lake.warehouse) == [5, 5]
+        assert versions(lake.warehouse) == [4, 4]
         lake.set_plans(OLD)
         lake.publish()
-        assert versions(lake.warehouse) == [3, 3]
-    assert versions(lake.warehouse) == [3, 3]
+        assert versions(lake.warehouse) == [2, 2]
+    assert versions(lake.warehouse) == [2, 2]
     assert "mine" not in str(_tables(lake.warehouse))
     assert all("foreign" in name for name in logs_beside(lake))
 
@@ -123,7 +123,7 @@ def test_a_foreign_wal_that_a_publication_finds_is_kept_beside(lake: SmallLake) 
     lake.publish()
     (aside,) = logs_beside(lake)
     assert (lake.home / aside).read_bytes() == b"of another program"
-    assert versions(lake.warehouse) == [5, 5]
+    assert versions(lake.warehouse) == [4, 4]
 
 
 def test_a_foreign_wal_is_logged_in_one_line_and_replaces_no_other(
@@ -153,7 +153,7 @@ def test_readers_ignore_a_foreign_wal_that_cannot_be_renamed(
     lake.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"of another program")
     monkeypatch.setattr(Path, "rename", refuse)
     assert set_aside_foreign_wal(lake.warehouse) is None
-    assert versions(lake.warehouse) == [3, 3]
+    assert versions(lake.warehouse) == [2, 2]
     assert logs_beside(lake) == ["warehouse.duckdb.wal"]
 
 
