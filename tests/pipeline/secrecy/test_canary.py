@@ -137,9 +137,12 @@ def contents(path: Path) -> Iterator[bytes]:
     elif path.suffix == ".duckdb":
         with duckdb.connect() as connection:
             connection.execute(f"ATTACH '{path}' AS home (READ_ONLY)")
-            named = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'home'"
-            for (name,) in connection.execute(named).fetchall():
-                yield str(connection.execute(f'SELECT * FROM home."{name}"').fetchall()).encode()
+            named = (
+                "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'home'"
+            )
+            for schema, name in connection.execute(named).fetchall():
+                found = connection.execute(f'SELECT * FROM home."{schema}"."{name}"').fetchall()
+                yield str(found).encode()
     elif data.startswith(b"SQLite format 3"):
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
             yield "\n".join(database.iterdump()).encode()
