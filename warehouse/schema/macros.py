@@ -24,6 +24,7 @@ from warehouse.schema.columns import (
     VERSION,
     Column,
 )
+from warehouse.schema.statistics import SLIP_RATES
 from warehouse.schema.tables import COVERAGE, INTERNAL_SCHEMA, Table
 from warehouse.schema.views import CHANGES, UPCOMING_EVENTS
 
@@ -124,7 +125,7 @@ COIN_LOOKUP: Final = Table(
 
 MACROS: Final = (
     *(EVENTS_AS_OF, UPCOMING_AS_OF, COINS_AS_OF, EVENT_COINS_AS_OF, KNOWN_BEFORE),
-    *(CHANGES_SINCE, COVERAGE_AT, COIN_LOOKUP),
+    *(CHANGES_SINCE, COVERAGE_AT, COIN_LOOKUP, SLIP_RATES),
 )
 INTERNAL_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
@@ -135,6 +136,7 @@ INTERNAL_MACROS: Final = tuple(
         "days_until",
         *("day_of", "midnight", "shown", "refused"),
         *("begins_by", "first_day", "last_day", "shift", "is_within", "move_kind", "was_watched"),
+        *("after", "distance_from"),
     )
 )
 """Macros that only the views and macros above use."""

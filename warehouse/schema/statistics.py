@@ -166,3 +166,56 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
         Column("moved", "BOOLEAN", "Whether its date has changed since: it is in reschedules."),
     ),
 )
+
+
+def _outcome(name: str, meaning: str) -> tuple[Column, Column]:
+    """Return the columns of a count and of its share."""
+    return (
+        Column(name, "BIGINT", f"Of cohort, {meaning}", "events"),
+        Column(f"{name}_share", "DOUBLE", f"{name} / cohort.", "0 to 1"),
+    )
+
+
+_OUTCOMES: Final = (
+    _outcome("slipped", "those with a move of kind slipped in the time."),
+    _outcome("pulled_in", "those with a move of kind pulled_in."),
+    _outcome("refined", "those with a move of kind refined."),
+    _outcome("loosened", "those with a move of kind loosened."),
+    _outcome("cancelled", "those that were cancelled in the time."),
+    _outcome("withdrawn", "those that were withdrawn."),
+    _outcome("held", "those with none of these; time or end may have changed, or it is missing."),
+)
+SLIP_RATES: Final = Table(
+    "slip_rates",
+    "one row per category, distance band and precision of the events that were upcoming at an "
+    "instant: what became known of them within a horizon, which ends at or before the last "
+    "complete pull of events",
+    ("category", "distance_from", "date_precision"),
+    (
+        Column(
+            "category",
+            "VARCHAR",
+            "Category as known at cohort_from; an event counts in each of its own. NULL is every "
+            "event, also without one.",
+        ),
+        Column("distance_from", "INTEGER", "First day of the distance band.", "days"),
+        Column(
+            "distance",
+            "VARCHAR",
+            "Whole UTC days from cohort_from to the exact date, or the last day of an estimated "
+            "one: 0-7 (also for an event in progress), 8-30, 31-90, 91-365, over 365.",
+        ),
+        Column("date_precision", "VARCHAR", "As known at cohort_from."),
+        Column(
+            "cohort",
+            "BIGINT",
+            "The events: scheduled, not missing and not over at cohort_from, as known then. One "
+            "that moved twice counts in both kinds.",
+            "events",
+        ),
+        *(count for count, _ in _OUTCOMES),
+        *(share for _, share in _OUTCOMES),
+    ),
+    call="slip_rates(cohort_from, horizon)",
+)
+"""`horizon` is an interval, or a number of days."""

@@ -261,3 +261,44 @@ def announcement_lead_times(history: History, now: datetime) -> dict[str, Row]:
             "moved": event_id in moved,
         }
     return rows
+
+
+OUTCOMES = ("slipped", "pulled_in", "refined", "loosened", "cancelled", "withdrawn")
+BANDS = ((7, 0, "0-7"), (30, 8, "8-30"), (90, 31, "31-90"), (365, 91, "91-365"))
+
+
+def _band(days: int) -> tuple[int, str]:
+    found = [(first, name) for last, first, name in BANDS if days <= last]
+    return found[0] if found else (366, "over 365")
+
+
+def slip_rates(
+    history: History, missing: set[str], at: datetime, until: datetime
+) -> dict[tuple[str | None, int, str], Row]:
+    """Return what became known until an instant of the events that were upcoming at another."""
+    moved = history.kinds(at, until)
+    cohort: dict[tuple[str | None, int, str], list[set[str]]] = defaultdict(list)
+    names = {}
+    for event_id, item in history.known_at(at).items():
+        start, end = start_of(item), over_at(item)
+        if item.status != "scheduled" or event_id in missing or start is None or end is None:
+            continue
+        if end <= at:
+            continue
+        is_exact = start.precision in ("instant", "day")
+        last = start.date if is_exact else end - timedelta(microseconds=1)
+        first_day, name = _band((last.date() - at.date()).days)
+        names[first_day] = name
+        later = {
+            other.status for other in history.events[event_id] if at < other.known_from <= until
+        }
+        outcomes = (moved.get(event_id, set()) | later) & set(OUTCOMES)
+        for category in (None, *item.categories):
+            cohort[category, first_day, start.precision].append(outcomes)
+    rows = {}
+    for key, events in cohort.items():
+        counts = {name: sum(name in outcomes for outcomes in events) for name in OUTCOMES}
+        counts["held"] = sum(not outcomes for outcomes in events)
+        shares = {f"{name}_share": count / len(events) for name, count in counts.items()}
+        rows[key] = {"distance": names[key[1]], "cohort": len(events), **counts, **shares}
+    return rows

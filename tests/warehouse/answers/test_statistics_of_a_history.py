@@ -13,6 +13,7 @@ from tests.warehouse.answers.plain_statistics import (
     cancellation_stats,
     category_stats,
     missing_at,
+    slip_rates,
 )
 from tests.warehouse.answers.watched_sandbox import FIRST, LAST, PULLS, Watched, watch
 
@@ -102,3 +103,26 @@ def test_shares_and_lead_times_at_many_instants_are_those_of_plain_python(
             names = tuple(next(iter(expected.values())))
             found = by_key(warehouse, view, key, names)
             assert rounded(found) == rounded(expected), (view, now)
+
+
+def test_slip_rates_of_many_cohorts_are_those_of_plain_python(
+    warehouse: Handmade, watched: Watched, history: History
+) -> None:
+    warehouse.at(LAST)
+    zone = str(warehouse.rows("SELECT current_setting('TimeZone')")[0][0])
+    random, seen = Random(zone), set()
+    for at in instants(zone):
+        horizon = random.choice((timedelta(days=7), timedelta(days=1, hours=16), (LAST - at)))
+        horizon = max(min(horizon, LAST - at), SECOND)
+        at = min(at, LAST - horizon)
+        expected = slip_rates(history, missing_at(watched.absences, at), at, at + horizon)
+        names = tuple(next(iter(expected.values())))
+        found = warehouse.rows(
+            f"SELECT category, distance_from, date_precision, {', '.join(names)} "
+            "FROM slip_rates($at::TIMESTAMPTZ, $horizon::INTERVAL)",
+            {"at": at, "horizon": horizon},
+        )
+        rows = {row[:3]: dict(zip(names, row[3:], strict=True)) for row in found}
+        assert rounded(rows) == rounded(expected), (at, horizon)
+        seen |= {name for row in rows.values() for name in names if row[name]}
+    assert seen == {*names}

@@ -16,7 +16,7 @@ FIRST = datetime(2020, 6, 1, 6, tzinfo=UTC)
 PULLS = tuple(FIRST + number * timedelta(hours=8) for number in range(180))
 LAST = PULLS[-1]
 PAST = timedelta(days=10)
-EVENTS = 250
+EVENTS = 160
 
 
 @dataclass(frozen=True, slots=True)

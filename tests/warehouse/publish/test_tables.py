@@ -45,9 +45,11 @@ def test_columns_are_published_as_declared(
 def test_the_columns_of_a_macro_are_as_declared(
     connection: duckdb.DuckDBPyConnection, macro: Table
 ) -> None:
-    values = {"ts": "'2026-03-01 06:00'", "lead": "INTERVAL 1 DAY", "wanted": "'coin'"}
-    (parameter,) = re.findall(r"\((\w+)", macro.call)
-    assert described(connection, f"{macro.name}({values[parameter]})") == [
+    at = "'2026-03-01 06:00'"
+    values = {"ts": at, "lead": "INTERVAL 1 DAY", "wanted": "'coin'", "cohort_from": at}
+    values["horizon"] = "INTERVAL 1 DAY"
+    given = ", ".join(values[name] for name in re.findall(r"[(,] ?(\w+)(?! :=)\b", macro.call))
+    assert described(connection, f"{macro.name}({given})") == [
         (column.name, column.type) for column in macro.columns
     ]
 

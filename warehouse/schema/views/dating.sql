@@ -8,7 +8,10 @@
 -- Parameters: starts, an instant. Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.end_after(starts) AS
     starts
-    + if(epoch_us(starts) % 86400000000 = 0, INTERVAL 24 HOURS, INTERVAL 1 SECOND)
+    + CASE
+        WHEN epoch_us(starts) % 86400000000 = 0 THEN INTERVAL 24 HOURS
+        ELSE INTERVAL 1 SECOND
+    END
 
 -- name: macro_date_precision
 -- Grain: a macro of one value: instant, day, month, quarter, year or deadline; NULL without a date.

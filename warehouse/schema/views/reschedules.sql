@@ -12,8 +12,10 @@ SELECT
     _almanac.date_exact(old_date, old_date_precision) AS old_date_exact,
     _almanac.date_exact(new_date, new_date_precision) AS new_date_exact,
     old_date_precision, new_date_precision, old_earliest, new_earliest, old_latest, new_latest,
-    if(both_instant, _almanac.shift(old_date, new_date), least_days) AS least_shift_days,
-    if(both_instant, _almanac.shift(old_date, new_date), most_days) AS most_shift_days,
+    CASE WHEN both_instant THEN _almanac.shift(old_date, new_date) ELSE least_days END
+        AS least_shift_days,
+    CASE WHEN both_instant THEN _almanac.shift(old_date, new_date) ELSE most_days END
+        AS most_shift_days,
     CASE
         WHEN both_instant THEN _almanac.shift(old_date, new_date)
         WHEN least_days = most_days THEN least_days
