@@ -285,7 +285,9 @@ def test_the_share_of_cancelled_events_is_of_those_that_were_watched_until_they_
     sql = f"SELECT {names} FROM cancellation_stats"
     counted = ("ama", "AMA", 11, 7, 5, 1, 1, 1, 0.2, 1, 1)
     assert cohort.at(MOVED).rows(sql) == [counted]
-    # Before the end of 3 March three were still open; then nothing was cancelled.
+    # An event is over at the end of its day. Until then three were open, and nothing was cancelled.
+    over = cohort.at(SEEN.replace(day=4, hour=0))
+    assert over.rows("SELECT due FROM cancellation_stats") == [(5,)]
     assert cohort.at(SEEN + timedelta(hours=41)).rows(sql) == [
         ("ama", "AMA", 11, 7, 2, 0, 0, 0, 0, 0, 1)
     ]
@@ -378,6 +380,8 @@ def rates() -> Handmade:
         # It slipped too late.
         "later": [(end + timedelta(seconds=1), dated("2026-03-21"))],
         "held": [],
+        # At the instant of the cohort this was known.
+        "replaced": [(SEEN, dated("2026-03-21"))],
     }
     versions = [
         Known(event_id=name, version=number, known_from=at, categories=("AMA",), **fields)
@@ -407,7 +411,7 @@ def test_slip_rates_count_what_became_known_within_the_horizon(
         f"SELECT category, distance, date_precision, cohort, {OUTCOMES}, slipped_share "
         f"FROM slip_rates('2026-03-02 06:00', {horizon}) ORDER BY category NULLS FIRST"
     )
-    counts = ("8-30", "day", 9, 2, 1, 1, 1, 1, 1, 3, 2 / 9)
+    counts = ("8-30", "day", 10, 2, 1, 1, 1, 1, 1, 4, 0.2)
     assert rows == [(None, *counts), ("AMA", *counts)]
 
 

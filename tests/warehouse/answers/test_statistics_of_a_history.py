@@ -1,12 +1,18 @@
 """Moves, shares and lead times are those that plain Python finds in the history of a sandbox."""
 
-from datetime import datetime, timedelta
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import pytest
 
-from tests.warehouse.answers.handmade import ZONES, Handmade
+from tests.history.stories.disk import without_syncs
+from tests.history.stories.merged_story import land_story, merged_in
+from tests.history.stories.scenario import DEFAULT
+from tests.warehouse.answers.handmade import ZONES, Absence, Handmade, Known
 from tests.warehouse.answers.plain_statistics import (
     History,
     announcement_lead_times,
@@ -126,3 +132,70 @@ def test_slip_rates_of_many_cohorts_are_those_of_plain_python(
         assert rounded(rows) == rounded(expected), (at, horizon)
         seen |= {name for row in rows.values() for name in names if row[name]}
     assert seen == {*names}
+
+
+def read_versions(connection: duckdb.DuckDBPyConnection, table: str) -> list[Known]:
+    names = [item.name for item in fields(Known)]
+    lists = {"change_kinds", "unknown_fields", "categories"}
+    return [
+        Known(
+            **{
+                name: tuple(value or ()) if name in lists else value
+                for name, value in zip(names, row, strict=True)
+            }
+        )
+        for row in connection.sql(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_200)
+def test_a_merged_home_has_the_moves_and_rates_of_plain_python(tmp_path: Path) -> None:
+    """Here plans change, fields are hidden and revealed, and events are missing and found."""
+    with without_syncs():
+        story = land_story(DEFAULT, tmp_path / "story")
+        ids = [batch.batch_id for batch in story.story.batches]
+        home = merged_in(story, tmp_path / "home", [ids]).home
+    connection = duckdb.connect(str(home.warehouse), read_only=True)
+    connection.execute("SET TimeZone = 'UTC'")
+    claims = [
+        item
+        for item in read_versions(connection, "event_claims")
+        if "created" in item.change_kinds and "date" not in item.unknown_fields
+    ]
+    history = History(read_versions(connection, "event_versions"), claims)
+    sql = "SELECT event_id, changed_at, missing_since FROM event_absences"
+    absences = [Absence(*row) for row in connection.sql(sql).fetchall()]
+    sql = "SELECT min(observed_at), max(observed_at) FROM coverage WHERE feed <> 'cancellations'"
+    first, last = connection.sql(sql).fetchall()[0]
+    at_last = announcement_lead_times(history, datetime.max.replace(tzinfo=UTC))
+    names = tuple(next(iter(at_last.values())))
+    for zone in ZONES:
+        connection.execute("SET TimeZone = $zone", {"zone": zone})
+        moves = connection.sql(
+            "SELECT event_id, version, kind, least_shift_days, most_shift_days FROM reschedules"
+        ).fetchall()
+        assert {row[:2]: row[2:] for row in moves} == {
+            key: (row["kind"], row["least_shift_days"], row["most_shift_days"])
+            for key, row in history.moves.items()
+        }
+        leads = connection.sql(
+            f"SELECT event_id, {', '.join(names)} FROM announcement_lead_times"
+        ).fetchall()
+        found = {row[0]: dict(zip(names, row[1:], strict=True)) for row in leads}
+        assert rounded(found) == rounded(at_last)
+        random = Random(zone)
+        for _ in range(INSTANTS // len(ZONES)):
+            at, until = sorted(
+                first + random.randrange((last - first) // SECOND) * SECOND for _ in range(2)
+            )
+            until += SECOND
+            expected = slip_rates(history, missing_at(absences, at), at, until)
+            rates = connection.execute(
+                "SELECT category, distance_from, date_precision, cohort, slipped, held "
+                "FROM slip_rates($at, $horizon)",
+                {"at": at, "horizon": until - at},
+            ).fetchall()
+            assert {row[:3]: row[3:] for row in rates} == {
+                key: (row["cohort"], row["slipped"], row["held"]) for key, row in expected.items()
+            }
