@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.warehouse.answers.plain_dating import dating
 from warehouse.schema import ddl
 from warehouse.schema.macros import INTERNAL_MACROS
 from warehouse.schema.tables import INTERNAL_SCHEMA
 
-DAY = timedelta(days=1)
 ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]
 INSTANTS = st.one_of(
     st.datetimes(datetime(2016, 1, 1), datetime(2032, 1, 1)),  # noqa: DTZ001
@@ -44,37 +44,6 @@ def connection(request: pytest.FixtureRequest) -> duckdb.DuckDBPyConnection:
         opened.execute(ddl.create_macro(name))
     opened.execute("SET TimeZone = $zone", {"zone": request.param})
     return opened
-
-
-def midnight(instant: datetime) -> datetime:
-    return instant.replace(hour=0, minute=0, second=0)
-
-
-def end_after(instant: datetime) -> datetime:
-    return instant + (DAY if instant == midnight(instant) else timedelta(seconds=1))
-
-
-def period(kind: str, ends: datetime) -> tuple[datetime, datetime]:
-    """Return the period that an instant ends, or lies in."""
-    months = {"month": 1, "quarter": 3, "year": 12}[kind]
-    inside = ends - timedelta(microseconds=1)
-    first = (inside.month - 1) // months * months + 1
-    starts = datetime(inside.year, first, 1, tzinfo=UTC)
-    after = first - 1 + months
-    return starts, datetime(inside.year + after // 12, after % 12 + 1, 1, tzinfo=UTC)
-
-
-def dating(
-    starts: datetime, ends: datetime | None, kind: str | None, *, is_open: bool | None
-) -> tuple[str, datetime | None, datetime]:
-    end = datetime.min.replace(tzinfo=UTC) if ends is None else end_after(ends)
-    if kind in ("month", "quarter", "year"):
-        earliest, latest = period(kind, starts)
-        return kind, earliest, max(latest, end)
-    latest = max(end_after(starts), end)
-    if is_open is not False:
-        return "deadline", None, latest
-    return ("day" if starts == midnight(starts) else "instant"), starts, latest
 
 
 @given(
