@@ -16,7 +16,10 @@ FROM (
     SELECT
         event_id,
         date AS date_final,
-        ((date AT TIME ZONE 'UTC') - lead::INTERVAL) AT TIME ZONE 'UTC' AS known_at
+        (
+            (date AT TIME ZONE 'UTC')
+            - coalesce(lead::INTERVAL, error('known_before: the interval is NULL'))
+        ) AT TIME ZONE 'UTC' AS known_at
     FROM events
     WHERE date_precision IN ('instant', 'day')
 ) AS e

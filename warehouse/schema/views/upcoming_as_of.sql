@@ -2,6 +2,7 @@
 -- Grain: one row per event that was scheduled, not missing, and not over at the instant `ts`, as it
 -- was known then. An error for an instant without an answer, as events_as_of.
 -- Parameters: ts, an instant as in events_as_of. Run twice: fails; it is made once in a new file.
+-- A comparison with NULL would be a filter without rows, which skips the check of the instant.
 CREATE MACRO upcoming_as_of(ts) AS TABLE
 SELECT
     event_id,
@@ -21,4 +22,6 @@ SELECT
     impact_band,
     source_url
 FROM events_as_of(ts)
-WHERE status = 'scheduled' AND missing_since IS NULL AND latest > _almanac.instant(ts)
+WHERE status = 'scheduled'
+    AND missing_since IS NULL
+    AND latest > coalesce(_almanac.instant(ts), '-infinity')
