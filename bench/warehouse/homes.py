@@ -15,6 +15,7 @@ import duckdb
 from bench.warehouse import homes_sql
 from warehouse.files import lake_paths
 from warehouse.files.storage import Storage
+from warehouse.history.change_log import NORMALISER
 from warehouse.schema.columns import ALL
 
 LAST_DAY: Final = date(2026, 3, 1)
@@ -57,7 +58,7 @@ class Lake:
         observed_at = self._pulled_at(day_number).isoformat()
         meta = {
             "format": 1,
-            "normaliser": 1,
+            "normaliser": NORMALISER,
             "day": day.isoformat(),
             "previous": self._hashes.get(day_number - 1),
             "fold_id": hashlib.sha256(f"{day} {self._deliveries}".encode()).hexdigest(),

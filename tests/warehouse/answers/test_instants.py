@@ -1,7 +1,9 @@
 """Edges of the macros that answer as of an instant, over handmade small lakes."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -10,7 +12,7 @@ import pytest
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import QueryRefused, connect, run_sql
 from warehouse.schema import ddl
-from warehouse.schema.macros import INTERNAL_MACROS
+from warehouse.schema.macros import INTERNAL_MACROS, MACROS
 from warehouse.schema.tables import COINS
 
 # Seed n dates an event 20 n days after the first of May, at 00:00; seeds 0, 3 and 6 estimate it.
@@ -288,3 +290,19 @@ def test_a_coin_is_found_by_slug_symbol_name_and_prefix_in_this_order() -> None:
         assert [coin for coin, _ in found("ETHE")] == ["ethereum", "ethena"]
         assert found("u%") == [("under_score", "prefix")]
         assert found("%") == found("") == found(None) == found("nothing") == []
+
+
+def examples() -> list[str]:
+    """Return the SQL of docs/querying.md: of its blocks and of its tables of questions."""
+    page = (Path(__file__).parents[3] / "docs" / "querying.md").read_text()
+    blocks = re.findall(r"^```sql\n(.+?)^```", page, re.MULTILINE | re.DOTALL)
+    cells = re.findall(r"^\| .* \| `((?:FROM|SELECT) .+)` \|$", page, re.MULTILINE)
+    assert len(cells) >= len(MACROS)
+    return [*blocks, *cells]
+
+
+@pytest.mark.parametrize("sql", examples())
+def test_examples_of_the_page_on_queries_run(lake: SmallLake, sql: str) -> None:
+    opened = connect(lake.warehouse)
+    run_sql(opened, sql)
+    opened.close()
