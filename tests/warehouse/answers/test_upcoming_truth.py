@@ -27,9 +27,9 @@ from warehouse.landing.batches import Manifest
 
 ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]
 AHEAD_DAYS = {"standard": 90, "pro": None, "elite": None}
-STARTS = datetime(2017, 5, 30, tzinfo=UTC)
-MIDNIGHTS = [STARTS + DAY, STARTS + 2 * DAY]
-"""The second is also the end of a month."""
+STARTS = datetime(2018, 6, 30, tzinfo=UTC)
+MIDNIGHTS = [STARTS + DAY, STARTS + 8 * DAY]
+"""The end of a quarter, and a day with many events that have no time."""
 INSTANTS = 500
 PULLED = [-80, 30]
 """Minutes from each midnight to the pulls around it."""
@@ -43,6 +43,8 @@ class Watched:
 
     home: Home
     truth: Shown = field(default_factory=dict)
+    begun: Shown = field(default_factory=dict)
+    """Those of the truth whose date is past."""
     by_view: dict[str, Shown] = field(default_factory=dict)
 
 
@@ -51,7 +53,7 @@ def watched(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Watched]:
     plan, root = str(request.param), tmp_path_factory.mktemp(str(request.param))
-    setting = Setting(seed=5, pace=6, starts=STARTS, polls=(), posted=(), look_ups=0)
+    setting = Setting(seed=5, pace=1, starts=STARTS, polls=(), posted=(), look_ups=0)
     with (
         without_syncs(),
         Sandbox(seed=setting.seed, pace=setting.pace, now=setting.starts) as sandbox,
@@ -77,6 +79,8 @@ def watch(plan: str, builder: StoryBuilder, sandbox: Sandbox, home: Home) -> Wat
         events = shown(sandbox.truth(), batch)
         for at in instants:
             watched.truth[at] = {event.id for event in events if latest(event) > at}
+            past = {event.id for event in events if (event.date_end or event.date) < at}
+            watched.begun[at] = watched.truth[at] & past
         for zone in ZONES:
             watched.by_view.setdefault(zone, {}).update(by_view(home.warehouse, zone, instants))
     assert len(watched.truth) == INSTANTS
@@ -128,6 +132,9 @@ def test_upcoming_events_around_midnight_are_those_of_the_truth(
     watched: Watched, zone: str
 ) -> None:
     assert differing(watched.truth, watched.by_view[zone]) == []
+    # A view that compared dates with now() would leave these out.
+    just_after = MIDNIGHTS[1] + timedelta(seconds=1)
+    assert len(watched.begun[just_after]) >= 5
     assert len({frozenset(events) for events in watched.truth.values()}) > len(MIDNIGHTS)
 
 
