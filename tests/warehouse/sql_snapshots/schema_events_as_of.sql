@@ -73,13 +73,12 @@ SELECT
     CASE WHEN checked.is_wrong THEN known_from END
 FROM event_versions,
     (
-        SELECT CASE basis
-            WHEN 'observed' THEN _almanac.refused(
-                'events_as_of', 'events', ts, first_at, last_at,
+        SELECT CASE WHEN basis IN ('observed', 'claimed')
+            THEN _almanac.refused(
+                'events_as_of', 'events', ts,
+                CASE basis WHEN 'observed' THEN first_at ELSE '-infinity' END, last_at,
                 '. Use basis := ''claimed'' for what the service says about earlier times'
             )
-            WHEN 'claimed'
-                THEN _almanac.refused('events_as_of', 'events', ts, '-infinity', last_at, '')
             ELSE error(
                 'events_as_of: basis is ' || coalesce('''' || basis || '''', 'NULL')
                 || '; expected ''observed'' or ''claimed'''
