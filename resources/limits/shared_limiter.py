@@ -36,7 +36,7 @@ from resources.limits.allowance import (
     stated_pace,
 )
 from resources.limits.ledger import Entry, Ledger
-from resources.limits.limiter import LEAST_WAIT_S, RATE_LIMITED_WAIT_S, Limiter
+from resources.limits.limiter import JITTER_S, LEAST_WAIT_S, RATE_LIMITED_WAIT_S, Limiter
 
 _LONGEST_SLEEP_S: Final = 5.0
 """After it a sleeper checks again before its time: the wait may be over."""
@@ -206,8 +206,10 @@ class SharedLimiter(Limiter):
     def _charge(self, entry: Entry, *, for_export: bool) -> Charged:
         before = entry.state.answered
         entry.state = charge(entry.state, self._work)
-        if for_export:
-            entry.state = hold_exports(entry.state, entry.now_ns, self._export_interval_s)
+        if for_export and self._export_interval_s:
+            # The service counts from its arrival, which the network may delay.
+            wait_s = self._export_interval_s + JITTER_S
+            entry.state = hold_exports(entry.state, entry.now_ns, wait_s)
         return Charged(entry.state.sent, before)
 
     def _reserve(self, entry: Entry) -> Reservation | None:

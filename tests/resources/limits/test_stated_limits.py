@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.sandbox.sandbox import Sandbox
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.http.responses import read_quota_headers
@@ -31,7 +32,7 @@ from resources.limits.ledger import Ledger
 from resources.limits.limiter import Unlimited, usable_burst
 from resources.limits.shared_limiter import SharedLimiter
 from tests.resources.fakes import KEY
-from tests.resources.limits.moved_clock import Machine
+from tests.resources.limits.moved_clock import MARCH, Machine
 
 DAY = 86_400.0
 WEEK = 7 * DAY
@@ -260,7 +261,23 @@ class TestExports:
         other.acquire()
         assert (machine.ns - began) / 1e9 < 1
         other.acquire(for_export=True)
-        assert 59 < (machine.ns - began) / 1e9 < 62
+        assert 60 < (machine.ns - began) / 1e9 < 62
+
+    def test_a_service_with_the_same_interval_refuses_none(self, tmp_path: Path) -> None:
+        with Sandbox(seed=1, now=MARCH, export_interval_s=0.5) as sandbox:
+            seen: list[SentRequest] = []
+            limiter = SharedLimiter(
+                Ledger(tmp_path / "real.ledger", Pace(25.0, 100)),
+                clock=lambda: MARCH,
+                export_interval_s=0.5,
+            )
+            limiter.on_usage(ReportedLimits(1_000, 0, ENDS))
+            with CatalogClient(
+                sandbox.base_url, sandbox.new_key("elite"), limiter=limiter, observer=seen.append
+            ) as client:
+                for _ in range(2):
+                    client.export(tmp_path / "export.csv", MARCH.date(), MARCH.date())
+        assert [sent.status for sent in seen] == [200, 200]
 
     def test_its_429_holds_back_exports_alone_and_is_not_counted(
         self, tmp_path: Path, machine: Machine, limiter: SharedLimiter

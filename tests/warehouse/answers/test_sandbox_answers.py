@@ -275,8 +275,9 @@ def test_no_macro_follows_the_zone_of_the_session(
 ) -> None:
     at = plain.pulls[len(plain.pulls) // 2].replace(tzinfo=None)
     values = {"ts": f"'{at}'", "lead": "INTERVAL '1 month 2 days'", "wanted": "'b'"}
-    (parameter,) = re.findall(r"\((\w+)", macro.call)
-    _same_in_every_zone(connection, f"FROM {macro.name}({values[parameter]})")
+    values |= {"cohort_from": f"'{at}'", "horizon": "INTERVAL '2 days'"}
+    given = ", ".join(values[name] for name in re.findall(r"[(,] ?(\w+)(?! :=)\b", macro.call))
+    _same_in_every_zone(connection, f"FROM {macro.name}({given})")
 
 
 def _same_in_every_zone(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
