@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.warehouse.answers.plain_dating import dating
+from tests.warehouse.answers.plain.dating import dating
 from warehouse.schema import ddl
 from warehouse.schema.macros import INTERNAL_MACROS
 from warehouse.schema.tables import INTERNAL_SCHEMA

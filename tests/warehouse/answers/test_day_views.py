@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from tests.warehouse.answers.published_views import view_at
+from tests.warehouse.answers.plain.views import view_at
 from warehouse.schema import ddl
 from warehouse.schema.macros import INTERNAL_MACROS
 from warehouse.schema.tables import EVENT_COINS, EVENTS, INTERNAL_SCHEMA

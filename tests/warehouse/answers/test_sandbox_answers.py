@@ -13,8 +13,8 @@ import pytest
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.merged_story import MergedStory, land_story, merged_in
 from tests.history.stories.story import Setting
-from tests.warehouse.answers.plain_answers import PlainAnswers, Row
-from tests.warehouse.answers.published_views import text_at_now, view_at
+from tests.warehouse.answers.plain.answers import PlainAnswers, Row
+from tests.warehouse.answers.plain.views import text_at_now, view_at
 from warehouse.schema import ddl
 from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import Table

@@ -19,8 +19,8 @@ from catalog.sandbox.world.records import TrueEvent
 from catalog.sandbox.world.world import World
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.story import Setting, StoryBuilder
-from tests.warehouse.answers.plain_dating import DAY, dating
-from tests.warehouse.answers.published_views import text_at_now
+from tests.warehouse.answers.plain.dating import DAY, dating
+from tests.warehouse.answers.plain.views import text_at_now
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest

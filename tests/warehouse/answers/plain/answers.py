@@ -12,7 +12,7 @@ from typing import Any
 from tests.history.model.observations import Content
 from tests.history.model.oracle import Oracle
 from tests.history.model.versions import Version
-from tests.warehouse.answers.plain_dating import DAY, EXACT, dating, days_until, midnight
+from tests.warehouse.answers.plain.dating import DAY, EXACT, dating, days_until, midnight
 from warehouse.landing.batches import Manifest
 
 Row = tuple[Any, ...]
