@@ -106,7 +106,7 @@ def tables_of(home: Home) -> Tables:
         columns = connection.sql(
             "SELECT table_name, column_name FROM duckdb_columns() "
             "WHERE table_name IN (SELECT table_name FROM duckdb_tables()) "
-            "AND NOT starts_with(table_name, '_') "
+            "AND database_name = current_database() AND schema_name = 'main' "
             "ORDER BY table_name, column_index"
         ).fetchall()
         for table in sorted({name for name, _ in columns} - OUTSIDE_REPLAY):
