@@ -242,7 +242,7 @@ class Caller:
         return failure
 
     def _hold_back(self, failure: CatalogError, opened: Opened, for_export: bool) -> None:
-        """Tell the limiter of a refusal. A 429 of the export is that of its own limit."""
+        """Tell the limiter of a refusal. The export may have a limit of its own."""
         on_limited = self._limiter.on_rate_limited
         if for_export:
             on_limited = self._limiter.on_export_limited

@@ -117,36 +117,38 @@ def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:
     """Return what `X-RateLimit-*` say of the month (decisions, rate headers); None if nothing.
 
     The reset is an instant, seconds since 1970, or seconds from the answer. One in the past, or
-    more than a year ahead, is left out.
+    more than a year ahead, is doubted and left out; one that can't be read counts as not stated.
     """
     limit, remaining = (_count(headers.get(f"x-ratelimit-{name}")) for name in _COUNTS)
     date = read_http_date(headers.get("date"))
     reset_at, resets_in_s = _reset(headers.get("x-ratelimit-reset", ""), date)
+    is_doubted = resets_in_s is not None and not 0 < resets_in_s <= _LONGEST_PERIOD_S
+    if is_doubted:
+        reset_at = resets_in_s = None
     if limit is not None and remaining is not None and remaining > limit:
         limit = remaining = None
     if limit is None and remaining is None and reset_at is None and resets_in_s is None:
         return None
-    return QuotaHeaders(limit, remaining, reset_at, resets_in_s)
+    return QuotaHeaders(limit, remaining, reset_at, resets_in_s, is_doubted)
 
 
 def _reset(text: str, date: datetime | None) -> tuple[datetime | None, float | None]:
-    """Return when the month ends, and in how many seconds; None is not known."""
+    """Return the stated end of the month, and in how many seconds it is; None is not known."""
     seconds = _count(text)
-    if seconds is not None and seconds < _EPOCH_FROM:
-        if not 0 < seconds <= _LONGEST_PERIOD_S:
-            return None, None
-        return (None if date is None else date + timedelta(seconds=seconds)), float(seconds)
     try:
+        if seconds is not None and seconds < _EPOCH_FROM:
+            reset_at = None if date is None else date + timedelta(seconds=seconds)
+            return reset_at, float(seconds)
         if seconds is not None:
             reset_at = datetime.fromtimestamp(seconds, UTC)
         else:
             reset_at = datetime.fromisoformat(text.strip())
+        if reset_at.tzinfo is None:
+            return None, None
         left_s = None if date is None else (reset_at - date).total_seconds()
-    except (ValueError, OverflowError, OSError, TypeError):
+        return reset_at.astimezone(UTC), left_s
+    except (ValueError, OverflowError, OSError):
         return None, None
-    if reset_at.tzinfo is None or (left_s is not None and not 0 < left_s <= _LONGEST_PERIOD_S):
-        return None, None
-    return reset_at.astimezone(UTC), left_s
 
 
 def _count(text: str | None) -> int | None:

@@ -59,21 +59,27 @@ class ReportedLimits:
 class QuotaHeaders:
     """What the headers of an answer say of the month; None is not said.
 
-    `reset_at` is by the service's clock, `resets_in_s` counts from the answer.
+    `reset_at` is by the service's clock, `resets_in_s` counts from the answer. `is_reset_doubted`:
+    a reset was stated that can't be that of a month, as it is past or too far ahead.
     """
 
     allowed: int | None = None
     remaining: int | None = None
     reset_at: datetime | None = None
     resets_in_s: float | None = None
+    is_reset_doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """A request that was charged: its number, and how many were answered before it was sent."""
+    """A request that was charged: its number, and how many were answered before it was sent.
+
+    `resets_at` is the end of the month to which it was charged, 0 if none was known.
+    """
 
     number: int
     answered: int
+    resets_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,17 +296,19 @@ def adopt_headers(
 ) -> Allowance:
     """Adopt what the headers of an answer say of the month.
 
-    `sent` is the answered request; None is an answer that the service does not count, so only the
-    reset is learnt from it. The service has counted that request, and those that were answered
-    before it was sent. It may have counted any of the others, which are those in progress when it
-    was sent, and those sent since. So the month's use is at least the reported one with all those
-    sent since, and at most that with all others. Our own count stays as it is between the two,
-    and is moved to the nearer end if not: it never leaves more than the service reported less our
-    newer requests.
+    `sent` is the answered request; None is a request that the service does not count: only the
+    reset is learnt from its answer. Counts of another month, or of a rate, are ignored.
+
+    The reported use includes the answered request, and all that were answered before it was sent.
+    It may include requests that were in progress when it was sent, and later ones. Our count stays
+    as it is between two bounds, and is else set to the nearer one:
+
+    - at least the reported use and all requests sent after this one, so that no more is left than
+      the service reported, less our newer requests;
+    - at most that and all requests that were in progress when this one was sent.
     """
     resets_at = _month_ends(state, heard, wall_s)
-    is_of_month = resets_at is not None or heard.allowed == state.allowed
-    if state.allowed == UNKNOWN or not is_of_month:
+    if state.allowed == UNKNOWN or not (resets_at or _may_be_of_month(state, heard, sent)):
         return state
     if resets_at is not None and _is_next_period(state, resets_at, wall_s):
         state = replace(
@@ -318,6 +326,18 @@ def adopt_headers(
     most = used + max(0, state.sent - 1 - sent.answered)
     moved = min(max(state.used, least), max(least, most))
     return replace(state, allowed=allowed, used=moved, excess=0)
+
+
+def _may_be_of_month(state: Allowance, heard: QuotaHeaders, sent: Charged | None) -> bool:
+    """Whether counts without a believable reset are those of the present month."""
+    if heard.is_reset_doubted or heard.resets_in_s is not None or heard.allowed != state.allowed:
+        return False
+    if heard.reset_at is not None:
+        # An answer without a Date.
+        return abs(heard.reset_at.timestamp() - state.resets_at) <= _SAME_MONTH_S
+    # A late answer to a request of the month before has the counts of that month.
+    charged_to = sent.resets_at if sent is not None else 0
+    return charged_to == 0 or abs(charged_to - state.resets_at) <= _SAME_MONTH_S
 
 
 def _month_ends(state: Allowance, heard: QuotaHeaders, wall_s: float) -> int | None:

@@ -37,7 +37,7 @@ class Limiter(Protocol):
         return
 
     def on_export_limited(self, retry_after_s: float | None) -> None:
-        """Called after a 429 for the rate of exports; None if it named no wait."""
+        """Called after a 429 to an export; None if it named no wait."""
         self.on_rate_limited(retry_after_s)
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:

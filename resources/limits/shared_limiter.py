@@ -42,6 +42,8 @@ _LONGEST_SLEEP_S: Final = 5.0
 """After it a sleeper checks again before its time: the wait may be over."""
 _LEAST_RESET_S: Final = 60.0
 """A nearer end of the month is not believed of a 429: the wait may be that of a rate."""
+_LEAST_EXPORT_WAIT_S: Final = 10.0
+"""A shorter wait of a refused export may be that of the rate of all requests."""
 _FURTHEST_NS: Final = 30_000_000_000
 """A later token is not reserved: a process killed while it waits loses its token."""
 _WHY: Final[dict[RefusalReason, str]] = {
@@ -126,13 +128,18 @@ class SharedLimiter(Limiter):
             entry.state = charge(held, self._work, -1)
 
     def on_export_limited(self, retry_after_s: float | None) -> None:
-        """After a 429 for the rate of exports, which was not counted, make every export wait."""
-        usual_s = max(self._export_interval_s, RATE_LIMITED_WAIT_S)
-        wait_s = usual_s if retry_after_s is None else retry_after_s
+        """After a 429 to an export, which was not counted, make every export wait.
+
+        If the wait is short or not given, the 429 may be for the rate of all requests: then every
+        request waits, and exports for their interval too.
+        """
+        if retry_after_s is None or retry_after_s < _LEAST_EXPORT_WAIT_S:
+            self.on_rate_limited(retry_after_s)
+            return
         with self.ledger.locked() as entry:
             # Its own interval began when it was sent; the service's wait takes its place.
             free = replace(entry.state, export_at_ns=0)
-            held = hold_exports(free, entry.now_ns, wait_s)
+            held = hold_exports(free, entry.now_ns, retry_after_s)
             entry.state = charge(held, self._work, -1)
 
     def on_long_wait(self, wait_s: float) -> None:
@@ -210,7 +217,7 @@ class SharedLimiter(Limiter):
             # The service counts from its arrival, which the network may delay.
             wait_s = self._export_interval_s + JITTER_S
             entry.state = hold_exports(entry.state, entry.now_ns, wait_s)
-        return Charged(entry.state.sent, before)
+        return Charged(entry.state.sent, before, entry.state.resets_at)
 
     def _reserve(self, entry: Entry) -> Reservation | None:
         after, reserved = reserve(entry.state, entry.pace, entry.now_ns)

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from catalog.contract.plans import ELITE
+from resources.errors import NotModified
 from resources.http.transport import SentRequest
 from resources.ingest.puller import Puller
 from tests.history.stories.merged_story import reading
@@ -167,6 +168,6 @@ def test_a_304_that_nobody_asked_for_is_an_error(home: Home) -> None:
         home.landing.storage.root,
         landing=home.landing,
     )
-    with pytest.raises(Exception, match="304"):
+    with pytest.raises(NotModified, match="was answered 304"):
         puller.categories()
     assert home.landing.batch_ids() == []

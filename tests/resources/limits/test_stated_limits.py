@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.sandbox.sandbox import Sandbox
-from resources.errors import Defer
+from resources.errors import Defer, QuotaUnknown
 from resources.http.client import CatalogClient
 from resources.http.responses import read_quota_headers
 from resources.http.transport import SentRequest
@@ -142,6 +142,23 @@ class TestHeaders:
         assert limiter.charged() == 0
         assert limiter.resets_in_s() == pytest.approx(DAY * 20, abs=2)
 
+    def test_a_reset_that_is_not_believed_is_not_that_of_the_month(
+        self, limiter: SharedLimiter
+    ) -> None:
+        for text in ("0", "1", "2026-03-01T00:00:00Z", "9999-12-31T00:00:00Z"):
+            heard = read_quota_headers(
+                {
+                    "date": "Mon, 02 Mar 2026 00:00:00 GMT",
+                    "x-ratelimit-limit": "1000",
+                    "x-ratelimit-remaining": "0",
+                    "x-ratelimit-reset": text,
+                }
+            )
+            assert heard is not None
+            sent = limiter.acquire()
+            limiter.on_answer(sent, heard)
+            assert limiter.charged() == sent.number, text
+
     @given(st.integers(0, 2**32))
     def test_in_any_order_no_answer_leaves_too_much_and_a_request_alone_settles_the_count(
         self, seed: int
@@ -216,6 +233,28 @@ class TestReset:
         sent = limiter.acquire()
         limiter.on_answer(sent, QuotaHeaders(1_000, 999, None, DAY * 31))
         assert (limiter.charged(), limiter.ledger.peek().spent) == (1, (0, 0, 0))
+
+    @pytest.mark.parametrize("reset", [None, "0", "1773705600", "2026-03-17T00:00:00Z", "soon"])
+    def test_a_late_answer_of_the_month_before_uses_up_nothing_of_the_new_one(
+        self, machine: Machine, limiter: SharedLimiter, reset: str | None
+    ) -> None:
+        machine.wall = ENDS - timedelta(seconds=1)
+        late = limiter.acquire()
+        machine.wall = ENDS + timedelta(seconds=1)
+        with pytest.raises(QuotaUnknown):
+            limiter.acquire()
+        limiter.on_answer(limiter.acquire(for_usage=True), None)
+        limiter.on_usage(ReportedLimits(1_000, 1, ENDS + timedelta(days=31)))
+        headers = {
+            "date": "Tue, 17 Mar 2026 00:00:02 GMT",
+            "x-ratelimit-limit": "1000",
+            "x-ratelimit-remaining": "0",
+        }
+        if reset is not None:
+            headers["x-ratelimit-reset"] = reset
+        limiter.on_answer(late, read_quota_headers(headers))
+        assert limiter.left() == 999
+        limiter.acquire()
 
     @pytest.mark.parametrize(
         ("text", "left_s"),
@@ -306,6 +345,21 @@ class TestExports:
             began = machine.ns
             client.events_total()
             assert (machine.ns - began) / 1e9 < 1
+        assert limiter.charged() == 2
+
+    @pytest.mark.parametrize(("retry_after_s", "held_s"), [(None, 1.0), (1.0, 1.0), (9.0, 9.0)])
+    def test_a_429_that_may_be_for_the_rate_holds_back_all_and_keeps_the_interval(
+        self, machine: Machine, limiter: SharedLimiter, retry_after_s: float | None, held_s: float
+    ) -> None:
+        began = machine.ns
+        limiter.acquire(for_export=True)
+        sent_s = (machine.ns - began) / 1e9
+        limiter.on_export_limited(retry_after_s)
+        limiter.acquire()
+        waited_s = (machine.ns - began) / 1e9
+        assert held_s <= waited_s - sent_s < held_s + 5
+        limiter.acquire(for_export=True)
+        assert 60 <= (machine.ns - began) / 1e9 - sent_s < 62
         assert limiter.charged() == 2
 
 
