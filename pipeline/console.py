@@ -115,7 +115,8 @@ def _widths(names: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int] |
         for number in narrow[:spare]:
             widths[number] += 1
     tallest = max(
-        (-(-cell_len(row[n]) // widths[n]) for row in cells for n in range(len(row))), default=1
+        (-(-cell_len(row[n]) // max(1, widths[n])) for row in cells for n in range(len(row))),
+        default=1,
     )
     return widths if spare == 0 and tallest <= _LINES_MAX else None
 

@@ -350,7 +350,19 @@ def _relation(
             "publication replaces it. Copy it to a file of your own to write there."
         )
     _check_values(values, set().union(*(statement.named_parameters for statement in statements)))
-    return connection.sql(sql, params=dict(values)) if values else connection.sql(sql)
+    return connection.sql(_without_semicolon(sql), params=dict(values) or None)
+
+
+def _without_semicolon(sql: str) -> str:
+    """Return one statement up to its semicolon: DuckDB puts its text into another statement."""
+    text = sql.encode()
+    ends = [start for start, _ in duckdb.tokenize(sql)]
+    for start, end in zip(reversed(ends), reversed([*ends[1:], len(text)]), strict=True):
+        if text[start:end].strip()[:1] == b";":
+            text = text[:start]
+        elif not text[start:end].startswith((b"--", b"/*")):
+            break
+    return text.decode()
 
 
 def _check_values(values: Mapping[str, str], parameters: set[str]) -> None:
@@ -362,8 +374,7 @@ def _check_values(values: Mapping[str, str], parameters: set[str]) -> None:
         )
     if unused:
         raise QueryRefused(
-            f"the statement has no parameter ${unused[0]}, and a value was given for it. It was "
-            "not run."
+            f"the statement has no parameter ${unused[0]}, but got a value for it. It was not run."
         )
 
 

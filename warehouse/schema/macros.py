@@ -130,12 +130,12 @@ MACROS: Final = (
 INTERNAL_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
     for name in (
-        *("instant", "end_after", "date_precision", "earliest", "latest"),
+        *("instant", "end_after", "date_precision", "earliest", "begins_by", "latest"),
         "displayed_date_full",
         "date_exact",
         "days_until",
         *("day_of", "midnight", "shown", "refused"),
-        *("begins_by", "first_day", "last_day", "shift", "is_within", "move_kind", "was_watched"),
+        *("first_day", "last_day", "shift", "is_within", "move_kind", "was_watched"),
         *("after", "distance_from"),
     )
 )

@@ -299,6 +299,15 @@ def test_a_statement_in_a_file_may_begin_with_a_comment(
         assert almanac("sql", f"{begin}SELECT 1 AS a", home=str(home)).stdout == "a\n1\n"
 
 
+@pytest.mark.parametrize("end", [";", ";\n-- why", " ; /* why; */ ", " -- why;", ";;"])
+@pytest.mark.parametrize("form", ["tsv", "csv", "json", "table"])
+def test_a_statement_may_end_with_a_semicolon_and_a_comment(
+    almanac: Almanac, home: Path, form: str, end: str
+) -> None:
+    done = almanac("sql", f"SELECT ';' AS a{end}", "--format", form, home=str(home))
+    assert ";" in done.stdout
+
+
 def test_parameters_are_bound_as_text_also_in_macros(almanac: Almanac, home: Path) -> None:
     sql = "SELECT count(*) AS n, $name AS name FROM events_as_of($ts)"
     text = "x'; DROP TABLE events; --"

@@ -68,8 +68,8 @@ _TYPES = {
 _DATED = """
     SELECT *,
         _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
-        _almanac.earliest(date, date_precision) AS earliest,
-        _almanac.latest(date, date_end, date_precision) AS latest,
+        _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+        _almanac.latest(date, date_end, date_precision, earliest) AS latest,
         _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
         min(known_from) OVER (PARTITION BY event_id) AS first_seen_at
     FROM given

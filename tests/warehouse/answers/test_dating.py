@@ -22,11 +22,11 @@ INSTANTS = st.one_of(
 SQL = f"""
     SELECT
         exactness,
-        {INTERNAL_SCHEMA}.earliest(starts, exactness),
-        {INTERNAL_SCHEMA}.latest(starts, ends, exactness)
+        {INTERNAL_SCHEMA}.earliest(starts, exactness, is_open) AS first,
+        {INTERNAL_SCHEMA}.latest(starts, ends, exactness, first)
     FROM (
         SELECT
-            starts, ends, {INTERNAL_SCHEMA}.date_precision(starts, kind, is_open) AS exactness
+            *, {INTERNAL_SCHEMA}.date_precision(starts, kind, is_open) AS exactness
         FROM (
             SELECT
                 $starts::TIMESTAMPTZ AS starts, $ends::TIMESTAMPTZ AS ends, $kind AS kind,
@@ -68,6 +68,34 @@ def test_the_interval_follows_from_the_date_in_any_zone_of_the_session(
 
 
 @pytest.mark.parametrize(
+    ("starts", "kind", "is_open", "expected"),
+    [
+        # An end of a period, inclusive or exclusive, and the first instant of one that is not open.
+        ("2026-09-30 23:59:59", "quarter", True, ("2026-07-01", "2026-10-01")),
+        ("2026-10-01", "quarter", True, ("2026-07-01", "2026-10-01")),
+        ("2026-09-01", "month", False, ("2026-09-01", "2026-10-01")),
+        ("2026-12-31", "year", True, ("2026-01-01", "2027-01-01")),
+        # A deadline lasts until the end of its day, whatever its time.
+        ("2026-10-11", "date", True, (None, "2026-10-12")),
+        ("2026-10-11 12:00", "date", True, (None, "2026-10-12")),
+        ("2026-10-11 23:59:59", "date", True, (None, "2026-10-12")),
+        ("2026-10-11", "date", False, ("2026-10-11", "2026-10-12")),
+        ("2026-10-11 12:00", "date", False, ("2026-10-11 12:00", "2026-10-11 12:00:01")),
+    ],
+)
+def test_examples_of_periods_days_and_deadlines(
+    connection: duckdb.DuckDBPyConnection,
+    starts: str,
+    kind: str,
+    is_open: bool,
+    expected: tuple[str | None, str],
+) -> None:
+    values = {"starts": _instant(starts), "ends": None, "kind": kind, "is_open": is_open}
+    _, *found = connection.execute(SQL, values).fetchone() or ()
+    assert found == [None if text is None else _instant(text) for text in expected]
+
+
+@pytest.mark.parametrize(
     ("shown", "starts", "ends", "full"),
     [
         ("08 Oct", "2026-10-08", None, "08 Oct 2026"),
@@ -95,3 +123,7 @@ def test_a_displayed_date_without_a_year_gets_it_from_the_date(
     )
     values = {"shown": shown, "starts": starts, "ends": ends}
     assert connection.execute(sql, values).fetchone() == (full,)
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -52,8 +52,10 @@ def connection(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnec
             "date_precision = _almanac.date_precision(date, date_type, is_estimated)"
         )
         opened.execute(
-            "UPDATE events SET earliest = _almanac.earliest(date, date_precision), "
-            "latest = _almanac.latest(date, date_end, date_precision)"
+            "UPDATE events SET earliest = _almanac.earliest(date, date_precision, is_estimated), "
+            "latest = _almanac.latest("
+            "date, date_end, date_precision, "
+            "_almanac.earliest(date, date_precision, is_estimated))"
         )
         opened.execute(
             "INSERT INTO event_coins SELECT event_id, 'btc', 'btc', 'Bitcoin' FROM events"

@@ -66,8 +66,10 @@ def date_again(connection: duckdb.DuckDBPyConnection) -> None:
         "UPDATE events SET date_precision = _almanac.date_precision(date, date_type, is_estimated)"
     )
     connection.execute(
-        "UPDATE events SET earliest = _almanac.earliest(date, date_precision), "
-        "latest = _almanac.latest(date, date_end, date_precision)"
+        "UPDATE events SET earliest = _almanac.earliest(date, date_precision, is_estimated), "
+        "latest = _almanac.latest("
+        "date, date_end, date_precision, "
+        "_almanac.earliest(date, date_precision, is_estimated))"
     )
 
 

@@ -1,8 +1,8 @@
 -- name: select_events
 SELECT
     c.* EXCLUDE (extra, known),
-    _almanac.earliest(date, date_precision) AS earliest,
-    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     u.unknown_fields,
     c.extra::JSON AS extra
@@ -21,8 +21,8 @@ JOIN unknown_fields AS u ON u.known = c.known
 -- name: select_event_versions
 SELECT
     v.* EXCLUDE (extra, known),
-    _almanac.earliest(date, date_precision) AS earliest,
-    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     u.unknown_fields,
     v.extra::JSON AS extra,

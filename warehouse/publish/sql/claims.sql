@@ -11,8 +11,8 @@
 SELECT
     c.* EXCLUDE (known, extra),
     _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
-    _almanac.earliest(date, date_precision) AS earliest,
-    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     u.unknown_fields, c.extra::JSON AS extra,
     NULL::TIMESTAMPTZ AS first_seen_at

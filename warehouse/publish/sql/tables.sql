@@ -67,8 +67,8 @@ FROM read_parquet($cancellations, hive_partitioning = false)
 -- Parameters: $events, its file. Run twice: the same rows.
 SELECT
     c.* EXCLUDE (extra, known),
-    _almanac.earliest(date, date_precision) AS earliest,
-    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     u.unknown_fields,
     c.extra::JSON AS extra
@@ -89,8 +89,8 @@ JOIN unknown_fields AS u ON u.known = c.known
 -- the ended ones. Run twice: the same rows.
 SELECT
     v.* EXCLUDE (extra, known),
-    _almanac.earliest(date, date_precision) AS earliest,
-    _almanac.latest(date, date_end, date_precision) AS latest,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     u.unknown_fields,
     v.extra::JSON AS extra,

@@ -42,7 +42,7 @@ FROM (
         )::DOUBLE AS first_days,
         (
             _almanac.last_day(
-                a.date, a.date_precision, _almanac.begins_by(a.date, a.date_precision)
+                a.date, a.date_precision, _almanac.begins_by(a.date, a.date_precision, a.earliest)
             )
             - _almanac.day_of(a.created_at)
         )::DOUBLE AS last_days,

@@ -27,36 +27,48 @@ END
 
 -- name: macro_earliest
 -- Grain: a macro of one value, the first instant at which an event may begin; NULL before a deadline.
--- The date of a period is its end, also where that is the first instant after it.
--- Parameters: starts, its date; exactness, its date_precision.
+-- An estimated date is the end of its period (interface, estimated dates), also where that is the
+-- first instant after it; any other date is an instant of its period.
+-- Parameters: starts, its date; exactness, its date_precision; is_open, whether it is estimated.
 -- Run twice: fails; it is made once in a new file.
-CREATE MACRO _almanac.earliest(starts, exactness) AS CASE
+CREATE MACRO _almanac.earliest(starts, exactness, is_open) AS CASE
     WHEN exactness IN ('month', 'quarter', 'year')
-        THEN date_trunc(exactness, (starts AT TIME ZONE 'UTC') - INTERVAL 1 MICROSECOND)
-            AT TIME ZONE 'UTC'
+        THEN date_trunc(
+            exactness,
+            (starts AT TIME ZONE 'UTC')
+            - CASE WHEN is_open IS DISTINCT FROM false THEN INTERVAL 1 MICROSECOND
+                ELSE INTERVAL 0 MICROSECONDS END
+        ) AT TIME ZONE 'UTC'
     WHEN exactness <> 'deadline' THEN starts
 END
 
--- name: macro_latest
--- Grain: a macro of one value, the exclusive end of an event: the end of its period, of its last day,
--- or of the day of its deadline.
--- Parameters: starts and ends, its date and the end of its date; exactness, its date_precision.
+-- name: macro_begins_by
+-- Grain: a macro of one value, the exclusive end of the time in which an event may begin: the end of
+-- its period, of the UTC day of its deadline, of its day, or of its second.
+-- Parameters: starts, its date; exactness, its date_precision; first, its earliest.
 -- Run twice: fails; it is made once in a new file.
-CREATE MACRO _almanac.latest(starts, ends, exactness) AS greatest(
-    _almanac.end_after(ends),
-    CASE
-        WHEN exactness IN ('month', 'quarter', 'year')
-            THEN (
-                (_almanac.earliest(starts, exactness) AT TIME ZONE 'UTC')
-                + CASE exactness
-                    WHEN 'month' THEN INTERVAL 1 MONTH
-                    WHEN 'quarter' THEN INTERVAL 3 MONTHS
-                    ELSE INTERVAL 1 YEAR
-                END
-            ) AT TIME ZONE 'UTC'
-        ELSE _almanac.end_after(starts)
-    END
-)
+CREATE MACRO _almanac.begins_by(starts, exactness, first) AS CASE
+    WHEN exactness IN ('month', 'quarter', 'year')
+        THEN (
+            (first AT TIME ZONE 'UTC')
+            + CASE exactness
+                WHEN 'month' THEN INTERVAL 1 MONTH
+                WHEN 'quarter' THEN INTERVAL 3 MONTHS
+                ELSE INTERVAL 1 YEAR
+            END
+        ) AT TIME ZONE 'UTC'
+    WHEN exactness = 'deadline'
+        THEN (date_trunc('day', starts AT TIME ZONE 'UTC') + INTERVAL 1 DAY) AT TIME ZONE 'UTC'
+    ELSE _almanac.end_after(starts)
+END
+
+-- name: macro_latest
+-- Grain: a macro of one value, the exclusive end of an event: that of the time in which it may begin,
+-- or of its last day if that is later.
+-- Parameters: starts and ends, its date and the end of its date; exactness, its date_precision; first,
+-- its earliest. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.latest(starts, ends, exactness, first) AS
+    greatest(_almanac.end_after(ends), _almanac.begins_by(starts, exactness, first))
 
 -- name: macro_displayed_date_full
 -- Grain: a macro of one value, the displayed date with its years: the service shows `08 Oct`. A text

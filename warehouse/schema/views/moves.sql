@@ -2,12 +2,6 @@
 -- event may begin: from earliest to begins_by, which is latest without the end of its date. A `starts`
 -- is a date, an `exactness` its date_precision. Days are UTC, whatever the zone of the session.
 
--- name: macro_begins_by
--- Grain: a macro of one value, the exclusive end of the time in which an event may begin.
--- Parameters: starts, exactness. Run twice: fails; it is made once in a new file.
-CREATE MACRO _almanac.begins_by(starts, exactness) AS
-    _almanac.latest(starts, NULL::TIMESTAMPTZ, exactness)
-
 -- name: macro_first_day
 -- Grain: a macro of one value, the first UTC day on which an event may begin. Before a deadline that
 -- is the day of `since`, at which it had not begun, but not a day after the deadline.

@@ -54,8 +54,8 @@ FROM (
             new.earliest AS new_earliest,
             old.latest AS old_latest,
             new.latest AS new_latest,
-            _almanac.begins_by(old.date, old.date_precision) AS old_begins_by,
-            _almanac.begins_by(new.date, new.date_precision) AS new_begins_by
+            _almanac.begins_by(old.date, old.date_precision, old.earliest) AS old_begins_by,
+            _almanac.begins_by(new.date, new.date_precision, new.earliest) AS new_begins_by
         FROM event_versions AS new
         JOIN event_versions AS old ON old.event_id = new.event_id AND old.version = new.version - 1
         WHERE (

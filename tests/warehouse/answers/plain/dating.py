@@ -14,10 +14,9 @@ def end_after(instant: datetime) -> datetime:
     return instant + (DAY if instant == midnight(instant) else timedelta(seconds=1))
 
 
-def period(kind: str, ends: datetime) -> tuple[datetime, datetime]:
-    """Return the period that an instant ends, or lies in."""
+def period(kind: str, inside: datetime) -> tuple[datetime, datetime]:
+    """Return the period that an instant lies in; the end is exclusive."""
     months = {"month": 1, "quarter": 3, "year": 12}[kind]
-    inside = ends - timedelta(microseconds=1)
     first = (inside.month - 1) // months * months + 1
     starts = datetime(inside.year, first, 1, tzinfo=UTC)
     after = first - 1 + months
@@ -30,11 +29,13 @@ def dating(
     """Return the precision of a date, and the first and the last instant; the last is exclusive."""
     end = datetime.min.replace(tzinfo=UTC) if ends is None else end_after(ends)
     if kind in ("month", "quarter", "year"):
-        earliest, latest = period(kind, starts)
+        # An estimated date is the end of its period, perhaps an exclusive one.
+        inside = starts if is_open is False else starts - timedelta(microseconds=1)
+        earliest, latest = period(kind, inside)
         return kind, earliest, max(latest, end)
-    latest = max(end_after(starts), end)
     if is_open is not False:
-        return "deadline", None, latest
+        return "deadline", None, max(midnight(starts) + DAY, end)
+    latest = max(end_after(starts), end)
     return ("day" if starts == midnight(starts) else "instant"), starts, latest
 
 
