@@ -97,7 +97,7 @@ class Validators:
 class ListQuery:
     """What a paginator requests. `key_fields` identify a row; `limit` None sends none.
 
-    With `validators` a service may answer 304, which raises NotModified.
+    With `validators` a service may answer 304 to the first page, which raises NotModified.
     """
 
     path: str

@@ -13,9 +13,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from resources.errors import CatalogError, ContractBroken, CursorLoop, RunawayPaging, TooSlow
+from resources.errors import (
+    CatalogError,
+    ContractBroken,
+    CursorLoop,
+    NotModified,
+    RunawayPaging,
+    TooSlow,
+)
 from resources.http.calls import Caller
-from resources.http.list_query import ListPart, ListQuery
+from resources.http.list_query import ListPart, ListQuery, Validators
 from resources.http.pages import CURSOR_CHARS, RawPage, read_page, rows_requested
 
 SLACK_PAGES: Final = 3
@@ -226,7 +233,8 @@ class Paginator:
         Raises:
             CursorLoop: a cursor was returned twice. The page with it was yielded.
             RunawayPaging: pages continue past the total, have no new row, or are too many.
-            ContractBroken: a cursor is too long to be sent.
+            NotModified: the first page was answered 304, so the whole list is unchanged.
+            ContractBroken: a cursor is too long to be sent, or a later page was answered 304.
             CatalogError: any of the tree; `left` says what was yielded, `cursor` where it was.
         """
         self._failure = ""
@@ -299,15 +307,29 @@ class Paginator:
         if cursor is not None:
             params["cursor"] = cursor
         query = self._query
-        return self._caller.get(
-            query.path,
-            params,
-            lambda answer: read_page(
-                answer, path=query.path, params=params, cursor=cursor, key_fields=query.key_fields
-            ),
-            rows=rows_requested(params),
-            headers=query.validators.headers(),
-        )
+        # Validators are of the whole list: a later page would be compared with its first one.
+        is_first = cursor is None and self._progress.pages == 0
+        validators = query.validators if is_first else Validators()
+        try:
+            return self._caller.get(
+                query.path,
+                params,
+                lambda answer: read_page(
+                    answer,
+                    path=query.path,
+                    params=params,
+                    cursor=cursor,
+                    key_fields=query.key_fields,
+                ),
+                rows=rows_requested(params),
+                headers=validators.headers(),
+            )
+        except NotModified as error:
+            if is_first:
+                raise
+            unasked = ContractBroken(error.happened, expected="No page but the first can be 304")
+            unasked.attempts, unasked.evidence = error.attempts, error.evidence
+            raise unasked from error
 
     def _note(self, page: RawPage) -> None:
         duplicates = self._progress.take(page)

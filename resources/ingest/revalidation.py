@@ -14,8 +14,10 @@ from typing import Final
 
 from resources.http.list_query import Validators
 from resources.ingest.context import Landed, PullContext
-from warehouse.errors import DamagedBatch
+from warehouse.errors import DamagedBatch, LakeDamaged
 from warehouse.files.hashes import sha256_of
+from warehouse.history.change_log import ChangeLog
+from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest, Scope, feed_of
 from warehouse.landing.landing import Landing
 
@@ -37,7 +39,8 @@ class NotModifiedAnswer:
 def last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None:
     """Return the newest complete look of exactly this scope whose body can be used again.
 
-    It is of today or yesterday, of the same plan and source; None if there is none.
+    It is of today or yesterday, of the same plan and source; None if there is none, or if the merge
+    has quarantined or flagged it: the service has to send the body again.
     """
     landing = context.room.landing
     for manifest in _newest_first(landing, feed, context.service.now().date()):
@@ -46,7 +49,8 @@ def last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None
         )
         if is_same and manifest.complete and not manifest.attested:
             is_usable = validators_of(manifest) is not None and not manifest.redacted
-            return manifest if is_usable and _is_whole(landing, manifest) else None
+            is_usable = is_usable and _is_whole(landing, manifest)
+            return manifest if is_usable and _is_accepted(landing, manifest) else None
     return None
 
 
@@ -99,3 +103,14 @@ def _is_whole(landing: Landing, manifest: Manifest) -> bool:
     except (OSError, DamagedBatch):
         return False
     return True
+
+
+def _is_accepted(landing: Landing, manifest: Manifest) -> bool:
+    """Whether a merge has accepted the batch without a warning, or has not seen it yet."""
+    # The landing folder lies in its home.
+    log = ChangeLog.of(Home(landing.storage.root.parent))
+    try:
+        record = log.records_on(manifest.observed_at.date()).get(manifest.batch_id)
+    except LakeDamaged:
+        return False
+    return record is None or (record["status"] == "merged" and not record["flagged"])

@@ -153,6 +153,18 @@ class ChangeLog:
             Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
         return found, damaged
 
+    def records_on(self, day: date) -> dict[str, dict[str, Any]]:
+        """Return the records of the batches folded on a day, by id; none if it has no file.
+
+        Raises:
+            LakeDamaged: the file can't be read.
+        """
+        path = self._lake.path(lake_paths.changes_name(day))
+        if not path.exists():
+            return {}
+        records = msgspec.json.decode(_read_account(path), type=dict[str, Any])["batches"]
+        return {record["batch_id"]: record for record in records}
+
     def write(
         self,
         connection: duckdb.DuckDBPyConnection,

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from catalog.contract.plans import ELITE
-from resources.errors import NotModified
+from resources.errors import ContractBroken, NotModified
 from resources.http.transport import SentRequest
 from resources.ingest.puller import Puller
 from tests.history.stories.merged_story import reading
@@ -171,3 +171,102 @@ def test_a_304_that_nobody_asked_for_is_an_error(home: Home) -> None:
     with pytest.raises(NotModified, match="was answered 304"):
         puller.categories()
     assert home.landing.batch_ids() == []
+
+
+def at(hour: int, day: int = 2) -> str:
+    return (AT + timedelta(days=day - 2, hours=hour - 12)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+
+
+def listed(ids: str, cursor: str | None, total: int, **headers: str) -> httpx.Response:
+    rows = [{"id": name, "name": name.upper()} for name in ids]
+    body = {"data": rows, "meta": {"total": total, "limit": 2, "cursor": cursor}}
+    return httpx.Response(200, json=body, headers=headers)
+
+
+def test_only_the_first_page_of_a_list_names_what_was_received_before(home: Home) -> None:
+    seen: list[bool] = []
+    answers = answering(
+        listed("ab", None, 2, Date=at(12), ETag='"1"'),
+        listed("ab", "next", 3, Date=at(13), ETag='"2"'),
+        listed("c", None, 3, Date=at(13)),
+    )
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append("if-none-match" in request.headers)
+        return (
+            httpx.Response(304, headers={"Date": at(13)})
+            if seen[2:] == [True]
+            else (answers(request))
+        )
+
+    puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
+    puller.context.service.record_response_date([at(12)])
+    puller.categories()
+    second = puller.categories()
+    assert seen == [False, True, False]
+    assert (second.unchanged, second.manifest.complete, second.rows) == (False, True, 3)
+
+
+def test_a_304_after_the_first_page_is_not_an_unchanged_list(home: Home) -> None:
+    answers = answering(
+        listed("ab", None, 2, Date=at(12), ETag='"1"'),
+        listed("ab", "next", 3, Date=at(13), ETag='"2"'),
+        httpx.Response(304, headers={"Date": at(13)}),
+    )
+    puller = puller_of(mocked(answers), home.landing.storage.root, landing=home.landing)
+    puller.context.service.record_response_date([at(12)])
+    puller.categories()
+    with pytest.raises(ContractBroken, match="304"):
+        puller.categories()
+    whole, part = (home.landing.manifest(batch_id) for batch_id in home.landing.batch_ids())
+    assert (whole.complete, part.complete, part.unchanged) == (True, False, False)
+
+
+def test_a_look_that_was_quarantined_is_not_named(home: Home) -> None:
+    damaged = [{"id": None if n < 12 else f"c{n}", "name": f"C{n}"} for n in range(20)]
+    good = [{"id": f"c{n}", "name": f"C{n}"} for n in range(20)]
+    bodies = [damaged, good]
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        headers = {"Date": at(12, days[0]), "ETag": '"1"'}
+        if "if-none-match" in request.headers:
+            return httpx.Response(304, headers=headers)
+        body = {"data": bodies.pop(0), "meta": {"total": 20, "limit": 100, "cursor": None}}
+        return httpx.Response(200, json=body, headers=headers)
+
+    unchanged: list[bool] = []
+    for day in (2, 3, 4):
+        days = [day]
+        puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
+        puller.context.service.record_response_date([at(12, day)])
+        unchanged.append(puller.categories().unchanged)
+        merge(home)
+    assert unchanged == [False, False, True]
+    with reading(home) as warehouse:
+        statuses = warehouse.sql("SELECT status FROM batches ORDER BY observed_at").fetchall()
+        assert statuses == [("quarantined",), ("merged",), ("merged",)]
+        assert warehouse.sql("SELECT count(*) FROM categories").fetchall() == [(20,)]
+
+
+def test_an_export_that_was_flagged_is_not_named(home: Home) -> None:
+    rows = b"".join(b"e%d,a,2026-03-05T00:00:00Z\r\n" % n for n in range(20))
+    damaged = rows.replace(b"e7,", b",")
+    sent: list[bool] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        hour = 12 + len(sent)
+        sent.append("if-none-match" in request.headers)
+        if sent[-1]:
+            return httpx.Response(304, headers={"Date": at(hour)})
+        body = b"id,title,date\r\n" + (damaged if len(sent) == 1 else rows)
+        return httpx.Response(200, content=body, headers={"Date": at(hour), "ETag": '"1"'})
+
+    puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
+    puller.context.service.record_response_date([at(12)])
+    for _ in range(3):
+        puller.export(*MARCH, rows_expected=20)
+        merge(home)
+    assert sent == [False, False, True]
+    with reading(home) as warehouse:
+        flagged = warehouse.sql("SELECT flagged FROM batches ORDER BY observed_at").fetchall()
+    assert [why is not None for (why,) in flagged] == [True, False, False]
