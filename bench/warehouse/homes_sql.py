@@ -93,7 +93,10 @@ COPY (
         NULL::TIMESTAMPTZ AS missing_since,
         known_from AS changed_at,
         content_at AS shown_at,
+        known_from AS accepted_at,
+        NULL::TIMESTAMPTZ AS absent_at,
         NULL::TIMESTAMPTZ AS absent_export_at,
+        NULL::TIMESTAMPTZ AS absent_export_content_at,
         md5(event_id) AS content_md5, NULL::VARCHAR AS row_md5
     FROM versions
     QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY version DESC) = 1

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,62 @@ class TestMissingAsOf:
         since = at("02 06:00")
         assert missing_as_of(story, at("02 12:00")) == [("a", since), ("b", None)]
         assert missing_as_of(story, at("03 06:00")) == [("a", None), ("b", None)]
+
+
+class TestContentFromBeforeAnAbsence:
+    """An export is made hours before it is downloaded, so it may show what was lost since."""
+
+    @pytest.fixture
+    def events(self) -> list[dict[str, Any]]:
+        return [event("a"), *(event(f"e{place:02}") for place in range(60))]
+
+    @pytest.fixture
+    def lost(self, story: HandmadeHome, events: list[dict[str, Any]]) -> HandmadeHome:
+        """Return a home whose list of 12:00 lacks `a`, which the export of 00:05 has."""
+        story.export("01 06:00", *events, true="01 00:05")
+        story.listed("01 12:00", *events[1:])
+        story.merge()
+        return story
+
+    def looks(self, story: HandmadeHome) -> list[Any]:
+        return [
+            *story.rows("SELECT missing_since, last_seen_at FROM events WHERE event_id = 'a'"),
+            *story.rows("SELECT changed_at, missing_since FROM event_absences ORDER BY 1"),
+        ]
+
+    @pytest.mark.parametrize("again", ["304", "the same snapshot"])
+    def test_a_second_look_at_the_export_finds_nothing_that_was_lost_since(
+        self, lost: HandmadeHome, events: list[dict[str, Any]], again: str
+    ) -> None:
+        missing = [(at("01 12:00"), at("01 06:00")), (at("01 12:00"), at("01 12:00"))]
+        assert self.looks(lost) == missing
+        if again == "304":
+            lost.unchanged_export("01 13:00")
+        else:
+            lost.export("01 13:00", *events, true="01 00:05")
+        lost.merge()
+        assert self.looks(lost) == missing
+        lost.listed("01 14:00", *events)
+        lost.merge()
+        absences = [(at("01 12:00"), at("01 12:00")), (at("01 14:00"), None)]
+        assert self.looks(lost) == [(None, at("01 14:00")), *absences]
+        replay(lost.home)
+        assert self.looks(lost) == [(None, at("01 14:00")), *absences]
+
+    def test_new_content_from_before_an_absence_makes_a_version_and_does_not_end_it(
+        self, lost: HandmadeHome, events: list[dict[str, Any]]
+    ) -> None:
+        lost.export("01 13:00", event("a", title="Second a"), *events[1:], true="01 11:00")
+        lost.merge()
+        assert lost.versions("a", "title") == [("First a",), ("Second a",)]
+        assert self.looks(lost)[0] == (at("01 12:00"), at("01 06:00"))
+
+    def test_a_cancellation_from_before_an_absence_explains_it(self, lost: HandmadeHome) -> None:
+        lost.cancellations("01 13:00", a=at("01 11:00").isoformat())
+        lost.merge()
+        assert statuses(lost, "a") == ["scheduled", "cancelled"]
+        assert self.looks(lost)[0] == (None, at("01 06:00"))
+        assert self.looks(lost)[-1] == (at("01 13:00"), None)
 
 
 class TestWithdrawals:

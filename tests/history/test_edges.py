@@ -91,21 +91,21 @@ def test_one_complete_export_without_an_event_does_not_withdraw_it(story: Handma
     assert story.rows("SELECT status FROM events WHERE event_id = 'e00'") == [("withdrawn",)]
 
 
-@pytest.mark.parametrize("is_304", [False, True])
-def test_a_304_is_no_second_export_without_an_event(story: HandmadeHome, is_304: bool) -> None:
-    """It is the snapshot of the export before; one that was made later would be a second."""
+@pytest.mark.parametrize("again", ["304", "the same snapshot", "a newer snapshot"])
+def test_one_snapshot_is_not_two_exports_without_an_event(story: HandmadeHome, again: str) -> None:
     events = [event(f"e{place:02}") for place in range(60)]
     story.export("01 06:00", *events)
-    story.export("02 06:00", *events[1:])
+    story.export("02 06:00", *events[1:], true="02 00:05")
     story.cancellations("02 07:00")
-    if is_304:
+    if again == "304":
         story.unchanged_export("02 08:00")
     else:
-        story.export("02 08:00", *events[1:])
+        newer = "02 00:05" if again == "the same snapshot" else "02 07:05"
+        story.export("02 08:00", *events[1:], true=newer)
     story.merge()
     withdrawn = [("e00",)]
     found = story.rows("SELECT event_id FROM events WHERE status = 'withdrawn'")
-    assert found == ([] if is_304 else withdrawn)
+    assert found == (withdrawn if again == "a newer snapshot" else [])
     assert story.rows("SELECT count(*) FROM coverage WHERE feed = 'export'") == [(3,)]
     story.export("03 06:00", *events[1:])
     story.merge()

@@ -171,7 +171,6 @@ class Fold:
             "find_absent",
             **filters,
             content_at=manifest.content_at,
-            observed_at=manifest.observed_at,
             is_proving_export=_is_proving_export(manifest),
             cancellations_seen=[
                 {"since": batch.since, "observed_at": batch.observed_at}
@@ -200,11 +199,7 @@ class Fold:
             return
         outcome.missing += missing
         self._run("log_absent", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
-        self._run(
-            "mark_missing",
-            observed_at=manifest.observed_at,
-            is_proving_export=_is_proving_export(manifest),
-        )
+        self._run("mark_missing", **times, is_proving_export=_is_proving_export(manifest))
         withdrawn = self._rows("count_withdrawn")[0][0]
         if withdrawn:
             stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
@@ -319,6 +314,5 @@ class Fold:
 
 
 def _is_proving_export(manifest: Manifest) -> bool:
-    """Whether it may be one of the two exports that prove a withdrawal; a 304 is the one before."""
-    is_new_export = manifest.feed == "export" and not manifest.unchanged
-    return is_new_export and proves_withdrawal(plan_named(manifest.plan))
+    """Whether it may be one of the two exports that prove a withdrawal."""
+    return manifest.feed == "export" and proves_withdrawal(plan_named(manifest.plan))

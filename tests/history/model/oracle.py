@@ -82,7 +82,7 @@ class Oracle:
     def _scope(self, observation: SeenObservation) -> Listed:
         ids = observation.categories
         names = None if ids is None else self.showing.category_names(ids)
-        return Listed(self._number, observation, observation.visible_scope(), names)
+        return Listed(observation, observation.visible_scope(), names)
 
     def _flagged(self, scope: Listed, rows: int) -> bool:
         """Whether an export has too few of the rows that were expected or claimed."""
@@ -110,34 +110,27 @@ class Oracle:
             self._is_missing(state, observation)
             if observation.kind != "export" or not observation.rules.shows_all_upcoming:
                 continue
-            if self._absent_from_two_exports(state):
+            if self._absent_from_two_exports(state, observation):
                 self._withdraw(state, observation, "exports")
-            else:
-                state.absent_from = self._number
+            elif state.absent_from is None:
+                state.absent_from = self._number, observation.content_at
 
     def _is_missing(self, state: State, observation: SeenObservation) -> None:
         if state.missing_since is None:
             state.set_missing(observation, observation.observed_at)
             self.tally[f"missing from {observation.kind} of {observation.plan}"] += 1
+        state.absent_at = max(state.absent_at or observation.content_at, observation.content_at)
 
-    def _absent_from_two_exports(self, state: State) -> bool:
-        """Whether the previous export that covers it lacked it too, and the cancellations since
+    def _absent_from_two_exports(self, state: State, observation: SeenObservation) -> bool:
+        """Whether an export of an earlier snapshot lacked it too, and the cancellations since
         it was last known were pulled in between."""
-        before = self._export_before(state.content)
-        if before is None or state.absent_from != before:
+        if state.absent_from is None or state.absent_from[1] >= observation.content_at:
             return False
-        watches = [watch for watch in self._watches if watch.number > before]
+        watches = [watch for watch in self._watches if watch.number > state.absent_from[0]]
         watched = any(watch.since <= state.content_at for watch in watches)
         if not watched:
             self.tally["twice absent, not covered" + " far enough back" * bool(watches)] += 1
         return watched
-
-    def _export_before(self, content: Content) -> int | None:
-        for scope in reversed(self._lists):
-            proves = scope.trusted and scope.observation.rules.shows_all_upcoming
-            if proves and scope.observation.kind == "export" and scope.covers(content):
-                return scope.number
-        return None
 
     def _fold_look_up(self, observation: SeenObservation) -> None:
         assert observation.event_id is not None
@@ -199,7 +192,8 @@ class Oracle:
             self.tally["stale cancellations"] += 1
             return
         self.tally["cancelled before withdrawn"] += content_at < state.content_at
-        after = state.found(observation, content_at)
+        after = state.accept(content_at)
+        state.set_missing(observation, None)
         changed = changed_status(state, CANCELLED, cancelled_at)
         if changed:
             self.tally["cancelled after withdrawn"] += state.status == WITHDRAWN
@@ -217,10 +211,14 @@ class Oracle:
         if older or (updated_at is not None and held is not None and updated_at < held):
             self.tally[f"stale {observation.kind}"] += 1
             return
-        self.tally["found again"] += state.missing_since is not None
-        after, before = state.found(observation, observation.content_at), state.content
-        state.content, state.last_seen_at = merged(before, row.content), observation.observed_at
-        state.updated_at = updated_at
+        if row.status == CANCELLED or state.is_newer_than_absence(observation.content_at):
+            self.tally["found again"] += state.missing_since is not None
+            state.set_missing(observation, None)
+            state.last_seen_at = observation.observed_at
+        else:
+            self.tally["shown before its absence"] += 1
+        after, before = state.accept(observation.content_at), state.content
+        state.content, state.updated_at = merged(before, row.content), updated_at
         kinds, changed = compared(before, state.content)
         moved = changed_status(state, row.status, row.cancelled_at)
         if moved:

@@ -23,7 +23,6 @@ class Watch:
 class Listed:
     """The scope of a list or export; `trusted` when it was complete and not flagged."""
 
-    number: int
     observation: SeenObservation
     visible_scope: VisibleScope
     categories: frozenset[str] | None

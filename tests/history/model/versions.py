@@ -47,7 +47,9 @@ class Version:
 
 @dataclass(slots=True)
 class State:
-    """An event as now known. `absent_from` is the number of the export that last lacked it.
+    """An event as now known. `absent_from` is the first export without it: its number, its time.
+
+    `absent_at` is the newest content time of its absences, None if it is not missing.
 
     `shown_at` is the content time of its last row: `content_at` may be that of a withdrawal.
     `absences` has the changes of `missing_since`, with their instants.
@@ -65,15 +67,18 @@ class State:
     cancelled_at: datetime | None = None
     updated_at: datetime | None = None
     missing_since: datetime | None = None
-    absent_from: int | None = None
+    absent_from: tuple[int, datetime] | None = None
+    absent_at: datetime | None = None
     versions: list[Version] = field(default_factory=list)
     absences: list[tuple[datetime, datetime | None]] = field(default_factory=list)
 
-    def found(self, observation: SeenObservation, content_at: datetime) -> datetime:
+    def is_newer_than_absence(self, content_at: datetime) -> bool:
+        return self.absent_at is None or content_at > self.absent_at
+
+    def accept(self, content_at: datetime) -> datetime:
         """Accept a row, and return the previous content_at."""
         before = self.content_at
         self.content_at, self.shown_at = max(before, content_at), content_at
-        self.set_missing(observation, None)
         return before
 
     def withdraw(self, observation: SeenObservation) -> None:
@@ -87,7 +92,7 @@ class State:
             self.absences.append((observation.observed_at, since))
         self.missing_since = since
         if since is None:
-            self.absent_from = None
+            self.absent_from = self.absent_at = None
 
     def missing_at(self, instant: datetime) -> datetime | None:
         """Return since when it was missing, as known at an instant."""

@@ -12,8 +12,9 @@ CREATE OR REPLACE TABLE event_seen (
     event_id VARCHAR, known BIGINT,
     last_verified_at TIMESTAMPTZ, updated_at TIMESTAMPTZ,
     extra VARCHAR,
-    content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ,
-    missing_since TIMESTAMPTZ, absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
+    content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ, accepted_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ,
+    missing_since TIMESTAMPTZ, absent_at TIMESTAMPTZ, absent_export_at TIMESTAMPTZ,
+    absent_export_content_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
 CREATE OR REPLACE TABLE cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,

@@ -155,14 +155,17 @@ UPDATE event_seen SET
     updated_at = CASE
         WHEN has(w.shown, 'updated_at') THEN w.updated_at
         WHEN w.shown = 0 THEN event_seen.updated_at
-        ELSE believed(event_seen.updated_at, event_seen.last_seen_at)
+        ELSE believed(event_seen.updated_at, event_seen.accepted_at)
     END,
     extra = coalesce(w.extra, event_seen.extra),
     content_at = greatest(event_seen.content_at, w.content_at),
     shown_at = w.content_at,
-    last_seen_at = if(w.shown = 0, event_seen.last_seen_at, w.observed_at),
-    missing_since = NULL,
-    absent_export_at = NULL,
+    accepted_at = if(w.shown = 0, event_seen.accepted_at, w.observed_at),
+    last_seen_at = if(w.shown = 0 OR NOT j.is_found, event_seen.last_seen_at, w.observed_at),
+    missing_since = if(j.is_found, NULL, event_seen.missing_since),
+    absent_at = if(j.is_found, NULL, event_seen.absent_at),
+    absent_export_at = if(j.is_found, NULL, event_seen.absent_export_at),
+    absent_export_content_at = if(j.is_found, NULL, event_seen.absent_export_content_at),
     content_md5 = w.content_md5,
     row_md5 = w.row_md5
 FROM incoming AS w
@@ -220,7 +223,8 @@ FROM first_versions;
 -- name: take_first_seen
 INSERT INTO event_seen
 SELECT
-    event_id, known, last_verified_at, updated_at, extra, content_at, content_at, observed_at, NULL, NULL,
+    event_id, known, last_verified_at, updated_at, extra, content_at, content_at, observed_at,
+    observed_at, NULL, NULL, NULL, NULL,
     if(is_cancelled_before, NULL, content_md5),
     if(is_cancelled_before, NULL, row_md5)
 FROM first_versions;

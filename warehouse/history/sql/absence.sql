@@ -31,12 +31,12 @@ WHERE starts_with(reason, $naming || ':') OR starts_with(reason, 'expected an ob
 -- name: find_absent
 -- Scheduled events that a complete observation should have shown, and did not. Grain: event.
 -- An event whose row was rejected is not absent. `is_proven`: the absence is proof of a withdrawal.
--- The previous complete export did not show the event either, and the cancellations were pulled in
--- between. Parameters: $is_proving_export, whether this is an export on a plan that proves.
+-- An earlier complete export, of an earlier snapshot, did not show the event either, and the
+-- cancellations were pulled in between. Parameters: $is_proving_export, whether this is an export on a plan that proves.
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT
     c.event_id,
-    coalesce($is_proving_export AND s.absent_export_at < $observed_at
+    coalesce($is_proving_export AND s.absent_export_content_at < $content_at
         AND list_bool_or(list_transform(
             $cancellations_seen::STRUCT("since" TIMESTAMPTZ, observed_at TIMESTAMPTZ)[],
             lambda seen: seen.observed_at >= s.absent_export_at
@@ -91,8 +91,12 @@ WHERE a.is_proven = (s.missing_since IS NOT NULL);
 -- Of exports only those on a plan that proves count for a withdrawal.
 UPDATE event_seen SET
     missing_since = coalesce(event_seen.missing_since, $observed_at),
+    absent_at = greatest(event_seen.absent_at, $content_at),
     absent_export_at = if($is_proving_export, coalesce(event_seen.absent_export_at, $observed_at),
-                          event_seen.absent_export_at)
+                          event_seen.absent_export_at),
+    absent_export_content_at = if($is_proving_export,
+                                  coalesce(event_seen.absent_export_content_at, $content_at),
+                                  event_seen.absent_export_content_at)
 FROM absent AS a
 WHERE event_seen.event_id = a.event_id;
 
@@ -125,6 +129,7 @@ WHERE event_current.event_id = a.event_id AND a.is_proven;
 -- Apply the withdrawals to the state. Grain: event. Run twice: the same.
 UPDATE event_seen SET
     content_at = $content_at, content_md5 = NULL, row_md5 = NULL,
-    missing_since = NULL, absent_export_at = NULL
+    missing_since = NULL, absent_at = NULL, absent_export_at = NULL,
+    absent_export_content_at = NULL
 FROM absent AS a
 WHERE event_seen.event_id = a.event_id AND a.is_proven;

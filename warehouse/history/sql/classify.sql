@@ -50,6 +50,8 @@ SELECT * FROM seen WHERE status <> 'not_found';
 -- A cancellation is compared with the last row: the absence that proved a withdrawal may be newer than
 -- the cancellation that explains it.
 -- Unchanged: the same export record as last accepted, and nothing accepted since.
+-- `is_found`: the row ends an absence. One that is not newer than the absence shows an earlier state.
+-- A cancellation explains the absence, also if it is older.
 -- Parameters: $content_at of the observation.
 CREATE OR REPLACE TEMP TABLE classified AS
 SELECT
@@ -57,16 +59,18 @@ SELECT
     CASE
         WHEN s.event_id IS NULL THEN if(w.shown = 0, 'unknown', 'new')
         WHEN w.content_at < if(w.status = 'cancelled', s.shown_at, s.content_at) THEN 'stale'
-        -- The known content was accepted with the observation that last showed the event.
-        WHEN believed(w.updated_at, w.observed_at) < believed(s.updated_at, s.last_seen_at)
+        WHEN believed(w.updated_at, w.observed_at) < believed(s.updated_at, s.accepted_at)
             THEN 'stale'
         WHEN w.content_md5 = s.content_md5 THEN 'same'
         ELSE 'differs'
-    END AS verdict
+    END AS verdict,
+    s.absent_at IS NULL OR w.content_at > s.absent_at OR w.status = 'cancelled' AS is_found
 FROM incoming AS w
 LEFT JOIN event_seen AS s USING (event_id)
 UNION ALL
-SELECT s.event_id, if($content_at < s.content_at, 'stale', 'unchanged')
+SELECT
+    s.event_id, if($content_at < s.content_at, 'stale', 'unchanged'),
+    s.absent_at IS NULL OR $content_at > s.absent_at
 FROM event_seen AS s
 WHERE s.event_id IN (SELECT event_id FROM unchanged);
 

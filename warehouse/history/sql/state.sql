@@ -6,8 +6,11 @@
 -- name: create_state
 -- The state of a fold. Grain: one row per event, coin, category or cancellation.
 -- `event_current` has the content that versions record; `event_seen` changes with every
--- observation. Its `shown_at` is the content time of the last row of the event; `content_at` is later
--- if an absence proved a withdrawal since. Run twice: empty.
+-- observation. Its `shown_at` is the content time of the last row of the event, and `accepted_at` when
+-- that was observed; `content_at` is later if an absence proved a withdrawal since. Of a missing event,
+-- `absent_at` is the newest content time of its absences; `absent_export_at` and
+-- `absent_export_content_at` are those of the first export that counts for a withdrawal.
+-- Run twice: empty.
 CREATE OR REPLACE TABLE event_current (
     event_id VARCHAR,
     {each compared: @name @type},
@@ -18,8 +21,9 @@ CREATE OR REPLACE TABLE event_seen (
     event_id VARCHAR, known BIGINT,
     {each uncompared: @name @type},
     extra VARCHAR,
-    content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ,
-    missing_since TIMESTAMPTZ, absent_export_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
+    content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ, accepted_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ,
+    missing_since TIMESTAMPTZ, absent_at TIMESTAMPTZ, absent_export_at TIMESTAMPTZ,
+    absent_export_content_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
 CREATE OR REPLACE TABLE cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,

@@ -146,7 +146,7 @@ FROM event_seen AS s
 JOIN classified AS j
     ON j.event_id = s.event_id AND j.verdict IN ('same', 'differs', 'unchanged')
 LEFT JOIN incoming AS w ON w.event_id = s.event_id
-WHERE s.missing_since IS NOT NULL;
+WHERE s.missing_since IS NOT NULL AND j.is_found;
 
 -- name: touch_unchanged
 -- Record that unchanged events were seen. Grain: event. Once per observation.
@@ -154,10 +154,14 @@ WHERE s.missing_since IS NOT NULL;
 UPDATE event_seen SET
     content_at = $content_at,
     shown_at = $content_at,
-    last_seen_at = $observed_at,
-    missing_since = NULL,
-    absent_export_at = NULL
-WHERE event_id IN (SELECT event_id FROM classified WHERE verdict = 'unchanged');
+    accepted_at = $observed_at,
+    last_seen_at = if(j.is_found, $observed_at, event_seen.last_seen_at),
+    missing_since = if(j.is_found, NULL, event_seen.missing_since),
+    absent_at = if(j.is_found, NULL, event_seen.absent_at),
+    absent_export_at = if(j.is_found, NULL, event_seen.absent_export_at),
+    absent_export_content_at = if(j.is_found, NULL, event_seen.absent_export_content_at)
+FROM classified AS j
+WHERE event_seen.event_id = j.event_id AND j.verdict = 'unchanged';
 
 -- name: touch_seen
 -- Record that accepted events were seen, changed or not. Grain: event. Once per observation.
@@ -175,14 +179,17 @@ UPDATE event_seen SET
     updated_at = CASE
         WHEN has(w.shown, 'updated_at') THEN w.updated_at
         WHEN w.shown = 0 THEN event_seen.updated_at
-        ELSE believed(event_seen.updated_at, event_seen.last_seen_at)
+        ELSE believed(event_seen.updated_at, event_seen.accepted_at)
     END,
     extra = coalesce(w.extra, event_seen.extra),
     content_at = greatest(event_seen.content_at, w.content_at),
     shown_at = w.content_at,
-    last_seen_at = if(w.shown = 0, event_seen.last_seen_at, w.observed_at),
-    missing_since = NULL,
-    absent_export_at = NULL,
+    accepted_at = if(w.shown = 0, event_seen.accepted_at, w.observed_at),
+    last_seen_at = if(w.shown = 0 OR NOT j.is_found, event_seen.last_seen_at, w.observed_at),
+    missing_since = if(j.is_found, NULL, event_seen.missing_since),
+    absent_at = if(j.is_found, NULL, event_seen.absent_at),
+    absent_export_at = if(j.is_found, NULL, event_seen.absent_export_at),
+    absent_export_content_at = if(j.is_found, NULL, event_seen.absent_export_content_at),
     content_md5 = w.content_md5,
     row_md5 = w.row_md5
 FROM incoming AS w
@@ -240,7 +247,8 @@ FROM first_versions;
 -- Add new events to the state. Grain: event. Once per observation.
 INSERT INTO event_seen
 SELECT
-    event_id, known, {each uncompared: @name}, extra, content_at, content_at, observed_at, NULL, NULL,
+    event_id, known, {each uncompared: @name}, extra, content_at, content_at, observed_at,
+    observed_at, NULL, NULL, NULL, NULL,
     if(is_cancelled_before, NULL, content_md5),
     if(is_cancelled_before, NULL, row_md5)
 FROM first_versions;
