@@ -11,7 +11,7 @@ from resources.errors import CatalogError, Defer, Evidence, RateHeld
 from resources.http.bodies import BodyReader
 from resources.http.responses import ErrorResponse, error_from_response, error_from_transport
 from resources.http.retries import Ambient, RetryPolicy, with_retries
-from resources.http.transport import FOR_EXPORT, FOR_USAGE, SENT_AT, TOTAL_S
+from resources.http.transport import CHARGED, FOR_EXPORT, FOR_USAGE, SENT_AT, TOTAL_S
 from resources.limits.limiter import Limiter
 from resources.service_clock import ServiceClock, useful_headers
 from warehouse import bounds
@@ -238,20 +238,21 @@ class Caller:
         )
         failure = error_from_response(refusal, policy=self._policy, redact=self._redact)
         failure.evidence = replace(evidence_of(opened), body=refusal.body)
-        self._hold_back(failure, opened, response.request.extensions.get(FOR_EXPORT, False))
+        self._hold_back(failure, opened, response)
         return failure
 
-    def _hold_back(self, failure: CatalogError, opened: Opened, for_export: bool) -> None:
+    def _hold_back(self, failure: CatalogError, opened: Opened, response: httpx.Response) -> None:
         """Tell the limiter of a refusal. The export may have a limit of its own."""
         on_limited = self._limiter.on_rate_limited
-        if for_export:
+        if response.request.extensions.get(FOR_EXPORT, False):
             on_limited = self._limiter.on_export_limited
         if isinstance(failure, RateHeld):
             on_limited(failure.wait_s if "retry-after" in opened.headers else None)
         elif isinstance(failure, Defer):
             wait_s = (failure.resume_at - opened.date).total_seconds()
             if failure.reason == "quota":
-                self._limiter.on_quota_exhausted(None if failure.estimated else wait_s)
+                resets_in_s = None if failure.estimated else wait_s
+                self._limiter.on_quota_exhausted(resets_in_s, response.extensions.get(CHARGED))
             else:
                 uncounted = opened.status == 429
                 (on_limited if uncounted else self._limiter.on_long_wait)(wait_s)

@@ -126,6 +126,8 @@ FOR_USAGE: Final = "almanac.for_usage"
 """Request extension: whether the request is for the usage."""
 FOR_EXPORT: Final = "almanac.for_export"
 """Request extension: whether the request is for the export, which has a limit of its own."""
+CHARGED: Final = "almanac.charged"
+"""Response extension: the charged request, None if answers are not counted."""
 SENT_AT: Final = "almanac.sent_at"
 """Response extension: when the request was sent, on the monotonic clock."""
 
@@ -190,6 +192,7 @@ class KeyTransport(httpx.BaseTransport):
                 self._limiter.on_answer(sent, None)
             self._report(SentRequest(request.method, request.url.path, None, 0.0, 0), sent_at)
             raise
+        response.extensions[CHARGED] = sent
         quota = self._pass_on(sent, response)
         return self._counted(request, response, sent_at, deadline, quota)
 

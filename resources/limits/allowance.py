@@ -308,7 +308,7 @@ def adopt_headers(
     - at most that and all requests that were in progress when this one was sent.
     """
     resets_at = _month_ends(state, heard, wall_s)
-    if state.allowed == UNKNOWN or not (resets_at or _may_be_of_month(state, heard, sent)):
+    if state.allowed == UNKNOWN or not (resets_at or _may_be_of_month(state, heard, sent, wall_s)):
         return state
     if resets_at is not None and _is_next_period(state, resets_at, wall_s):
         state = replace(
@@ -328,16 +328,23 @@ def adopt_headers(
     return replace(state, allowed=allowed, used=moved, excess=0)
 
 
-def _may_be_of_month(state: Allowance, heard: QuotaHeaders, sent: Charged | None) -> bool:
+def is_of_month_before(state: Allowance, sent: Charged | None, wall_s: float) -> bool:
+    """Whether a request was charged to an earlier month: its late answer is about that month."""
+    if sent is None or sent.resets_at == 0:
+        return False
+    return _is_next_period(replace(state, resets_at=sent.resets_at), state.resets_at, wall_s)
+
+
+def _may_be_of_month(
+    state: Allowance, heard: QuotaHeaders, sent: Charged | None, wall_s: float
+) -> bool:
     """Whether counts without a believable reset are those of the present month."""
     if heard.is_reset_doubted or heard.resets_in_s is not None or heard.allowed != state.allowed:
         return False
     if heard.reset_at is not None:
         # An answer without a Date.
         return abs(heard.reset_at.timestamp() - state.resets_at) <= _SAME_MONTH_S
-    # A late answer to a request of the month before has the counts of that month.
-    charged_to = sent.resets_at if sent is not None else 0
-    return charged_to == 0 or abs(charged_to - state.resets_at) <= _SAME_MONTH_S
+    return not is_of_month_before(state, sent, wall_s)
 
 
 def _month_ends(state: Allowance, heard: QuotaHeaders, wall_s: float) -> int | None:

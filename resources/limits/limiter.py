@@ -51,8 +51,11 @@ class Limiter(Protocol):
         """Called after an answer that was counted and requests a wait that is too long."""
         self.on_rate_limited(wait_s)
 
-    def on_quota_exhausted(self, resets_in_s: float | None = None) -> None:
-        """Called when the service reports that the month is used up, and when it ends."""
+    def on_quota_exhausted(
+        self, resets_in_s: float | None = None, sent: Charged | None = None
+    ) -> None:
+        """Called when the service answers the request `sent` that the month is used up, and when
+        the month ends."""
         return
 
     def resets_in_s(self) -> float | None:

@@ -30,6 +30,7 @@ from resources.limits.allowance import (
     export_wait_s,
     hold,
     hold_exports,
+    is_of_month_before,
     reconcile,
     refusal,
     reserve,
@@ -147,12 +148,16 @@ class SharedLimiter(Limiter):
         with self.ledger.locked() as entry:
             entry.state = hold(entry.state, entry.pace, entry.now_ns, wait_s)
 
-    def on_quota_exhausted(self, resets_in_s: float | None = None) -> None:
+    def on_quota_exhausted(
+        self, resets_in_s: float | None = None, sent: Charged | None = None
+    ) -> None:
         """Mark the month as used up, and learn its end. The request was not counted."""
-        resets_at = None
+        resets_at, now_s = None, self._clock().timestamp()
         if resets_in_s is not None and resets_in_s >= _LEAST_RESET_S:
-            resets_at = int(self._clock().timestamp() + resets_in_s)
+            resets_at = int(now_s + resets_in_s)
         with self.ledger.locked() as entry:
+            if is_of_month_before(entry.state, sent, now_s):
+                return
             entry.state = exhausted(charge(entry.state, self._work, -1), resets_at)
 
     def on_answer(self, sent: Charged, heard: QuotaHeaders | None, *, counted: bool = True) -> None:

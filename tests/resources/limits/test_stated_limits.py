@@ -256,6 +256,34 @@ class TestReset:
         assert limiter.left() == 999
         limiter.acquire()
 
+    def test_a_late_429_of_the_month_before_uses_up_nothing_of_the_new_one(
+        self, machine: Machine, limiter: SharedLimiter
+    ) -> None:
+        machine.wall = ENDS - timedelta(seconds=1)
+
+        def answer(_: httpx.Request) -> httpx.Response:
+            machine.wall = ENDS + timedelta(seconds=1)
+            limiter.on_usage(ReportedLimits(1_000, 1, ENDS + timedelta(days=31)))
+            return httpx.Response(
+                429,
+                json={"error": {"code": "quota_exceeded", "message": "Limit Exceeded"}},
+                headers={"Date": "Tue, 17 Mar 2026 00:00:01 GMT", "Retry-After": "1"},
+            )
+
+        with (
+            CatalogClient(
+                "https://catalog.test",
+                KEY,
+                limiter=limiter,
+                ambient=machine.ambient(),
+                transport=httpx.MockTransport(answer),
+            ) as client,
+            pytest.raises(Defer),
+        ):
+            client.events_total()
+        assert limiter.left() == 999
+        limiter.acquire()
+
     @pytest.mark.parametrize(
         ("text", "left_s"),
         [
