@@ -47,14 +47,9 @@ CIRCUMSTANCES = (
     *("404", "410", "cancellations that waited", "cancelled after withdrawn", "found again"),
     *("first seen though half watched", "flagged exports", "scores unknown by their band"),
     *("missing from events of free", "missing from events of standard"),
-    *(
-        "missing from export of elite",
-        "shown before its absence",
-        "stale 404",
-        "stale deliveries",
-        "stale events",
-    ),
-    *("cancelled before withdrawn", "stale export", "twice absent, not covered far enough back"),
+    *("missing from export of elite", "shown before its absence", "stale 404"),
+    *("stale cancellations", "stale deliveries", "stale events", "stale export"),
+    *("cancelled before withdrawn", "twice absent, not covered far enough back"),
     *("withdrawn by 404", "withdrawn by exports"),
 )
 

@@ -42,7 +42,7 @@ DEFAULT = Setting(
     starts=datetime(2020, 6, 1, tzinfo=UTC),
     polls=("00:00", "09:20", "18:30"),
     posted=("08:00", "17:00", "23:58"),
-    look_ups=2,
+    look_ups=3,
 )
 LARGE = Setting(
     seed=11,
