@@ -135,7 +135,8 @@ INTERNAL_MACROS: Final = tuple(
         "date_exact",
         "days_until",
         *("day_of", "midnight", "shown", "refused"),
-        *("first_day", "last_day", "shift", "is_within", "move_kind", "was_watched"),
+        *("first_day", "last_day", "shift", "is_within", "move_kind"),
+        *("was_known", "was_watched"),
         *("after", "distance_from"),
     )
 )

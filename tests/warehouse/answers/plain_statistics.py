@@ -6,8 +6,10 @@ used, so that a mistake there is not repeated here. Days are UTC.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tests.warehouse.answers.handmade import Absence, Known
@@ -103,13 +105,23 @@ def shifts(old: Start, new: Start, known_from: datetime) -> tuple[float, float, 
     return least, most, None
 
 
-def reschedules(versions: Iterable[Known]) -> dict[tuple[str, int], Row]:
+def known_at_some_time(versions: Iterable[Known]) -> list[Known]:
+    """Return the last version of each instant, by event; it is created if one of them is."""
+    found: dict[tuple[str, datetime], Known] = {}
+    for item in sorted(versions, key=lambda item: (item.event_id, item.version)):
+        before = found.get((item.event_id, item.known_from))
+        kinds = () if before is None else before.change_kinds
+        found[item.event_id, item.known_from] = replace(
+            item, change_kinds=(*kinds, *item.change_kinds)
+        )
+    return list(found.values())
+
+
+def reschedules(versions: Sequence[Known]) -> dict[tuple[str, int], Row]:
     """Return the rows of the view by event and version."""
-    known = {(item.event_id, item.version): item for item in versions}
     found = {}
-    for (event_id, number), new in known.items():
-        old = known.get((event_id, number - 1))
-        if old is None or not is_moved(old, new):
+    for old, new in pairwise(versions):
+        if old.event_id != new.event_id or not is_moved(old, new):
             continue
         before, after = start_of(old), start_of(new)
         least, most, shift = (
@@ -117,7 +129,7 @@ def reschedules(versions: Iterable[Known]) -> dict[tuple[str, int], Row]:
             if before is None or after is None
             else shifts(before, after, new.known_from)
         )
-        found[event_id, number] = {
+        found[new.event_id, new.version] = {
             "known_from": new.known_from,
             "kind": kind_of(before, after),
             "least_shift_days": least,
@@ -131,7 +143,7 @@ class History:
     """All versions of events, cut at an instant by `until`."""
 
     def __init__(self, versions: Sequence[Known], claims: Sequence[Known] = ()) -> None:
-        self.versions = sorted(versions, key=lambda item: (item.event_id, item.version))
+        self.versions = known_at_some_time(versions)
         self.claims = {item.event_id: item for item in claims}
         self.moves = reschedules(self.versions)
         self.events: dict[str, list[Known]] = defaultdict(list)

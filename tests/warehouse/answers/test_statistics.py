@@ -1,5 +1,6 @@
 """Each kind of move, and whom the shares count, on a few versions made by hand."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -211,6 +212,24 @@ def test_a_version_whose_date_stays_is_no_reschedule() -> None:
     assert moved(dated("2026-10-31 23:59:59", "month"), closed).rows("FROM reschedules") == []
 
 
+def test_a_version_that_was_known_at_no_time_moves_nothing() -> None:
+    """A batch of deliveries may bring several versions at one instant."""
+    days = (("2026-10-05", SEEN), ("2026-10-09", MOVED), ("2026-10-07", MOVED))
+    versions = [
+        Known(event_id="evt", version=number, known_from=at, **dated(day))
+        for number, (day, at) in enumerate(days, 1)
+    ]
+    asked = Handmade(versions)
+    rows = asked.rows("SELECT version, kind, shift_days FROM reschedules")
+    assert rows == [(3, "slipped", 2)]
+    first = [
+        replace(item, known_from=SEEN, status=status)
+        for item, status in ((versions[0], "cancelled"), (versions[1], "scheduled"))
+    ]
+    watched = Handmade([replace(item, categories=("Release",)) for item in first])
+    assert watched.rows("SELECT watched, rescheduled FROM category_stats") == [(1, 0)]
+
+
 def test_a_date_that_becomes_known_is_no_reschedule_and_one_that_moves_beside_it_is() -> None:
     hidden = dated("2026-10-05", unknown_fields=("date_end",))
     shown = dated("2026-10-05", end="2026-10-07")
@@ -368,15 +387,15 @@ OUTCOMES = "slipped, pulled_in, refined, loosened, cancelled, withdrawn, held"
 
 @pytest.fixture(scope="module")
 def rates() -> Handmade:
-    day, end = dated("2026-03-20"), SEEN + timedelta(days=2)
+    day, soon, end = dated("2026-03-20"), SEEN + timedelta(days=1), SEEN + timedelta(days=2)
     moves: dict[str, list[tuple[datetime, dict[str, Any]]]] = {
-        "slipped twice": [(end, dated("2026-03-21")), (end, dated("2026-03-22"))],
-        "back": [(end, dated("2026-03-21")), (end, dated("2026-03-20"))],
+        "slipped twice": [(soon, dated("2026-03-21")), (end, dated("2026-03-22"))],
+        "back": [(soon, dated("2026-03-21")), (end, dated("2026-03-20"))],
         "refined": [(end, dated("2026-03-20 12:00"))],
         "loosened": [(end, dated("2026-03-31 23:59:59", "month"))],
         "longer": [(end, dated("2026-03-20", end="2026-03-22"))],
         "cancelled": [(end, {**day, "status": "cancelled"})],
-        "restored": [(end, {**day, "status": "withdrawn"}), (end, day)],
+        "restored": [(soon, {**day, "status": "withdrawn"}), (end, day)],
         # It slipped too late.
         "later": [(end + timedelta(seconds=1), dated("2026-03-21"))],
         "held": [],

@@ -52,7 +52,13 @@ FROM (
             'observed' AS basis, event_id, created_at, date, date_precision, earliest, latest,
             displayed_date_full
         FROM event_versions
-        WHERE version = 1 AND list_contains(change_kinds, 'created')
+        WHERE known_from = first_seen_at
+            AND _almanac.was_known(known_from, known_to)
+            AND event_id IN (
+                SELECT event_id
+                FROM event_versions
+                WHERE version = 1 AND list_contains(change_kinds, 'created')
+            )
         UNION ALL
         SELECT
             'claimed', event_id, created_at, date, date_precision, earliest, latest,

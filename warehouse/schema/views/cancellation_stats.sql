@@ -28,7 +28,10 @@ FROM (
             _almanac.was_watched(v.status, v.latest, v.known_from) AS is_watched
         FROM event_categories AS c
         JOIN events AS e ON e.event_id = c.event_id
-        JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = 1
+        JOIN event_versions AS v
+            ON v.event_id = c.event_id
+            AND v.known_from = v.first_seen_at
+            AND _almanac.was_known(v.known_from, v.known_to)
     )
 )
 GROUP BY category

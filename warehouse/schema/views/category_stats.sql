@@ -27,7 +27,10 @@ FROM (
         coalesce(m.has_slipped, false) AS has_slipped
     FROM event_categories AS c
     JOIN events AS e ON e.event_id = c.event_id
-    JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = 1
+    JOIN event_versions AS v
+            ON v.event_id = c.event_id
+            AND v.known_from = v.first_seen_at
+            AND _almanac.was_known(v.known_from, v.known_to)
     LEFT JOIN upcoming_events AS u ON u.event_id = c.event_id
     LEFT JOIN (
         SELECT event_id, bool_or(kind = 'slipped') AS has_slipped

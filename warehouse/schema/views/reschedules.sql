@@ -1,5 +1,6 @@
 -- name: view_reschedules
--- Grain: one row per version with another date, end or interval than the version before it.
+-- Grain: one row per version with another date, end or interval than the version before it. Of the
+-- versions of one instant only the last was ever known, and counts.
 -- Parameters: none. Read twice: the same rows.
 -- A field that was unknown before did not change: it became known.
 SELECT
@@ -57,8 +58,13 @@ FROM (
             _almanac.begins_by(old.date, old.date_precision, old.earliest) AS old_begins_by,
             _almanac.begins_by(new.date, new.date_precision, new.earliest) AS new_begins_by
         FROM event_versions AS new
-        JOIN event_versions AS old ON old.event_id = new.event_id AND old.version = new.version - 1
-        WHERE (
+        JOIN event_versions AS old
+            ON old.event_id = new.event_id
+            AND old.known_to = new.known_from
+            AND old.known_from < old.known_to
+        WHERE _almanac.was_known(new.known_from, new.known_to)
+            AND (
+            (
                 new.date IS DISTINCT FROM old.date
                 AND NOT list_contains(old.unknown_fields, 'date')
             )
@@ -81,6 +87,7 @@ FROM (
                         AND NOT list_contains(old.unknown_fields, 'is_estimated')
                     )
                 )
+            )
             )
     )
 )

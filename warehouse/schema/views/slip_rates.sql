@@ -107,6 +107,7 @@ FROM (
         FROM event_versions
         WHERE known_from > _almanac.instant(cohort_from)
             AND known_from <= _almanac.after(cohort_from, horizon)
+            AND _almanac.was_known(known_from, known_to)
         GROUP BY event_id
     ) AS s ON s.event_id = e.event_id
     WHERE e.known_from <= _almanac.instant(cohort_from)
