@@ -197,7 +197,7 @@ class Settings(BaseSettings):
 
     @property
     def service_dir(self) -> Path:
-        """Where `almanac sandbox` and `almanac serve` keep keys, endpoints and deliveries."""
+        """Where `almanac sandbox` keeps keys, endpoints and deliveries."""
         return self.home / "state" / "service"
 
     @property
