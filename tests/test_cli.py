@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -27,6 +28,30 @@ def environment(home: Path) -> dict[str, str]:
     # Tests export more often than once a minute.
     shared["ALMANAC_EXPORT_INTERVAL_S"] = "0"
     return {**plain, **shared, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+
+
+def on_terminal(home: Path, *words: str, term: str = "dumb", code: int = 0) -> str:
+    """Return what a command prints on a terminal of 80 columns; it ends with `code`."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*ALMANAC, *words],
+        cwd=home,
+        env={**environment(home), "TERM": term, "COLUMNS": "80"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        output = b""
+        try:
+            while chunk := os.read(ours, 65_536):
+                output += chunk
+        except OSError:
+            pass  # Linux raises this once the other end is closed.
+        finally:
+            os.close(ours)
+        assert process.wait(60) == code, output.decode()
+    return output.decode().replace("\r\n", "\n")
 
 
 def almanac(home: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:

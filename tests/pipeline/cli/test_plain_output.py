@@ -2,9 +2,6 @@
 
 import ast
 import json
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.test_architecture import ROOT, imports_of
-from tests.test_cli import ALMANAC, environment
+from tests.test_cli import on_terminal
 from warehouse.history.merge import merge
 
 CLI = sorted((ROOT / "pipeline").rglob("*.py"))
@@ -116,28 +113,14 @@ def test_json_output_is_exact_and_has_no_control_characters(
 
 @pytest.mark.parametrize("name", ["list", "titles", "refused"])
 def test_no_text_acts_on_a_real_terminal(name: str, home: SmallHome) -> None:
-    ours, theirs = pty.openpty()
-    given = {**environment(home.home.root), "TERM": "xterm-256color"}
-    with subprocess.Popen(
-        [*ALMANAC, *COMMANDS[name]],
-        cwd=home.home.root,
-        env=given,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        output = b""
-        try:
-            while chunk := os.read(ours, 65_536):
-                output += chunk
-        except OSError:
-            pass  # Linux raises this once the other end is closed.
-        finally:
-            os.close(ours)
-        assert process.wait(60) == (1 if name == "refused" else 0), output.decode()
+    output = on_terminal(
+        home.home.root,
+        *COMMANDS[name],
+        term="xterm-256color",
+        code=1 if name == "refused" else 0,
+    )
     assert len(output) > 100
-    assert acting_in(output.decode(), on_terminal=True) == []
+    assert acting_in(output, on_terminal=True) == []
 
 
 def test_a_table_and_a_line_take_any_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline import console
 from tests.pipeline.conftest import Almanac
-from tests.test_cli import ALMANAC, environment
+from tests.test_cli import ALMANAC, environment, on_terminal
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.home import Home
 
@@ -171,37 +169,14 @@ LONG = "evt-" + "x" * 90
 WIDE = f"SELECT '{LONG}' AS event_id, 'one two three' AS title, 2/3 AS share, 2.0::DOUBLE AS whole"
 
 
-def on_terminal(home: Path, *words: str) -> str:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*ALMANAC, "sql", *words],
-        cwd=home,
-        env={**environment(home), "TERM": "dumb", "COLUMNS": "80"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        output = b""
-        try:
-            while chunk := os.read(ours, 65_536):
-                output += chunk
-        except OSError:
-            pass  # Linux raises this once the other end is closed.
-        finally:
-            os.close(ours)
-        assert process.wait(60) == 0, output.decode()
-    return output.decode().replace("\r\n", "\n")
-
-
 def test_a_terminal_shows_a_row_that_does_not_fit_vertically_and_whole(home: Path) -> None:
-    shown = on_terminal(home, f"-- wide\n{WIDE}")
+    shown = on_terminal(home, "sql", f"-- wide\n{WIDE}")
     assert f"event_id  {LONG}\ntitle     one two three\nshare     0.667\nwhole     2\n" in shown
     assert shown.endswith("1 row\n")
 
 
 def test_a_terminal_shows_rows_that_fit_as_a_table(home: Path) -> None:
-    shown = on_terminal(home, "SELECT 'one two' AS title, 2/3 AS share")
+    shown = on_terminal(home, "sql", "SELECT 'one two' AS title, 2/3 AS share")
     assert "│ one two │ 0.667 │" in shown
 
 
