@@ -107,24 +107,10 @@ class SandboxLayer:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 0
-
-        async def send_noting_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
         names: tuple[str, ...] = ()
-        try:
-            names = self._prepare(scope)
-        except errors.ApiError as error:
-            attach(scope, Exchange(now=self._clock.now()))
-            await error_answer(error, scope)(scope, receive, dated(scope, send_noting_status))
-            return
-        try:
-            await self._app(scope, receive, send_noting_status)
-        finally:
+        started = False
+
+        def record(status: int) -> None:
             exchange = exchange_of(scope)
             self._seen.add(
                 SeenRequest(
@@ -137,6 +123,26 @@ class SandboxLayer:
                     faults=names,
                 )
             )
+
+        async def send_recorded(message: Message) -> None:
+            # Before the answer leaves: a caller that has its answer finds its request recorded.
+            nonlocal started
+            if message["type"] == "http.response.start" and not started:
+                started = True
+                record(message["status"])
+            await send(message)
+
+        try:
+            names = self._prepare(scope)
+        except errors.ApiError as error:
+            attach(scope, Exchange(now=self._clock.now()))
+            await error_answer(error, scope)(scope, receive, dated(scope, send))
+            return
+        try:
+            await self._app(scope, receive, send_recorded)
+        finally:
+            if not started:
+                record(0)
 
     def _prepare(self, scope: Scope) -> tuple[str, ...]:
         """Read the two headers. Raises InvalidParameter when one is malformed."""

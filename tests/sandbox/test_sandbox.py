@@ -1,5 +1,6 @@
 """The sandbox as users see it: clock, faults, control path, truth, all plans at once."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -8,14 +9,17 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from catalog.contract.windows import Window
 from catalog.sandbox.clock import SandboxClock
+from catalog.sandbox.control import RequestsSeen, SandboxLayer
 from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.store import SandboxStore
 from catalog.server.app import ServerOptions
+from catalog.server.exchange import Exchange, attach
 from catalog.server.hosting import HEADER_TIMEOUT_S
 from catalog.server.state_dir import ServiceDirError
 from catalog.server.store import EventQuery
@@ -208,6 +212,38 @@ class TestControlPath:
             ("/v2/events", "limit=0", 400),
         ]
         assert key not in log.text
+
+    def test_a_request_is_in_the_log_before_its_answer_is_sent(self) -> None:
+        seen = RequestsSeen()
+        logged_at_each_message: list[int] = []
+
+        async def server(scope: Scope, receive: Receive, send: Send) -> None:
+            attach(scope, Exchange(now=STANDS_AT))
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+
+        async def send(message: Message) -> None:
+            logged_at_each_message.append(len(seen.all()))
+
+        async def receive() -> Message:
+            raise AssertionError("the server reads no body")
+
+        layer = SandboxLayer(
+            server,
+            clock=SandboxClock(STANDS_AT),
+            faults=FaultBoard(),
+            seen=seen,
+            on_clock_moved=lambda: None,
+        )
+        scope = {
+            "type": "http",
+            "path": "/v2/events",
+            "method": "GET",
+            "query_string": b"",
+            "headers": [],
+        }
+        asyncio.run(layer(scope, receive, send))
+        assert logged_at_each_message == [1, 1]
 
 
 @pytest.fixture(scope="module")
