@@ -43,15 +43,16 @@ bench-server: $(STAMP)
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11 \
-		--group dev --group bench pyproject.toml -o requirements.lock
+		--group dev --group bench --extra study --extra polars pyproject.toml -o requirements.lock
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml pipeline/almanac
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and \
 		"Almanac needs Python 3.11 to 3.13; name one with make PYTHON=python3.12")'
 	@echo 'Setting up .venv ...'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@install -m 755 pipeline/almanac $(BIN)/almanac
 	@touch $@
 
 clean:

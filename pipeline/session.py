@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import SecretStr
 
+from almanac.reading.temporary import own_folder
 from catalog.contract.plans import PLANS, Plan
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import ContractBroken, RequestRejected
@@ -38,7 +39,6 @@ from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from warehouse.errors import HomeRefused
 from warehouse.files.storage import Storage
-from warehouse.files.temporary import own_folder
 from warehouse.home import Home
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from warehouse.schema.views import VIEWS
 from warehouse.sql import statements_in
 
 ROOT = Path(__file__).parent.parent
-PRODUCT = ("assets", "catalog", "pipeline", "resources", "warehouse")
+PRODUCT = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
 TOP = "|".join((*PRODUCT, "bench", "docs", "tests", r"\.ci"))
 ARCHITECTURE = ROOT / "docs/architecture.md"
 GLOSSARY = ROOT / "docs/glossary.md"

@@ -1,6 +1,6 @@
 """Errors of data at rest, sorted by what the caller does next.
 
-WarehouseError
+WarehouseError        of almanac.errors
 ├── LandingError      a batch that can't be landed or read; nothing else is affected
 │   ├── DamagedBatch  the files of the batch changed after landing
 │   │   ├── DamagedBody      of the body
@@ -20,12 +20,30 @@ WarehouseError
 
 from typing import Final
 
+from almanac.errors import WarehouseError
+
+__all__ = [
+    "QUERY_INTERRUPTED",
+    "BatchFailed",
+    "DamagedBatch",
+    "DamagedBody",
+    "DamagedManifest",
+    "DamagedStamp",
+    "HomeRefused",
+    "LakeDamaged",
+    "LandingError",
+    "LockHeld",
+    "OwnFault",
+    "RunRecordsBusy",
+    "RunRecordsDamaged",
+    "RunRecordsInaccessible",
+    "RunRecordsUnusable",
+    "UnknownBatch",
+    "WarehouseError",
+]
+
 QUERY_INTERRUPTED: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
-
-
-class WarehouseError(Exception):
-    """Data at rest is wrong. The message gives the state that is left."""
 
 
 class LandingError(WarehouseError):

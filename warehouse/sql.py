@@ -8,21 +8,22 @@ A file is one step and has its statements in the order in which they run; its he
 Values are bound by name; only identifiers of declared tables are put into the text. `{each …}`
 stands for a list of columns (docs/decisions/0003-named-statements-in-a-file-a-step.md gives the
 rule); a word in braces, which the header must name, is replaced by the module. Belongs here:
-reading the files, and paths in the form that DuckDB reads. Does not: statements, columns.
+expanding the statements, and paths in the form that DuckDB reads. Does not: reading the files
+(almanac.reading.named_sql), statements, columns.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
-from importlib import resources
-from importlib.resources.abc import Traversable
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
-_FOLDERS: Final = frozenset({"sql", "views"})
-_NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+from almanac.reading.named_sql import NamedStatements, statements_in
+
+__all__ = ["Groups", "Statements", "expanded", "literal", "parsed", "statements_in"]
+
 _PATTERN: Final = re.compile(r"([*?\[])")
 _COMMENT_OR_EACH: Final = re.compile(r"--[^\n]*|\{each\b[^{}]*\}?")
 _EACH: Final = re.compile(r"\{each (\w+)(?: (before|after|except) (\w+(?:, \w+)*))?:\s+([^{}]+)\}")
@@ -39,50 +40,19 @@ Groups = Mapping[str, Sequence[Mapping[str, str]]]
 _NO_GROUPS: Final[Groups] = {}
 
 
-class Statements:
-    """The statements of a package by name. Files are read at the first access.
+class Statements(NamedStatements):
+    """The expanded statements of a package by name. Files are read at the first access.
 
     `groups` are the groups of columns that its expansions may name.
     """
 
     def __init__(self, package: str, groups: Groups = _NO_GROUPS) -> None:
-        self._package = package
+        super().__init__(package)
         self._groups = groups
 
-    def __getitem__(self, name: str) -> str:
-        """Return the text of a statement.
-
-        Raises:
-            KeyError: the package has no statement of this name.
-        """
-        try:
-            return self.texts[name]
-        except KeyError:
-            raise KeyError(f"{self._package} has no statement {name}") from None
-
-    @cached_property
-    def texts(self) -> dict[str, str]:
-        """All expanded statements by name, in the order of their files.
-
-        Raises:
-            ValueError: two statements have the same name, or one has braces without a meaning.
-        """
-        found: dict[str, str] = {}
-        for file in _files(resources.files(self._package)):
-            for name, text in statements_in(file.read_text("utf-8")):
-                if name in found:
-                    raise ValueError(f"{self._package} has two statements {name}")
-                try:
-                    found[name] = expanded(text, self._groups)
-                except ValueError as error:
-                    raise ValueError(f"{self._package}, statement {name}: {error}") from None
-        return found
-
-
-def statements_in(text: str) -> list[tuple[str, str]]:
-    """Return the names and texts of the statements of a file, in order."""
-    _, *parts = _NAMED.split(text)
-    return list(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
+    def _prepared(self, text: str) -> str:
+        """Raises ValueError if it has braces without a meaning."""
+        return expanded(text, self._groups)
 
 
 def expanded(text: str, groups: Groups) -> str:
@@ -177,14 +147,6 @@ def _check_braces(text: str) -> None:
             f"its header names the placeholders {sorted(named)}, and it has {sorted(met)}; "
             "write a line `-- Placeholders: name, name.`"
         )
-
-
-def _files(folder: Traversable) -> Iterator[Traversable]:
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".sql"):
-            yield entry
-        elif entry.name in _FOLDERS:
-            yield from _files(entry)
 
 
 def literal(path: Path) -> str:

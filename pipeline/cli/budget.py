@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from almanac.reading.temporary import own_folder
 from pipeline.cli.options import JsonOption, dates_option
 from pipeline.console import EXIT_USAGE, Table, fail, people, print_json
 from pipeline.polling.inputs import PollFacts
@@ -22,7 +23,6 @@ from pipeline.settings import Settings, SettingsError, read_settings
 from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError
 from warehouse.files.storage import Storage
-from warehouse.files.temporary import own_folder
 from warehouse.home import Home
 
 if TYPE_CHECKING:

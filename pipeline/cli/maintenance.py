@@ -17,6 +17,8 @@ from typing import Annotated, Final
 
 import typer
 
+from almanac.reading.attaching import abandoned_links, set_aside_foreign_wal
+from almanac.reading.temporary import leftovers, own_folder
 from pipeline.cli.options import JsonOption
 from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
 from pipeline.health.report import LEAST_FREE_BYTES
@@ -27,9 +29,7 @@ from pipeline.session import OpenedSession, home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.service_clock import NOTABLE, ServiceClock
-from warehouse.attaching import abandoned_links, set_aside_foreign_wal
 from warehouse.errors import WarehouseError
-from warehouse.files.temporary import leftovers, own_folder
 from warehouse.history.merge import ABANDONED_S
 from warehouse.history.verify import verify as verify_home
 from warehouse.history.verify_files import Finding

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from almanac.reading.query_limits import QueryHooks, QueryLimits
+from almanac.reading.temporary import remove_own_folders
 from pipeline.cli.options import signals_held
 from pipeline.console import (
     EXIT_ERROR,
@@ -27,8 +29,6 @@ from pipeline.settings import Settings, read_settings
 from warehouse import queries
 from warehouse.answer_forms import FileForm
 from warehouse.files.file_modes import usual_modes
-from warehouse.files.temporary import remove_own_folders
-from warehouse.query_limits import QueryHooks, QueryLimits
 
 _PROGRAM_BYTES = 1_000_000_000
 """Memory of the program beside twice that of the query, since Python holds the rows again."""

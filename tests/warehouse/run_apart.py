@@ -11,10 +11,10 @@ import resource
 import sys
 from pathlib import Path
 
+from almanac.reading.query_limits import QueryHooks, QueryLimits
+from almanac.reading.temporary import remove_own_folders
 from tests.memory import peak_bytes
-from warehouse.files.temporary import remove_own_folders
 from warehouse.queries import QueryRefused, connected, run_sql
-from warehouse.query_limits import QueryHooks, QueryLimits
 
 LIMITS = QueryLimits(memory_bytes=100_000_000, threads=1, timeout_s=0.1, grace_s=0.2)
 DATA_BYTES_MAX = 1_500_000_000

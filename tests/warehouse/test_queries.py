@@ -15,10 +15,13 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.reading import published
+from almanac.reading.connections import DUCKDB_MAJOR
+from almanac.reading.query_limits import QueryLimits
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.unclosable import BLOCKED_S, Refusing, Unclosable, opening
 from warehouse import queries
-from warehouse.connections import DUCKDB_MAJOR, open_spilling
+from warehouse.connections import open_spilling
 from warehouse.errors import WarehouseError
 from warehouse.queries import (
     FileForm,
@@ -28,7 +31,6 @@ from warehouse.queries import (
     run_sql,
     write_answer,
 )
-from warehouse.query_limits import QueryLimits
 
 ROOT = Path(__file__).parents[2]
 SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORDER BY ALL"
@@ -282,7 +284,8 @@ INTERRUPTED = """
 import random, sys
 from contextlib import suppress
 from pathlib import Path
-from warehouse import queries, query_limits
+from almanac.reading import query_limits
+from warehouse import queries
 sql, warehouse, answer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 query_limits._ANSWER_BYTES_MIN, query_limits.LEFT_FREE_BYTES = 1_000_000, 1 << 60
 for _ in range(500):
@@ -296,7 +299,9 @@ for _ in range(500):
 @pytest.fixture
 def unclosable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Unclosable]]:
     opened: list[Unclosable] = []
-    monkeypatch.setattr(queries, "_open", opening(Unclosable, opened))
+    replacement = opening(Unclosable, opened)
+    for module in (published, queries):
+        monkeypatch.setattr(module, "open_published", replacement)
     yield opened
     for connection in opened:
         connection.released.set()
@@ -340,7 +345,9 @@ def test_a_stopped_answer_gives_the_reason_even_if_its_connection_does_not_close
 
 
 def test_an_error_of_closing_is_passed_on(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "_open", opening(Refusing, []))
+    replacement = opening(Refusing, [])
+    for module in (published, queries):
+        monkeypatch.setattr(module, "open_published", replacement)
     with pytest.raises(duckdb.IOException, match="the disk is gone"), connected(warehouse):
         pass
 

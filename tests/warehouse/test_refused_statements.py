@@ -22,9 +22,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from almanac.reading import attaching
+from almanac.reading.query_limits import QueryLimits
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.run_apart import DATA_BYTES_MAX
-from warehouse import attaching
 from warehouse.queries import (
     FileForm,
     QueryRefused,
@@ -33,7 +34,6 @@ from warehouse.queries import (
     run_sql,
     write_answer,
 )
-from warehouse.query_limits import QueryLimits
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
@@ -363,8 +363,8 @@ def test_rows_that_do_not_fit_into_memory_are_spilled_and_the_spill_is_removed(
 def test_an_answer_that_leaves_no_room_on_the_disk_is_stopped_and_removed(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warehouse.query_limits._ANSWER_BYTES_MIN", 1_000_000)
-    monkeypatch.setattr("warehouse.query_limits.LEFT_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr("almanac.reading.query_limits._ANSWER_BYTES_MIN", 1_000_000)
+    monkeypatch.setattr("almanac.reading.query_limits.LEFT_FREE_BYTES", 1 << 60)
     with pytest.raises(QueryRefused, match="free on the disk"):
         sql = "SELECT range, md5(range::VARCHAR) FROM range(100000000000)"
         write_answer(scene.warehouse, sql, tmp_path / "answer.csv", "csv")

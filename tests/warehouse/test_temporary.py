@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from warehouse.files.temporary import leftovers, own_folder, remove_own_folders
+from almanac.reading.temporary import leftovers, own_folder, remove_own_folders
 
 ROOT = Path(__file__).parents[2]
 WRITE = """
 import sys
-from warehouse.files.temporary import own_folder
+from almanac.reading.temporary import own_folder
 (own_folder() / "answer").write_text("secret")
 print(own_folder(), flush=True)
 """
@@ -95,7 +95,7 @@ def test_folders_of_other_users_and_programs_are_kept(
     before = sorted(temporary.iterdir())
     me = os.getuid()
     with monkeypatch.context() as patch:
-        patch.setattr("warehouse.files.temporary.os.getuid", lambda: me + 1)
+        patch.setattr("almanac.reading.temporary.os.getuid", lambda: me + 1)
         own_folder()
         assert list(leftovers()) == []
         remove_own_folders()

@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 
+from almanac.reading import published
 from warehouse import queries
 
 BLOCKED_S = 30.0
@@ -62,8 +63,8 @@ class Refusing(Unclosable):
 def opening(
     kind: type[Unclosable], opened: list[Unclosable]
 ) -> Callable[..., duckdb.DuckDBPyConnection]:
-    """Return a replacement of `queries._open` that returns connections of this kind."""
-    usual = queries._open
+    """Return a replacement of `open_published` that returns connections of this kind."""
+    usual = published.open_published
 
     def open_one(*arguments: Any) -> Any:
         opened.append(kind(usual(*arguments)))
@@ -80,7 +81,9 @@ def main() -> None:
     grace_s = float(sys.argv.pop(1))
     limits = sql_cli._limits
     setattr(sql_cli, "_limits", lambda settings: replace(limits(settings), grace_s=grace_s))  # noqa: B010
-    setattr(queries, "_open", opening(Deadlocked, []))  # noqa: B010
+    opened = opening(Deadlocked, [])
+    for module in (published, queries):
+        setattr(module, "open_published", opened)  # noqa: B010
     cli.main()
 
 

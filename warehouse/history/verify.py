@@ -12,7 +12,7 @@ from typing import Final
 
 import duckdb
 
-from warehouse.attaching import attach_published
+from almanac.reading.attaching import attach_published
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files import lake_paths
 from warehouse.history import verify_files

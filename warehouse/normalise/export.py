@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from almanac.reading.temporary import own_folder
 from warehouse import bounds
-from warehouse.files.temporary import own_folder
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_counter import QuickCounter

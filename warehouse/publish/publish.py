@@ -19,8 +19,8 @@ from typing import Final, Literal
 
 import duckdb
 
-from warehouse.attaching import attach_published
-from warehouse.connections import open_memory
+from almanac.reading.attaching import attach_published
+from almanac.reading.connections import open_memory
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.publish import delta, lake_events

@@ -7,6 +7,7 @@ are quoted as literals.
 from collections.abc import Iterator
 from pathlib import Path
 
+from almanac.reading.named_sql import quoted, quoted_text
 from warehouse.schema.columns import GROUPS, Column
 from warehouse.schema.tables import INTERNAL_SCHEMA, Table
 from warehouse.sql import Statements
@@ -20,7 +21,7 @@ def attach(path: Path, alias: str, *, read_only: bool) -> str:
     A new file has a storage version that DuckDB 1.4 and later can open.
     """
     option = "READ_ONLY" if read_only else "STORAGE_VERSION 'v1.4.0'"
-    return "ATTACH " + _literal(str(path)) + " AS " + quoted(alias) + " (" + option + ")"
+    return "ATTACH " + quoted_text(str(path)) + " AS " + quoted(alias) + " (" + option + ")"
 
 
 def use(alias: str) -> str:
@@ -54,15 +55,15 @@ def definitions() -> list[str]:
 def comments(table: Table, kind: str) -> Iterator[str]:
     """Yield the COMMENT statements of a table and its columns; `kind` is TABLE or VIEW."""
     name = _name(table)
-    yield "COMMENT ON " + kind + " " + name + " IS " + _literal(table.grain)
+    yield "COMMENT ON " + kind + " " + name + " IS " + quoted_text(table.grain)
     for column in table.columns:
         meaning = column.meaning + (" [" + column.unit + "]" if column.unit else "")
         target = name + "." + quoted(column.name)
-        yield "COMMENT ON COLUMN " + target + " IS " + _literal(meaning)
+        yield "COMMENT ON COLUMN " + target + " IS " + quoted_text(meaning)
 
 
 def comment_macro(macro: Table) -> str:
-    return "COMMENT ON MACRO TABLE " + quoted(macro.name) + " IS " + _literal(macro.grain)
+    return "COMMENT ON MACRO TABLE " + quoted(macro.name) + " IS " + quoted_text(macro.grain)
 
 
 def insert(table: Table, query: str) -> str:
@@ -154,10 +155,6 @@ def _name(table: Table) -> str:
     return quoted(table.schema) + "." + quoted(table.name)
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _marks(table: Table, prefix: str, columns: tuple[str, ...], source: str) -> str:
     marked = _list(table.key) + ", hash(" + _list(columns) + ") AS mark"
     return _keep(table, prefix) + "SELECT " + marked + " FROM " + source
@@ -177,7 +174,3 @@ def _keep(table: Table, prefix: str) -> str:
 
 def _list(columns: tuple[str, ...]) -> str:
     return ", ".join(quoted(column) for column in columns)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -8,11 +8,11 @@ from time import time
 
 import pytest
 
+from almanac.reading.attaching import set_aside_foreign_wal
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.app import ServerOptions
 from pipeline.runs.store import Damage, set_aside
 from tests.pipeline.conftest import Almanac
-from warehouse.attaching import set_aside_foreign_wal
 from warehouse.home import Home
 
 AT = ("--content-at", "2026-03-01T06:00:00Z")

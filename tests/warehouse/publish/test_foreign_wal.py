@@ -12,8 +12,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from almanac.reading.attaching import set_aside_foreign_wal
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
-from warehouse.attaching import set_aside_foreign_wal
 from warehouse.queries import connected, run_sql
 
 OLD = [Plan((Op(0, seed=1), Op(1, seed=2)), coins=2)]

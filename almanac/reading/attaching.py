@@ -20,7 +20,7 @@ from typing import Final
 
 import duckdb
 
-from warehouse.schema import ddl
+from almanac.reading.named_sql import quoted, quoted_text
 
 _LINKS: Final = ".reading-"
 _ABANDONED_AFTER_S: Final = 60.0
@@ -36,7 +36,9 @@ def attach_published(connection: duckdb.DuckDBPyConnection, warehouse: Path, ali
     """
     set_aside_foreign_wal(warehouse)
     with _linked(warehouse) as path:
-        connection.execute(ddl.attach(path, alias, read_only=True))
+        # No value can be bound in it.
+        name = quoted(alias)
+        connection.execute("ATTACH " + quoted_text(str(path)) + " AS " + name + " (READ_ONLY)")
 
 
 def set_aside_foreign_wal(warehouse: Path) -> Path | None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import duckdb
 
-from warehouse.files.temporary import own_folder
+from almanac.reading.temporary import own_folder
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
 """Free disk space that answers and spilled rows must leave."""

@@ -8,6 +8,7 @@ that folder. Does not: its content.
 """
 
 import atexit
+import fcntl
 import os
 import shutil
 import tempfile
@@ -17,8 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-from warehouse.files.locks import try_lock
 
 _PREFIX: Final = "almanac-process-"
 _ENDED: Final = "-ended"
@@ -91,7 +90,7 @@ def _make_locked(parent: str) -> _LockedFolder:
         except FileNotFoundError:
             continue  # Another process removed it as a leftover.
         try:
-            is_ours = try_lock(descriptor) and folder.exists()
+            is_ours = _try_lock(descriptor) and folder.exists()
         except OSError:
             is_ours = True  # This disk can't lock folders, so no process removes it as a leftover.
         if is_ours:
@@ -105,6 +104,14 @@ def _opened(folder: Path) -> int:
 
 def _is_free(descriptor: int) -> bool:
     try:
-        return try_lock(descriptor)
+        return _try_lock(descriptor)
     except OSError:
         return False  # This disk can't lock folders, so the owner may be alive.
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""Almanac for analysts: crypto-market events as they were known at any instant.
+
+    import almanac
+
+    with almanac.open("data") as db:
+        print(db.upcoming(coins="BTC", within="7d").df())
+
+The package reads a published `warehouse.duckdb` and nothing else. All instants are UTC unless
+`open` names another zone.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from almanac.coins import Coin
+    from almanac.coverage import Coverage
+    from almanac.database import Database
+    from almanac.database import open_database as open
+    from almanac.errors import (
+        AlmanacError,
+        AmbiguousCoin,
+        InvalidArgument,
+        LookAhead,
+        QueryRefused,
+        UnknownName,
+        WarehouseError,
+    )
+    from almanac.results import Result
+
+_HOMES = {
+    "AlmanacError": "errors",
+    "AmbiguousCoin": "errors",
+    "Coin": "coins",
+    "Coverage": "coverage",
+    "Database": "database",
+    "InvalidArgument": "errors",
+    "LookAhead": "errors",
+    "QueryRefused": "errors",
+    "Result": "results",
+    "UnknownName": "errors",
+    "WarehouseError": "errors",
+}
+
+__all__ = [
+    "AlmanacError",
+    "AmbiguousCoin",
+    "Coin",
+    "Coverage",
+    "Database",
+    "InvalidArgument",
+    "LookAhead",
+    "QueryRefused",
+    "Result",
+    "UnknownName",
+    "WarehouseError",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use: the import of the package takes no time."""
+    if name == "open":
+        return import_module("almanac.database").open_database
+    if name not in _HOMES:
+        raise AttributeError(f"module 'almanac' has no attribute {name!r}")
+    return getattr(import_module(f"almanac.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,82 @@
+"""Coins by the names that people use: slug, ticker or name.
+
+Belongs here: finding the one coin that a text names, or refusing to guess. Tickers are not unique:
+a ticker that several coins have is an error that names them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from almanac.errors import AmbiguousCoin, UnknownName
+from almanac.reader import Reader
+from almanac.reading.named_sql import NamedStatements
+
+_SQL = NamedStatements("almanac")
+_LISTED_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Coin:
+    """A coin: `slug` is its unique name, `symbol` its ticker, `rank` its current rank or None."""
+
+    slug: str
+    symbol: str | None
+    name: str | None
+    rank: int | None
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
+    """Return the coin that a slug, a ticker or a name stands for; case counts in slugs alone.
+
+    Raises:
+        AmbiguousCoin: several coins have this ticker, or this name.
+        UnknownName: none has it.
+    """
+    if isinstance(wanted, Coin):
+        return wanted
+    text = wanted.strip()
+    found = _matches(reader, text)
+    for kind in ("slug", "symbol", "name"):
+        coins = [row for row in found if row["matched_by"] == kind]
+        if len(coins) == 1:
+            return _coin(coins[0])
+        if coins:
+            raise AmbiguousCoin(
+                f"{wanted!r} is the {kind} of {len(coins)} coins: {_listed(coins)}. Use the slug."
+            )
+    similar = [row for row in found if row["matched_by"] == "prefix"]
+    hint = f" Similar: {_listed(similar)}." if similar else ""
+    raise UnknownName(f"no coin has the slug, symbol or name {wanted!r}.{hint}")
+
+
+def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) -> list[str] | None:
+    """Return the slugs of the coins of a filter; None stays None, which selects every event.
+
+    Raises:
+        AmbiguousCoin, UnknownName: as `resolve_coin`.
+    """
+    if coins is None:
+        return None
+    given = [coins] if isinstance(coins, (str, Coin)) else list(coins)
+    return [resolve_coin(reader, coin).slug for coin in given]
+
+
+def _matches(reader: Reader, text: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = reader.query(_SQL["coin_matches"], {"wanted": text}).to_pylist()
+    if all(row["matched_by"] == "prefix" for row in rows):
+        rows = [*reader.query(_SQL["linked_coins"], {"wanted": text}).to_pylist(), *rows]
+    return rows
+
+
+def _coin(row: dict[str, Any]) -> Coin:
+    return Coin(row["coin"], row["symbol"], row["name"], row["rank"])
+
+
+def _listed(rows: list[dict[str, Any]]) -> str:
+    names = [f"{row['coin']} ({row['name']})" for row in rows[:_LISTED_MAX]]
+    more = len(rows) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

@@ -1,0 +1,244 @@
+"""The database: every question of an analyst is a method here.
+
+Belongs here: the public methods, their documentation and defaults. Does not: how they are answered
+(events, coins, coverage and the other modules).
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from almanac import coins as coin_names
+from almanac import events
+from almanac.coins import Coin
+from almanac.coverage import Coverage, coverage_at
+from almanac.events import Basis, Coins, Names
+from almanac.instants import Duration, Instant, zone
+from almanac.reader import Reader, find_file
+from almanac.reading.query_limits import QueryLimits
+from almanac.results import Result
+
+
+def _machine_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def open_database(
+    home: str | Path | None = None,
+    tz: str | tzinfo = "UTC",
+    *,
+    follow: bool = True,
+    limits: QueryLimits | None = None,
+    clock: Callable[[], datetime] = _machine_clock,
+) -> "Database":
+    """Open a published warehouse for reading.
+
+    Args:
+        home: a home of the application, or a `warehouse.duckdb`, also a copy on another machine.
+            None is the folder `data`, where the application keeps it by default.
+        tz: the zone of instants in results, and of instants without a zone in arguments. It is
+            never the zone of the machine.
+        follow: whether a newer publication is read from the next question on.
+        limits: memory, threads, spilled bytes and seconds of a query.
+        clock: returns the time, aware.
+
+    Returns:
+        A context manager; leaving it closes the file.
+
+    Raises:
+        WarehouseError: there is no such file, or it can't be opened.
+        InvalidArgument: there is no such zone.
+    """
+    file = find_file("data" if home is None else home)
+    return Database(Reader(file, tz=zone(tz), follow=follow, limits=limits, clock=clock))
+
+
+class Database:
+    """A published warehouse, open for reading; made by `almanac.open`.
+
+    Readers and publications do not block each other. A `Result` stays as it was read.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Results stay readable."""
+        self._reader.close()
+
+    def __repr__(self) -> str:
+        return f"almanac.open({str(self._reader.file)!r}, tz={str(self._reader.tz)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The file that is read."""
+        return self._reader.file
+
+    def sql(self, query: str, **params: Any) -> Result:
+        """Run one statement that reads; `$name` in it takes its value from `params`.
+
+        The statement can access the warehouse and registered frames only, as `almanac sql`.
+
+        Raises:
+            QueryRefused: it would write, fails, or takes too long; the message says how.
+        """
+        return self._reader.result(query, params, own=False)
+
+    def register(self, name: str, frame: Any) -> None:
+        """Make a frame (pandas, Polars, Arrow) a table of `sql`, until the database is closed."""
+        self._reader.register(name, frame)
+
+    def events(
+        self,
+        as_of: Instant | None = None,
+        coins: Coins | None = None,
+        categories: Names | None = None,
+        window: tuple[Instant | None, Instant | None] | None = None,
+        status: Names | None = "scheduled",
+        min_impact: float | None = None,
+        basis: Basis = "observed",
+    ) -> Result:
+        """Return the events as they were known at an instant: one row per event.
+
+        Args:
+            as_of: the instant; None is now. `date` and every other column are as known then.
+            coins: slugs, tickers or names; events that are linked to any of them.
+            categories: names; events that have any of them.
+            window: from and to (exclusive) of the event date; either may be None. An event whose
+                date is a period is included if the period overlaps the window.
+            status: `scheduled`, `cancelled`, `withdrawn`, several of them, or `all`.
+            min_impact: the least score, 0 to 10. Where the plan shows only a band, the whole band
+                must reach it; an unknown score does not.
+            basis: `observed` is what was pulled by then; `claimed` also takes what the service says
+                of the time before the first observation, which it may have edited since.
+
+        Raises:
+            InvalidArgument: an argument is wrong, or `as_of` is still to come.
+            QueryRefused: nothing was observed yet at `as_of`.
+            UnknownName, AmbiguousCoin: a coin or category does not exist, or is not unique.
+        """
+        return events.events(
+            self._reader,
+            as_of=as_of,
+            coins=coins,
+            categories=categories,
+            window=window,
+            status=status,
+            min_impact=min_impact,
+            basis=basis,
+        )
+
+    def upcoming(
+        self,
+        coins: Coins | None = None,
+        within: Duration = "14d",
+        as_of: Instant | None = None,
+        include_estimated: bool = True,
+    ) -> Result:
+        """Return the events that were still to come, or in progress, at an instant.
+
+        One row per event that was scheduled, not missing, and not over, and that could begin within
+        the time; soonest first. An estimated event is a period or a deadline: its `date_exact` is
+        NULL, and it is included while its period can still begin in time.
+
+        Raises: as `events`.
+        """
+        return events.upcoming(
+            self._reader,
+            coins=coins,
+            within=within,
+            as_of=as_of,
+            include_estimated=include_estimated,
+        )
+
+    def changes(
+        self,
+        since: Instant,
+        until: Instant | None = None,
+        kinds: Names | None = None,
+        coins: Coins | None = None,
+        min_impact: float | None = None,
+    ) -> Result:
+        """Return what became known after `since`, until `until`, with old and new values.
+
+        One row per version and kind of change, oldest first. `since` may be `today` or `yesterday`.
+        `kinds` are change kinds such as `rescheduled`, `rescored` or `cancelled`.
+
+        Raises: as `events`.
+        """
+        return events.changes(
+            self._reader,
+            since=since,
+            until=until,
+            kinds=kinds,
+            coins=coins,
+            min_impact=min_impact,
+        )
+
+    def history(self, event_id: str, basis: Basis = "observed") -> Result:
+        """Return every version of an event, oldest first, from `known_from` to `known_to`.
+
+        Raises:
+            UnknownName: no event with this id was observed.
+        """
+        return events.history(self._reader, event_id, basis=basis)
+
+    def first_release(self, event_id: str) -> dict[str, Any]:
+        """Return the first version of an event that was observed, as a dict of its columns.
+
+        Raises: as `history`.
+        """
+        return events.first_release(self._reader, event_id)
+
+    def vintage_dates(self, event_id: str) -> list[datetime]:
+        """Return the instants at which what was known of an event changed, oldest first.
+
+        Raises: as `history`.
+        """
+        return events.vintage_dates(self._reader, event_id)
+
+    def known_before(
+        self,
+        lead: Duration = "3d",
+        categories: Names | None = None,
+        basis: Basis = "observed",
+    ) -> Result:
+        """Return each event with an exact date as it was known `lead` before that date.
+
+        `known_at` is the instant, `date_final` the date as last known, `date` the date as known
+        then. The instant follows from the final date: in a back-test keep the rows with
+        `date = date_final`, since nobody knew the final date of the others.
+
+        Raises: as `events`.
+        """
+        return events.known_before(self._reader, lead=lead, categories=categories, basis=basis)
+
+    def coverage(self, at: Instant | None = None) -> Coverage:
+        """Return what had been pulled by an instant, now by default.
+
+        Raises:
+            InvalidArgument: it is no instant, or still to come.
+        """
+        return coverage_at(self._reader, at)
+
+    def resolve(self, coin: str | Coin) -> Coin:
+        """Return the coin with this slug, ticker or name.
+
+        Raises:
+            AmbiguousCoin: several coins have this ticker or name; the message lists their slugs.
+            UnknownName: none has it; the message names similar ones.
+        """
+        return coin_names.resolve_coin(self._reader, coin)

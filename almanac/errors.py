@@ -1,0 +1,38 @@
+"""Errors of the package, sorted by what the caller does next.
+
+AlmanacError
+├── WarehouseError    the file can't be opened or read
+│   └── QueryRefused  the query is not one reading statement, or it failed
+├── InvalidArgument   an argument is wrong; the message says what was expected
+├── UnknownName       no event or coin has this name
+├── AmbiguousCoin     several coins have this ticker; the message lists their slugs
+└── LookAhead         an audit found values that nobody could have known
+"""
+
+
+class AlmanacError(Exception):
+    """Base of all errors of the package. Nothing was changed: the package only reads."""
+
+
+class WarehouseError(AlmanacError):
+    """Data at rest is wrong. The message gives the state that is left."""
+
+
+class QueryRefused(WarehouseError):
+    """The query is not one reading statement, or it failed. Nothing was changed."""
+
+
+class InvalidArgument(AlmanacError, ValueError):
+    """An argument can't be used; the message says what was given and what was expected."""
+
+
+class UnknownName(AlmanacError, LookupError):
+    """No event has this id, or no coin this slug, symbol or name."""
+
+
+class AmbiguousCoin(AlmanacError, LookupError):
+    """Several coins have this ticker or name. Use the slug of one of them."""
+
+
+class LookAhead(AlmanacError, AssertionError):
+    """An audit found values that could not have been known at the time of a decision."""

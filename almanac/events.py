@@ -1,0 +1,210 @@
+"""Questions about events, as known at an instant.
+
+Belongs here: events, upcoming events, changes, the history of one event, events before their date;
+the arguments that they share. Does not: joins with the caller's rows (joins).
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Final, Literal
+
+from almanac.coins import Coin, slugs_of
+from almanac.errors import InvalidArgument, UnknownName
+from almanac.instants import Duration, Instant, duration, instant, number
+from almanac.reader import Reader
+from almanac.reading.named_sql import NamedStatements
+from almanac.results import Result
+
+Basis = Literal["observed", "claimed"]
+Names = str | Iterable[str]
+Coins = str | Coin | Iterable[str | Coin]
+
+STATUSES: Final = ("scheduled", "cancelled", "withdrawn")
+KINDS: Final = (
+    *("created", "rescheduled", "made_exact", "made_estimated", "rescored", "revised"),
+    *("cancelled", "withdrawn", "restored", "revealed"),
+)
+BANDS: Final = ((0.0, "Low"), (2.5, "Mid"), (5.0, "High"), (7.5, "Critical"))
+"""Lowest score and name of each band, where a plan shows no score (decisions: impact bands)."""
+_SQL = NamedStatements("almanac")
+
+
+def events(
+    reader: Reader,
+    *,
+    as_of: Instant | None,
+    coins: Coins | None,
+    categories: Names | None,
+    window: tuple[Instant | None, Instant | None] | None,
+    status: Names | None,
+    min_impact: float | None,
+    basis: Basis,
+) -> Result:
+    with reader.pinned():
+        lower, upper = bounds_of(reader, window)
+        values = {
+            "at": known_at(reader, as_of, "as_of"),
+            "basis": one_of(basis, "basis", ("observed", "claimed")),
+            "coins": slugs_of(reader, coins),
+            "categories": category_names(reader, categories),
+            "statuses": listed(status, "status", STATUSES),
+            "lower": lower,
+            "upper": upper,
+            **impact_values(min_impact),
+        }
+        return reader.result(_SQL["events"], values)
+
+
+def upcoming(
+    reader: Reader,
+    *,
+    coins: Coins | None,
+    within: Duration,
+    as_of: Instant | None,
+    include_estimated: bool,
+) -> Result:
+    with reader.pinned():
+        at = known_at(reader, as_of, "as_of")
+        values = {
+            "at": at,
+            "until": at + duration(within, "within"),
+            "coins": slugs_of(reader, coins),
+            "estimated": include_estimated,
+        }
+        return reader.result(_SQL["upcoming"], values)
+
+
+def changes(
+    reader: Reader,
+    *,
+    since: Instant,
+    until: Instant | None,
+    kinds: Names | None,
+    coins: Coins | None,
+    min_impact: float | None,
+) -> Result:
+    with reader.pinned():
+        after = known_at(reader, since, "since")
+        before = known_at(reader, until, "until")
+        if before < after:
+            raise InvalidArgument(f"until={until!r} is before since={since!r}")
+        values = {
+            "since": after,
+            "until": before,
+            "kinds": listed(kinds, "kinds", KINDS),
+            "coins": slugs_of(reader, coins),
+            **impact_values(min_impact),
+        }
+        return reader.result(_SQL["changes"], values)
+
+
+def history(reader: Reader, event_id: str, *, basis: Basis) -> Result:
+    is_claimed = one_of(basis, "basis", ("observed", "claimed")) == "claimed"
+    values = {"event_id": event_id, "claimed": is_claimed}
+    found = reader.result(_SQL["history"], values)
+    if len(found) == 0:
+        raise UnknownName(f"no event with the id {event_id!r} was ever observed")
+    return found
+
+
+def first_release(reader: Reader, event_id: str) -> dict[str, Any]:
+    return history(reader, event_id, basis="observed").rows()[0]
+
+
+def vintage_dates(reader: Reader, event_id: str) -> list[datetime]:
+    rows = history(reader, event_id, basis="observed").rows()
+    # A version that another replaced at the same instant was known at no time.
+    return [row["known_from"] for row in rows if row["known_from"] != row["known_to"]]
+
+
+def known_before(
+    reader: Reader, *, lead: Duration, categories: Names | None, basis: Basis
+) -> Result:
+    with reader.pinned():
+        values = {
+            "lead": duration(lead, "lead"),
+            "categories": category_names(reader, categories),
+            "basis": one_of(basis, "basis", ("observed", "claimed")),
+        }
+        return reader.result(_SQL["known_before"], values)
+
+
+def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
+    """Return the instant of a question; None is now, by the clock or the last pull if later.
+
+    Raises:
+        InvalidArgument: it is no instant, or still to come.
+    """
+    now = reader.now()
+    if given is None:
+        return now
+    found = instant(given, name, reader.tz, now=now)
+    if found > now:
+        raise InvalidArgument(
+            f"{name}={given!r} is still to come: the time is {now.isoformat()}. Nobody knows yet "
+            "what will be known then; leave it out for what is known now."
+        )
+    return found
+
+
+def bounds_of(
+    reader: Reader, window: tuple[Instant | None, Instant | None] | None
+) -> tuple[datetime | None, datetime | None]:
+    """Return the bounds of a window of event dates, the second exclusive; None is no bound."""
+    if window is None:
+        return None, None
+    if isinstance(window, (str, datetime)) or len(window) != 2:
+        raise InvalidArgument(f"window={window!r}: expected two instants, (from, to)")
+    now = reader.now()
+    lower, upper = (
+        None if bound is None else instant(bound, "window", reader.tz, now=now) for bound in window
+    )
+    if lower is not None and upper is not None and upper <= lower:
+        raise InvalidArgument(f"window={window!r} is empty: its end is not after its start")
+    return lower, upper
+
+
+def category_names(reader: Reader, categories: Names | None) -> list[str] | None:
+    """Return the categories of a filter in small letters.
+
+    Raises:
+        UnknownName: there is no such category; the message names similar ones.
+    """
+    if categories is None:
+        return None
+    given = [categories] if isinstance(categories, str) else list(categories)
+    rows = reader.query(_SQL["category_names"]).to_pylist()
+    known = {row["category"].lower(): row["category"] for row in rows}
+    for name in given:
+        if name.strip().lower() not in known:
+            near = get_close_matches(name.lower(), known, 3, 0.4) or sorted(known)[:5]
+            similar = ", ".join(known[match] for match in near)
+            raise UnknownName(f"no event has the category {name!r}. Similar: {similar or 'none'}.")
+    return [name.strip().lower() for name in given]
+
+
+def listed(given: Names | None, name: str, allowed: Sequence[str]) -> list[str] | None:
+    """Return the words of a filter as a list; None and `all` select everything."""
+    if given is None or given == "all":
+        return None
+    words = [given] if isinstance(given, str) else list(given)
+    return [one_of(word, name, allowed) for word in words]
+
+
+def one_of(given: str, name: str, allowed: Sequence[str]) -> str:
+    """Return a word that is one of those allowed.
+
+    Raises:
+        InvalidArgument: it is another; the message lists them.
+    """
+    if given not in allowed:
+        raise InvalidArgument(f"{name}={given!r}; expected {', '.join(allowed)}")
+    return given
+
+
+def impact_values(min_impact: float | None) -> dict[str, Any]:
+    """Return the values of the filter for impact: a score, and the bands wholly above it."""
+    least = number(min_impact, "min_impact")
+    bands = [] if least is None else [name for low, name in BANDS if low >= least]
+    return {"min_impact": least, "bands": bands}

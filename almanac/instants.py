@@ -1,0 +1,129 @@
+"""Instants and durations as people write them, read in one way.
+
+Belongs here: reading an instant, a duration and a zone. Does not: columns of frames (frames).
+An instant without a zone is of the zone that the database was opened with, which is UTC unless
+another was named; it is never the zone of the machine, which would be look-ahead by some hours.
+"""
+
+import re
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any, Final, SupportsFloat
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from almanac.errors import InvalidArgument
+
+Instant = datetime | date | str
+"""An instant as a caller may give it; a pandas Timestamp is a datetime."""
+Duration = timedelta | str
+"""A duration as a caller may give it: a timedelta, or a text such as `30m`, `3d`, `1w 2d`."""
+
+_UNITS: Final = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), timedelta(seconds=1)),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), timedelta(minutes=1)),
+    **dict.fromkeys(("h", "hour", "hours"), timedelta(hours=1)),
+    **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
+    **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
+}
+_PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
+
+
+def zone(name: str | tzinfo) -> tzinfo:
+    """Return a time zone by its IANA name.
+
+    Raises:
+        InvalidArgument: there is no zone of this name.
+    """
+    if isinstance(name, tzinfo):
+        return name
+    if name.upper() == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidArgument(
+            f"tz={name!r}: no such time zone; use an IANA name such as 'Europe/Berlin'"
+        ) from error
+
+
+def instant(
+    given: Instant, name: str, tz: tzinfo = UTC, *, now: datetime | None = None
+) -> datetime:
+    """Return an instant in UTC. One without a zone is of `tz`; a date is its first instant.
+
+    With `now`, the words `now`, `today`, `yesterday` and `tomorrow` are understood, too; the days
+    are those of `tz`.
+
+    Raises:
+        InvalidArgument: it is no instant; the message names the argument.
+    """
+    moment: Any = given
+    if isinstance(given, str):
+        word = given.strip().lower()
+        if now is not None and word == "now":
+            return now.astimezone(UTC)
+        if now is not None and word in _DAYS:
+            day = now.astimezone(tz).date() + timedelta(days=_DAYS[word])
+            return datetime.combine(day, time(), tz).astimezone(UTC)
+        try:
+            moment = datetime.fromisoformat(given.strip())
+        except ValueError as error:
+            raise InvalidArgument(
+                f"{name}={given!r} is no instant; expected ISO 8601, such as 2026-03-02 or "
+                "2026-03-02T12:00:00Z"
+            ) from error
+    elif isinstance(given, date) and not isinstance(given, datetime):
+        moment = datetime.combine(given, time())
+    if not isinstance(moment, datetime) or moment != moment:  # NaT is a datetime unequal to itself.
+        raise InvalidArgument(
+            f"{name}={given!r} is no instant; expected a datetime, a date or ISO 8601 text"
+        )
+    if hasattr(moment, "to_pydatetime"):
+        moment = moment.to_pydatetime(warn=False)  # Versions are dated in microseconds.
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=tz)
+    found: datetime = moment.astimezone(UTC)
+    return found
+
+
+def duration(given: Duration, name: str) -> timedelta:
+    """Return a duration. A text is numbers with units: s, m (minutes), h, d, w.
+
+    Raises:
+        InvalidArgument: it is no duration, or negative.
+    """
+    found = given if isinstance(given, timedelta) else _parsed(given)
+    if found is None or found < timedelta(0):
+        raise InvalidArgument(
+            f"{name}={given!r} is no duration; expected a timedelta, or text such as '30m', '12h', "
+            "'3d' or '1w 2d'"
+        )
+    return timedelta(days=found.days, seconds=found.seconds, microseconds=found.microseconds)
+
+
+def _parsed(text: object) -> timedelta | None:
+    if not isinstance(text, str) or not text.strip():
+        return None
+    total, position = timedelta(0), 0
+    while position < len(text):
+        part = _PART.match(text, position)
+        if part is None or part[2].lower() not in _UNITS:
+            return None
+        total += float(part[1]) * _UNITS[part[2].lower()]
+        position = part.end()
+    return total
+
+
+def number(given: SupportsFloat | None, name: str) -> float | None:
+    """Return a number, or None where None was given.
+
+    Raises:
+        InvalidArgument: it is no number.
+    """
+    try:
+        found = None if given is None else float(given)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if found is not None and found != found:
+        raise InvalidArgument(f"{name}={given!r} is no number")
+    return found

@@ -1,0 +1,191 @@
+"""The published file of a database: found, opened, followed.
+
+Belongs here: where the file is, one connection to the newest publication, running a query on it.
+Does not: the questions (events, coins, joins and others).
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+
+from almanac.errors import InvalidArgument, WarehouseError
+from almanac.reading.connections import close_within
+from almanac.reading.named_sql import NamedStatements
+from almanac.reading.published import connect, explained
+from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
+from almanac.reading.statements import reading_relation
+from almanac.results import Result
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SQL = NamedStatements("almanac")
+FILE: Final = "warehouse.duckdb"
+_PROGRAM: Final = QueryHooks()
+_NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_FRAMES: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def find_file(home: str | Path) -> Path:
+    """Return the published file of a home, or the file itself.
+
+    Raises:
+        WarehouseError: there is none.
+    """
+    given = Path(home).expanduser()
+    file = given / FILE if given.is_dir() else given
+    if not file.is_file():
+        where = f"the folder {given} has no {FILE}" if given.is_dir() else f"there is no {given}"
+        raise WarehouseError(
+            f"{where}. Expected a published {FILE}, or the folder that holds it (ALMANAC_HOME of "
+            "the application). `almanac run` or `almanac merge` of the application makes it."
+        )
+    return file
+
+
+class Reader:
+    """Reads one published file; a newer publication is opened before the next query.
+
+    Thread-safe: queries run one after the other.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        tz: tzinfo = UTC,
+        follow: bool = True,
+        limits: QueryLimits | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.file = file
+        self.tz = tz
+        self.clock = clock
+        self._follow = follow
+        self._limits = limits or QueryLimits()
+        self._lock = threading.RLock()
+        self._mark: tuple[int, ...] | None = None
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._frames: dict[str, Any] = {}
+        self._is_closed = False
+        with self.connection():
+            pass
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        with self._lock:
+            self._is_closed = True
+            self._drop()
+
+    def register(self, name: str, frame: Any) -> None:
+        """Make a frame (pandas, Polars, Arrow) a table of the queries, until the reader closes."""
+        with self._lock:
+            self._frames[name] = frame
+            with self.connection() as connection:
+                connection.register(name, frame)
+
+    @contextmanager
+    def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield the connection to the newest publication, for this thread alone.
+
+        Raises:
+            InvalidArgument: the reader is closed.
+            WarehouseError: the file can't be opened.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise InvalidArgument("the database is closed; open it again with almanac.open()")
+            mark = self._mark_of_file()
+            if self._connection is None or (self._follow and mark not in (None, self._mark)):
+                self._drop()
+                self._connection = connect(self.file, limits=self._limits)
+                self._mark = mark
+                for name, frame in self._frames.items():
+                    self._connection.register(name, frame)
+            yield self._connection
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Keep one publication while several queries of one answer run."""
+        with self._lock, self.connection():
+            follow, self._follow = self._follow, False
+            try:
+                yield
+            finally:
+                self._follow = follow
+
+    def query(
+        self,
+        sql: str,
+        values: Mapping[str, Any] = _NO_VALUES,
+        *,
+        frames: Mapping[str, Any] = _NO_FRAMES,
+        own: bool = True,
+    ) -> "pa.Table":
+        """Run one statement; return its rows, with instants in the zone of the database.
+
+        `frames` are tables of this statement alone. `own` says that the statement is one of the
+        package's; any other is checked to be one that only reads.
+
+        Raises:
+            QueryRefused: it is refused, takes too long, or fails; the message says how.
+        """
+        with self.connection() as connection:
+            for name, frame in frames.items():
+                connection.register(name, frame)
+            try:
+                with explained(QueryWatch(connection, self._limits, _PROGRAM)):
+                    if own:
+                        relation = connection.sql(sql, params=dict(values) or None)
+                    else:
+                        relation = reading_relation(connection, sql, values)
+                    return self._finished(relation.to_arrow_table())
+            finally:
+                for name in frames:
+                    connection.unregister(name)
+
+    def result(self, sql: str, values: Mapping[str, Any] = _NO_VALUES, **options: Any) -> Result:
+        """Run one statement as `query`; return a Result."""
+        return Result(self.query(sql, values, **options))
+
+    def now(self) -> datetime:
+        """Return the instant of the newest knowledge: the clock, or the last pull if it is later.
+
+        The service's clock may be ahead of this machine's.
+        """
+        rows = self.query(_SQL["last_pull"]).to_pylist()
+        last = rows[0]["last_pull_at"] if rows else None
+        at = self.clock()
+        return at if last is None else max(at, last.astimezone(UTC))
+
+    def _finished(self, table: "pa.Table") -> "pa.Table":
+        import pyarrow as pa
+
+        instants = pa.timestamp("us", str(self.tz)) if str(self.tz) != "UTC" else None
+        for number, field in enumerate(table.schema):
+            wanted = None
+            if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+                wanted = instants
+            elif isinstance(field.type, pa.JsonType):
+                wanted = pa.string()  # pandas has no such type.
+            if wanted is not None:
+                table = table.set_column(number, field.name, table.column(number).cast(wanted))
+        return table
+
+    def _mark_of_file(self) -> tuple[int, ...] | None:
+        try:
+            found = self.file.stat()
+        except FileNotFoundError:
+            return None  # Removed since; the open connection still reads it.
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            close_within(self._connection, self._limits.grace_s)
+            self._connection, self._mark = None, None

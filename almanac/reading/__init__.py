@@ -1,0 +1,1 @@
+"""Opening a published warehouse for reading: one file, one statement, its limits."""

@@ -1,0 +1,62 @@
+"""Opening and closing DuckDB: in memory, on UTC, each connection with its own database.
+
+Belongs here: opening a connection and closing it. Does not: attaching the published file
+(attaching), what users' SQL may use and touch (query_limits).
+"""
+
+import logging
+import threading
+from typing import Final
+
+import duckdb
+
+DUCKDB_MAJOR: Final = int(duckdb.__version__.partition(".")[0])
+_log = logging.getLogger(__name__)
+
+
+def open_memory() -> duckdb.DuckDBPyConnection:
+    """Open a database in memory, on UTC, that writes files with the threads of the query.
+
+    DuckDB 2.0 writes the file of a COPY with its own threads. If such a COPY is interrupted, the
+    query and one of these threads can wait for each other forever: about one in 180 did.
+    """
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    # DuckDB draws it on stdout, where programs expect the output of the command.
+    connection.execute("SET enable_progress_bar = false")
+    if DUCKDB_MAJOR >= 2:
+        connection.execute("SET async_threads = 0")
+    return connection
+
+
+def close_within(connection: duckdb.DuckDBPyConnection, grace_s: float) -> None:
+    """Close a connection, or leave it open if closing takes longer than `grace_s`.
+
+    DuckDB ends running work before it closes, and waits for work that neither an interrupt nor a
+    signal stops. The answer is complete by then, so a connection that stays open only costs memory
+    and threads until the process ends. Do not interrupt the connection after this call: that would
+    be a use after free.
+
+    Raises:
+        duckdb.Error: DuckDB refused to close it.
+    """
+    refused: list[duckdb.Error] = []
+
+    def close() -> None:
+        try:
+            connection.close()
+        except duckdb.Error as error:
+            refused.append(error)
+
+    # A daemon thread does not delay the end of the process. Signals are handled during the join.
+    closing = threading.Thread(target=close, name="query-close", daemon=True)
+    closing.start()
+    closing.join(grace_s)
+    if closing.is_alive():
+        _log.warning(
+            "DuckDB did not close a connection within %g s. It is left behind, with its memory and "
+            "threads, until this process ends. Nothing that was read or written is affected.",
+            grace_s,
+        )
+    if refused:
+        raise refused[0]

@@ -1,0 +1,117 @@
+-- The questions about events. Filters that are NULL select everything. Lists of coins are slugs.
+--
+--     events_as_of ─▶ events          upcoming_as_of ─▶ upcoming
+--     changes      ─▶ changes         event_versions ─▶ history, first_release, vintage_dates
+--     events ─▶ (date less a time) ─▶ event_versions, event_claims ─▶ known_before
+
+-- name: last_pull
+-- Grain: one row, the instant of the last merged pull; NULL if there was none.
+-- Parameters: none. Run twice: the same row.
+SELECT max(observed_at) AS last_pull_at FROM batches WHERE status = 'merged'
+
+-- name: events
+-- Grain: one row per event known at $at that passes the filters, as it was known then.
+-- Parameters: $at; $basis; $coins, $categories (names in small letters), $statuses, lists or NULL;
+-- $lower and $upper, instants or NULL: the event may lie in the window; $min_impact, and $bands, the
+-- bands that lie above it as a whole. Run twice: the same rows.
+SELECT *
+FROM events_as_of($at::TIMESTAMPTZ, basis := $basis)
+WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND (
+        $categories::VARCHAR[] IS NULL
+        OR list_has_any(
+            list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
+        )
+    )
+    AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
+    AND ($lower::TIMESTAMPTZ IS NULL OR latest > $lower::TIMESTAMPTZ)
+    AND ($upper::TIMESTAMPTZ IS NULL OR coalesce(earliest, latest) < $upper::TIMESTAMPTZ)
+    AND (
+        $min_impact::DOUBLE IS NULL
+        OR impact >= $min_impact::DOUBLE
+        OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
+    )
+ORDER BY earliest NULLS LAST, latest, event_id
+
+-- name: upcoming
+-- Grain: one row per event that was scheduled, not missing, and not over at $at, and that may begin
+-- before $until, as it was known then.
+-- Parameters: $at, $until; $coins, a list or NULL; $estimated, whether to include events whose date
+-- is not exact. Run twice: the same rows.
+SELECT *
+FROM upcoming_as_of($at::TIMESTAMPTZ)
+WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND coalesce(earliest, $at::TIMESTAMPTZ) < $until::TIMESTAMPTZ
+    AND ($estimated OR date_precision IN ('instant', 'day'))
+ORDER BY earliest NULLS LAST, latest, event_id
+
+-- name: changes
+-- Grain: one row per observed version that became known after $since, until $until, and kind of
+-- change.
+-- Parameters: $since, $until; $kinds, $coins, lists or NULL; $min_impact, $bands as in events.
+-- Run twice: the same rows.
+SELECT *
+FROM changes_since($since::TIMESTAMPTZ)
+WHERE known_from <= $until::TIMESTAMPTZ
+    AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], kind))
+    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND (
+        $min_impact::DOUBLE IS NULL
+        OR impact >= $min_impact::DOUBLE
+        OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
+    )
+ORDER BY known_from, event_id, version, kind
+
+-- name: history
+-- Grain: one row per version of the event $event_id, oldest first.
+-- Parameters: $event_id; $claimed, whether to add what the service only claims of the time before
+-- the first observation. Run twice: the same rows.
+SELECT * FROM event_versions WHERE event_id = $event_id
+UNION ALL BY NAME
+SELECT * FROM event_claims WHERE event_id = $event_id AND $claimed
+ORDER BY version
+
+-- name: known_before
+-- Grain: one row per event whose last known date is exact, as it was known $lead before that date.
+-- Parameters: $lead, an interval; $basis; $categories as in events. Run twice: the same rows.
+SELECT k.*, 'observed' AS known_basis
+FROM known_before($lead::INTERVAL) AS k
+WHERE $categories::VARCHAR[] IS NULL
+    OR list_has_any(
+        list_transform(k.categories, lambda name: lower(name)), $categories::VARCHAR[]
+    )
+UNION ALL BY NAME
+SELECT
+    c.* EXCLUDE (
+        known_from, known_to, known_basis, change_kinds, changed_fields, batch_id, feed, plan,
+        content_at
+    ),
+    c.known_from AS changed_at,
+    e.known_at,
+    e.date_final,
+    'claimed' AS known_basis
+FROM (
+    SELECT
+        event_id, date AS date_final,
+        ((date AT TIME ZONE 'UTC') - $lead::INTERVAL) AT TIME ZONE 'UTC' AS known_at
+    FROM events
+    WHERE date_precision IN ('instant', 'day')
+) AS e
+JOIN event_claims AS c
+    ON c.event_id = e.event_id AND c.known_from <= e.known_at AND c.known_to > e.known_at
+WHERE $basis = 'claimed'
+    AND (
+        $categories::VARCHAR[] IS NULL
+        OR list_has_any(
+            list_transform(c.categories, lambda name: lower(name)), $categories::VARCHAR[]
+        )
+    )
+ORDER BY known_at, event_id
+
+-- name: category_names
+-- Grain: one row per category.
+-- Parameters: none. Run twice: the same rows.
+SELECT DISTINCT name AS category FROM categories
+UNION
+SELECT DISTINCT category FROM event_categories
+ORDER BY category
