@@ -197,7 +197,7 @@ class Database:
         return events.history(self._reader, event_id, basis=basis)
 
     def first_release(self, event_id: str) -> dict[str, Any]:
-        """Return the first version of an event that was observed, as a dict of its columns.
+        """Return what was known of an event when it was first observed, as a dict.
 
         Raises: as `history`.
         """

@@ -109,13 +109,17 @@ def history(reader: Reader, event_id: str, *, basis: Basis) -> Result:
 
 
 def first_release(reader: Reader, event_id: str) -> dict[str, Any]:
-    return history(reader, event_id, basis="observed").rows()[0]
+    return _shown(reader, event_id)[0]
 
 
 def vintage_dates(reader: Reader, event_id: str) -> list[datetime]:
+    return [row["known_from"] for row in _shown(reader, event_id)]
+
+
+def _shown(reader: Reader, event_id: str) -> list[dict[str, Any]]:
+    """Return the versions without those that another replaced at the same instant."""
     rows = history(reader, event_id, basis="observed").rows()
-    # A version that another replaced at the same instant was known at no time.
-    return [row["known_from"] for row in rows if row["known_from"] != row["known_to"]]
+    return [row for row in rows if row["known_from"] != row["known_to"]]
 
 
 def known_before(

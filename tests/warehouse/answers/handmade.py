@@ -46,7 +46,9 @@ class Known:
     date_type: str | None = "date"
     is_estimated: bool | None = False
     categories: tuple[str, ...] = ()
+    coins: tuple[str, ...] = ()
     impact: float | None = None
+    impact_band: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
 

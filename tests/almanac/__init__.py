@@ -1,0 +1,1 @@
+"""The package of analysts, over published files."""

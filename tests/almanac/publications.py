@@ -1,0 +1,89 @@
+"""Published warehouse files whose versions are made by hand, in a tenth of a second.
+
+    publish_by_hand(path, [Known("evt_1", known_from=…, coins=("bitcoin",)), …], pulls=[…])
+
+The tables are filled by hand; macros and views are those of a publication. Belongs here: writing
+such a file, replacing it by a newer one. Does not: how a lake is published
+(tests/warehouse/publish).
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.warehouse.answers.handmade import Absence, Handmade, Known
+from warehouse.schema import ddl
+from warehouse.schema.macros import INTERNAL_MACROS, MACROS
+from warehouse.schema.tables import INTERNAL, INTERNAL_SCHEMA, TABLES
+from warehouse.schema.views import VIEWS
+
+_BASES = {"event_versions": "observed", "event_claims": "claimed"}
+
+
+class NamedCoin(NamedTuple):
+    slug: str
+    symbol: str
+    name: str
+    rank: int | None = None
+
+
+def publish_by_hand(
+    path: Path,
+    versions: Sequence[Known],
+    *,
+    pulls: Sequence[datetime],
+    at: datetime | None = None,
+    claims: Sequence[Known] = (),
+    absences: Iterable[Absence] = (),
+    coins: Sequence[NamedCoin] = (),
+) -> Path:
+    """Write what was published by an instant, by default by the last version or pull.
+
+    A pull is of every event date. A file at the path is replaced by a rename.
+    """
+    made = Handmade(versions, claims=claims, absences=absences, pulls=pulls)
+    if at is not None:
+        made.at(at)
+    connection = made.connection
+    staged = path.with_name(path.name + ".new")
+    staged.unlink(missing_ok=True)
+    connection.execute(ddl.attach(staged, "published", read_only=False))
+    connection.execute("USE published")
+    connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
+    for macro in INTERNAL_MACROS:
+        connection.execute(ddl.create_macro(macro))
+    for table in (*TABLES, *INTERNAL):
+        connection.execute(ddl.create(table))
+        source = "SELECT * FROM memory." + table.qualified
+        if table.name in _BASES:
+            basis = f"'{_BASES[table.name]}' AS known_basis"
+            ends = ", coalesce(known_to, (SELECT min(v.known_from) FROM event_versions AS v "
+            ends += "WHERE v.event_id = given.event_id)) AS known_to"
+            replaced = basis + (ends if table.name == "event_claims" else "")
+            source = f"SELECT * REPLACE ({replaced}) FROM ({source}) AS given"
+        connection.execute(ddl.insert(table, source))
+    _fill_coins(made, coins)
+    for view in VIEWS:
+        connection.execute(ddl.create_view(view))
+    for declared in MACROS:
+        connection.execute(ddl.create_macro(declared.name))
+    connection.execute("USE memory")
+    connection.execute("DETACH published")
+    made.close()
+    return staged.rename(path)
+
+
+def _fill_coins(made: Handmade, coins: Sequence[NamedCoin]) -> None:
+    made.connection.execute(
+        "INSERT INTO published.main.coins BY NAME SELECT unnest($slug::VARCHAR[]) AS slug, "
+        "unnest($symbol::VARCHAR[]) AS symbol, unnest($name::VARCHAR[]) AS name, "
+        "unnest($rank::INTEGER[]) AS rank",
+        {key: [getattr(coin, key) for coin in coins] for key in NamedCoin._fields},
+    )
+    made.connection.execute(
+        "INSERT INTO published.main.event_coins BY NAME SELECT event_id, coin, "
+        "coalesce(symbol, coin) AS symbol, coalesce(name, coin) AS name "
+        "FROM (SELECT event_id, unnest(coins) AS coin FROM published.main.events) "
+        "LEFT JOIN published.main.coins ON slug = coin"
+    )

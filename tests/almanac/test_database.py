@@ -1,0 +1,360 @@
+"""The database of the package: opening and following a file, and its questions about events."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pytest
+
+import almanac
+from almanac.events import BANDS
+from catalog.contract.decisions import IMPACT_BANDS
+from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.warehouse.answers.handmade import Absence, Known
+
+
+def at(day: int, hour: int = 0, minute: int = 0) -> datetime:
+    return datetime(2026, 3, day, hour, minute, tzinfo=UTC)
+
+
+PULLS = [at(day, 6) for day in range(1, 9)]
+NOW = at(8, 12)
+COINS = [
+    NamedCoin("bitcoin", "BTC", "Bitcoin", 1),
+    NamedCoin("first-sun", "SUN", "First Sun", 40),
+    NamedCoin("other-sun", "SUN", "Other Sun", 90),
+    NamedCoin("terra", "LUNA", "Terra", 50),
+]
+LISTING = {"event_id": "listing", "coins": ("bitcoin",), "categories": ("Exchange Listing",)}
+VERSIONS = [
+    Known(**LISTING, known_from=at(1, 6), date=at(10, 12), impact=8.0, created_at=at(1, 2)),
+    Known(
+        **LISTING,
+        version=2,
+        known_from=at(5, 6),
+        date=at(12, 12),
+        impact=8.0,
+        displayed_date="12 Mar",
+        change_kinds=("rescheduled",),
+        created_at=at(1, 2),
+    ),
+    Known(
+        event_id="quarter",
+        known_from=at(2, 6),
+        date=at(31, 23, 59),
+        date_type="quarter",
+        is_estimated=True,
+        coins=("terra",),
+        impact_band="Critical",
+    ),
+    Known(event_id="day", known_from=at(1, 6), date=at(8), coins=("bitcoin", "terra"), impact=2.0),
+    Known(event_id="off", known_from=at(1, 6), date=at(9), coins=("terra",)),
+    Known(
+        event_id="off",
+        version=2,
+        known_from=at(4, 6),
+        date=at(9),
+        coins=("terra",),
+        status="cancelled",
+        change_kinds=("cancelled",),
+    ),
+    Known(event_id="lost", known_from=at(1, 6), date=at(11), coins=("terra",)),
+    # Replaced at the same instant: known at no time.
+    Known(event_id="twice", known_from=at(3, 6), date=at(20), title="never shown"),
+    Known(
+        event_id="twice",
+        version=2,
+        known_from=at(3, 6),
+        date=at(21),
+        change_kinds=("rescheduled",),
+    ),
+]
+CLAIMS = [Known(**LISTING, version=0, known_from=at(1, 2), date=at(10, 12), impact=8.0)]
+ABSENCES = [Absence("lost", at(6, 6), at(6, 6))]
+
+
+def published(path: Path, *, until: datetime | None = None) -> Path:
+    options = {"claims": CLAIMS, "absences": ABSENCES, "coins": COINS}
+    pulls = [pull for pull in PULLS if until is None or pull <= until]
+    return publish_by_hand(path, VERSIONS, pulls=pulls, at=until, **options)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return published(tmp_path_factory.mktemp("home") / "warehouse.duckdb")
+
+
+@pytest.fixture
+def db(file: Path) -> Iterator[almanac.Database]:
+    with almanac.open(file, clock=lambda: NOW) as opened:
+        yield opened
+
+
+def ids(result: almanac.Result) -> list[str]:
+    return [row["event_id"] for row in result]
+
+
+class TestOpening:
+    def test_a_home_and_its_file_are_the_same_database(self, file: Path) -> None:
+        with almanac.open(file) as by_file, almanac.open(str(file.parent)) as by_home:
+            assert by_file.path == by_home.path == file
+
+    @pytest.mark.parametrize("missing", ["nowhere", "."])
+    def test_a_missing_file_is_an_error_that_says_what_makes_it(
+        self, tmp_path: Path, missing: str
+    ) -> None:
+        with pytest.raises(almanac.WarehouseError, match="almanac run"):
+            almanac.open(tmp_path / missing)
+
+    def test_a_newer_publication_is_read_from_the_next_question_on(self, tmp_path: Path) -> None:
+        file = published(tmp_path / "warehouse.duckdb", until=at(2, 6))
+        with almanac.open(file) as db, almanac.open(file, follow=False) as kept:
+            before = db.vintage_dates("listing")
+            published(file)
+            assert (len(before), len(db.vintage_dates("listing"))) == (1, 2)
+            assert len(kept.vintage_dates("listing")) == 1
+
+    def test_a_result_stays_as_it_was_read(self, tmp_path: Path) -> None:
+        file = published(tmp_path / "warehouse.duckdb", until=at(2, 6))
+        with almanac.open(file) as db:
+            result = db.events(as_of=at(2, 7))
+            published(file)
+            db.events()
+        assert "listing" in ids(result)
+
+    def test_a_foreign_wal_is_set_aside(self, tmp_path: Path) -> None:
+        file = published(tmp_path / "warehouse.duckdb")
+        (tmp_path / "warehouse.duckdb.wal").write_bytes(b"of another program")
+        with almanac.open(file) as db:
+            assert db.history("listing")
+        assert [path.suffix for path in tmp_path.glob("*.wal*")] != [".wal"]
+
+    def test_a_closed_database_says_so(self, file: Path) -> None:
+        db = almanac.open(file)
+        db.close()
+        db.close()
+        with pytest.raises(almanac.InvalidArgument, match="closed"):
+            db.events()
+
+    def test_a_file_that_is_no_warehouse_is_an_error(self, tmp_path: Path) -> None:
+        (tmp_path / "warehouse.duckdb").write_bytes(b"no database")
+        with pytest.raises(almanac.WarehouseError, match="can't be opened"):
+            almanac.open(tmp_path)
+
+    def test_the_import_takes_nothing_heavy(self) -> None:
+        code = (
+            "import sys, almanac; almanac.open; "
+            "print([m for m in ('pandas', 'pyarrow', 'numpy', 'scipy', 'dagster', 'warehouse') "
+            "if m in sys.modules])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+class TestSql:
+    def test_parameters_are_bound(self, db: almanac.Database) -> None:
+        query = "SELECT count(*) AS n FROM events_as_of($at) WHERE status = $status"
+        assert db.sql(query, at=at(5), status="cancelled").rows() == [{"n": 1}]
+
+    def test_a_statement_that_writes_is_refused(self, db: almanac.Database) -> None:
+        for query in ("DELETE FROM events", "COPY events TO 'x.csv'", "SELECT 1; SELECT 2"):
+            with pytest.raises(almanac.QueryRefused):
+                db.sql(query)
+
+    def test_a_registered_frame_is_a_table_also_of_a_newer_publication(
+        self, tmp_path: Path
+    ) -> None:
+        file = published(tmp_path / "warehouse.duckdb", until=at(2, 6))
+        with almanac.open(file) as db:
+            db.register("mine", pd.DataFrame({"event_id": ["listing"], "size": [3]}))
+            query = (
+                "SELECT max(version) AS v, any_value(size) AS size "
+                "FROM event_versions JOIN mine USING (event_id)"
+            )
+            assert db.sql(query).rows() == [{"v": 1, "size": 3}]
+            published(file)
+            assert db.sql(query).rows() == [{"v": 2, "size": 3}]
+
+    def test_a_result_has_every_form(self, db: almanac.Database) -> None:
+        result = db.sql("SELECT event_id, known_from, coins FROM event_versions ORDER BY ALL")
+        assert len(result) == len(result.df()) == len(result.pl()) == result.arrow().num_rows == 9
+        assert str(result.df()["known_from"].dtype) == "datetime64[us, UTC]"
+        assert result.rows()[0] == {
+            "event_id": "day",
+            "known_from": at(1, 6),
+            "coins": ["bitcoin", "terra"],
+        }
+        assert "event_id" in repr(result) and "<table" in result._repr_html_()
+
+
+class TestEvents:
+    def test_columns_are_as_known_at_the_instant(self, db: almanac.Database) -> None:
+        for moment, date in ((at(5, 5), at(10, 12)), (at(5, 6), at(12, 12))):
+            (row,) = db.events(as_of=moment, categories="exchange listing").rows()
+            assert row["date"] == date
+
+    def test_an_instant_before_the_first_pull_is_refused_unless_claims_are_asked_for(
+        self, db: almanac.Database
+    ) -> None:
+        with pytest.raises(almanac.QueryRefused, match="before the first observation"):
+            db.events(as_of=at(1, 3))
+        assert ids(db.events(as_of=at(1, 3), basis="claimed")) == ["listing"]
+
+    def test_an_instant_to_come_is_refused(self, db: almanac.Database) -> None:
+        with pytest.raises(almanac.InvalidArgument, match="still to come"):
+            db.events(as_of=NOW + timedelta(seconds=1))
+
+    def test_each_filter_selects(self, db: almanac.Database) -> None:
+        assert ids(db.events(coins="BTC")) == ["day", "listing"]
+        assert ids(db.events(coins=["terra", "bitcoin"])) == ["quarter", "day", "lost", "listing"]
+        assert ids(db.events(status="cancelled")) == ["off"]
+        assert len(db.events(status="all")) == 6
+        assert ids(db.events(min_impact=7.5)) == ["quarter", "listing"]
+        assert ids(db.events(min_impact=7.6)) == ["listing"]
+        assert ids(db.events(window=(at(8, 5), at(11)))) == ["quarter", "day"]
+        assert ids(db.events(window=(None, at(11)))) == ["quarter", "day"]
+        assert ids(db.events(window=(at(31, 23), None))) == ["quarter"]
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"as_of": "soon"},
+            {"as_of": pd.NaT},
+            {"window": (at(3), at(3))},
+            {"window": "2026"},
+            {"status": "planned"},
+            {"basis": "guessed"},
+            {"min_impact": "high"},
+        ],
+        ids=str,
+    )
+    def test_a_wrong_argument_is_named(
+        self, db: almanac.Database, wrong: dict[str, object]
+    ) -> None:
+        with pytest.raises(almanac.InvalidArgument, match=next(iter(wrong))):
+            db.events(**wrong)  # type: ignore[arg-type]
+
+    def test_an_unknown_category_names_similar_ones(self, db: almanac.Database) -> None:
+        with pytest.raises(almanac.UnknownName, match="Exchange Listing"):
+            db.events(categories="listing")
+
+    def test_the_bands_are_those_of_the_interface(self) -> None:
+        edges = [0.0, *(edge for edge, _ in IMPACT_BANDS)]
+        assert list(BANDS) == [
+            (low, name) for low, (_, name) in zip(edges, IMPACT_BANDS, strict=False)
+        ]
+
+
+class TestUpcoming:
+    def test_what_is_missing_cancelled_or_over_is_left_out(self, db: almanac.Database) -> None:
+        then = ["quarter", "day", "off", "listing", "lost", "twice"]
+        assert ids(db.upcoming(within="20d", as_of=at(3, 7))) == then
+        assert ids(db.upcoming()) == ["quarter", "day", "listing", "twice"]
+
+    def test_the_time_and_estimated_dates_are_a_choice(self, db: almanac.Database) -> None:
+        assert ids(db.upcoming(within="1d")) == ["quarter", "day"]
+        assert ids(db.upcoming(within="5d", include_estimated=False)) == ["day", "listing"]
+        assert ids(db.upcoming("BTC", within=timedelta(days=90))) == ["day", "listing"]
+
+
+class TestChanges:
+    def test_what_became_known_after_since_and_until_until(self, db: almanac.Database) -> None:
+        rows = db.changes(at(4, 6), at(5, 6)).rows()
+        assert [(row["event_id"], row["kind"]) for row in rows] == [("listing", "rescheduled")]
+        assert (rows[0]["old_value"], rows[0]["new_value"]) == ("a day 2026", "12 Mar 2026")
+
+    def test_days_are_those_of_the_zone(self, tmp_path: Path) -> None:
+        file = published(tmp_path / "warehouse.duckdb", until=at(5, 6))
+        found = {}
+        for tz in ("UTC", "Asia/Tokyo"):
+            with almanac.open(file, clock=lambda: at(5, 20), tz=tz) as db:
+                found[tz] = [len(db.changes(day, coins="BTC")) for day in ("today", "yesterday")]
+        # In Tokyo the fifth began at 15:00 UTC on the fourth, and it is the sixth by now.
+        assert found == {"UTC": [1, 1], "Asia/Tokyo": [0, 1]}
+
+    def test_kinds_coins_and_impact_select(self, db: almanac.Database) -> None:
+        assert ids(db.changes(at(1, 6), kinds=["cancelled"])) == ["off"]
+        assert ids(db.changes(at(1, 6), coins="BTC", min_impact=7.5)) == ["listing"]
+        with pytest.raises(almanac.InvalidArgument, match="kinds"):
+            db.changes(at(1, 6), kinds="moved")
+
+
+class TestHistory:
+    def test_versions_are_in_order_and_claims_a_choice(self, db: almanac.Database) -> None:
+        observed = db.history("listing").rows()
+        assert [row["version"] for row in observed] == [1, 2]
+        claimed = db.history("listing", basis="claimed").rows()
+        assert [(row["version"], row["known_basis"]) for row in claimed] == [
+            (0, "claimed"),
+            (1, "observed"),
+            (2, "observed"),
+        ]
+
+    def test_vintages_are_the_instants_at_which_it_was_known_anew(
+        self, db: almanac.Database
+    ) -> None:
+        assert db.vintage_dates("listing") == [at(1, 6), at(5, 6)]
+        assert db.vintage_dates("twice") == [at(3, 6)]
+        assert db.first_release("listing")["date"] == at(10, 12)
+
+    def test_the_first_release_is_what_was_shown_first(self, db: almanac.Database) -> None:
+        assert db.first_release("twice")["title"] == "title"
+
+    def test_an_unknown_event_is_an_error(self, db: almanac.Database) -> None:
+        for ask in (db.history, db.first_release, db.vintage_dates):
+            with pytest.raises(almanac.UnknownName, match="evt_9"):
+                ask("evt_9")
+
+    def test_events_before_their_date_are_as_known_then(self, file: Path) -> None:
+        with almanac.open(file, clock=lambda: at(20)) as db:
+            found = {row["event_id"]: row for row in db.known_before("8d", basis="claimed")}
+            assert found["listing"]["date"] == at(10, 12)
+            assert found["listing"]["date_final"] == at(12, 12)
+            assert found["listing"]["known_at"] == at(4, 12)
+
+
+class TestCoverage:
+    def test_a_pull_covers_dates_for_a_while(self, db: almanac.Database) -> None:
+        found = db.coverage(at(4, 12))
+        assert (found.first_pull_at, found.last_pull_at) == (at(1, 6), at(4, 6))
+        assert found.age == timedelta(hours=6)
+        assert found.covers(at(20))
+        assert not found.covers(at(20), within="5h")
+
+    def test_before_the_first_pull_nothing_is_covered(self, db: almanac.Database) -> None:
+        found = db.coverage(at(1))
+        assert (found.first_pull_at, len(found.windows), found.covers(at(20))) == (None, 0, False)
+
+
+class TestCoins:
+    @pytest.mark.parametrize("text", ["bitcoin", "btc", "BTC", " Bitcoin "])
+    def test_slug_ticker_and_name_stand_for_a_coin(self, db: almanac.Database, text: str) -> None:
+        assert db.resolve(text) == almanac.Coin("bitcoin", "BTC", "Bitcoin", 1)
+
+    def test_a_ticker_of_two_coins_is_refused_with_their_slugs(self, db: almanac.Database) -> None:
+        with pytest.raises(almanac.AmbiguousCoin, match=r"first-sun \(First Sun\), other-sun"):
+            db.resolve("SUN")
+
+    def test_an_unknown_coin_names_similar_ones(self, db: almanac.Database) -> None:
+        with pytest.raises(almanac.UnknownName, match="terra"):
+            db.events(coins="terr")
+
+
+class TestZones:
+    def test_instants_without_a_zone_are_of_the_databases(self, file: Path) -> None:
+        with almanac.open(file, clock=lambda: NOW, tz="America/New_York") as db:
+            (row,) = db.events(as_of="2026-03-05 01:00", categories="Exchange Listing").rows()
+            assert row["date"] == at(12, 12)
+            assert row["date"].tzinfo == ZoneInfo("America/New_York")
+            assert str(db.events().df()["date"].dtype) == "datetime64[us, America/New_York]"
+        with almanac.open(file, clock=lambda: NOW) as db:
+            (row,) = db.events(as_of="2026-03-05 01:00", categories="Exchange Listing").rows()
+            assert row["date"] == at(10, 12)
+
+    def test_an_unknown_zone_is_refused(self, file: Path) -> None:
+        with pytest.raises(almanac.InvalidArgument, match="no such time zone"):
+            almanac.open(file, tz="Mars/Base")
