@@ -172,7 +172,7 @@ class Reader:
             wanted = None
             if pa.types.is_timestamp(field.type) and field.type.tz is not None:
                 wanted = instants
-            elif isinstance(field.type, pa.JsonType):
+            elif getattr(field.type, "extension_name", "") == "arrow.json":
                 wanted = pa.string()  # pandas has no such type.
             if wanted is not None:
                 table = table.set_column(number, field.name, table.column(number).cast(wanted))

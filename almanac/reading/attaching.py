@@ -54,8 +54,11 @@ def set_aside_foreign_wal(warehouse: Path) -> Path | None:
         aside = _free_name(wal.with_name(f"{wal.name}.foreign-{written:%Y%m%dT%H%M%S%fZ}"))
         try:
             wal.rename(aside)
-        except PermissionError:
-            return None  # Our readers ignore it; `doctor` reports it.
+        except FileNotFoundError:
+            raise
+        except OSError:
+            # Not ours, or the disk is read-only. Our readers ignore it; `doctor` reports it.
+            return None
         _log.warning(
             "%s was renamed to %s: another program wrote to the published file, which is "
             "read-only. Open it read-only there, or copy it to write.",
