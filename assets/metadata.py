@@ -16,6 +16,7 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
+from almanac.forms.plain_text import plain_line
 from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import list_body, single_body
 from resources.backfill.backfill import Backfill
@@ -28,7 +29,6 @@ from warehouse.landing.batches import Feed, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.payloads import decoded, pages
 from warehouse.normalise.values import raw_text
-from warehouse.plain_text import plain_line
 from warehouse.schema.tables import Table
 from warehouse.sql import Statements
 

@@ -8,8 +8,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
@@ -20,8 +18,9 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColu
 from rich.table import Column, Table
 from rich.text import Text
 
+from almanac.forms.plain_text import escaped_in_json, plain, plain_line
+from almanac.forms.text_table import cell
 from warehouse.errors import QUERY_INTERRUPTED
-from warehouse.plain_text import escaped_in_json, plain, plain_line
 
 if TYPE_CHECKING:
     from warehouse.batch_problems import BatchProblem
@@ -67,7 +66,7 @@ def show_rows(
     blanks to fit; a word, such as an id, never is.
     """
     names = [plain_line(name) for name in columns]
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[cell(value) for value in row] for row in rows]
     widths = _widths(names, cells)
     if vertical or (vertical is None and widths is None):
         _show_vertically(names, cells)
@@ -88,8 +87,8 @@ def _show_vertically(names: Sequence[str], cells: Iterable[Sequence[str]]) -> No
     longest = max(map(cell_len, names), default=0)
     for number, row in enumerate(cells, 1):
         people.print(f"-[ row {number} ]".ljust(longest + 12, "-"), soft_wrap=True)
-        for name, cell in zip(names, row, strict=True):
-            people.print(f"{name}{' ' * (longest - cell_len(name))}  {cell}", soft_wrap=True)
+        for name, text in zip(names, row, strict=True):
+            people.print(f"{name}{' ' * (longest - cell_len(name))}  {text}", soft_wrap=True)
 
 
 _BESIDE: Final = 3
@@ -129,29 +128,6 @@ def _header_lines(name: str, width: int) -> list[str]:
             lines.append("")
         lines[-1] += part
     return lines
-
-
-def _cell(value: object) -> str:
-    """Return a value for people: numbers rounded, instants without their zone, which is UTC."""
-    if value is None:
-        return ""
-    if isinstance(value, float | Decimal):
-        return rounded(value)
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_cell, value))
-    if isinstance(value, dict):
-        return ", ".join(f"{_cell(name)}: {_cell(inner)}" for name, inner in value.items())
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return plain_line(text.removesuffix("+00:00"))
-
-
-def rounded(number: float | Decimal) -> str:
-    """Return a number with three decimals, or three digits if it is below 1."""
-    size = abs(float(number))
-    if not isfinite(size) or size >= 1e15:
-        return f"{number:.6g}"
-    text = f"{number:.3f}" if size >= 1 else f"{number:.3g}"
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
 def progress(count: str, *, quiet: bool) -> Progress:

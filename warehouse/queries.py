@@ -5,30 +5,18 @@ published file and running a statement (almanac.reading.published, whose names t
 too), tables on a terminal.
 """
 
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import BinaryIO, Final
 
 from almanac.errors import QueryRefused
-from almanac.reading.connections import close_within
-from almanac.reading.published import (
-    QueryAnswer,
-    connect,
-    connected,
-    explained,
-    open_published,
-    run_sql,
-)
-from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
-from almanac.reading.statements import reading_relation
-from almanac.reading.temporary import own_folder
-from warehouse.answer_forms import FileForm, finish_file, in_form, names_a_stream
+from almanac.forms.answer_forms import FileForm, names_a_stream
+from almanac.reading.answers import copied, write_own_file
+from almanac.reading.published import QueryAnswer, connect, connected, run_sql
+from almanac.reading.query_limits import QueryHooks, QueryLimits
 from warehouse.files.storage import Storage
-from warehouse.sql import Statements
 
 __all__ = [
     "FileForm",
@@ -41,7 +29,6 @@ __all__ = [
     "write_answer",
 ]
 
-_SQL = Statements(__package__)
 _LIMITS: Final = QueryLimits()
 _PROGRAM: Final = QueryHooks()
 _NO_VALUES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -78,9 +65,8 @@ def write_answer(
         OSError: the file can't be written, or nobody reads the stream any more.
     """
     write = partial(
-        _write,
-        warehouse,
-        sql,
+        write_own_file,
+        *(warehouse, sql),
         values=values,
         form=form,
         formulas=formulas,
@@ -88,12 +74,12 @@ def write_answer(
         program=program,
     )
     if not isinstance(target, Path):
-        return _stream(write, target, form)
+        return copied(write, target, form)
     if names_a_stream(target):
         # Not by a rename: other writers to the same stream would lose it. Appended, since a file
         # that a shell redirected to may have content already.
         with target.open("ab") as stream:
-            return _stream(write, stream, form)
+            return copied(write, stream, form)
     file = target.resolve()
     if not file.parent.is_dir():
         raise NoFolder(
@@ -102,40 +88,3 @@ def write_answer(
         )
     with Storage(file.parent).writing(file.name) as staged:
         return write(staged)
-
-
-def _stream(write: Callable[[Path], int], stream: BinaryIO, form: FileForm) -> int:
-    with TemporaryDirectory(prefix="answer-", dir=own_folder()) as folder:
-        answer = Path(folder) / form
-        rows = write(answer)
-        with answer.open("rb") as file:
-            shutil.copyfileobj(file, stream)
-        stream.flush()
-        return rows
-
-
-def _write(
-    warehouse: Path,
-    sql: str,
-    target: Path,
-    *,
-    values: Mapping[str, str],
-    form: FileForm,
-    formulas: bool,
-    limits: QueryLimits,
-    program: QueryHooks,
-) -> int:
-    """Write to a file of our own, which an error may leave incomplete."""
-    connection = open_published(warehouse, [target], limits)
-    try:
-        with explained(QueryWatch(connection, limits, program, answer=target)):
-            relation = reading_relation(connection, sql, values)
-            connection.register("answer", in_form(relation, form, formulas=formulas))
-            file = {"file": str(target)}
-            rows = connection.execute(_SQL[f"copy_{form}"], file).fetchall()
-            connection.unregister("answer")
-            types = [str(column_type) for column_type in relation.types]
-    finally:
-        close_within(connection, limits.grace_s)
-    finish_file(target, form, types)
-    return int(rows[0][0])

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from almanac.forms.answer_forms import FileForm
 from almanac.reading.query_limits import QueryHooks, QueryLimits
 from almanac.reading.temporary import remove_own_folders
 from pipeline.cli.options import signals_held
@@ -27,7 +28,6 @@ from pipeline.console import (
 from pipeline.session import home_there
 from pipeline.settings import Settings, read_settings
 from warehouse import queries
-from warehouse.answer_forms import FileForm
 from warehouse.files.file_modes import usual_modes
 
 _PROGRAM_BYTES = 1_000_000_000

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import httpx
 
+from almanac.forms.plain_text import plain_line
 from resources.errors import (
     CatalogError,
     ContractBroken,
@@ -29,7 +30,6 @@ from resources.limits.allowance import QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S
 from resources.service_clock import read_http_date, retry_after_s
 from warehouse.normalise.payloads import kind_of
-from warehouse.plain_text import plain_line
 
 BodyShape = Literal["json", "text", "html", "empty"]
 

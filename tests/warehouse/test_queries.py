@@ -15,12 +15,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from almanac.reading import published
+from almanac.reading import answers, published
 from almanac.reading.connections import DUCKDB_MAJOR
 from almanac.reading.query_limits import QueryLimits
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.unclosable import BLOCKED_S, Refusing, Unclosable, opening
-from warehouse import queries
 from warehouse.connections import open_spilling
 from warehouse.errors import WarehouseError
 from warehouse.queries import (
@@ -300,7 +299,7 @@ for _ in range(500):
 def unclosable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Unclosable]]:
     opened: list[Unclosable] = []
     replacement = opening(Unclosable, opened)
-    for module in (published, queries):
+    for module in (published, answers):
         monkeypatch.setattr(module, "open_published", replacement)
     yield opened
     for connection in opened:
@@ -346,7 +345,7 @@ def test_a_stopped_answer_gives_the_reason_even_if_its_connection_does_not_close
 
 def test_an_error_of_closing_is_passed_on(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replacement = opening(Refusing, [])
-    for module in (published, queries):
+    for module in (published, answers):
         monkeypatch.setattr(module, "open_published", replacement)
     with pytest.raises(duckdb.IOException, match="the disk is gone"), connected(warehouse):
         pass

@@ -12,8 +12,7 @@ from typing import Any
 
 import duckdb
 
-from almanac.reading import published
-from warehouse import queries
+from almanac.reading import answers, published
 
 BLOCKED_S = 30.0
 """How long `close` blocks in a test, which must not wait for it."""
@@ -82,7 +81,7 @@ def main() -> None:
     limits = sql_cli._limits
     setattr(sql_cli, "_limits", lambda settings: replace(limits(settings), grace_s=grace_s))  # noqa: B010
     opened = opening(Deadlocked, [])
-    for module in (published, queries):
+    for module in (published, answers):
         setattr(module, "open_published", opened)  # noqa: B010
     cli.main()
 

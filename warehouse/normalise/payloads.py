@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from almanac.forms.plain_text import plain_line
 from catalog.contract.bodies import ListBody, list_body
 from warehouse import bounds
 from warehouse.errors import WarehouseError
 from warehouse.landing.batches import LandedPage, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.values import raw_text
-from warehouse.plain_text import plain_line
 
 Kind = Literal["empty", "html", "json", "csv"]
 GZIP_MAGIC: Final = b"\x1f\x8b"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from almanac.forms.text_table import rounded
 from pipeline import console
 from tests.pipeline.conftest import Almanac
 from tests.test_cli import ALMANAC, environment, on_terminal
@@ -220,7 +221,7 @@ def test_no_word_is_cut_at_any_width(columns: list[tuple[str, list[str]]], width
     ],
 )
 def test_people_see_rounded_numbers(number: float, shown: str) -> None:
-    assert console.rounded(number) == shown
+    assert rounded(number) == shown
 
 
 def test_programs_get_numbers_as_they_are(almanac: Almanac, home: Path) -> None:

@@ -1,7 +1,7 @@
 """The values of an answer in the forms of its files: cells of CSV and TSV, instants of JSON.
 
 Belongs here: what changes a value, or its text, for one form, and what a named target is. Does not:
-running the query, writing the file (queries).
+running the query, writing the file (almanac.reading.answers).
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import duckdb
 
-from warehouse.plain_text import escaped
+from almanac.forms.plain_text import escaped, escaped_in_json
 
 FileForm = Literal["csv", "tsv", "json", "parquet"]
 _OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
@@ -32,8 +32,8 @@ def in_form(
 
 def finish_file(path: Path, form: FileForm, types: Sequence[str]) -> None:
     """Change in a written file what no statement can."""
-    if form == "json" and any(map(_may_be_no_number, types)):
-        without_bare_numbers(path)
+    if form == "json":
+        strict_and_plain(path, bare_numbers=any(map(_may_be_no_number, types)))
     if form == "tsv":
         without_acting_characters(path)
 
@@ -59,9 +59,18 @@ _SUSPECT: Final = re.compile(rb"NaN|Infinity", re.IGNORECASE)
 _TEXT_OR_BARE: Final = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)', re.IGNORECASE)
 
 
-def without_bare_numbers(path: Path) -> None:
-    """Rewrite a JSON file with null for NaN and infinities. DuckDB writes each row on a line."""
-    _rewrite(path, lambda line: _strict(line) if _SUSPECT.search(line) else line)
+def strict_and_plain(path: Path, *, bare_numbers: bool) -> None:
+    """Rewrite a JSON file of the same values, safe to print on a terminal.
+
+    NaN and infinities become null, if there may be any. DuckDB writes each row on a line.
+    """
+
+    def changed(line: bytes) -> bytes:
+        if bare_numbers and _SUSPECT.search(line):
+            line = _strict(line)
+        return line if _PRINTED.fullmatch(line) else escaped_in_json(line.decode()).encode()
+
+    _rewrite(path, changed)
 
 
 def without_acting_characters(path: Path) -> None:

@@ -1,0 +1,220 @@
+"""The command `almanac` of the package: questions about a published warehouse.
+
+    almanac sql "SELECT title, displayed_date FROM upcoming_events LIMIT 5"
+
+The application has these commands and more (pipeline/cli); an installed wheel has this one. The
+home is an option, since the package reads no environment. Exit codes: 0; 1 if the warehouse or a
+statement is at fault; 2 if an argument is; 130 after Ctrl-C. Errors are one text on standard error.
+"""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from almanac.errors import AlmanacError, InvalidArgument, WarehouseError
+from almanac.forms.plain_text import escaped_in_json, plain
+
+EXIT_ERROR: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+_INTERRUPTED_QUERY: Final = "Query interrupted"
+"""Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code. `words` None are those of the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        given = _parser().parse_args(words)
+        code: int = given.run(given)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader closed the pipe. Python would report it once more when it flushes at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    except WarehouseError as error:
+        return _failed(str(error), EXIT_ERROR)
+    except AlmanacError as error:
+        return _failed(str(error), EXIT_USAGE)
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return _failed(f"{where}{error.strerror or error}", EXIT_ERROR)
+    except KeyboardInterrupt:
+        return _failed("interrupted; nothing was changed", EXIT_INTERRUPTED)
+    except RuntimeError as error:
+        if str(error) != _INTERRUPTED_QUERY:
+            raise
+        return _failed("interrupted; nothing was changed", EXIT_INTERRUPTED)
+
+
+def _failed(message: str, code: int) -> int:
+    sys.stderr.write(plain(f"almanac: {message}\n"))
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="almanac",
+        description="Questions about a published warehouse of dated crypto-market events. "
+        "Instants are UTC.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for add in (_add_sql, _add_coverage, _add_resolve):
+        add(commands)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str
+) -> argparse.ArgumentParser:
+    """Add a command with the options that all of them have."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--home",
+        type=Path,
+        default=Path("data"),
+        help="the home of the application, or a warehouse.duckdb (default: %(default)s)",
+    )
+    return parser
+
+
+def _add_sql(commands: Any) -> None:
+    summary = "Run one statement that reads; `events_as_of(ts)` shows what was known at `ts`."
+    parser = _command(commands, "sql", _sql, summary)
+    parser.add_argument("query", nargs="?", help="the statement; - reads it from standard input")
+    parser.add_argument("-f", "--file", type=Path, help="read the statement from this file")
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=TEXT",
+        help="the text of a parameter $NAME; repeatable",
+    )
+    parser.add_argument(
+        *("-F", "--format"),
+        choices=("table", "tsv", "csv", "json"),
+        help="by default a table on a terminal, else tsv",
+    )
+    parser.add_argument(
+        "--limit", type=int, default=40, help="the most rows of a table (default: %(default)s)"
+    )
+
+
+def _sql(given: argparse.Namespace) -> int:
+    from almanac.forms.text_table import text_table
+    from almanac.reader import find_file
+    from almanac.reading.answers import stream_answer
+    from almanac.reading.published import connected, run_sql
+
+    statement, values = _statement(given), dict(map(_parameter, given.param))
+    file = find_file(given.home)
+    form: Any = given.format or ("table" if sys.stdout.isatty() else "tsv")
+    if form != "table":
+        # A cell that a spreadsheet would run gets a mark, as in the application.
+        stream_answer(file, statement, sys.stdout.buffer, form, values=values, formulas=False)
+        return 0
+    with connected(file) as connection:
+        answer = run_sql(connection, statement, values=values, rows_max=max(1, given.limit))
+    shown = f", {len(answer.rows)} shown (--limit)" if answer.count > len(answer.rows) else ""
+    _print(text_table(answer.columns, answer.rows))
+    _print(f"{answer.count:,} row{'' if answer.count == 1 else 's'}{shown}")
+    return 0
+
+
+def _statement(given: argparse.Namespace) -> str:
+    if (given.query is None) == (given.file is None):
+        raise InvalidArgument("expected one statement: QUERY, or -f FILE, or - for standard input")
+    if given.file is None:
+        text: str = sys.stdin.read() if given.query == "-" else given.query
+        return text
+    try:
+        file_text: str = given.file.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"{given.file} is not UTF-8 text. No query was run.") from None
+    return file_text
+
+
+def _parameter(given: str) -> tuple[str, str]:
+    name, sign, text = given.partition("=")
+    if not sign or not name.isidentifier():
+        raise InvalidArgument(f"--param {given}: expected NAME=TEXT, such as ts=2026-03-02")
+    return name, text
+
+
+def _add_coverage(commands: Any) -> None:
+    summary = "Show what had been pulled by an instant; what no pull covered can't be judged."
+    parser = _command(commands, "coverage", _coverage, summary)
+    parser.add_argument("at", nargs="?", help="the instant (default: now)")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def _coverage(given: argparse.Namespace) -> int:
+    from almanac.database import open_database
+    from almanac.forms.text_table import cell, text_table
+
+    with open_database(given.home) as database:
+        found = database.coverage(given.at)
+    windows = found.windows.rows()
+    if given.json:
+        instants = {"first_pull_at": found.first_pull_at, "last_pull_at": found.last_pull_at}
+        _print_json({"at": found.at, **instants, "windows": windows})
+        return 0
+    if found.first_pull_at is None:
+        _print(f"Nothing had been pulled at {cell(found.at)}: nothing was known.")
+        return 0
+    _print(
+        f"At {cell(found.at)} UTC: events pulled first at {cell(found.first_pull_at)}, last at "
+        f"{cell(found.last_pull_at)}."
+    )
+    shown = ("feed", "plan", "lower", "upper", "coins", "categories", "observed_at")
+    _print(text_table(shown, [[row[name] for name in shown] for row in windows]))
+    return 0
+
+
+def _add_resolve(commands: Any) -> None:
+    summary = "Show the coin that a slug, ticker or name stands for."
+    parser = _command(commands, "resolve", _resolve, summary)
+    parser.add_argument("coin", help="a ticker that several coins have is an error that names them")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def _resolve(given: argparse.Namespace) -> int:
+    from almanac.database import open_database
+    from almanac.forms.text_table import text_table
+
+    with open_database(given.home) as database:
+        coin = database.resolve(given.coin)
+    row = {"slug": coin.slug, "symbol": coin.symbol, "name": coin.name, "rank": coin.rank}
+    if given.json:
+        _print_json(row)
+    else:
+        _print(text_table(list(row), [list(row.values())]))
+    return 0
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(plain(text) + "\n")
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False)
+    sys.stdout.write(escaped_in_json(text) + "\n")
+
+
+def _json_value(value: Any) -> str:
+    text = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

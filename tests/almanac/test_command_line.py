@@ -1,0 +1,151 @@
+"""The command of the wheel answers as the application's does, and ends without a traceback."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from almanac.command_line import main
+from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
+from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from warehouse.queries import write_answer
+
+SQL = "SELECT event_id, version, coins, impact, known_from FROM event_versions ORDER BY ALL"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = SmallLake(tmp_path_factory.mktemp("it's a home"))
+    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2)), coins=3)])
+    lake.publish()
+    return lake.home
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "json"])
+def test_rows_are_the_same_bytes_as_those_of_the_application(
+    home: Path, capfdbinary: pytest.CaptureFixture[bytes], form: str
+) -> None:
+    written = io.BytesIO()
+    write_answer(home / "warehouse.duckdb", SQL, written, form, formulas=False)
+    assert main(["sql", SQL, "--home", str(home), "-F", form]) == 0
+    assert capfdbinary.readouterr().out == written.getvalue()
+
+
+def test_a_table_shows_the_first_rows_and_counts_all(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT i AS number, 'a' || i AS text FROM range(7) AS r (i)"
+    assert main(["sql", query, "--home", str(home), "-F", "table", "--limit", "2"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        *("number  text", "──────  ────", "     0  a0", "     1  a1"),
+        "7 rows, 2 shown (--limit)",
+    ]
+
+
+def test_a_parameter_is_bound_and_a_statement_is_read_from_a_file(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "query.sql"
+    file.write_text("-- a comment\nSELECT $name AS name")
+    words = ["sql", "-f", str(file), "--param", "name=it's", "--home", str(home), "-F", "tsv"]
+    assert main(words) == 0
+    assert capsys.readouterr().out == "name\nit's\n"
+
+
+@pytest.mark.parametrize("form", ["table", "tsv", "json"])
+def test_no_text_acts_on_the_terminal(
+    home: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    for text in HOSTILE.values():
+        words = ["sql", "SELECT $text AS text", "--param", f"text={text}"]
+        assert main([*words, "--home", str(home), "-F", form]) == 0
+        shown = capsys.readouterr().out
+        assert acting_in(shown) == [], text
+        if form == "json":
+            assert json.loads(shown) == [{"text": text}]
+
+
+def test_a_cell_of_csv_that_a_spreadsheet_would_run_is_marked(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", "SELECT '=1+1' AS cell", "--home", str(home), "-F", "csv"]) == 0
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [["cell"], ["'=1+1"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["sql", "DROP TABLE events"], 1, "does more than read"),
+        (["sql", "SELECT nothing"], 1, "nothing"),
+        (["sql"], 2, "expected one statement"),
+        (["sql", "SELECT $a", "--param", "a"], 2, "expected NAME=TEXT"),
+        (["sql", "-f", "no.sql"], 1, "no.sql: No such file"),
+        (["resolve", "no-such-coin"], 2, "no coin has the slug, symbol or name"),
+        (["coverage", "2199-01-01"], 2, "is still to come"),
+        (["coverage", "soon"], 2, "expected ISO 8601"),
+    ],
+)
+def test_an_error_is_one_text_with_its_exit_code(
+    home: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str
+) -> None:
+    assert main([*words, "--home", str(home)]) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("almanac: ")
+    assert message in shown.err
+
+
+def test_without_a_home_the_message_says_what_makes_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["coverage", "--home", str(tmp_path)]) == 1
+    assert f"the folder {tmp_path} has no warehouse.duckdb" in capsys.readouterr().err
+
+
+def test_coverage_and_coins_are_shown_to_people_and_to_programs(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["coverage", "--home", str(home)]) == 0
+    assert "events pulled first at 2026-03-01 06:00:00" in capsys.readouterr().out
+    assert main(["coverage", "2026-02-01", "--home", str(home)]) == 0
+    assert "nothing was known" in capsys.readouterr().out
+    assert main(["coverage", "--json", "--home", str(home)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["first_pull_at"] == "2026-03-01T06:00:00Z"
+    assert [window["feed"] for window in found["windows"]] == ["export"]
+    assert main(["resolve", "coin-1", "--json", "--home", str(home)]) == 0
+    assert json.loads(capsys.readouterr().out)["slug"] == "coin-1"
+
+
+def test_ctrl_c_ends_a_query_with_130(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt() -> None:
+        while all(thread.name != "query-watch" for thread in threading.enumerate()):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    query = "SELECT count(*) FROM range(100_000_000_000) AS r (i) WHERE hash(i) = 1"
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    assert main(["sql", query, "--home", str(home)]) == 130
+    interrupting.join()
+    assert capsys.readouterr().err == "almanac: interrupted; nothing was changed\n"
+
+
+def test_a_closed_pipe_ends_the_command_quietly(home: Path) -> None:
+    query = "SELECT i, repeat('x', 99) FROM range(20_000) AS r (i)"
+    words = ["-m", "almanac.command_line", "sql", query, "--home", str(home)]
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 1
