@@ -46,7 +46,8 @@ def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
             return _coin(coins[0])
         if coins:
             raise AmbiguousCoin(
-                f"{wanted!r} is the {kind} of {len(coins)} coins: {_listed(coins)}. Use the slug."
+                f"{wanted!r} is the {kind} of {len(coins)} coins: {_listed(coins)}. Use the slug.",
+                [_coin(row) for row in coins],
             )
     similar = [row for row in found if row["matched_by"] == "prefix"]
     hint = f" Similar: {_listed(similar)}." if similar else ""

@@ -147,12 +147,15 @@ class Database:
         within: Duration = "14d",
         as_of: Instant | None = None,
         include_estimated: bool = True,
+        categories: Names | None = None,
+        min_impact: float | None = None,
     ) -> Result:
         """Return the events that were still to come, or in progress, at an instant.
 
         One row per event that was scheduled, not missing, and not over, and that could begin within
         the time; soonest first. An estimated event is a period or a deadline: its `date_exact` is
-        NULL, and it is included while its period can still begin in time.
+        NULL, and it is included while its period can still begin in time. `categories` and
+        `min_impact` select as in `events`.
 
         Raises: as `events`.
         """
@@ -162,6 +165,8 @@ class Database:
             within=within,
             as_of=as_of,
             include_estimated=include_estimated,
+            categories=categories,
+            min_impact=min_impact,
         )
 
     def changes(

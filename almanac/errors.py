@@ -9,6 +9,9 @@ AlmanacError
 └── LookAhead         an audit found values that nobody could have known
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class AlmanacError(Exception):
     """Base of all errors of the package. Nothing was changed: the package only reads."""
@@ -31,7 +34,15 @@ class UnknownName(AlmanacError, LookupError):
 
 
 class AmbiguousCoin(AlmanacError, LookupError):
-    """Several coins have this ticker or name. Use the slug of one of them."""
+    """Several coins have this ticker or name. Use the slug of one of them.
+
+    Attributes:
+        coins: all of them, each a `Coin`; by rank, those without a rank last.
+    """
+
+    def __init__(self, message: str, coins: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.coins = tuple(coins)
 
 
 class LookAhead(AlmanacError, AssertionError):

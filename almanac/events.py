@@ -63,6 +63,8 @@ def upcoming(
     within: Duration,
     as_of: Instant | None,
     include_estimated: bool,
+    categories: Names | None,
+    min_impact: float | None,
 ) -> Result:
     with reader.pinned():
         at = known_at(reader, as_of, "as_of")
@@ -70,7 +72,9 @@ def upcoming(
             "at": at,
             "until": at + duration(within, "within"),
             "coins": slugs_of(reader, coins),
+            "categories": category_names(reader, categories),
             "estimated": include_estimated,
+            **impact_values(min_impact),
         }
         return reader.result(_SQL["upcoming"], values)
 

@@ -36,11 +36,22 @@ ORDER BY earliest NULLS LAST, latest, event_id
 -- name: upcoming
 -- Grain: one row per event that was scheduled, not missing, and not over at $at, and that may begin
 -- before $until, as it was known then.
--- Parameters: $at, $until; $coins, a list or NULL; $estimated, whether to include events whose date
--- is not exact. Run twice: the same rows.
+-- Parameters: $at, $until; $estimated, whether to include events whose date is not exact; $coins,
+-- $categories, $min_impact, $bands as in events. Run twice: the same rows.
 SELECT *
 FROM upcoming_as_of($at::TIMESTAMPTZ)
 WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND (
+        $categories::VARCHAR[] IS NULL
+        OR list_has_any(
+            list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
+        )
+    )
+    AND (
+        $min_impact::DOUBLE IS NULL
+        OR impact >= $min_impact::DOUBLE
+        OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
+    )
     AND coalesce(earliest, $at::TIMESTAMPTZ) < $until::TIMESTAMPTZ
     AND ($estimated OR date_precision IN ('instant', 'day'))
 ORDER BY earliest NULLS LAST, latest, event_id

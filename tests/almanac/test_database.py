@@ -260,6 +260,10 @@ class TestUpcoming:
         assert ids(db.upcoming(within="5d", include_estimated=False)) == ["day", "listing"]
         assert ids(db.upcoming("BTC", within=timedelta(days=90))) == ["day", "listing"]
 
+    def test_categories_and_impact_select_as_in_events(self, db: almanac.Database) -> None:
+        assert ids(db.upcoming(categories="exchange listing")) == ["listing"]
+        assert ids(db.upcoming(within="30d", min_impact=7.5)) == ["quarter", "listing"]
+
 
 class TestChanges:
     def test_what_became_known_after_since_and_until_until(self, db: almanac.Database) -> None:
@@ -336,8 +340,10 @@ class TestCoins:
         assert db.resolve(text) == almanac.Coin("bitcoin", "BTC", "Bitcoin", 1)
 
     def test_a_ticker_of_two_coins_is_refused_with_their_slugs(self, db: almanac.Database) -> None:
-        with pytest.raises(almanac.AmbiguousCoin, match=r"first-sun \(First Sun\), other-sun"):
+        shown = r"first-sun \(First Sun\), other-sun"
+        with pytest.raises(almanac.AmbiguousCoin, match=shown) as refused:
             db.resolve("SUN")
+        assert [coin.slug for coin in refused.value.coins] == ["first-sun", "other-sun"]
 
     def test_an_unknown_coin_names_similar_ones(self, db: almanac.Database) -> None:
         with pytest.raises(almanac.UnknownName, match="terra"):

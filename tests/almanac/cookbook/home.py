@@ -1,0 +1,52 @@
+"""The home of the cookbook and of the notebook: 24 days of the embedded sandbox.
+
+    python -m tests.almanac.cookbook.home FOLDER
+
+Belongs here: its pulls, merged and published without Dagster. The clock of the sandbox is set to
+each instant, so the home has the same rows wherever and whenever it is made.
+"""
+
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from pipeline.session import OpenedSession, open_service
+from pipeline.settings import Settings
+from resources.feeds import pull
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+FIRST: Final = datetime(2021, 3, 1, 6, tzinfo=UTC)
+DAYS: Final = 24
+COINS_EVERY: Final = 7
+"""Days between two pulls of the coins, which are 16 requests."""
+YESTERDAY: Final = timedelta(days=1)
+
+
+def make_home(folder: Path) -> Home:
+    """Make the home in a folder that does not exist or is empty."""
+    settings = Settings(_env_file=None, home=folder, state=folder / "machine", sandbox_seed=1)  # type: ignore[call-arg]
+    with open_service(settings, now=FIRST) as service:
+        for number in range(DAYS):
+            _pull_day(service, number)
+        home = Home(folder)
+        merge(home)
+    return home
+
+
+def _pull_day(service: OpenedSession, number: int) -> None:
+    at = FIRST + timedelta(days=number)
+    assert service.sandbox is not None
+    service.sandbox.set_clock(at)
+    # From yesterday on: what is over for longer is no part of the questions, and takes seconds.
+    service.puller().export((at - YESTERDAY).date(), None)
+    pull("cancellations", service)
+    if number % COINS_EVERY == 0:
+        pull("coins", service)
+    if number == 0:
+        pull("categories", service)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{make_home(Path(sys.argv[1])).warehouse}\n")
