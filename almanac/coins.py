@@ -54,6 +54,26 @@ def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
     raise UnknownName(f"no coin has the slug, symbol or name {wanted!r}.{hint}")
 
 
+def resolve_coins(reader: Reader, wanted: Iterable[str]) -> dict[str, Coin]:
+    """Return the coin of each text as `resolve_coin`, with one query; leave out what is no coin.
+
+    Raises:
+        AmbiguousCoin: several coins have a ticker or name; the message lists their slugs.
+    """
+    import pyarrow as pa
+
+    texts = list(dict.fromkeys(wanted))
+    frame = pa.table({"wanted": pa.array(texts, pa.string())})
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in reader.query(_SQL["coins_named"], frames={"wanted_coins": frame}).to_pylist():
+        found.setdefault(row["wanted"], []).append(row)
+    # Several coins: which of them it is, or the error, is for `resolve_coin` to say.
+    return {
+        text: _coin(rows[0]) if len(rows) == 1 else resolve_coin(reader, text)
+        for text, rows in found.items()
+    }
+
+
 def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) -> list[str] | None:
     """Return the slugs of the coins of a filter; None stays None, which selects every event.
 

@@ -33,9 +33,10 @@ FLOORS = {
     "almanac": (
         "errors forms",
         "instants reading results",
-        "reader",
+        "frames reader",
         "coins",
         "coverage events",
+        "joins",
         "database",
         "command_line",
     ),

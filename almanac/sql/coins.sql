@@ -21,6 +21,34 @@ FROM event_coins
 WHERE coin = $wanted OR lower(symbol) = lower($wanted) OR lower(name) = lower($wanted)
 ORDER BY coin
 
+-- name: coins_named
+-- Grain: one row per text of the frame and coin that it names in the best way: by its slug, else by
+-- its symbol, else by its name. Coins that are only linked to an event count for a text that names
+-- no other.
+-- Parameters: the frame wanted_coins (wanted). Run twice: the same rows.
+WITH known AS (
+    SELECT slug AS coin, symbol, name, rank, 0 AS source FROM coins
+    UNION ALL
+    SELECT DISTINCT coin, symbol, name, NULL, 1 FROM event_coins
+),
+matched AS (
+    SELECT w.wanted, k.*, 'slug' AS matched_by
+    FROM wanted_coins AS w JOIN known AS k ON k.coin = trim(w.wanted)
+    UNION ALL
+    SELECT w.wanted, k.*, 'symbol'
+    FROM wanted_coins AS w JOIN known AS k ON lower(k.symbol) = lower(trim(w.wanted))
+    UNION ALL
+    SELECT w.wanted, k.*, 'name'
+    FROM wanted_coins AS w JOIN known AS k ON lower(k.name) = lower(trim(w.wanted))
+)
+SELECT wanted, coin, symbol, name, rank
+FROM matched
+QUALIFY rank() OVER (
+    PARTITION BY wanted
+    ORDER BY source, list_position(['slug', 'symbol', 'name'], matched_by)
+) = 1
+ORDER BY wanted, coin
+
 -- name: coverage_at
 -- Grain: one row per feed, plan, window and filters: its last complete pull at or before $at.
 -- Parameters: $at. Run twice: the same rows.

@@ -1,0 +1,234 @@
+"""Frames of the caller: pandas, Polars or Arrow; their columns in, new columns out.
+
+Belongs here: reading a column of instants or of texts, adding columns to a frame of its kind. Does
+not: what the columns mean (joins, audit). The caller's frame is never changed.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from almanac.errors import InvalidArgument
+from almanac.instants import instant
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+Kind = Literal["pandas", "polars", "arrow"]
+_SHOWN: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """A column of instants, as microseconds since 1970 UTC; none where `is_known` is false."""
+
+    microseconds: "npt.NDArray[np.int64]"
+    is_known: "npt.NDArray[np.bool_]"
+
+
+def kind_of(frame: Any) -> Kind:
+    """Return what kind of frame it is.
+
+    Raises:
+        InvalidArgument: it is none that is understood.
+    """
+    room, name = type(frame).__module__.partition(".")[0], type(frame).__name__
+    if room == "polars" and name == "LazyFrame":
+        raise InvalidArgument("the frame is a Polars LazyFrame; use frame.collect()")
+    if hasattr(frame, "columns") and hasattr(frame, "index") and hasattr(frame, "iloc"):
+        if frame.columns.nlevels > 1:
+            raise InvalidArgument("the columns of the frame have several levels; expected one")
+        return "pandas"
+    if room == "polars" and name == "DataFrame":
+        return "polars"
+    if room == "pyarrow" and name == "Table":
+        return "arrow"
+    raise InvalidArgument(
+        f"the frame is a {type(frame).__name__}; expected a pandas or Polars DataFrame, or a "
+        "pyarrow Table"
+    )
+
+
+def column_names(frame: Any) -> list[Any]:
+    """Return the names of the columns of a frame, in order."""
+    return list(frame.column_names if kind_of(frame) == "arrow" else frame.columns)
+
+
+def column_of(frame: Any, name: str | None, argument: str) -> Any:
+    """Return a column as a pandas Series or an Arrow array. None is the index of a pandas frame.
+
+    In a pandas frame a level of the index may be named, too.
+
+    Raises:
+        InvalidArgument: there is no such column, or there are several.
+    """
+    kind, names = kind_of(frame), column_names(frame)
+    if kind == "pandas":
+        levels = list(frame.index.names)
+        if name is None and len(levels) == 1:
+            return frame.index.to_series(index=range(len(frame)))
+        if name is not None and name not in names and levels.count(name) == 1:
+            return frame.index.get_level_values(name).to_series(index=range(len(frame)))
+    if name is None or names.count(name) != 1:
+        what = "is no column" if name is not None else "means the index of a pandas frame"
+        if names.count(name) > 1:
+            what = "is the name of several columns"
+        shown = ", ".join(map(str, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")
+        raise InvalidArgument(f"{argument}={name!r} {what}; the frame has: {shown or 'none'}")
+    return frame[name].to_arrow() if kind == "polars" else frame[name]
+
+
+def moments_of(values: Any, name: str, tz: tzinfo) -> Moments:
+    """Return the instants of a column; one without a zone is of `tz`, never of the machine.
+
+    Accepts timestamps with or without a zone, dates, and ISO 8601 texts. Of two instants that a
+    change of clocks gives the same name it is the first; one that is skipped is the last before.
+
+    Raises:
+        InvalidArgument: a value is no instant; the message gives its row.
+    """
+    import pyarrow as pa
+
+    array = arrow_array(values, name)
+    if pa.types.is_date(array.type):
+        array = array.cast(pa.timestamp("us"))
+    if pa.types.is_timestamp(array.type):
+        return _stamps(array, tz)
+    if pa.types.is_null(array.type):
+        return _moments(array.cast(pa.int64()))
+    return _texts(array, name, tz)
+
+
+def arrow_array(values: Any, name: str) -> "pa.Array":
+    """Return a column as one Arrow array; objects that are not alike become texts.
+
+    Raises:
+        InvalidArgument: Arrow has no form for its values.
+    """
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return values
+    if values.dtype == object:
+        import pandas as pd
+
+        kind = pd.api.types.infer_dtype(values, skipna=True)
+        if kind in ("string", "empty"):
+            return pa.array(values, pa.string() if kind == "string" else None, from_pandas=True)
+        objects = [None if pd.isna(value) else str(value) for value in values]
+        return pa.array(objects, pa.string())
+    try:
+        array = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgument(f"column {name!r} can't be read: {error}") from error
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def texts_of(values: Any, name: str) -> "pa.DictionaryArray":
+    """Return a column of texts as codes and their distinct texts.
+
+    Raises:
+        InvalidArgument: it holds other values than texts.
+    """
+    import pyarrow as pa
+
+    array = arrow_array(values, name)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_null(array.type) or pa.types.is_large_string(array.type):
+        array = array.cast(pa.string())
+    if getattr(pa.types, "is_string_view", pa.types.is_string)(array.type):
+        array = array.cast(pa.string())
+    if not pa.types.is_string(array.type):
+        raise InvalidArgument(f"column {name!r} has values of type {array.type}; expected texts")
+    return array.dictionary_encode()
+
+
+def with_columns(frame: Any, added: "pa.Table", prefix: str) -> Any:
+    """Return a frame of the same kind with more columns after its own.
+
+    Raises:
+        InvalidArgument: it has a column of such a name.
+    """
+    added = added.rename_columns([prefix + name for name in added.column_names])
+    names = column_names(frame)
+    if clashing := [name for name in added.column_names if name in names]:
+        raise InvalidArgument(
+            f"the frame already has {', '.join(clashing)}; name a prefix for the new columns, "
+            f"such as prefix='known_'"
+        )
+    kind = kind_of(frame)
+    if kind == "pandas":
+        import pandas as pd
+
+        columns = pandas_of(added)
+        columns.index = frame.index
+        return pd.concat([frame, columns], axis=1)
+    if kind == "polars":
+        import polars
+
+        return frame.hstack(polars.DataFrame(polars.from_arrow(added)).get_columns())
+    for field, column in zip(added.schema, added.columns, strict=True):
+        frame = frame.append_column(field, column)
+    return frame
+
+
+def pandas_of(table: "pa.Table") -> Any:
+    """Return a pandas DataFrame in which whole numbers stay whole beside missing ones."""
+    import pandas as pd
+    import pyarrow as pa
+
+    whole = {pa.int32(): pd.Int64Dtype(), pa.int64(): pd.Int64Dtype()}
+    return table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
+
+
+def _stamps(array: Any, tz: tzinfo) -> Moments:
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+
+    is_naive, unit = array.type.tz is None, array.type.unit
+    micros = array.cast(pa.timestamp("us", array.type.tz), safe=unit != "ns")
+    found = _moments(micros.cast(pa.int64()))
+    if is_naive and tz is not UTC and len(array):
+        local = pd.DatetimeIndex(found.microseconds.view("datetime64[us]"))
+        # The instant before a gap knows less than the one after it.
+        zoned = local.tz_localize(
+            tz, ambiguous=np.ones(len(local), bool), nonexistent="shift_backward"
+        )
+        moved = zoned.tz_convert("UTC").tz_localize(None).as_unit("us")
+        return Moments(moved.to_numpy().view(np.int64), found.is_known)
+    return found
+
+
+def _texts(array: Any, name: str, tz: tzinfo) -> Moments:
+    import numpy as np
+    import pyarrow as pa
+
+    codes = texts_of(array, name) if not pa.types.is_dictionary(array.type) else array
+    origin = instant("1970-01-01", name)
+    moments = []
+    for place, text in enumerate(codes.dictionary.to_pylist()):
+        try:
+            moments.append(instant(text, name, tz) - origin)
+        except InvalidArgument as error:
+            row = codes.indices.to_pylist().index(place)
+            raise InvalidArgument(f"row {row} of the frame: {error}") from None
+    micros = np.array([_microseconds(moment) for moment in moments] or [0], np.int64)
+    found = _moments(codes.indices.cast(pa.int64()))
+    return Moments(micros[found.microseconds], found.is_known)
+
+
+def _microseconds(since: timedelta) -> int:
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _moments(array: Any) -> Moments:
+    return Moments(
+        array.fill_null(0).to_numpy(zero_copy_only=False),
+        array.is_valid().to_numpy(zero_copy_only=False),
+    )

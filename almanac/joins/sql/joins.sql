@@ -1,0 +1,116 @@
+-- Spans of time, in microseconds since 1970 UTC: whole numbers, so that no zone of a session plays a
+-- part. A span is [starts, ends).
+--
+--     event_versions, event_absences ─▶ spans_ahead  ─▶ attach_known, features
+--     batches ─▶ first_pull          ─┘
+--     coverage ─▶ spans_watched      ─┘
+--     event_versions, event_absences ─▶ blackouts
+
+-- name: first_pull
+-- Grain: one row, the first merged pull of events; NULL if there was none.
+-- Parameters: none. Run twice: the same row.
+SELECT epoch_us(min(observed_at)) AS first_us
+FROM batches
+WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
+
+-- name: spans_ahead
+-- Grain: one row per coin of the frame, version, and time in which it was what was known of an event
+-- that was ahead: linked to the coin, scheduled, not missing, with an exact date that could still
+-- come, at most $horizon_us away. The spans of one coin and event do not overlap. In the order in
+-- which one goes before another as the next event.
+-- Parameters: the frame asked_coins (coin, code); $horizon_us; $first_us and $last_us, the first and
+-- the last instant of interest; $categories, names in small letters, or NULL; $min_impact and $bands
+-- as in events. Run twice: the same rows.
+WITH shown AS (
+    SELECT
+        event_id, missing_since, changed_us AS shown_us,
+        lead(changed_us, 1, $last_us::BIGINT + 1) OVER (
+            PARTITION BY event_id ORDER BY changed_us
+        ) AS hidden_us
+    FROM (
+        SELECT event_id, epoch_us(changed_at) AS changed_us, missing_since FROM event_absences
+        UNION ALL
+        SELECT DISTINCT event_id, -9223372036854775807, NULL FROM event_absences
+    )
+),
+dated AS (
+    SELECT
+        event_id, version, date, unnest(coins) AS coin,
+        epoch_us(known_from) AS known_us,
+        coalesce(epoch_us(known_to), $last_us::BIGINT + 1) AS replaced_us,
+        epoch_us(date) AS date_us,
+        epoch_us(date) + CASE date_precision WHEN 'day' THEN 86400000000 ELSE 0 END AS begun_us
+    FROM event_versions
+    WHERE status = 'scheduled'
+        AND date_precision IN ('instant', 'day')
+        AND begun_us > $first_us::BIGINT
+        AND date_us - $horizon_us::BIGINT <= $last_us::BIGINT
+        AND (
+            $categories::VARCHAR[] IS NULL
+            OR list_has_any(
+                list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
+            )
+        )
+        AND (
+            $min_impact::DOUBLE IS NULL
+            OR impact >= $min_impact::DOUBLE
+            OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
+        )
+),
+spans AS (
+    SELECT
+        c.code, d.event_id, d.version, d.date,
+        greatest(d.known_us, d.date_us - $horizon_us::BIGINT, s.shown_us, $first_us::BIGINT) AS starts,
+        least(d.replaced_us, d.begun_us, s.hidden_us, $last_us::BIGINT + 1) AS ends
+    FROM dated AS d
+    JOIN asked_coins AS c ON c.coin = d.coin
+    LEFT JOIN shown AS s ON s.event_id = d.event_id AND s.missing_since IS NULL
+    WHERE starts < ends
+)
+SELECT
+    p.code, p.starts, p.ends,
+    v.event_id, v.title, v.date, v.date_precision,
+    array_to_string(v.categories, '; ') AS categories,
+    v.impact, v.impact_band, v.known_from, v.first_seen_at
+FROM spans AS p
+JOIN event_versions AS v ON v.event_id = p.event_id AND v.version = p.version
+ORDER BY p.code, p.date, p.event_id, p.starts
+
+-- name: spans_watched
+-- Grain: one row per complete pull of events and coin of the frame to which it was limited (code -1
+-- if to none): the instants at which it was at most $age_us old and had covered the dates from the
+-- day of the instant until $horizon_us after it. A pull of the plan Free covers the coins that a
+-- pull of the same day listed.
+-- Parameters: the frame asked_coins (coin, code); $horizon_us, $age_us. Run twice: the same rows.
+WITH pulls AS (
+    SELECT
+        plan, coins, observed_at,
+        greatest(
+            epoch_us(observed_at),
+            (epoch_us(lower) + 86399999999) // 86400000000 * 86400000000
+        ) AS starts,
+        least(
+            epoch_us(observed_at) + $age_us::BIGINT + 1,
+            epoch_us(upper) - $horizon_us::BIGINT + 1
+        ) AS ends
+    FROM coverage
+    WHERE feed IN ('export', 'events') AND categories IS NULL
+)
+SELECT -1 AS code, starts, ends
+FROM pulls
+WHERE coins IS NULL AND plan IS DISTINCT FROM 'free' AND starts < ends
+UNION ALL
+SELECT c.code, p.starts, p.ends
+FROM pulls AS p
+JOIN asked_coins AS c ON list_contains(p.coins, c.coin)
+WHERE p.plan IS DISTINCT FROM 'free' AND p.starts < p.ends
+UNION ALL
+SELECT c.code, p.starts, p.ends
+FROM pulls AS p
+JOIN coin_snapshots AS s ON s.observed_date = (p.observed_at AT TIME ZONE 'UTC')::DATE
+JOIN asked_coins AS c ON c.coin = s.coin
+WHERE p.plan = 'free'
+    AND s.observed_at <= p.observed_at
+    AND (p.coins IS NULL OR list_contains(p.coins, c.coin))
+    AND p.starts < p.ends
+ORDER BY code, starts, ends

@@ -1,0 +1,1 @@
+"""Joins with the caller's rows."""
