@@ -38,7 +38,7 @@ FLOORS = {
         "coverage events",
         "joins",
         "database",
-        "command_line",
+        "adapters command_line",
     ),
     "catalog.contract": (
         "bodies decisions records",

@@ -1,0 +1,152 @@
+"""What the adapters have in common: bars, coins of labels, features in the rows of the caller.
+
+Belongs here: checks of an index of bars, the coin of a pair, the import of a framework. Does not:
+any framework's own form (one module for each).
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+
+from almanac.coins import Coin
+from almanac.errors import InvalidArgument, UnknownName
+from almanac.events import Names
+from almanac.instants import Duration, duration
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from almanac.database import Database
+
+Coins = Mapping[Any, str | Coin]
+"""The coin of each label of the caller: a pair, a column, a number of an asset."""
+NUMBERS: Final = {
+    "days_until": "days_until",
+    "events_ahead": "events_ahead",
+    "impact": "next_event_impact",
+    "watched": "watched",
+}
+"""The features that are numbers, under the names of lines and of columns; NaN is unknown."""
+INSTANT: Final = timedelta(microseconds=1)
+"""The bar of an index of instants, which are not bars: the unit of instants in the warehouse."""
+
+
+class Wanted(TypedDict, total=False):
+    """Which events count, as in `Database.features`."""
+
+    horizon: Duration
+    categories: Names | None
+    min_impact: float | None
+
+
+def features_of(
+    db: "Database",
+    index: "pd.DatetimeIndex",
+    bar: Duration,
+    coins: Coins,
+    *,
+    as_of: Any = "bar_close",
+    **wanted: Unpack[Wanted],
+) -> dict[Hashable, "pd.DataFrame"]:
+    """Return the features of each label: a frame with the rows and the index of the caller.
+
+    Raises:
+        InvalidArgument: the index is none of bars of this length.
+        AmbiguousCoin, UnknownName: as `Database.resolve`.
+    """
+    check_bars(index, bar)
+    labels = list(coins)
+    # A label may be a number; the names of the query are texts.
+    symbols = {str(place): coins[label] for place, label in enumerate(labels)}
+    found = db.features(index, bar=bar, symbols=symbols, as_of=as_of, **wanted)
+    # A comparison with NaN is false; one with the NA of a nullable number is neither.
+    found = found.astype({"events_ahead": "float64"})
+    # The rows are sorted by bar, then in the order of the symbols.
+    parts = (found.iloc[place :: len(labels)] for place in range(len(labels)))
+    return {label: part.set_axis(index) for label, part in zip(labels, parts, strict=True)}
+
+
+def check_bars(index: Any, bar: Duration) -> None:
+    """Check that an index is of bars that do not overlap.
+
+    If bars were longer than the time to the next one, a row would have what became known after the
+    next bar opened: look-ahead.
+
+    Raises:
+        InvalidArgument: it is no index of instants, is not increasing, or its bars overlap.
+    """
+    import pandas as pd
+
+    if not isinstance(index, pd.DatetimeIndex):
+        raise InvalidArgument(
+            f"the index is a {type(index).__name__}; expected a DatetimeIndex, the opens of bars"
+        )
+    if not (index.is_monotonic_increasing and index.is_unique) or index.hasnans:
+        raise InvalidArgument(
+            "the index is not increasing; expected one row per bar, oldest first: "
+            "frame = frame[~frame.index.duplicated()].sort_index()"
+        )
+    nearest = index.to_series().diff().min()
+    if len(index) > 1 and nearest < duration(bar, "bar"):
+        raise InvalidArgument(
+            f"bar={bar!r}, but some bars are {nearest} apart. A row would have what became known "
+            "after the next bar opened. Use the length of the shortest bar."
+        )
+
+
+def coin_of_pair(db: "Database", pair: str, coins: Coins | None = None) -> Coin:
+    """Return the coin of a pair such as `BTC/USDT`, `BTC/USDT:USDT`, `BTC-USD`, or of a ticker.
+
+    `coins` goes first: the coins of the pairs, or of their tickers, that the caller names.
+
+    Raises:
+        AmbiguousCoin: several coins have the ticker.
+        UnknownName: none has it. A coin whose name, not ticker, is this text does not count.
+    """
+    ticker = _ticker(pair)
+    for label in (pair, ticker):
+        if coins is not None and label in coins:
+            return db.resolve(coins[label])
+    coin = db.resolve(ticker)
+    if ticker.lower() not in ((coin.symbol or "").lower(), coin.slug):
+        raise UnknownName(
+            f"no coin has the ticker {ticker!r} of {pair!r}; {coin.slug!r} only has it as its "
+            f"name. Name the coin: coins={{{pair!r}: {coin.slug!r}}}"
+        )
+    return coin
+
+
+def coins_of_labels(
+    db: "Database", labels: Iterable[Any], coins: Coins | None
+) -> dict[Any, str | Coin]:
+    """Return the coin of each label, as `coin_of_pair`."""
+    return {label: coin_of_pair(db, str(label), _with_texts(coins)) for label in labels}
+
+
+def framework(name: str, package: str) -> Any:
+    """Import a module of a framework, which the caller has installed.
+
+    Raises:
+        InvalidArgument: it is not installed; the message says how to install it.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != name.partition(".")[0]:
+            raise  # The framework is there, and lacks something of its own.
+        raise InvalidArgument(
+            f"{name.partition('.')[0]} is not installed, and this adapter needs it: "
+            f"pip install {package}"
+        ) from error
+
+
+def _ticker(pair: str) -> str:
+    for mark in ":/-_":
+        pair = pair.partition(mark)[0] or pair
+    return pair.strip()
+
+
+def _with_texts(coins: Coins | None) -> Coins | None:
+    """Return the coins under the texts of their labels, since a label may be a number."""
+    return None if coins is None else {str(label): coin for label, coin in coins.items()}
