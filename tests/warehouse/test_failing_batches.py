@@ -114,6 +114,8 @@ def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
     batch = land(home, 0)
 
     def endless(connection: duckdb.DuckDBPyConnection, *_: object) -> None:
+        # A main thread that waits for another one sees the signal only when that one ends.
+        connection.execute("SET threads = 1")
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         connection.execute(
             "SELECT sum(i * i % 7) FROM range(1_000_000_000_000) AS r (i)"

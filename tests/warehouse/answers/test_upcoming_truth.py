@@ -65,7 +65,7 @@ def watched(
 
 def watch(plan: str, builder: StoryBuilder, sandbox: Sandbox, home: Home) -> Watched:
     watched = Watched(home)
-    random = Random(plan)
+    random, world = Random(plan), sandbox.truth()
     pulls = [midnight + timedelta(minutes=by) for midnight in MIDNIGHTS for by in PULLED]
     for number, pull_at in enumerate(pulls):
         sandbox.set_clock(pull_at)
@@ -76,10 +76,12 @@ def watch(plan: str, builder: StoryBuilder, sandbox: Sandbox, home: Home) -> Wat
         merge(home)
         until = pulls[number + 1] if number % 2 == 0 else pull_at + timedelta(minutes=80)
         instants = instants_of(random, batch.observed_at, until)
-        events = shown(sandbox.truth(), batch)
+        events = shown(world, batch)
+        ends = [(event.id, latest(event)) for event in events]
+        dates = [(event.id, event.date_end or event.date) for event in events]
         for at in instants:
-            watched.truth[at] = {event.id for event in events if latest(event) > at}
-            past = {event.id for event in events if (event.date_end or event.date) < at}
+            watched.truth[at] = {event_id for event_id, end in ends if end > at}
+            past = {event_id for event_id, date in dates if date < at}
             watched.begun[at] = watched.truth[at] & past
         for zone in ZONES:
             watched.by_view.setdefault(zone, {}).update(by_view(home.warehouse, zone, instants))
@@ -117,13 +119,14 @@ def by_view(warehouse: Path, zone: str, instants: list[datetime]) -> Shown:
     with duckdb.connect(str(warehouse), read_only=True) as connection:
         connection.execute("SET TimeZone = $zone", {"zone": zone})
         sql = f"""
-            SELECT epoch_us(i.moment), v.event_id
+            SELECT epoch_us(i.moment), list(v.event_id)
             FROM (SELECT unnest($instants::TIMESTAMPTZ[]) AS moment) AS i,
                 LATERAL ({text_at_now(connection, "upcoming_events", "i.moment")}) AS v
+            GROUP BY i.moment
         """
         found: Shown = {at: set() for at in instants}
-        for at, event_id in connection.execute(sql, {"instants": instants}).fetchall():
-            found[datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at)].add(event_id)
+        for at, event_ids in connection.execute(sql, {"instants": instants}).fetchall():
+            found[datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at)] = {*event_ids}
     return found
 
 
