@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from almanac import coins as coin_names
 from almanac import events
@@ -16,14 +16,10 @@ from almanac.coins import Coin
 from almanac.coverage import Coverage, coverage_at
 from almanac.events import Basis, Coins, Names
 from almanac.instants import Duration, Instant, zone
-from almanac.joins import rows
-from almanac.joins.rows import AsOf, Symbols, Unknown
+from almanac.joins.questions import Joins
 from almanac.reader import Reader, find_file
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def _machine_clock() -> datetime:
@@ -60,7 +56,7 @@ def open_database(
     return Database(Reader(file, tz=zone(tz), follow=follow, limits=limits, clock=clock))
 
 
-class Database:
+class Database(Joins):
     """A published warehouse, open for reading; made by `almanac.open`.
 
     Readers and publications do not block each other. A `Result` stays as it was read.
@@ -240,103 +236,6 @@ class Database:
         Raises: as `events`.
         """
         return events.known_before(self._reader, lead=lead, categories=categories, basis=basis)
-
-    def attach_known(
-        self,
-        frame: Any,
-        ts: str | None = "ts",
-        coin: str = "coin",
-        horizon: Duration = "7d",
-        prefix: str = "",
-        *,
-        categories: Names | None = None,
-        min_impact: float | None = None,
-        unknown: Unknown = "raise",
-    ) -> Any:
-        """Return the rows of a frame with the next event of their coin, as known at their instant.
-
-        An event is ahead at an instant if what had been pulled by then says so: it is linked to the
-        coin, scheduled, not missing, has an exact date, and begins later, at most `horizon` after
-        the instant. An event of a day begins, at the latest, at the end of its UTC day. The next
-        event is the one with the earliest date, and of several the one with the lowest id.
-
-        Args:
-            frame: a pandas or Polars DataFrame, or a pyarrow Table; it is not changed.
-            ts: the column of instants, or a level of the index; None is the index. Instants without
-                a zone are of the zone of the database. An instant to come is an error.
-            coin: the column of coins: slugs, tickers or names.
-            horizon: how far ahead an event may begin.
-            prefix: put before the name of each new column.
-            categories, min_impact: which events count, as in `events`, by what was known then.
-            unknown: `ignore` takes a coin that nobody knows as no coin. An ambiguous one is always
-                an error.
-
-        Returns:
-            The same rows, order, index and columns, of the same kind of frame, and:
-            `next_event_id`, `next_event_title`, `next_event_date` (instant), `next_event_precision`
-            (`instant` or `day`), `next_event_categories` (joined by "; "), `next_event_impact` (0
-            to 10, NaN if unknown) and `next_event_band`, `next_event_known_from` (when this became
-            known), `next_event_age_days` (since the event was first seen), `days_until` (whole UTC
-            days if the date is a day, 0 is today), all missing without an event;
-            `events_ahead`, how many are ahead, NULL before the first pull; `watched`, whether a
-            complete pull in the two days before had covered the coin and the dates up to the
-            horizon: where it is false there may be events that nobody had pulled.
-            A row without an instant or a coin has none of these.
-
-        Raises:
-            InvalidArgument: a column is not there or there already, or an instant is to come.
-            UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
-        """
-        return rows.attach_known(
-            self._reader,
-            frame,
-            ts=ts,
-            coin=coin,
-            horizon=horizon,
-            prefix=prefix,
-            categories=categories,
-            min_impact=min_impact,
-            unknown=unknown,
-        )
-
-    def features(
-        self,
-        index: Any,
-        bar: Duration,
-        symbols: Symbols,
-        as_of: AsOf = "bar_close",
-        horizon: Duration = "7d",
-        *,
-        categories: Names | None = None,
-        min_impact: float | None = None,
-    ) -> "pd.DataFrame":
-        """Return the columns of `attach_known` for bars of prices.
-
-        Args:
-            index: the instants at which the bars open; without a zone as in `attach_known`.
-            bar: the length of a bar.
-            symbols: coins; or the names of your data, each with its coin.
-            as_of: `bar_close` is what was known when the bar closed, for a decision at the next
-                open; `bar_open` what was known when it opened.
-            horizon, categories, min_impact: as in `attach_known`.
-
-        Returns:
-            A pandas DataFrame, one row per bar and symbol in the order given, with the index `ts`
-            (the instants as given) and `symbol`; the columns of `attach_known`, and `known_at`, the
-            instant whose knowledge it is. The bar that has not closed yet has only `known_at`.
-
-        Raises: as `attach_known`; a bar that opens in the time to come is an error.
-        """
-        return rows.features(
-            self._reader,
-            index,
-            bar=bar,
-            symbols=symbols,
-            as_of=as_of,
-            horizon=horizon,
-            categories=categories,
-            min_impact=min_impact,
-        )
 
     def coverage(self, at: Instant | None = None) -> Coverage:
         """Return what had been pulled by an instant, now by default.

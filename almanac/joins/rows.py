@@ -15,6 +15,7 @@ from almanac.instants import Duration, duration
 from almanac.joins.next_events import ORIGIN, US, Rows, Selection, next_events
 from almanac.joins.spans import NONE
 from almanac.reader import Reader
+from almanac.reading.named_sql import NamedStatements
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 AsOf = Literal["bar_close", "bar_open"]
 Symbols = str | Iterable[str] | Mapping[str, str | Coin]
 Unknown = Literal["raise", "ignore"]
+_SQL = NamedStatements("almanac.joins")
 
 
 def attach_known(
@@ -94,8 +96,19 @@ def features(
 def selected(
     reader: Reader, horizon: Duration, categories: Names | None, min_impact: float | None
 ) -> Selection:
-    """Return which events count, from arguments as the caller gives them."""
+    """Return which events count, from arguments as the caller gives them.
+
+    Raises:
+        InvalidArgument: a score is wanted, and no pull has shown any.
+    """
     filters = {"categories": category_names(reader, categories), **impact_values(min_impact)}
+    if min_impact is not None:
+        (shown,) = reader.query(_SQL["impact_is_known"]).to_pylist()
+        if shown["versions"] and not shown["is_known"]:
+            raise InvalidArgument(
+                f"min_impact={min_impact!r}: no event has a score or a band; the plan does not "
+                "show them. Use min_impact=None, and choose by categories."
+            )
     return Selection(duration(horizon, "horizon"), filters)
 
 

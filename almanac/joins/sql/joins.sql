@@ -114,3 +114,95 @@ WHERE p.plan = 'free'
     AND (p.coins IS NULL OR list_contains(p.coins, c.coin))
     AND p.starts < p.ends
 ORDER BY code, starts, ends
+
+-- name: impact_is_known
+-- Grain: one row, whether any version has a score or a band.
+-- Parameters: none. Run twice: the same row.
+SELECT
+    coalesce(bool_or(impact IS NOT NULL OR impact_band IS NOT NULL), false) AS is_known,
+    count(*) AS versions
+FROM event_versions
+
+-- name: blackouts
+-- Grain: one row per coin and stretch of time without a gap that lies around the beginning of events
+-- with an exact date: $before_us before it, $after_us after it or after the end of its UTC day. At
+-- $at_us, by what was known then; if it is NULL, by what was known at each instant of the time.
+-- Parameters: $at_us, $before_us, $after_us; $coins, a list or NULL; $categories, $min_impact, $bands
+-- as in events. Run twice: the same rows.
+WITH shown AS (
+    SELECT
+        event_id, missing_since, changed_us AS shown_us,
+        lead(changed_us, 1, 9223372036854775807) OVER (
+            PARTITION BY event_id ORDER BY changed_us
+        ) AS hidden_us
+    FROM (
+        SELECT event_id, epoch_us(changed_at) AS changed_us, missing_since FROM event_absences
+        UNION ALL
+        SELECT DISTINCT event_id, -9223372036854775807, NULL FROM event_absences
+    )
+),
+dated AS (
+    SELECT
+        event_id, impact, known_from, unnest(coins) AS coin,
+        epoch_us(known_from) AS known_us,
+        coalesce(epoch_us(known_to), 9223372036854775807) AS replaced_us,
+        epoch_us(date) - $before_us::BIGINT AS begins_us,
+        epoch_us(date) + CASE date_precision WHEN 'day' THEN 86400000000 ELSE 0 END
+            + $after_us::BIGINT AS ends_us
+    FROM event_versions
+    WHERE status = 'scheduled'
+        AND date_precision IN ('instant', 'day')
+        AND (
+            $categories::VARCHAR[] IS NULL
+            OR list_has_any(
+                list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
+            )
+        )
+        AND (
+            $min_impact::DOUBLE IS NULL
+            OR impact >= $min_impact::DOUBLE
+            OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
+        )
+),
+known AS (
+    SELECT
+        d.coin, d.event_id, d.impact, d.known_from, d.begins_us, d.ends_us,
+        greatest(d.known_us, s.shown_us) AS from_us,
+        least(d.replaced_us, s.hidden_us) AS to_us
+    FROM dated AS d
+    LEFT JOIN shown AS s ON s.event_id = d.event_id AND s.missing_since IS NULL
+    WHERE $coins::VARCHAR[] IS NULL OR list_contains($coins::VARCHAR[], d.coin)
+),
+spans AS (
+    SELECT coin, event_id, impact, known_from, begins_us AS starts, ends_us AS ends
+    FROM known
+    WHERE $at_us::BIGINT >= from_us AND $at_us::BIGINT < to_us
+    UNION ALL
+    SELECT
+        coin, event_id, impact, known_from,
+        greatest(begins_us, from_us), least(ends_us, to_us)
+    FROM known
+    WHERE $at_us::BIGINT IS NULL AND greatest(begins_us, from_us) < least(ends_us, to_us)
+),
+numbered AS (
+    SELECT *, sum(is_apart::INTEGER) OVER (
+        PARTITION BY coin ORDER BY starts, ends, event_id ROWS UNBOUNDED PRECEDING
+    ) AS stretch
+    FROM (
+        SELECT *, starts > max(ends) OVER (
+            PARTITION BY coin ORDER BY starts, ends, event_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS is_apart
+        FROM spans
+    )
+)
+SELECT
+    coin,
+    make_timestamp(min(starts)) AT TIME ZONE 'UTC' AS starts,
+    make_timestamp(max(ends)) AT TIME ZONE 'UTC' AS ends,
+    max(known_from) AS known_from,
+    max(impact) AS impact,
+    list_sort(list_distinct(list(event_id))) AS event_ids
+FROM numbered
+GROUP BY coin, coalesce(stretch, 0)
+ORDER BY min(starts), coin
