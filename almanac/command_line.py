@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from almanac.errors import AlmanacError, InvalidArgument, WarehouseError
-from almanac.forms.plain_text import escaped_in_json, plain
+from almanac.forms.plain_text import plain
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         "Instants are UTC.",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_add_sql, _add_coverage, _add_resolve):
+    for add in (_add_sql, _add_changes, _add_coverage, _add_resolve):
         add(commands)
     return parser
 
@@ -149,6 +149,53 @@ def _parameter(given: str) -> tuple[str, str]:
     return name, text
 
 
+def _add_changes(commands: Any) -> None:
+    summary = "Show what became known in a period: cancelled, moved, rescored, new events."
+    parser = _command(commands, "changes", _changes, summary)
+    parser.add_argument(
+        "--since",
+        default="yesterday",
+        help="an instant, today or yesterday; what became known after it (default: %(default)s)",
+    )
+    parser.add_argument("--until", help="the end of the period (default: now)")
+    parser.add_argument("--coins", help="slugs, tickers or names, separated by commas")
+    parser.add_argument("--kinds", help="kinds of change, separated by commas, as cancelled")
+    parser.add_argument("--min-impact", type=float, help="the least score, 0 to 10")
+    parser.add_argument(
+        "--format", choices=("table", "markdown", "json", "slack"), default="table", dest="form"
+    )
+    parser.add_argument(
+        "--limit", type=int, help="the most events of a kind (default: 10; all for json)"
+    )
+
+
+def _changes(given: argparse.Namespace) -> int:
+    from almanac.digest.content import digest_of
+    from almanac.digest.messages import LISTED, in_form
+    from almanac.reader import Reader, find_file
+
+    reader = Reader(find_file(given.home))
+    try:
+        digest = digest_of(
+            reader,
+            since=given.since,
+            until=given.until,
+            coins=words_of(given.coins),
+            kinds=words_of(given.kinds),
+            min_impact=given.min_impact,
+            limit=given.limit or (None if given.form == "json" else LISTED),
+        )
+    finally:
+        reader.close()
+    sys.stdout.write(in_form(digest, given.form))
+    return 0
+
+
+def words_of(given: str | None) -> list[str] | None:
+    """Return the words of a comma list; None if there are none."""
+    return [word.strip() for word in (given or "").split(",") if word.strip()] or None
+
+
 def _add_coverage(commands: Any) -> None:
     summary = "Show what had been pulled by an instant; what no pull covered can't be judged."
     parser = _command(commands, "coverage", _coverage, summary)
@@ -205,15 +252,9 @@ def _print(text: str) -> None:
 
 
 def _print_json(value: Any) -> None:
-    import json
+    from almanac.forms.markup import json_text
 
-    text = json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False)
-    sys.stdout.write(escaped_in_json(text) + "\n")
-
-
-def _json_value(value: Any) -> str:
-    text = value.isoformat() if hasattr(value, "isoformat") else str(value)
-    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+    sys.stdout.write(json_text(value) + "\n")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ FLOORS = {
         "frames reader",
         "coins",
         "coverage events",
-        "joins",
+        "digest joins",
         "database",
         "adapters command_line",
     ),

@@ -37,6 +37,7 @@ class Known:
     version: int = 1
     known_from: datetime
     change_kinds: tuple[str, ...] = ("revealed",)
+    changed_fields: tuple[str, ...] = ()
     unknown_fields: tuple[str, ...] = ()
     status: str = "scheduled"
     title: str = "title"
@@ -49,6 +50,7 @@ class Known:
     coins: tuple[str, ...] = ()
     impact: float | None = None
     impact_band: str | None = None
+    source_url: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
 

@@ -1,0 +1,100 @@
+-- What became known after $since, until $until, for a digest. A version may have several kinds of
+-- change, and each is a row, as in `changes`.
+--
+--     changes, event_versions              ─▶ digest_counts
+--     changes, event_versions, reschedules ─▶ digest_rows
+
+-- name: digest_counts
+-- Grain: one row per kind of change in the period.
+-- Parameters: $since, $until, instants; $kinds, $coins, lists or NULL; $min_impact, a score or NULL;
+-- $bands, the bands that lie above it as a whole; $apart, whether the kinds made_exact and
+-- made_estimated are wanted too. Run twice: the same rows.
+-- `unscored` are changes of events without a known impact, which a least impact leaves out; `apart`
+-- are the rescheduled events whose date became exact or estimated, if $apart.
+SELECT
+    kind,
+    count(*) FILTER (is_shown) AS changes,
+    count(DISTINCT event_id) FILTER (is_shown) AS events,
+    count(DISTINCT event_id) FILTER (is_shown AND is_apart) AS apart,
+    count(*) FILTER (NOT is_shown AND impact IS NULL AND impact_band IS NULL) AS unscored
+FROM (
+    SELECT
+        c.kind, c.event_id, c.impact, c.impact_band,
+        $apart AND c.kind = 'rescheduled'
+            AND list_has_any(v.change_kinds, ['made_exact', 'made_estimated']) AS is_apart,
+        coalesce(
+            $min_impact::DOUBLE IS NULL
+            OR c.impact >= $min_impact::DOUBLE
+            OR (c.impact IS NULL AND list_contains($bands::VARCHAR[], c.impact_band)),
+            false
+        ) AS is_shown
+    FROM changes AS c
+    JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
+    WHERE c.known_from > $since::TIMESTAMPTZ
+        AND c.known_from <= $until::TIMESTAMPTZ
+        AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
+        AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
+)
+GROUP BY kind
+ORDER BY kind
+
+-- name: digest_rows
+-- Grain: one row per version and kind of change in the period, of the first $limit events of each
+-- kind: those of the highest impact band, within it the soonest; then those that are over, and last
+-- those that are apart.
+-- Parameters: as digest_counts; $limit, a number or NULL; $revealed, whether to have the rows of
+-- that kind, which are as many as there are events after a first pull.
+-- Run twice: the same rows.
+WITH found AS (
+    SELECT
+        c.kind, c.event_id, c.version, c.known_from, c.title, c.coins, c.old_value, c.new_value,
+        c.impact, c.impact_band, v.categories, v.status, v.displayed_date_full AS displayed_date,
+        v.date_precision, v.earliest, v.latest, v.source_url, v.change_kinds, v.changed_fields,
+        bool_or(
+            $apart AND c.kind = 'rescheduled'
+            AND list_has_any(v.change_kinds, ['made_exact', 'made_estimated'])
+        ) OVER per_event AS is_apart,
+        last_value(v.latest) OVER per_event AS last_latest,
+        last_value(CASE
+            WHEN coalesce(c.impact >= 7.5, c.impact_band = 'Critical') THEN 3
+            WHEN coalesce(c.impact >= 5.0, c.impact_band = 'High') THEN 2
+            WHEN coalesce(c.impact >= 2.5, c.impact_band = 'Mid') THEN 1
+            ELSE 0
+        END) OVER per_event AS band
+    FROM changes AS c
+    JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
+    WHERE c.known_from > $since::TIMESTAMPTZ
+        AND c.known_from <= $until::TIMESTAMPTZ
+        AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
+        AND (c.kind <> 'revealed' OR $revealed)
+        AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
+        AND (
+            $min_impact::DOUBLE IS NULL
+            OR c.impact >= $min_impact::DOUBLE
+            OR (c.impact IS NULL AND list_contains($bands::VARCHAR[], c.impact_band))
+        )
+    WINDOW per_event AS (
+        PARTITION BY c.kind, c.event_id ORDER BY c.version
+        ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    )
+),
+ranked AS (
+    SELECT
+        *,
+        dense_rank() OVER (
+            PARTITION BY kind
+            ORDER BY
+                is_apart,
+                last_latest <= $until::TIMESTAMPTZ, band DESC, last_latest NULLS LAST, event_id
+        ) AS place
+    FROM found
+)
+SELECT r.* EXCLUDE (last_latest, band), m.shift_days, m.least_shift_days, m.most_shift_days
+FROM ranked AS r
+LEFT JOIN (
+    SELECT event_id, version, shift_days, least_shift_days, most_shift_days
+    FROM reschedules
+    WHERE known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
+) AS m ON m.event_id = r.event_id AND m.version = r.version
+WHERE $limit::BIGINT IS NULL OR r.place <= $limit::BIGINT
+ORDER BY r.kind, r.place, r.version

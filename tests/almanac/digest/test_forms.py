@@ -1,0 +1,223 @@
+"""A digest in Markdown and for Slack: texts of the service stay texts, and the limits are kept."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from almanac.digest.content import IN_ORDER, Digest, Entry, Section
+from almanac.digest.messages import (
+    FORMS,
+    SLACK_ALL_MAX,
+    SLACK_BLOCKS_MAX,
+    SLACK_TEXT_MAX,
+    as_slack,
+    in_form,
+)
+from almanac.digest.texts import as_markdown
+from almanac.forms.markup import markdown, mrkdwn, web_address
+from almanac.forms.plain_text import plain_line
+from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
+
+SINCE = datetime(2026, 3, 1, tzinfo=UTC)
+UNTIL = SINCE + timedelta(days=1)
+MARKUP = [
+    *("*a*", "**a** _b_ ~~c~~", "`code`", "[a](https://evil.example)", "![x](https://e.example/i)"),
+    *("<b>a</b>", "<script>alert(1)</script>", "<https://evil.example|click>", "<!channel>"),
+    *("<@U123>", "@everyone", "www.evil.example", "https://evil.example/a_b", "a | b", "\\*"),
+    *("&amp; &lt;", "# a", "]( x", "a\n\n# b\n- c", "[x]: https://evil.example", "$x$", "1. a"),
+]
+TEXTS = st.one_of(
+    st.text(st.characters(codec="utf-8"), max_size=80),
+    st.sampled_from([*HOSTILE.values(), *MARKUP]),
+    st.text("<>&*_[]()|\\`~!@#:/.", max_size=300),
+)
+ADDRESSES = st.one_of(
+    st.none(),
+    st.sampled_from(
+        [
+            *("https://x.example/a?b=1&c=2#d", "http://x.example/a>b|c)d", "javascript:alert(1)"),
+            *("https://x.example/\x1b[31m", "https://", "//x.example", "https://[bad", "ftp://x.y"),
+            *("https://x.example/" + "a" * 5000, "https://x.example/ ü\n<b>"),
+        ]
+    ),
+)
+
+
+def row(kind: str, **given: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "event_id": "evt_1",
+        "version": 2,
+        "known_from": UNTIL,
+        "title": "title",
+        "coins": ["bitcoin"],
+        "categories": [],
+        "old_value": "old",
+        "new_value": "new",
+        "impact": None,
+        "impact_band": None,
+        "status": "scheduled",
+        "displayed_date": "20 Mar 2026",
+        "date_precision": "day",
+        "earliest": UNTIL,
+        "latest": UNTIL,
+        "source_url": None,
+        "change_kinds": [kind],
+        "changed_fields": ["title"],
+        "is_apart": False,
+        "shift_days": None,
+        "least_shift_days": None,
+        "most_shift_days": None,
+        **given,
+    }
+
+
+def digest_with(sections: list[Section]) -> Digest:
+    return Digest(SINCE, UNTIL, SINCE, UNTIL, sections)
+
+
+def section(kind: str, rows: list[dict[str, Any]], *, more: int = 0) -> Section:
+    count = len(rows) + more
+    return Section(kind, count, count, 0, [Entry([item]) for item in rows])
+
+
+ROWS = st.builds(
+    row,
+    st.just("created"),
+    title=TEXTS,
+    coins=st.lists(TEXTS, max_size=5),
+    old_value=st.none() | TEXTS,
+    new_value=st.none() | TEXTS,
+    displayed_date=st.none() | TEXTS,
+    source_url=ADDRESSES,
+    impact=st.none() | st.floats(0, 10),
+    impact_band=st.none() | TEXTS,
+)
+SECTIONS = st.lists(
+    st.tuples(st.sampled_from(IN_ORDER), st.lists(ROWS, max_size=3), st.sampled_from((0, 1, 99))),
+    unique_by=lambda item: item[0],
+    max_size=10,
+).map(lambda found: [section(kind, rows * 9, more=more) for kind, rows, more in found])
+
+
+@given(TEXTS)
+def test_a_text_is_shown_by_markdown_as_it_is(text: str) -> None:
+    """As CommonMark reads it; GitHub's additions are in the examples below."""
+    parsed = MarkdownIt("commonmark").parse("- **" + "x" + markdown(text) + "x**")
+    children = [child for token in parsed for child in token.children or ()]
+    allowed = {"text", "text_special", "strong_open", "strong_close"}
+    assert {child.type for child in children} <= allowed, children
+    assert "".join(child.content for child in children) == "x" + plain_line(text) + "x"
+
+
+def test_github_makes_no_link_and_calls_nobody() -> None:
+    shown = markdown("www.evil.example https://evil.example @everyone")
+    assert shown == r"www\.evil.example https\://evil.example \@everyone"
+
+
+@given(TEXTS)
+def test_a_text_for_slack_has_no_control_sequence(text: str) -> None:
+    shown = mrkdwn(text)
+    assert not re.search("[<>]", shown)
+    assert unescape(re.sub("&(?!amp;|lt;|gt;)", "&amp;", shown)) == plain_line(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "wanted"),
+    [
+        ("https://x.example/a?b=1&c=2#d", "https://x.example/a?b=1&c=2#d"),
+        ("https://x.example/a>b|c(d)", "https://x.example/a%3Eb%7Cc%28d%29"),
+        ("https://x.example/ü%20", "https://x.example/%C3%BC%20"),
+        *((other, None) for other in ("javascript:alert(1)", "https://", "//x", "https://[", None)),
+    ],
+)
+def test_only_a_web_address_is_a_link(address: str | None, wanted: str | None) -> None:
+    assert web_address(address) == wanted
+
+
+@settings(max_examples=25, deadline=None)
+@given(SECTIONS)
+def test_every_form_is_safe_to_print_and_links_web_addresses_alone(sections: list[Section]) -> None:
+    digest = digest_with(sections)
+    for form in FORMS:
+        shown = in_form(digest, form)
+        assert acting_in(shown) == []
+        shown.encode()
+        if form in ("json", "slack"):
+            json.loads(shown)
+    parsed = MarkdownIt("commonmark").parse(as_markdown(digest))
+    for child in (child for token in parsed for child in token.children or ()):
+        assert child.type not in ("html_inline", "image", "code_inline")
+        if child.type == "link_open":
+            assert urlsplit(str(child.attrs["href"])).hostname == "x.example"
+    assert not [token for token in parsed if token.type in ("html_block", "fence", "code_block")]
+
+
+@settings(max_examples=25, deadline=None)
+@given(SECTIONS)
+def test_a_message_for_slack_is_within_its_limits_and_counts_what_has_no_room(
+    sections: list[Section],
+) -> None:
+    message = as_slack(digest_with(sections))
+    assert len(message["blocks"]) <= SLACK_BLOCKS_MAX
+    texts = [
+        text for block in message["blocks"] for text in block.get("elements", [block.get("text")])
+    ]
+    assert all(1 <= len(text["text"]) <= SLACK_TEXT_MAX for text in texts)
+    assert sum(len(text["text"]) for text in texts) <= SLACK_ALL_MAX
+    for part, made in zip(sections, message["blocks"][2:], strict=True):
+        lines = made["text"]["text"].split("\n")[1:]
+        shown = [line for line in lines if line.startswith("• ")]
+        counted = [line for line in lines if line.startswith("_and ")]
+        more = int(counted[0].split()[1].replace(",", "")) if counted else 0
+        if part.entries:
+            assert len(shown) + more == part.events
+        # Links are ours alone: each has a web address.
+        for target in re.findall("<([^>|]*)", made["text"]["text"]):
+            assert urlsplit(unescape(target)).hostname == "x.example"
+
+
+def test_a_message_for_slack_as_it_is_sent() -> None:
+    found = digest_with(
+        [
+            section(
+                "rescheduled",
+                [
+                    row(
+                        "rescheduled",
+                        title="A & <B>",
+                        source_url="https://x.example/?a=1&b=2",
+                        shift_days=2.0,
+                        impact=7.55,
+                    )
+                ],
+                more=3,
+            )
+        ]
+    )
+    head = "Almanac, 2026-03-01 00:00 to 2026-03-02 00:00 UTC"
+    last = "Last pull: 2026-03-02 00:00 UTC, 0 min before the end of the period."
+    moved = (
+        "*Rescheduled (4)*\n• <https://x.example/?a=1&amp;b=2|A &amp; &lt;B&gt;> (bitcoin): "
+        "old → new, 2 days later  ·  impact 7.55\n_and 3 more_"
+    )
+    assert as_slack(found) == {
+        "text": f"{head}: 4 changes: 4 rescheduled.",
+        "blocks": [
+            block(f"*{head}*: 4 changes: 4 rescheduled"),
+            {"type": "context", "elements": [block(last)["text"]]},
+            block(moved),
+        ],
+    }
+
+
+def block(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
