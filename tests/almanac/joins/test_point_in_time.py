@@ -165,8 +165,8 @@ def test_features_are_the_truth_at_the_close_of_each_bar(
 ) -> None:
     watched, horizon = homes[plan], timedelta(days=7)
     first, now = min(watched.pulls), max(watched.pulls) + DAY
-    coins = Random(plan).sample(sorted(watched.by_coin), 20)
-    bars = range(min(size.pairs // len(coins), (now - first) // HALF_HOUR + 4))
+    coins = Random(plan).sample(sorted(watched.by_coin), 24)
+    bars = range(min(-(-size.pairs // len(coins)), (now - first) // HALF_HOUR + 4))
     opens = [first - 4 * HALF_HOUR + bar * HALF_HOUR for bar in bars]
     symbols = {f"{coin}/USDT": coin for coin in coins}
     with open_at(watched, now) as db:
