@@ -35,6 +35,7 @@ TOGETHER: Final = {
     "tests/crashes/test_kills.py": "prepared",
     "tests/crashes/test_damage.py": "prepared",
     "tests/crashes/test_two_at_once.py": "prepared",
+    "tests/almanac/cookbook/": "cookbook",
     "tests/hostile/": "hostile",
 }
 """Tests that share homes that take long to make: tests of one name run in one worker."""
