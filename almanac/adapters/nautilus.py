@@ -45,6 +45,8 @@ _NS: Final = {
     "happened_us": "ts_event",
     "known_us": "ts_init",
 }
+_NS_END: Final = 2**63
+"""The nanoseconds of a 64-bit number end in the year 2262; a later date is unknown."""
 _SQL = NamedStatements("almanac.adapters")
 
 
@@ -114,5 +116,6 @@ def _record(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with instants in nanoseconds under their names of nautilus."""
     found = {name: value for name, value in row.items() if name not in _NS}
     for micros, name in _NS.items():
-        found[name] = None if row[micros] is None else row[micros] * 1000
+        instant = None if row[micros] is None else row[micros] * 1000
+        found[name] = instant if instant is None or abs(instant) < _NS_END else None
     return found

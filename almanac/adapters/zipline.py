@@ -5,7 +5,7 @@
     run_algorithm(…, custom_loader=loaders(db, sessions, {sid: "bitcoin"}))
 
 A row of a `DataFrameLoader` is what the algorithm may see in that session. So the row of a session
-has what was known before its cutoff, and the rows of a window that looks back have what each of
+has what was known at its cutoff, and the rows of a window that looks back have what each of
 those sessions knew. zipline's `EventsLoader` can't do this: it takes each date of an event as an
 event of its own, and shows the first, also after it was moved.
 """
@@ -39,9 +39,9 @@ def loaders(
     Args:
         sessions: the labels of the sessions, without a zone, as zipline has them.
         coins: the coin of each asset, by its sid.
-        cutoffs: the instant before which a session knows, one for each; without them the first
-            instant of its day, UTC. `domain.data_query_cutoff_for_sessions(sessions)` of a domain
-            are those that zipline uses for its own events.
+        cutoffs: the instant whose knowledge a session has, one for each; without them the first
+            instant of its day, UTC. Those of a domain, which zipline uses for its own events, are
+            `domain.data_query_cutoff_for_sessions(sessions)`. `days_until` counts from it.
         wanted: `horizon`, `categories` and `min_impact`, as in `Database.features`.
 
     Raises:
@@ -120,7 +120,7 @@ class _Loaders(dict[Any, Any]):
 def _instants(
     sessions: "pd.DatetimeIndex", cutoffs: "pd.DatetimeIndex | None"
 ) -> "pd.DatetimeIndex":
-    """Return the last instant before each cutoff."""
+    """Return the cutoffs in UTC; a label of a session is its day there."""
     import pandas as pd
 
     given = sessions if cutoffs is None else cutoffs
@@ -128,8 +128,7 @@ def _instants(
         raise InvalidArgument(
             "sessions and cutoffs: expected two DatetimeIndex of the same length, or sessions alone"
         )
-    zoned = given.tz_localize("UTC") if given.tz is None else given.tz_convert("UTC")
-    return zoned.as_unit("us") - INSTANT
+    return given.tz_localize("UTC") if given.tz is None else given.tz_convert("UTC")
 
 
 def _table(

@@ -1,6 +1,6 @@
 """Histories of events for the adapters: one at random, and one of an event that was moved.
 
-    with opened(publish_by_hand(path, versions_at_random(7), pulls=PULLS, …), now=at) as db: …
+    with opened(publish_moved(path), now=LATER) as db: …
 
 Belongs here: the versions, the pulls, opening a file as of an instant. Does not: what an adapter
 makes of them.
@@ -32,6 +32,7 @@ ANNOUNCED = datetime(2026, 5, 20, 6, tzinfo=UTC)
 MOVED = datetime(2026, 6, 1, 6, tzinfo=UTC)
 DATE_AT_FIRST = datetime(2026, 6, 10, tzinfo=UTC)
 DATE_IN_THE_END = datetime(2026, 6, 24, tzinfo=UTC)
+LATER = datetime(2026, 6, 30, tzinfo=UTC)
 SESSIONS = pd.date_range("2026-05-18", "2026-06-26", freq="D")
 
 
@@ -68,8 +69,11 @@ def versions_at_random(seed: int) -> tuple[list[Known], list[Absence]]:
     return versions, absences
 
 
-def publish_moved(path: Path) -> Path:
-    """Publish an event of 10 June, announced on 20 May, which was moved to 24 June on 1 June."""
+def publish_moved(path: Path, *, at: datetime | None = None) -> Path:
+    """Publish an event of 10 June, announced on 20 May, which was moved to 24 June on 1 June.
+
+    With `at`, as it was published then.
+    """
     first = Known(
         event_id="upgrade",
         known_from=ANNOUNCED,
@@ -87,7 +91,7 @@ def publish_moved(path: Path) -> Path:
         change_kinds=("rescheduled",),
     )
     pulls = [ANNOUNCED + timedelta(days=number) for number in range(-2, 38)]
-    return publish_by_hand(path, [first, moved], pulls=pulls, coins=COINS)
+    return publish_by_hand(path, [first, moved], pulls=pulls, coins=COINS, at=at)
 
 
 @contextmanager
