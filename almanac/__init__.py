@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         WarehouseError,
     )
     from almanac.results import Result
+    from almanac.study.study import Study
 
 _HOMES = {
     "AlmanacError": "errors",
@@ -38,6 +39,7 @@ _HOMES = {
     "LookAhead": "errors",
     "QueryRefused": "errors",
     "Result": "results",
+    "Study": "study.study",
     "UnknownName": "errors",
     "WarehouseError": "errors",
 }
@@ -52,6 +54,7 @@ __all__ = [
     "LookAhead",
     "QueryRefused",
     "Result",
+    "Study",
     "UnknownName",
     "WarehouseError",
     "open",

@@ -20,6 +20,7 @@ from almanac.joins.questions import Joins
 from almanac.reader import Reader, find_file
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
+from almanac.study.questions import EventStudies
 
 
 def _machine_clock() -> datetime:
@@ -56,7 +57,7 @@ def open_database(
     return Database(Reader(file, tz=zone(tz), follow=follow, limits=limits, clock=clock))
 
 
-class Database(Joins):
+class Database(EventStudies, Joins):
     """A published warehouse, open for reading; made by `almanac.open`.
 
     Readers and publications do not block each other. A `Result` stays as it was read.

@@ -1,0 +1,1 @@
+"""The event study: abnormal returns around events as they were known at entry."""

@@ -1,0 +1,151 @@
+"""Tests over rows: cross-sectional t, Patell, BMP, adjusted BMP, sign, two-way clusters.
+
+Each test takes one number a row (a cumulated abnormal return) and returns a `Verdict`. Belongs
+here: formulas of the papers over plain arrays. Does not: ranks (ranks), days and blocks (calendar).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from almanac.study.prices import Floats, Integers
+from almanac.study.returns import Returns
+from almanac.study.windows import Windows, residuals_of
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of one test: two-sided p, NaN where the test can't be computed.
+
+    `degrees` are those of Student's t; infinite for the normal, NaN for a bootstrap.
+    """
+
+    test: str
+    statistic: float
+    degrees: float
+    p: float
+
+
+UNKNOWN: Final = float("nan")
+
+
+def student(test: str, statistic: float, degrees: float) -> Verdict:
+    """Return the verdict of a statistic that is Student's t; infinite degrees are the normal."""
+    from scipy import stats
+
+    if not np.isfinite(statistic) or not degrees > 0:
+        return Verdict(test, UNKNOWN, degrees, UNKNOWN)
+    law = stats.norm if np.isinf(degrees) else stats.t(degrees)
+    return Verdict(test, float(statistic), float(degrees), float(2 * law.sf(abs(statistic))))
+
+
+def cross_sectional(values: Floats) -> Verdict:
+    """t of the mean over rows, as if they were independent (Brown and Warner 1985)."""
+    return student("cross_sectional_t", _t(values), len(values) - 1)
+
+
+def patell(scaled: Floats, windows: Windows) -> Verdict:
+    """Patell (1976): the sum of standardised values over the root of their variances.
+
+    A standardised value is Student's t with d = m - parameters degrees: its variance is d/(d - 2).
+    """
+    degrees = windows.fitted_on - windows.parameters
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.where(degrees > 2, degrees / (degrees - 2), np.nan).sum()
+        return student("patell", float(scaled.sum() / np.sqrt(variance)), np.inf)
+
+
+def bmp(scaled: Floats) -> Verdict:
+    """Boehmer, Musumeci and Poulsen (1991): t of the mean of the standardised values."""
+    return student("bmp", _t(scaled), len(scaled) - 1)
+
+
+def adjusted_bmp(scaled: Floats, correlation: float) -> Verdict:
+    """Kolari and Pynnönen (2010): BMP with the mean correlation of the rows.
+
+    It is BMP times √((1 - r) / (1 + (n - 1) r)), r the mean over all pairs of rows.
+    """
+    rows = len(scaled)
+    inflation = 1 + (rows - 1) * correlation
+    if not inflation > 0 or correlation >= 1:
+        return Verdict("adjusted_bmp", UNKNOWN, rows - 1, UNKNOWN)
+    factor = np.sqrt((1 - correlation) / inflation)
+    return student("adjusted_bmp", _t(scaled) * float(factor), rows - 1)
+
+
+def generalised_sign(values: Floats, share_positive: Floats) -> Verdict:
+    """Cowan (1992): positive values against the share of positive residuals before the events."""
+    rows, expected = len(values), float(share_positive.mean()) if len(values) else UNKNOWN
+    spread = np.sqrt(rows * expected * (1 - expected))
+    if not spread > 0:
+        return Verdict("sign", UNKNOWN, np.inf, UNKNOWN)
+    return student("sign", float(((values > 0).sum() - rows * expected) / spread), np.inf)
+
+
+def two_way(values: Floats, day: Integers, coin: Integers) -> Verdict:
+    """t of the mean with errors clustered by calendar day and by coin.
+
+    Cameron, Gelbach and Miller (2011): the variances of both, less that of their intersection; the
+    larger of the two where the result is not positive. Degrees: the fewer clusters, less one.
+    """
+    if len(values) < 2:
+        return Verdict("clustered", UNKNOWN, UNKNOWN, UNKNOWN)
+    off = values - values.mean()
+    both = np.unique(np.stack([day, coin]), axis=1, return_inverse=True)[1].ravel()
+    (by_day, days), (by_coin, coins), (by_both, _) = (_cluster(off, k) for k in (day, coin, both))
+    variance = by_day + by_coin - by_both
+    if not variance > 0:
+        variance = max(by_day, by_coin)
+    statistic = values.mean() / np.sqrt(variance) if variance > 0 else UNKNOWN
+    return student("clustered", float(statistic), min(days, coins) - 1)
+
+
+def mean_correlation(returns: Returns, windows: Windows) -> float:
+    """Return the mean correlation of the cumulated abnormal returns over all pairs of rows.
+
+    Residuals of the estimation windows give the correlation of two rows on the same bars. Windows
+    that overlap in part have that share of it (Kolari, Pape and Pynnönen 2018), others none.
+    """
+    rows, length = len(windows.zero), windows.spans.length
+    if rows < 2:
+        return UNKNOWN
+    bars, group = np.unique(windows.zero, return_inverse=True)
+    sums = np.zeros((len(bars), windows.spans.estimation))
+    own = 0.0
+    for part in residuals_of(returns, windows):
+        scale = np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
+        scaled = part.residuals / scale
+        starts = _starts(group[part.rows])
+        sums[group[part.rows][starts]] += np.add.reduceat(scaled, starts, axis=0)
+        own += float((scaled**2).mean(axis=1).sum())
+    total = float((sums**2).mean(axis=1).sum()) - own
+    for apart in range(1, length):
+        after = np.searchsorted(bars, bars + apart)
+        is_pair = (after < len(bars)) & (bars[np.minimum(after, len(bars) - 1)] == bars + apart)
+        first, second = np.flatnonzero(is_pair), after[is_pair]
+        common = windows.spans.estimation - apart
+        if len(first) == 0 or common < 1:
+            continue
+        products = np.einsum("ij,ij->", sums[first, apart:], sums[second, :common]) / common
+        total += 2 * float(products) * (length - apart) / length
+    return total / (rows * (rows - 1))
+
+
+def _starts(groups: Any) -> Any:
+    """Return where each run of equal numbers starts."""
+    return np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
+
+
+def _t(values: Floats) -> float:
+    if len(values) < 2:
+        return UNKNOWN
+    spread = values.std(ddof=1)
+    return float(values.mean() / spread * np.sqrt(len(values))) if spread > 0 else UNKNOWN
+
+
+def _cluster(off: Floats, key: Integers) -> tuple[float, int]:
+    sums = np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=off)
+    clusters = len(sums)
+    scale = clusters / (clusters - 1) if clusters > 1 else np.nan
+    return float((sums**2).sum() * scale / len(off) ** 2), clusters

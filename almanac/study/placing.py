@@ -1,0 +1,130 @@
+"""The rows of a study on the bars of the prices, and why a row can't be used.
+
+Belongs here: bar 0, the first bar after entry, and the rules for missing prices. Does not: which
+events are known (selection), the fit (windows).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from almanac.study.prices import Floats, Integers, Prices
+from almanac.study.returns import Model, Returns
+from almanac.study.windows import Spans, Windows, fit
+
+REASONS: Final = {
+    "known_too_late": "known before its date, but not yet at the date less the lead",
+    "known_after_the_date": "first known with this date when the date was over",
+    "date_not_exact": "known with a period or a deadline, and never with an exact date in time",
+    "changed_before_entry": "another date, or other values, replaced it before its entry",
+    "entry_to_come": "its entry is still to come",
+    "cancelled_at_entry": "cancelled by then",
+    "withdrawn_at_entry": "withdrawn by then",
+    "missing_at_entry": "missing from complete pulls by then",
+    "coin_without_prices": "its coin has no prices",
+    "before_prices": "its estimation window begins before the prices",
+    "after_prices": "its window ends after the prices",
+    "entry_after_window": "its window is over before the first bar after entry",
+    "not_trading_at_entry": "its coin has no price at entry, or only after it",
+    "gap_in_window": "its coin lacks prices for more bars in the window than are carried",
+    "market_missing": "the market has no price in the window",
+    "short_estimation": "its coin has too few returns in the estimation window",
+    "no_variance": "its coin, or the market, does not move in the estimation window",
+}
+"""Why an event, or one of its coins, is not in the study."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The rows that are used, in the order of their bar 0, and the reasons of the others."""
+
+    windows: Windows
+    rows: pd.DataFrame
+    excluded: pd.DataFrame
+
+
+def place(
+    prices: Prices,
+    returns: Returns,
+    rows: pd.DataFrame,
+    spans: Spans,
+    model: Model,
+    *,
+    from_entry: bool,
+) -> Placed:
+    """Return the windows of the rows; without `from_entry` every bar of a window counts."""
+    date, entry = (rows[n].to_numpy("datetime64[us]").astype(np.int64) for n in ("date", "entry"))
+    coin = rows["column"].to_numpy(np.int64)
+    zero = prices.bar_of(date)
+    enters = prices.next_bar(entry) if from_entry else np.zeros_like(zero)
+    reason = _reasons(returns, zero, enters, coin, spans, model)
+    order = np.argsort(zero, kind="stable")
+    order = order[pd.isna(reason[order])]
+    windows, usable = fit(returns, zero[order], coin[order], enters[order], spans, model)
+    out = order[~usable]
+    reason[out] = np.where(
+        _returns_in(returns, zero, coin, spans, out) < spans.least,
+        "short_estimation",
+        "no_variance",
+    )
+    kept = order[usable]
+    excluded = rows.assign(reason=reason)[["event_id", "coin", "title", "date", "reason"]]
+    table = rows.iloc[kept].reset_index(drop=True).drop(columns="column")
+    return Placed(windows, _with_results(table, prices, windows), excluded[~pd.isna(reason)])
+
+
+def _reasons(
+    returns: Returns, zero: Integers, enters: Integers, coin: Integers, spans: Spans, model: Model
+) -> Any:
+    reason = np.full(len(zero), None, dtype=object)
+    first = np.maximum(enters, zero + spans.first)
+    end = zero + spans.last
+    before = (zero < 0) | (zero + spans.fitted[0] < 0) | (zero + spans.first < 1)
+    after = ~before & (end >= returns.bars)
+    late = ~before & ~after & (first > end)
+    reason[before], reason[after] = "before_prices", "after_prices"
+    reason[late] = "entry_after_window"
+    rows = np.flatnonzero(~before & ~after & ~late)
+    bars = zero[rows, None] + spans.relative
+    wanted = (bars >= first[rows, None]) & (bars <= returns.last[coin[rows], None])
+    has = np.isfinite(returns.carried[coin[rows, None], bars])
+    at_entry = np.isfinite(returns.carried[coin[rows], first[rows]])
+    gap = (wanted & ~has).any(axis=1)
+    no_market: Any = np.zeros(len(rows), dtype=bool)
+    if model == "market":
+        beside = np.isfinite(returns.market_of(coin[rows, None], bars))
+        no_market = (wanted & ~beside).any(axis=1)
+    reason[rows[no_market]] = "market_missing"
+    reason[rows[gap]] = "gap_in_window"
+    reason[rows[~at_entry]] = "not_trading_at_entry"
+    return reason
+
+
+def _returns_in(
+    returns: Returns, zero: Integers, coin: Integers, spans: Spans, rows: Integers
+) -> Integers:
+    own = returns.strict[coin[rows, None], zero[rows, None] + spans.fitted]
+    return np.asarray(np.isfinite(own).sum(axis=1))
+
+
+def _with_results(rows: pd.DataFrame, prices: Prices, windows: Windows) -> pd.DataFrame:
+    cumulated: Floats = windows.cumulated[:, -1] if len(rows) else np.zeros(0)
+    variance = windows.variance_of_sums()[:, -1] if len(rows) else np.ones(0)
+    live: Any = windows.live
+    first = windows.zero + windows.spans.first + live.argmax(axis=1)
+    starts = pd.to_datetime(prices.starts, unit="us", utc=True)
+    return rows.assign(
+        bar_zero=starts[windows.zero],
+        first_bar=starts[first],
+        bars=live.sum(axis=1),
+        alpha=windows.alpha,
+        beta=windows.beta,
+        residual_sd=windows.sd,
+        fitted_on=windows.fitted_on.astype(np.int64),
+        car=cumulated,
+        scar=cumulated / np.sqrt(variance),
+        bhar=windows.held[:, -1] if len(rows) else np.zeros(0),
+        delisted_in_window=~live[:, -1] if len(rows) else np.zeros(0, dtype=bool),
+    )

@@ -1,0 +1,245 @@
+"""The prices that the user brings, as arrays of bars and coins.
+
+Belongs here: reading a frame, Parquet or CSV in long or wide form, the grid of bars, what is done
+with gaps and bad prices. Does not: returns (returns), events (selection). A bar is half open: it
+covers its start, not its end. Instants are microseconds since 1970, UTC.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, timedelta, tzinfo
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from almanac.errors import InvalidArgument
+from almanac.instants import Duration, duration
+
+Stamp = Literal["start", "end"]
+Bars = Literal["grid", "frame"]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+_TS: Final = ("ts", "timestamp", "time", "datetime", "date", "open_time")
+_COIN: Final = ("coin", "symbol", "slug", "ticker")
+MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices on bars: `close[bar, coin]`, NaN where there is none.
+
+    Attributes:
+        starts: the start of each bar, in order.
+        bar_us: the length of a bar.
+        coins: the names of the columns, as the user gave them.
+        close: the last price of each bar.
+        open: the first price of each bar; None if the user brought none.
+        counts: rows read, bars, coins, missing prices, and prices that were not positive numbers.
+    """
+
+    starts: Integers
+    bar_us: int
+    coins: tuple[str, ...]
+    close: Floats
+    open: Floats | None
+    counts: dict[str, int]
+
+    def bar_of(self, instants: Integers) -> Integers:
+        """Return the bar in which each instant lies, or the next one where the market was closed.
+
+        An instant before the first bar has -1, one after the last the number of bars.
+        """
+        found = np.searchsorted(self.starts, instants, side="right") - 1
+        is_after = (found >= 0) & (instants >= self.starts[found] + self.bar_us)
+        return np.where(is_after, found + 1, found).astype(np.int64)
+
+    def next_bar(self, instants: Integers) -> Integers:
+        """Return the first bar that starts at or after each instant."""
+        return np.searchsorted(self.starts, instants, side="left").astype(np.int64)
+
+
+def read_prices(
+    given: Any,
+    *,
+    bar: Duration | None = None,
+    stamp: Stamp = "start",
+    bars: Bars = "grid",
+    tz: tzinfo = UTC,
+    name: str = "prices",
+) -> Prices:
+    """Return the prices of a frame (pandas, Polars, Arrow), or of a Parquet or CSV file.
+
+    Raises:
+        InvalidArgument: it has no instants or prices, a coin has two prices of one bar, or an
+            instant is not on the grid of bars.
+    """
+    frame = _frame(given, name)
+    long = _column(frame, _COIN) is not None and "close" in frame.columns
+    close, opened = _long(frame, name, tz) if long else _wide(frame, name, tz)
+    if close.empty:
+        raise InvalidArgument(f"{name} has no rows; expected ts, coin, close, or one column a coin")
+    instants = _microseconds(close.index)
+    bar_us = _bar(instants, bar, name)
+    starts = instants if stamp == "start" else instants - bar_us
+    grid = starts if bars == "frame" else _grid(starts, bar_us, name)
+    place = np.searchsorted(grid, starts)
+    prices, bad = _on_grid(close, place, len(grid))
+    at_open = None if opened is None else _on_grid(opened.reindex_like(close), place, len(grid))[0]
+    counts = {
+        "rows": int(close.notna().to_numpy().sum()),
+        "bars": len(grid),
+        "coins": close.shape[1],
+        "missing_prices": int(np.isnan(prices).sum()),
+        "bad_prices": bad,
+    }
+    return Prices(grid, bar_us, tuple(map(str, close.columns)), prices, at_open, counts)
+
+
+def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floats:
+    """Return the closes of a market series on the bars of the prices; NaN where it has none.
+
+    `given` is the name of a coin in the prices, a Series, or a frame with one column of prices.
+
+    Raises:
+        InvalidArgument: it is none of these.
+    """
+    if isinstance(given, str) and given in prices.coins:
+        return prices.close[:, prices.coins.index(given)]
+    if isinstance(given, pd.Series):
+        given = given.to_frame("market")
+    if isinstance(given, str) and not Path(given).is_file():
+        raise InvalidArgument(
+            f"market={given!r} is neither a coin of the prices nor a file; expected one of them, "
+            "a Series of prices, or None for the mean of the other coins"
+        )
+    bar = prices.bar_us * MICROSECOND
+    found = read_prices(given, bar=bar, stamp=stamp, bars="frame", tz=tz, name="market")
+    if len(found.coins) != 1:
+        raise InvalidArgument(f"market has {len(found.coins)} series; expected one")
+    series = pd.Series(found.close[:, 0], index=found.starts)
+    on_bars: Floats = series.reindex(prices.starts).to_numpy(np.float64)
+    if np.isnan(on_bars).all():
+        raise InvalidArgument("market has no price on any bar of the prices")
+    return on_bars
+
+
+def _frame(given: Any, name: str) -> pd.DataFrame:
+    if isinstance(given, str | Path):
+        path = Path(given).expanduser()
+        if not path.is_file():
+            raise InvalidArgument(f"{name}={str(given)!r}: there is no such file")
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return pd.read_parquet(path)
+        return pd.read_csv(path)
+    if isinstance(given, pd.DataFrame):
+        return given
+    if hasattr(given, "to_pandas"):
+        frame = given.to_pandas()
+        if isinstance(frame, pd.DataFrame):
+            return frame
+    raise InvalidArgument(
+        f"{name} is a {type(given).__name__}; expected a frame, or the path of a Parquet or CSV "
+        "file, with ts, coin, close, or with one column a coin"
+    )
+
+
+def _column(frame: pd.DataFrame, names: Iterable[str]) -> Any:
+    lower = {str(column).lower(): column for column in frame.columns}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def _long(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    ts, coin = _column(frame, _TS), _column(frame, _COIN)
+    index = frame.index if ts is None else frame[ts]
+    instants = _instants(index, name, tz)
+    names = frame[coin].astype(str).to_numpy()
+    keys = pd.MultiIndex.from_arrays([instants, names])
+    if keys.has_duplicates:
+        when, which = keys[keys.duplicated()][0]
+        raise InvalidArgument(
+            f"{name} has two rows of {which} at {when.isoformat()}; expected one a bar and coin"
+        )
+    close = pd.Series(frame["close"].to_numpy(), index=keys).unstack()
+    if "open" not in frame.columns:
+        return close, None
+    return close, pd.Series(frame["open"].to_numpy(), index=keys).unstack()
+
+
+def _wide(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, None]:
+    ts = _column(frame, _TS)
+    index = frame.index if ts is None else frame[ts]
+    values = frame if ts is None else frame.drop(columns=[ts])
+    if ts is None and not isinstance(frame.index, pd.DatetimeIndex):
+        raise InvalidArgument(
+            f"{name} has no instants: expected a column ts or an index of instants; its columns "
+            f"are {', '.join(map(str, frame.columns[:8]))}"
+        )
+    wrong = [str(c) for c in values.columns if not pd.api.types.is_numeric_dtype(values[c])]
+    if wrong or values.shape[1] == 0:
+        raise InvalidArgument(
+            f"{name} has columns that are no prices ({', '.join(wrong[:5]) or 'none at all'}); "
+            "expected ts, coin, close, or one column of prices a coin"
+        )
+    wide = values.set_axis(_instants(index, name, tz), axis=0).sort_index()
+    if wide.index.has_duplicates:
+        when = wide.index[wide.index.duplicated()][0]
+        raise InvalidArgument(f"{name} has two rows at {when.isoformat()}; expected one a bar")
+    return wide, None
+
+
+def _instants(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
+    if pd.api.types.is_numeric_dtype(values):
+        raise InvalidArgument(f"{name}: the instants are numbers; convert them with a unit first")
+    try:
+        found = pd.DatetimeIndex(pd.to_datetime(values, utc=False, format=None))
+    except (ValueError, TypeError):
+        try:
+            # Texts with several offsets can be read as UTC alone.
+            found = pd.DatetimeIndex(pd.to_datetime(values, utc=True, format="ISO8601"))
+        except (ValueError, TypeError) as error:
+            raise InvalidArgument(f"{name}: an instant can't be read: {error}") from error
+    if found.hasnans:
+        raise InvalidArgument(f"{name} has rows without an instant")
+    return (found.tz_localize(tz) if found.tz is None else found).tz_convert("UTC")
+
+
+def _microseconds(index: pd.Index) -> Integers:
+    return np.asarray(index.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64))
+
+
+def _bar(instants: Integers, bar: Duration | None, name: str) -> int:
+    steps = np.diff(instants)
+    if bar is not None:
+        given = duration(bar, "bar") // MICROSECOND
+        if given <= 0 or (len(steps) and steps.min() < given):
+            raise InvalidArgument(
+                f"bar={bar!r}, but {name} has bars that are {steps.min() * MICROSECOND} apart"
+            )
+        return given
+    if not len(steps):
+        raise InvalidArgument(f"{name} has one bar; expected more, since returns need two")
+    lengths, times = np.unique(steps, return_counts=True)
+    return int(lengths[times.argmax()])
+
+
+def _grid(starts: Integers, bar_us: int, name: str) -> Integers:
+    off = (starts - starts[0]) % bar_us != 0
+    if off.any():
+        when = pd.Timestamp(int(starts[off][0]), unit="us", tz="UTC").isoformat()
+        raise InvalidArgument(
+            f"{name}: {int(off.sum())} of {len(starts)} instants are not whole bars of "
+            f"{bar_us * MICROSECOND} after the first, such as {when}. Name the bar, mend the "
+            "instants, or use bars='frame' for a market that closes."
+        )
+    return np.arange(starts[0], starts[-1] + 1, bar_us, dtype=np.int64)
+
+
+def _on_grid(frame: pd.DataFrame, place: Integers, bars: int) -> tuple[Floats, int]:
+    values = frame.to_numpy(np.float64, na_value=np.nan)
+    is_bad = ~np.isnan(values) & ~((values > 0) & np.isfinite(values))
+    found = np.full((bars, values.shape[1]), np.nan)
+    found[place] = np.where(is_bad, np.nan, values)
+    return found, int(is_bad.sum())

@@ -1,0 +1,158 @@
+"""A study for people: text, a figure, one HTML page.
+
+Belongs here: matplotlib and words. Does not: figures that are computed (results).
+"""
+
+from base64 import b64encode
+from html import escape
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from almanac.errors import InvalidArgument
+from almanac.study.placing import REASONS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from almanac.study.study import Study
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Event study</title><style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em }}
+table {{ border-collapse: collapse; font-size: 13px; margin: 1em 0 }}
+th, td {{ padding: 2px 10px; text-align: right; border-bottom: 1px solid #ddd }}
+th:first-child, td:first-child {{ text-align: left }}
+img {{ max-width: 100% }}
+</style></head><body>
+<h1>Event study</h1>
+<p>{summary}</p>
+<img alt="CAAR by bar" src="data:image/png;base64,{image}">
+<h2>Tests of the window</h2>{tests}
+<h2>By bar</h2>{table}
+<h2>Naive, on today's table</h2>
+<p>Events that are scheduled today, at the dates they have today, whether known before or not, with
+the plain t. It is here to be compared, not to be used.</p>{naive}
+<h2>Rows</h2>{counts}
+<h2>Settings</h2>{settings}
+</body></html>
+"""
+
+
+def require(module: str) -> None:
+    """Check that a library of the extra is installed.
+
+    Raises:
+        InvalidArgument: it is not; the message says how to install it.
+    """
+    if find_spec(module) is None:
+        raise InvalidArgument(
+            f"an event study needs {module}, which is not installed: "
+            "pip install 'crypto-almanac[study]'"
+        )
+
+
+def text(study: "Study") -> str:
+    """Return the summary and the tests as text."""
+    return f"{summary(study)}\n\n{study.tests.to_string(index=False)}"
+
+
+def summary(study: "Study") -> str:
+    """Return the result in sentences."""
+    counts, headline, table = study.counts, study.headline, study.table
+    low, high = table["caar_low"].iloc[-1], table["caar_high"].iloc[-1]
+    band = f" ({study.settings['confidence']} band {low:+.2%} to {high:+.2%})"
+    left_out = len(study.excluded)
+    naive = study.naive.iloc[-1]
+    return (
+        f"{counts['used']:,} rows of {counts['events']:,} events and {counts['coins']:,} coins "
+        f"on {counts['days']:,} days, as known {study.settings['lead']} before; {left_out:,} "
+        f"excluded. "
+        f"CAAR over {study.settings['window']}: {study.caar:+.2%}"
+        f"{band if np.isfinite(low) else ''}, BHAR {table['bhar'].iloc[-1]:+.2%}; "
+        f"{headline.test}: p = {headline.p:.3f}. Naive, on today's table: CAAR "
+        f"{naive['caar']:+.2%}, plain t {naive['t']:.2f}, p = {naive['p']:.3f}, "
+        f"n = {naive['n']:,.0f}."
+    )
+
+
+def plot(study: "Study", path: str | Path | None) -> "Figure":
+    """Return the CAAR with its band, and the naive one, by bar."""
+    require("matplotlib")
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    table, naive = study.table, study.naive
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    bars = _with_start(table["bar"], first=True)
+    label = f"{study.settings['confidence']} band of the headline ({study.headline.test})"
+    if np.isfinite(table["caar_low"]).any():
+        low, high = (_with_start(table[name]) for name in ("caar_low", "caar_high"))
+        axes.fill_between(bars, low, high, color="#1f77b4", alpha=0.18, linewidth=0, label=label)
+    axes.plot(bars, _with_start(table["caar"]), color="#1f77b4", linewidth=2, label="CAAR")
+    axes.plot(
+        bars,
+        _with_start(naive["caar"]),
+        color="#888",
+        linestyle="--",
+        linewidth=1.2,
+        label="naive CAAR, on today's table",
+    )
+    axes.axhline(0, color="black", linewidth=0.8)
+    if table["bar"].iloc[0] <= 0 <= table["bar"].iloc[-1]:
+        axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=14))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel(f"bars of {study.settings['bar']} from that of the event, at their end")
+    axes.set_ylabel("mean cumulated abnormal return")
+    counts = study.counts
+    axes.set_title(
+        f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, as known "
+        f"{study.settings['lead']} before: {study.headline.test} p = {study.headline.p:.3f}",
+        fontsize=10,
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    if path is not None:
+        figure.savefig(path, dpi=140)
+    return figure
+
+
+def page(study: "Study", path: str | Path | None) -> str:
+    """Return one HTML page that needs no other file."""
+    image = BytesIO()
+    plot(study, None).savefig(image, format="png", dpi=110)
+    excluded = study.excluded["reason"].value_counts()
+    counts = [
+        (name.replace("_", " "), n) for name, n in study.counts.items() if name not in excluded
+    ]
+    counts += [
+        (f"excluded: {REASONS.get(str(name), str(name))}", n) for name, n in excluded.items()
+    ]
+    found = _PAGE.format(
+        summary=escape(summary(study)),
+        image=b64encode(image.getvalue()).decode(),
+        tests=_html(study.tests),
+        table=_html(study.table),
+        naive=_html(study.naive),
+        counts=_html(pd.DataFrame(counts, columns=["what", "rows"])),
+        settings=_html(pd.DataFrame(study.settings.items(), columns=["setting", "value"])),
+    )
+    if path is not None:
+        Path(path).write_text(found, "utf-8")
+    return found
+
+
+def _with_start(values: Any, *, first: bool = False) -> Any:
+    """Put the start before the values: 0, or the bar before the first."""
+    found = np.asarray(values, dtype=np.float64)
+    return np.concatenate([[found[0] - 1 if first else 0.0], found])
+
+
+def _html(frame: pd.DataFrame) -> str:
+    return str(frame.to_html(index=False, border=0, na_rep="", float_format=lambda x: f"{x:.5f}"))

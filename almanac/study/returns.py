@@ -1,0 +1,115 @@
+"""Returns of bars, and the market of each coin.
+
+Belongs here: returns with and without prices carried over gaps, the mean of the other coins. Does
+not: models and windows (windows). Arrays are `[coin, bar]`: a window of a coin is contiguous.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from almanac.study.prices import Floats, Integers, Prices
+
+Kind = Literal["log", "simple"]
+Model = Literal["market", "mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """Returns of each coin on each bar, NaN where there is none.
+
+    Attributes:
+        strict: returns between two bars that both have a price; models are fitted on these.
+        carried: returns after a price was carried over a gap of at most `max_gap` bars: 0 in the
+            gap, and the whole move on the bar after it; windows are cumulated on these.
+        from_open: the return from the open to the close of a bar; None without opens.
+        market: the return of the given market; None for the mean of the other coins.
+        last: the last bar with a price, of each coin; -1 if it has none.
+        day: the number of the calendar day (UTC) of each bar, from 0 on, without holes.
+        kind: whether returns are logarithms or simple.
+    """
+
+    strict: Floats
+    carried: Floats
+    from_open: Floats | None
+    market: Floats | None
+    last: Integers
+    day: Integers
+    kind: Kind
+    _sum: Floats
+    _count: Floats
+
+    @property
+    def bars(self) -> int:
+        return int(self.strict.shape[1])
+
+    def market_of(self, coins: Integers, bars: Integers) -> Floats:
+        """Return the market's returns for coins and bars, arrays of one shape after broadcasting.
+
+        Without a given market it is the equal-weighted mean of the other coins that have a return.
+        """
+        if self.market is not None:
+            found: Floats = np.broadcast_to(self.market[bars], np.broadcast(coins, bars).shape)
+            return found
+        own = self.strict[coins, bars]
+        is_own = np.isfinite(own)
+        count = self._count[bars] - is_own
+        total = self._sum[bars] - np.where(is_own, own, 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(count > 0, total / count, np.nan)
+
+
+def returns_of(
+    prices: Prices, *, kind: Kind = "log", market: Floats | None = None, max_gap: int = 3
+) -> Returns:
+    """Return the returns of prices; `market` is the closes of the market on the same bars."""
+    closes = np.ascontiguousarray(prices.close.T)
+    strict, from_open = _moves(closes, kind), None
+    if prices.open is not None:
+        from_open = _ratio(closes, np.ascontiguousarray(prices.open.T), kind)
+    has = np.isfinite(closes)
+    last: Any = np.where(has.any(axis=1), closes.shape[1] - 1 - has[:, ::-1].argmax(axis=1), -1)
+    is_counted = np.isfinite(strict)
+    return Returns(
+        strict=strict,
+        carried=_moves(_carried(closes, has, last, max_gap), kind),
+        from_open=from_open,
+        market=None if market is None else _moves(market[None, :], kind)[0],
+        last=last.astype(np.int64),
+        day=np.unique(prices.starts // 86_400_000_000, return_inverse=True)[1].astype(np.int64),
+        kind=kind,
+        _sum=np.where(is_counted, strict, 0.0).sum(axis=0),
+        _count=is_counted.sum(axis=0).astype(np.float64),
+    )
+
+
+def compounded(returns: Floats, kind: Kind) -> Floats:
+    """Return the value of 1 held through returns, along the last axis."""
+    logs = returns if kind == "log" else np.log1p(returns)
+    grown: Floats = np.exp(np.cumsum(logs, axis=-1))
+    return grown
+
+
+def _moves(closes: Floats, kind: Kind) -> Floats:
+    found = np.full(closes.shape, np.nan)
+    found[:, 1:] = _ratio(closes[:, 1:], closes[:, :-1], kind)
+    return found
+
+
+def _ratio(after: Floats, before: Floats, kind: Kind) -> Floats:
+    ratio: Floats = after / before
+    if kind == "log":
+        moved: Floats = np.log(ratio)
+        return moved
+    return ratio - 1.0
+
+
+def _carried(closes: Floats, has: Any, last: Integers, max_gap: int) -> Floats:
+    """Carry prices over gaps between two prices; never past the last price of a coin."""
+    bars = np.arange(closes.shape[1])
+    before = np.maximum.accumulate(np.where(has, bars, -1), axis=1)
+    after = np.minimum.accumulate(np.where(has, bars, len(bars))[:, ::-1], axis=1)[:, ::-1]
+    is_short = (before >= 0) & (after <= last[:, None]) & (after - before - 1 <= max_gap)
+    values = np.take_along_axis(closes, np.maximum(before, 0), axis=1)
+    return np.where(is_short, values, np.nan)

@@ -1,0 +1,350 @@
+"""The result of an event study: tables, tests, groups, and how it was made.
+
+Belongs here: `Study` and the function that makes it from prices and events. Does not: what the
+parts compute (prices, selection, placing, results), figures for people (report).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from almanac.errors import InvalidArgument
+from almanac.events import Basis, Coins, Names, one_of
+from almanac.instants import Duration, duration
+from almanac.reader import Reader
+from almanac.study import report
+from almanac.study.parametric import Verdict
+from almanac.study.placing import REASONS, Placed, place
+from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_market, read_prices
+from almanac.study.results import (
+    Control,
+    Draws,
+    Figures,
+    adjusted,
+    figures_of,
+    headline_of,
+    naive_table,
+)
+from almanac.study.returns import Kind, Model, Returns, returns_of
+from almanac.study.selection import EventFilters, SelectedEvents, select, select_given
+from almanac.study.windows import Spans
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Groups = Literal["category", "band", "coin"]
+Bound = int | Duration
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRequest:
+    """The arguments of `Database.event_study`; documented there."""
+
+    coins: Coins | None
+    categories: Names | None
+    min_impact: float | None
+    lead: Duration
+    window: tuple[Bound, Bound]
+    estimation: Bound | None
+    gap: Bound
+    least: float
+    model: Model
+    market: Any
+    returns: Kind
+    bar: Duration | None
+    stamp: Stamp
+    bars: Bars
+    max_gap: int
+    dates: str
+    basis: Basis
+    events: Any
+    confidence: float
+    rounds: int
+    seed: int
+
+
+class Study:
+    """An event study over events as they were known at entry; made by `Database.event_study`.
+
+    Attributes:
+        table: one row per bar: `bar` (0 is that of the event), `offset`, `n`, `aar`, its plain t,
+            Patell and BMP statistics and `aar_p`; `caar` with `caar_low`, `caar_high` and `caar_p`;
+            `bhar`. Returns are fractions; both p are of the headline's kind.
+        tests: one row per test of the whole window: `test`, `statistic`, `degrees`, `p`,
+            `is_headline`. The last is the plain t of the naive study.
+        headline: the test to rely on, a `Verdict` with `test`, `statistic`, `degrees` and `p`.
+        events: one row per event and coin used, with what was known at entry, the fit, `car`,
+            `scar`, `bhar`, and what became of the event (`moved_after_entry`, …).
+        excluded: one row per event, or event and coin, that is not used, with its `reason`.
+        counts: the numbers of rows used and excluded, by reason; `days` are those with an event.
+        naive: by bar, the study of today's table: events that are scheduled today, at the dates
+            they have today, exact or not, known or not, with the plain t.
+        settings: what was chosen, in words.
+    """
+
+    def __init__(
+        self,
+        *,
+        prices: Prices,
+        returns: Returns,
+        placed: Placed,
+        figures: Figures,
+        naive: pd.DataFrame,
+        excluded: pd.DataFrame,
+        options: Draws,
+        settings: Mapping[str, str],
+    ) -> None:
+        self._returns, self._placed, self._options = returns, placed, options
+        self.table: pd.DataFrame = figures.table
+        self.headline: Verdict = figures.headline
+        self.events: pd.DataFrame = placed.rows
+        self.excluded = excluded
+        self.naive = naive
+        self.settings = dict(settings)
+        self.tests: pd.DataFrame = _tests(figures, naive)
+        self.counts: dict[str, int] = {
+            "used": len(placed.rows),
+            "events": int(placed.rows["event_id"].nunique()),
+            "coins": int(placed.rows["coin"].nunique()),
+            "days": figures.days,
+            "moved_after_entry": int(placed.rows["moved_after_entry"].sum()),
+            "cancelled_after_entry": int(placed.rows["cancelled_after_entry"].sum()),
+            "delisted_in_window": int(placed.rows["delisted_in_window"].sum()),
+            **{name: int(n) for name, n in excluded["reason"].value_counts().items()},
+        }
+
+    @property
+    def caar(self) -> float:
+        """The mean cumulated abnormal return of the whole window, a fraction."""
+        return float(self.table["caar"].iloc[-1])
+
+    def by(self, group: Groups, *, control: Control = "bh", level: float = 0.05) -> pd.DataFrame:
+        """Return the headline of each group, with false discoveries controlled.
+
+        Groups are as known at entry; an event with several categories is in each of them. Columns:
+        the group, `n`, `events`, `caar`, `bhar`, `test`, `statistic`, `p`, `p_adjusted` (`bh`:
+        Benjamini and Hochberg; `by`: Benjamini and Yekutieli, for any dependence) and
+        `significant`: whether `p_adjusted` is at most `level`. A group whose p can't
+        be computed has NaN.
+
+        Raises:
+            InvalidArgument: there is no such group or control.
+        """
+        one_of(group, "group", ("category", "band", "coin"))
+        one_of(control, "control", ("bh", "by"))
+        column = {"category": "categories"}.get(group, group)
+        keys = self.events[column].explode() if group == "category" else self.events[column]
+        keys = keys.dropna()
+        found = []
+        for name in sorted(keys.unique()):
+            rows = np.unique(keys.index[keys == name].to_numpy())
+            verdict = headline_of(self._returns, self._placed.windows.subset(rows), self._options)
+            mine = self.events.loc[rows]
+            found.append(
+                {
+                    group: name,
+                    "n": len(rows),
+                    "events": mine["event_id"].nunique(),
+                    "caar": mine["car"].mean(),
+                    "bhar": mine["bhar"].mean(),
+                    "test": verdict.test,
+                    "statistic": verdict.statistic,
+                    "p": verdict.p,
+                }
+            )
+        names = [group, "n", "events", "caar", "bhar", "test", "statistic", "p"]
+        table = pd.DataFrame(found, columns=names)
+        table["p_adjusted"] = adjusted(table["p"].to_numpy(np.float64), control)
+        table["significant"] = table["p_adjusted"] <= level
+        return table.sort_values("p", kind="stable", ignore_index=True)
+
+    def plot(self, path: str | Path | None = None) -> "Figure":
+        """Return a matplotlib figure of the CAAR with its band, and write it to `path` if given.
+
+        Raises:
+            InvalidArgument: matplotlib is not installed.
+        """
+        return report.plot(self, path)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the study as one HTML page with its figure, and write it to `path` if given.
+
+        Raises:
+            InvalidArgument: matplotlib is not installed.
+        """
+        return report.page(self, path)
+
+    def __repr__(self) -> str:
+        return report.text(self)
+
+    def _repr_html_(self) -> str:
+        return report.page(self, None)
+
+
+def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
+    """Return the study; see `Database.event_study`."""
+    report.require("scipy")
+    lead = duration(request.lead, "lead")
+    options = Draws(request.rounds, request.seed, request.confidence)
+    _check(request)
+    prices = read_prices(
+        given, bar=request.bar, stamp=request.stamp, bars=request.bars, tz=reader.tz
+    )
+    spans = _spans(request, prices.bar_us)
+    market = None
+    if request.model == "market" and request.market is not None:
+        market = read_market(request.market, prices, stamp=request.stamp, tz=reader.tz)
+    returns = returns_of(prices, kind=request.returns, market=market, max_gap=request.max_gap)
+    known, today = _selected(reader, prices, request, lead)
+    placed = place(prices, returns, known.rows, spans, request.model, from_entry=True)
+    naive = place(prices, returns, today.rows, spans, request.model, from_entry=False)
+    excluded = pd.concat(
+        [part for part in (known.excluded, placed.excluded) if len(part)] or [known.excluded],
+        ignore_index=True,
+    )
+    if len(placed.rows) < 2:
+        counted = excluded["reason"].value_counts()
+        why = "; ".join(f"{n:,} {REASONS[str(reason)]}" for reason, n in counted.items())
+        raise InvalidArgument(
+            f"{len(placed.rows)} events can be used; expected two or more. Not used: "
+            f"{why or 'none: no event passes the filters in the span of the prices'}."
+        )
+    return Study(
+        prices=prices,
+        returns=returns,
+        placed=placed,
+        figures=figures_of(returns, placed.windows, options, prices.bar_us),
+        naive=naive_table(naive.windows, prices.bar_us),
+        excluded=excluded,
+        options=options,
+        settings=_settings(request, prices, spans, known),
+    )
+
+
+def _selected(
+    reader: Reader, prices: Prices, request: StudyRequest, lead: timedelta
+) -> tuple[SelectedEvents, SelectedEvents]:
+    if request.events is not None:
+        return select_given(request.events, prices.coins, lead, reader.tz)
+    filters = EventFilters(
+        coins=request.coins,
+        categories=request.categories,
+        min_impact=request.min_impact,
+        lead=lead,
+        basis=request.basis,
+        dates=request.dates,
+    )
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    span = (
+        epoch + int(prices.starts[0]) * MICROSECOND,
+        epoch + int(prices.starts[-1] + prices.bar_us - 1) * MICROSECOND,
+    )
+    return select(reader, prices.coins, filters, span)
+
+
+def _check(request: StudyRequest) -> None:
+    one_of(request.model, "model", ("market", "mean"))
+    one_of(request.returns, "returns", ("log", "simple"))
+    one_of(request.stamp, "stamp", ("start", "end"))
+    one_of(request.bars, "bars", ("grid", "frame"))
+    if not 0 < request.confidence < 1:
+        raise InvalidArgument(f"confidence={request.confidence!r}; expected a number in 0 to 1")
+    if request.rounds < 99:
+        raise InvalidArgument(f"rounds={request.rounds!r}; expected 99 or more")
+    if not 0 < request.least <= 1:
+        raise InvalidArgument(f"min_estimation={request.least!r}; expected a share, 0 to 1")
+    if request.max_gap < 0:
+        raise InvalidArgument(f"max_gap={request.max_gap!r}; expected bars, 0 or more")
+    if request.model == "mean" and request.market is not None:
+        raise InvalidArgument("the mean model has no market; leave market out, or model='market'")
+
+
+def _spans(request: StudyRequest, bar_us: int) -> Spans:
+    if not isinstance(request.window, tuple) or len(request.window) != 2:
+        raise InvalidArgument(f"window={request.window!r}; expected two bounds, such as (-3, 3)")
+    first, last = (_bars(bound, "window", bar_us) for bound in request.window)
+    if last < first:
+        raise InvalidArgument(f"window={request.window!r} ends before it begins")
+    length = last - first + 1
+    if request.estimation is None:
+        estimation = max(120, 4 * length)
+    else:
+        estimation = _bars(request.estimation, "estimation", bar_us)
+    gap = _bars(request.gap, "gap", bar_us)
+    if estimation < 10 or gap < 0:
+        raise InvalidArgument(
+            f"estimation={request.estimation!r}, gap={request.gap!r}: expected 10 bars or more to "
+            "fit a model on, and a gap that is not negative"
+        )
+    return Spans(first, last, estimation, gap, max(10, int(np.ceil(request.least * estimation))))
+
+
+def _bars(bound: Bound, name: str, bar_us: int) -> int:
+    """Return a bound in bars: a number of bars, or a time, whose bars are counted whole."""
+    if isinstance(bound, int):
+        return int(bound)
+    if isinstance(bound, timedelta) and bound < timedelta(0):
+        return -_bars(-bound, name, bar_us)
+    if isinstance(bound, str) and bound.strip().startswith("-"):
+        return -_bars(bound.strip()[1:], name, bar_us)
+    length = duration(bound.removeprefix("+") if isinstance(bound, str) else bound, name)
+    return int(length // MICROSECOND // bar_us)
+
+
+def _tests(figures: Figures, naive: pd.DataFrame) -> pd.DataFrame:
+    last = naive.iloc[-1]
+    plain = Verdict("naive_t", float(last["t"]), float(last["n"]) - 1, float(last["p"]))
+    found = [*figures.verdicts, plain]
+    return pd.DataFrame(
+        {
+            "test": [verdict.test for verdict in found],
+            "statistic": [verdict.statistic for verdict in found],
+            "degrees": [verdict.degrees for verdict in found],
+            "p": [verdict.p for verdict in found],
+            "is_headline": [verdict.test == figures.headline.test for verdict in found],
+        }
+    )
+
+
+def in_words(length: timedelta) -> str:
+    """Return a duration in the form of the arguments, such as `3d` or `1h 30m`."""
+    hours, seconds = divmod(length.seconds, 3_600)
+    minutes, seconds = divmod(seconds, 60)
+    parts = zip((length.days, hours, minutes, seconds), "dhms", strict=True)
+    return " ".join(f"{number}{unit}" for number, unit in parts if number) or "0d"
+
+
+def _settings(
+    request: StudyRequest, prices: Prices, spans: Spans, known: SelectedEvents
+) -> dict[str, str]:
+    market = "none"
+    if request.model == "market":
+        market = "the equal-weighted mean of the other coins in the prices"
+        if request.market is not None:
+            market = (
+                request.market if isinstance(request.market, str) else "a series that was given"
+            )
+    counts = prices.counts
+    return {
+        "model": request.model,
+        "market": market,
+        "returns": request.returns,
+        "lead": in_words(duration(request.lead, "lead")),
+        "basis": "given" if request.events is not None else request.basis,
+        "bar": in_words(prices.bar_us * MICROSECOND),
+        "window": f"bars {spans.first:+d} to {spans.last:+d} from that of the event",
+        "estimation": f"{spans.estimation} bars, at least {spans.least} with a return",
+        "gap": f"{spans.gap} bars",
+        "prices": (
+            f"{counts['rows']:,} prices of {counts['coins']:,} coins on {counts['bars']:,} bars; "
+            f"{counts['missing_prices']:,} missing, {counts['bad_prices']:,} not positive"
+        ),
+        "names without a coin": ", ".join(known.unknown) or "none",
+        "draws": f"{request.rounds:,}, seed {request.seed}",
+        "confidence": f"{request.confidence:.0%}",
+    }

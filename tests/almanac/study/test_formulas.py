@@ -1,0 +1,304 @@
+"""The statistics on a small fixture, beside the formulas of the papers written row by row.
+
+The formulas here share no code with the package: loops, `numpy.linalg.lstsq`, one row at a time.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from almanac.study.calendar import (
+    block_bootstrap,
+    blocks_of,
+    calendar_test,
+    flip_signs,
+    shares_of_days,
+)
+from almanac.study.parametric import (
+    adjusted_bmp,
+    bmp,
+    cross_sectional,
+    generalised_sign,
+    mean_correlation,
+    patell,
+    two_way,
+)
+from almanac.study.prices import Floats
+from almanac.study.ranks import grank
+from almanac.study.results import adjusted
+from almanac.study.returns import Returns, returns_of
+from almanac.study.windows import Spans, Windows, fit
+from tests.almanac.study.worlds import Shape, make_world
+
+SHAPE = Shape(bars=260, coins=9, days=6, events=18)
+SPANS = Spans(first=-1, last=3, estimation=60, gap=5, least=30)
+MODELS = ("market", "mean")
+
+
+class ByHand:
+    """One row at a time: the model by least squares, and what follows from it."""
+
+    def __init__(self, model: str) -> None:
+        prices, self.zero, self.coin, self.foreign = make_world(7, SHAPE)
+        close = prices.close.copy()
+        close[self.zero[0] - 40, self.coin[0]] = np.nan  # Two returns of one estimation window.
+        self.moves = np.full(close.shape, np.nan)
+        for bar in range(1, len(close)):
+            self.moves[bar] = np.log(close[bar] / close[bar - 1])
+        market = np.append(np.nan, np.diff(np.log(self.foreign)))
+        self.abnormal, self.residuals, self.error = [], [], []
+        for zero, coin in zip(self.zero, self.coin, strict=True):
+            span = range(zero - 1 - 5 - 60, zero - 1 - 5)
+            used = [bar for bar in span if not np.isnan(self.moves[bar, coin])]
+            design = [[1.0] if model == "mean" else [1.0, market[bar]] for bar in used]
+            own = np.array([self.moves[bar, coin] for bar in used])
+            found = np.linalg.lstsq(np.array(design), own, rcond=None)[0]
+            left = own - np.array(design) @ found
+            variance = (left**2).sum() / (len(used) - len(found))
+            inside = range(zero - 1, zero + 4)
+            rows = np.array([[1.0] if model == "mean" else [1.0, market[bar]] for bar in inside])
+            self.abnormal.append([self.moves[bar, coin] for bar in inside] - rows @ found)
+            # The covariance of prediction errors: s² (I + Z (X'X)^-1 Z').
+            inverse = np.linalg.inv(np.array(design).T @ np.array(design))
+            self.error.append(variance * (np.eye(5) + rows @ inverse @ rows.T))
+            self.residuals.append(dict(zip([bar - zero for bar in used], left, strict=True)))
+        self.car = np.array([sum(values) for values in self.abnormal])
+        self.scar = np.array(
+            [car / math.sqrt(error.sum()) for car, error in zip(self.car, self.error, strict=True)]
+        )
+        self.close = close
+        self.prices = prices
+
+
+def ours(hand: ByHand, model: str) -> tuple[Returns, Windows, Floats, Floats]:
+    from dataclasses import replace
+
+    prices = replace(hand.prices, close=hand.close)
+    returns = returns_of(prices, market=hand.foreign)
+    windows, usable = fit(
+        returns, hand.zero, hand.coin, hand.zero - 1, SPANS, "mean" if model == "mean" else "market"
+    )
+    assert usable.all()
+    values = windows.cumulated[:, -1]
+    return returns, windows, values, values / np.sqrt(windows.variance_of_sums()[:, -1])
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def both(request: pytest.FixtureRequest) -> tuple[ByHand, Returns, Windows, Floats, Floats]:
+    hand = ByHand(request.param)
+    return hand, *ours(hand, request.param)
+
+
+Both = tuple[ByHand, Returns, Windows, Floats, Floats]
+
+
+def test_abnormal_returns_are_those_of_least_squares_row_by_row(both: Both) -> None:
+    hand, _, windows, values, _ = both
+    np.testing.assert_allclose(windows.abnormal, hand.abnormal, atol=1e-12)
+    np.testing.assert_allclose(values, hand.car, atol=1e-12)
+
+
+def test_the_variance_of_a_sum_has_the_covariance_of_the_fitted_parameters(both: Both) -> None:
+    hand, _, windows, _, scaled = both
+    for bars in range(1, 6):
+        expected = [error[:bars, :bars].sum() for error in hand.error]
+        np.testing.assert_allclose(windows.variance_of_sums()[:, bars - 1], expected, rtol=1e-10)
+    alone = [np.diag(error) for error in hand.error]
+    np.testing.assert_allclose(windows.variance_of_bars(), alone, rtol=1e-10)
+    np.testing.assert_allclose(scaled, hand.scar, rtol=1e-10)
+
+
+def test_t_patell_and_bmp_are_those_of_the_papers(both: Both) -> None:
+    hand, _, windows, values, scaled = both
+    rows = len(hand.car)
+    plain = stats.ttest_1samp(hand.car, 0)
+    found = cross_sectional(values)
+    assert (found.statistic, found.p) == pytest.approx((plain.statistic, plain.pvalue))
+    standard = stats.ttest_1samp(hand.scar, 0)
+    assert (bmp(scaled).statistic, bmp(scaled).p) == pytest.approx(
+        (standard.statistic, standard.pvalue)
+    )
+    lost = windows.parameters
+    counts = [len(residuals) for residuals in hand.residuals]
+    assert min(counts) == 58 and max(counts) == 60
+    variance = sum((m - lost) / (m - lost - 2) for m in counts)
+    z = sum(hand.scar) / math.sqrt(variance)
+    assert patell(scaled, windows).statistic == pytest.approx(z)
+    assert patell(scaled, windows).p == pytest.approx(2 * stats.norm.sf(abs(z)))
+    assert rows == 18
+
+
+def test_adjusted_bmp_has_the_mean_correlation_of_all_pairs(both: Both) -> None:
+    hand, returns, windows, _, scaled = both
+    rows, total = len(hand.car), 0.0
+    sizes = [
+        math.sqrt(sum(value**2 for value in residuals.values()) / 60)
+        for residuals in hand.residuals
+    ]
+    for first in range(rows):
+        for other in range(rows):
+            apart = int(hand.zero[other] - hand.zero[first])
+            if first == other or abs(apart) >= 5:
+                continue
+            common = [
+                hand.residuals[first].get(bar + apart, 0.0) * hand.residuals[other].get(bar, 0.0)
+                for bar in range(-66, -6)
+                if -66 <= bar + apart < -6
+            ]
+            correlation = sum(common) / len(common) / sizes[first] / sizes[other]
+            total += correlation * (5 - abs(apart)) / 5
+    mean = total / (rows * (rows - 1))
+    assert mean_correlation(returns, windows) == pytest.approx(mean)
+    t = hand.scar.mean() / hand.scar.std(ddof=1) * math.sqrt(rows)
+    expected = t * math.sqrt((1 - mean) / (1 + (rows - 1) * mean))
+    assert adjusted_bmp(scaled, mean).statistic == pytest.approx(expected)
+
+
+def test_grank_ranks_the_window_among_the_residuals_of_each_row(both: Both) -> None:
+    hand, returns, windows, _, scaled = both
+    lost, rows, length = windows.parameters, len(hand.car), 60
+    event = hand.scar / hand.scar.std(ddof=1)
+    by_bar: dict[int, list[float]] = {}
+    for row, residuals in enumerate(hand.residuals):
+        size = math.sqrt(sum(v**2 for v in residuals.values()) / (len(residuals) - lost))
+        standard = {bar: value / size for bar, value in residuals.items()} | {0: event[row]}
+        ranks = stats.rankdata(list(standard.values()))
+        for bar, rank in zip(standard, ranks, strict=True):
+            by_bar.setdefault(bar, []).append(rank / (len(standard) + 1) - 0.5)
+    squares = sum(len(us) / rows * np.mean(us) ** 2 for us in by_bar.values())
+    z = np.mean(by_bar[0]) / math.sqrt(squares / (length + 1))
+    found = grank(returns, windows, scaled)
+    assert found.statistic == pytest.approx(z * math.sqrt((length - 1) / (length - z**2)))
+    assert found.degrees == length - 1
+
+
+def test_the_sign_test_compares_with_the_share_before_the_events(both: Both) -> None:
+    hand, _, windows, values, _ = both
+    share = np.mean([np.mean([v > 0 for v in rs.values()]) for rs in hand.residuals])
+    positive, rows = sum(hand.car > 0), len(hand.car)
+    expected = (positive - rows * share) / math.sqrt(rows * share * (1 - share))
+    assert generalised_sign(values, windows.share_positive).statistic == pytest.approx(expected)
+
+
+def test_two_way_errors_are_the_sum_over_pairs_that_share_a_day_or_a_coin(both: Both) -> None:
+    hand, returns, _, values, _ = both
+    rows, mean = len(hand.car), hand.car.mean()
+    sums = {"day": 0.0, "coin": 0.0, "both": 0.0}
+    for first in range(rows):
+        for other in range(rows):
+            product = (hand.car[first] - mean) * (hand.car[other] - mean)
+            day = hand.zero[first] == hand.zero[other]
+            coin = hand.coin[first] == hand.coin[other]
+            sums["day"] += product * day
+            sums["coin"] += product * coin
+            sums["both"] += product * (day and coin)
+    clusters = {"day": 6, "coin": len(set(hand.coin)), "both": 18}
+    parts = {name: sums[name] * n / (n - 1) / rows**2 for name, n in clusters.items()}
+    variance = parts["day"] + parts["coin"] - parts["both"]
+    assert variance > 0
+    found = two_way(values, returns.day[hand.zero], hand.coin)
+    assert found.statistic == pytest.approx(mean / math.sqrt(variance))
+    assert found.degrees == min(clusters["day"], clusters["coin"]) - 1
+
+
+def test_the_shares_of_days_sum_to_the_mean_and_are_the_weights_of_returns(both: Both) -> None:
+    """Moving one return by a little moves the mean by its weight, the parameters refitted."""
+    hand, returns, windows, values, _ = both
+    shares = shares_of_days(returns, windows)
+    np.testing.assert_allclose(shares.mean, windows.cumulated.mean(axis=0), atol=1e-12)
+    weight = np.zeros(hand.moves.shape)
+    for row, (zero, coin) in enumerate(zip(hand.zero, hand.coin, strict=True)):
+        used = [zero + bar for bar in hand.residuals[row]]
+        market = np.append(np.nan, np.diff(np.log(hand.foreign)))
+        x = market[used] - market[used].mean()
+        inside = market[zero - 1 : zero + 4] - market[used].mean()
+        slope = x * inside.sum() / (x**2).sum() if windows.model == "market" else 0.0
+        weight[zero - 1 : zero + 4, coin] += 1 / 18
+        weight[used, coin] -= (5 / len(used) + slope) / 18
+    np.testing.assert_allclose((weight * np.nan_to_num(hand.moves)).sum(), values.mean())
+    by_day = sum(len(set(range(z - 66, z - 6))) for z in set(hand.zero))
+    assert len(shares.values) <= by_day + 30
+    bars = np.zeros(len(hand.moves))
+    for row, (zero, coin) in enumerate(zip(hand.zero, hand.coin, strict=True)):
+        for place, value in enumerate(hand.abnormal[row]):
+            bars[zero - 1 + place] += value / 18
+        used = [zero + bar for bar in hand.residuals[row]]
+        x = np.array([np.log(hand.foreign[b] / hand.foreign[b - 1]) for b in used])
+        inside = np.array(
+            [np.log(hand.foreign[b] / hand.foreign[b - 1]) for b in range(zero - 1, zero + 4)]
+        )
+        slope = (x - x.mean()) * (inside - x.mean()).sum() / ((x - x.mean()) ** 2).sum()
+        mine = 5 / len(used) + (slope if windows.model == "market" else 0.0)
+        bars[used] -= mine * np.array(list(hand.residuals[row].values())) / 18
+        assert coin < 9
+    np.testing.assert_allclose((shares.values[:, -1] ** 2).sum(), (bars**2).sum(), rtol=1e-9)
+
+
+def test_the_calendar_test_counts_the_flips_that_are_as_far(both: Both) -> None:
+    _, returns, windows, _, _ = both
+    shares = shares_of_days(returns, windows)
+    flipped = flip_signs(shares, rounds=499, seed=3)
+    found = calendar_test("calendar", shares, flipped, 6)
+    last = shares.values[:, -1]
+    assert found.statistic == pytest.approx(last.sum() / math.sqrt((last**2).sum()))
+    as_far = sum(abs(value) >= abs(last.sum()) for value in flipped[:, -1])
+    assert found.p == (1 + as_far) / 500
+    assert math.isnan(calendar_test("calendar", shares, flipped, 99).p)
+    again = flip_signs(shares, rounds=499, seed=3)
+    np.testing.assert_array_equal(flipped, again)
+
+
+def test_blocks_are_as_long_as_the_window_and_a_bootstrap_of_equal_blocks_has_no_error() -> None:
+    zero = np.array([10, 10, 12, 14, 15, 40])
+    assert blocks_of(zero, 5).tolist() == [0, 0, 0, 0, 1, 2]
+    values = np.array([1.0, 2.0, 0.5, 1.5, 1.0, 3.0])
+    found = block_bootstrap(values, blocks_of(zero, 5), rounds=999, seed=1)
+    means = values.mean()
+    sums = np.array([5.0, 1.0, 3.0]) - np.array([4, 1, 1]) * means
+    error = math.sqrt(3 / 2 * (sums**2).sum()) / 6
+    assert found.statistic == pytest.approx(means / error)
+    assert 0 < found.p <= 1
+    same = block_bootstrap(np.ones(6), blocks_of(zero, 5), rounds=99, seed=1)
+    assert math.isnan(same.p)
+
+
+@pytest.mark.parametrize("control", ["bh", "by"])
+def test_adjusted_p_are_those_of_scipy(control: str) -> None:
+    p = np.array([0.01, 0.04, 0.03, 0.005, 0.6, 0.2])
+    given = np.insert(p, 2, np.nan)
+    found = adjusted(given, "bh" if control == "bh" else "by")
+    np.testing.assert_allclose(
+        np.delete(found, 2), stats.false_discovery_control(p, method=control)
+    )
+    assert math.isnan(found[2])
+
+
+def test_the_numbers_of_the_fixture_stay() -> None:
+    """So that a change of any formula is seen, even one that both sides would share."""
+    hand = ByHand("market")
+    returns, windows, values, scaled = ours(hand, "market")
+    shares = shares_of_days(returns, windows)
+    found = {
+        "t": cross_sectional(values).statistic,
+        "patell": patell(scaled, windows).statistic,
+        "bmp": bmp(scaled).statistic,
+        "adjusted_bmp": adjusted_bmp(scaled, mean_correlation(returns, windows)).statistic,
+        "grank": grank(returns, windows, scaled).statistic,
+        "sign": generalised_sign(values, windows.share_positive).statistic,
+        "clustered": two_way(values, returns.day[windows.zero], windows.coin).statistic,
+        "calendar": calendar_test(
+            "calendar", shares, flip_signs(shares, rounds=99, seed=0), 6
+        ).statistic,
+    }
+    assert {name: round(value, 5) for name, value in found.items()} == {
+        "t": 0.81585,
+        "patell": 1.12056,
+        "bmp": 0.95875,
+        "adjusted_bmp": 0.46972,
+        "grank": 0.63531,
+        "sign": 0.80129,
+        "clustered": 0.61446,
+        "calendar": 0.38025,
+    }

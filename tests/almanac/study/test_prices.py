@@ -1,0 +1,196 @@
+"""Prices as users bring them: forms, gaps, late starts, delistings, bad values."""
+
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from almanac.errors import InvalidArgument
+from almanac.study.placing import place
+from almanac.study.prices import Prices, read_market, read_prices
+from almanac.study.returns import returns_of
+from almanac.study.windows import Spans
+
+DAYS = pd.date_range("2026-01-01", periods=80, freq="D", tz="UTC")
+SPANS = Spans(first=-1, last=2, estimation=30, gap=2, least=20)
+
+
+def wide(coins: int = 4) -> pd.DataFrame:
+    moves = np.random.default_rng(5).normal(0, 0.02, (len(DAYS), coins))
+    names = [f"c{place}" for place in range(coins)]
+    return pd.DataFrame(10 * np.exp(moves.cumsum(axis=0)), index=DAYS, columns=names)
+
+
+def long(frame: pd.DataFrame) -> pd.DataFrame:
+    found = frame.rename_axis("ts").reset_index().melt("ts", var_name="coin", value_name="close")
+    return found.sample(frac=1.0, random_state=1)
+
+
+def rows(**of_coin: int) -> pd.DataFrame:
+    date = [DAYS[bar] for bar in of_coin.values()]
+    coin = list(of_coin)
+    frame = pd.DataFrame({"event_id": coin, "coin": coin, "title": coin, "date": date})
+    frame["date"] = frame["date"].dt.as_unit("us")
+    frame["entry"] = frame["date"] - pd.Timedelta(days=1)
+    return frame.assign(column=[int(name[1:]) for name in coin])
+
+
+def placed(frame: pd.DataFrame, events: pd.DataFrame, **more: Any) -> Any:
+    prices = read_prices(frame)
+    returns = returns_of(prices, max_gap=2)
+    return place(prices, returns, events, SPANS, "market", from_entry=True)
+
+
+def same(first: Prices, other: Prices) -> bool:
+    np.testing.assert_array_equal(first.starts, other.starts)
+    np.testing.assert_allclose(first.close, other.close)
+    return first.coins == other.coins and first.bar_us == other.bar_us
+
+
+class TestForms:
+    def test_long_and_wide_frames_files_and_arrow_are_the_same_prices(self, tmp_path: Path) -> None:
+        frame = wide()
+        expected = read_prices(frame)
+        long(frame).to_parquet(tmp_path / "long.parquet")
+        long(frame).to_csv(tmp_path / "long.csv", index=False)
+        frame.rename_axis("ts").reset_index().to_csv(tmp_path / "wide.csv", index=False)
+        for given in (
+            long(frame),
+            frame.rename_axis("ts").reset_index(),
+            pa.Table.from_pandas(long(frame)),
+            tmp_path / "long.parquet",
+            str(tmp_path / "long.csv"),
+            tmp_path / "wide.csv",
+        ):
+            assert same(read_prices(given), expected)
+
+    def test_instants_without_a_zone_are_of_the_zone_of_the_database(self) -> None:
+        naive = wide().tz_localize(None)
+        assert same(read_prices(naive, tz=UTC), read_prices(wide()))
+
+    def test_a_stamp_at_the_end_of_a_bar_is_moved_to_its_start(self) -> None:
+        at_end = wide().set_axis(DAYS + pd.Timedelta(days=1), axis=0)
+        assert same(read_prices(at_end, stamp="end"), read_prices(wide()))
+
+    def test_rows_that_are_missing_are_bars_without_prices(self) -> None:
+        frame = wide().drop(index=DAYS[[40, 41]])
+        found = read_prices(frame)
+        assert len(found.starts) == len(DAYS)
+        assert np.isnan(found.close[[40, 41]]).all()
+        assert found.counts["missing_prices"] == 8
+        closed = read_prices(frame, bars="frame")
+        assert len(closed.starts) == len(DAYS) - 2
+
+    def test_prices_that_are_not_positive_are_missing_and_counted(self) -> None:
+        frame = wide()
+        frame.iloc[3, 0], frame.iloc[4, 1], frame.iloc[5, 2] = 0.0, -1.0, np.inf
+        found = read_prices(frame)
+        assert found.counts["bad_prices"] == 3
+        assert np.isnan(found.close[3, 0])
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (wide().iloc[:0], "no rows"),
+            (wide().iloc[:1], "one bar"),
+            (pd.concat([wide(), wide().iloc[:1]]), "two rows"),
+            (pd.concat([long(wide()), long(wide()).iloc[:1]]), "two rows of"),
+            (wide().set_axis(range(80), axis=0), "no instants"),
+            (wide().assign(name="x"), "no prices"),
+            (wide().set_axis([*DAYS[:-1], DAYS[-1] + pd.Timedelta(hours=5)], axis=0), "whole bars"),
+            ("nowhere.csv", "no such file"),
+            (42, "int"),
+        ],
+    )
+    def test_what_can_not_be_read_is_an_error_that_says_why(self, given: Any, message: str) -> None:
+        with pytest.raises(InvalidArgument, match=message):
+            read_prices(given)
+
+    def test_the_market_is_a_coin_or_a_series(self) -> None:
+        prices = read_prices(wide())
+        by_name = read_market("c1", prices, stamp="start", tz=UTC)
+        by_series = read_market(wide()["c1"], prices, stamp="start", tz=UTC)
+        np.testing.assert_allclose(by_name, by_series)
+
+
+class TestReturns:
+    def test_the_market_is_the_mean_of_the_other_coins(self) -> None:
+        returns = returns_of(read_prices(wide()))
+        found = returns.market_of(np.array([[2]]), np.array([[10]]))
+        moves = np.log(wide()).diff().iloc[10]
+        assert found[0, 0] == pytest.approx(moves.drop("c2").mean())
+
+    def test_a_price_is_carried_over_a_short_gap_and_never_past_the_last(self) -> None:
+        frame = wide()
+        frame.iloc[50:52, 0], frame.iloc[60:, 1], frame.iloc[30:33, 2] = np.nan, np.nan, np.nan
+        returns = returns_of(read_prices(frame), max_gap=2)
+        assert returns.carried[0, 50:52].tolist() == [0.0, 0.0]
+        whole = np.log(frame.iloc[52, 0] / frame.iloc[49, 0])
+        assert returns.carried[0, 52] == pytest.approx(whole)
+        assert np.isnan(returns.strict[0, 50:53]).all()
+        assert np.isnan(returns.carried[1, 60:]).all()
+        assert np.isnan(returns.carried[2, 30:34]).all()
+
+    def test_simple_returns_compound_to_the_price(self) -> None:
+        returns = returns_of(read_prices(wide()), kind="simple")
+        ratio = wide()["c0"].iloc[11] / wide()["c0"].iloc[10] - 1
+        assert returns.strict[0, 11] == pytest.approx(ratio)
+
+
+class TestPlacing:
+    def test_a_coin_that_ends_in_the_window_stays_until_its_last_price(self) -> None:
+        frame = wide()
+        frame.iloc[61:, 1] = np.nan
+        found = placed(frame, rows(c0=60, c1=60, c2=60))
+        ended = found.rows.set_index("event_id")["delisted_in_window"]
+        assert ended.to_dict() == {"c0": False, "c1": True, "c2": False}
+        assert found.windows.live.sum(axis=1).tolist() == [4, 2, 4]
+        frozen = found.windows.cumulated[1]
+        assert frozen[1] == frozen[2] == frozen[3]
+
+    def test_rows_that_lack_prices_have_their_reason(self) -> None:
+        frame = wide(8)
+        frame.iloc[:50, 1] = np.nan  # Starts late.
+        frame.iloc[58:62, 2] = np.nan  # Has a gap that is too long.
+        frame.iloc[:60, 3] = np.nan  # Is not traded at entry.
+        frame.iloc[:, 4] = 7.0  # Does not move.
+        events = rows(c0=60, c1=60, c2=61, c3=60, c4=60, c5=20, c6=78)
+        found = placed(frame, events)
+        reasons = dict(zip(found.excluded["coin"], found.excluded["reason"], strict=True))
+        assert reasons == {
+            "c1": "short_estimation",
+            "c2": "not_trading_at_entry",
+            "c3": "not_trading_at_entry",
+            "c4": "no_variance",
+            "c5": "before_prices",
+            "c6": "after_prices",
+        }
+        assert found.rows["coin"].tolist() == ["c0"]
+
+    def test_a_gap_inside_the_window_excludes_the_row(self) -> None:
+        frame = wide()
+        frame.iloc[60:63, 0] = np.nan
+        found = placed(frame, rows(c0=60, c1=60))
+        assert found.excluded["reason"].tolist() == ["gap_in_window"]
+
+    def test_the_first_bar_after_entry_counts_from_its_open(self) -> None:
+        frame = wide()
+        opened = frame.shift(1) * 1.01
+        both = long(frame).merge(long(opened.rename_axis("ts")), on=["ts", "coin"])
+        both = both.rename(columns={"close_x": "close", "close_y": "open"})
+        found = placed(both, rows(c0=60))
+        plain = placed(frame, rows(c0=60))
+        first = found.windows.abnormal[0] - plain.windows.abnormal[0]
+        np.testing.assert_allclose(first, [-np.log(1.01), 0, 0, 0], atol=1e-12)
+
+    def test_a_date_when_the_market_is_closed_is_of_the_next_bar(self) -> None:
+        frame = wide().drop(index=DAYS[[60, 61]])
+        prices = read_prices(frame, bars="frame")
+        instants = np.array([DAYS[60].value // 1000 + 3_600_000_000, DAYS[59].value // 1000])
+        assert prices.bar_of(instants).tolist() == [60, 59]
+        assert prices.next_bar(instants).tolist() == [60, 59]
+        assert prices.bar_us == 86_400_000_000
