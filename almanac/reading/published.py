@@ -140,4 +140,5 @@ def explained(watch: QueryWatch) -> Iterator[None]:
     except duckdb.Error as error:
         if watch.stopped is not None:
             raise QueryRefused(f"the query was stopped: {watch.stopped}") from error
-        raise QueryRefused(str(error)) from error
+        # The macros explain an error in full; DuckDB's word for it adds nothing.
+        raise QueryRefused(str(error).removeprefix("Invalid Input Error: ")) from error
