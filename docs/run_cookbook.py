@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,10 @@ import almanac
 PAGE: Final = Path(__file__).with_name("cookbook.md")
 HOME: Final = '"cookbook-home"'
 """The home in the code of the page; the runner puts the given one in its place."""
+PRICES: Final = '"docs/prices.csv"'
+"""The prices in the code of the page; the file beside this program."""
+EXTRA: Final = "crypto-almanac[study]"
+"""A question that names it needs scipy, and is not run without."""
 _QUESTION: Final = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
 _BLOCK: Final = re.compile(r"^```(python|sql|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ROWS_SHOWN: Final = 8
@@ -42,6 +47,7 @@ class Question:
     number: int
     title: str
     blocks: tuple[tuple[str, str], ...]
+    needs_extra: bool
 
     @property
     def shown(self) -> str:
@@ -71,6 +77,7 @@ class Cookbook:
         self._names: dict[str, Any] = {}
         for _, code in _BLOCK.findall(self.text[: _first_question(self.text)]):
             _run_python(code.replace(HOME, repr(str(home))), self._names)
+        self._prices = repr(str(Path(__file__).with_name("prices.csv")))
 
     def close(self) -> None:
         self.database.close()
@@ -86,7 +93,7 @@ class Cookbook:
         names, values, rows = dict(self._names), None, []
         for language, text in question.blocks:
             if language == "python":
-                values = _run_python(text, names)
+                values = _run_python(text.replace(PRICES, self._prices), names)
             elif language == "sql":
                 rows = rows_of(self.database.sql(text))
         return Answer(rows_of(values), rows)
@@ -98,10 +105,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--write", action="store_true", help="write the answers into the page")
     given = parser.parse_args(arguments)
-    failed = 0
+    failed = left_out = 0
     with closing(Cookbook(given.home, given.page)) as cookbook:
         text = cookbook.text
         for question in cookbook.questions:
+            if question.needs_extra and find_spec("scipy") is None:
+                left_out += 1
+                sys.stdout.write(f"{question.number:>3}. not run: it needs {EXTRA}\n")
+                continue
             answer = cookbook.answer(question)
             shown = table_of(answer.python)
             text = _with_answer(text, question, shown)
@@ -110,7 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{question.number:>3}. {question.title}{problem}\n")
     if given.write:
         given.page.write_text(text, "utf-8")
-    sys.stdout.write(f"{len(cookbook.questions)} questions, {failed} with another answer\n")
+    ran = len(cookbook.questions) - left_out
+    sys.stdout.write(f"{ran} questions, {failed} with another answer, {left_out} not run\n")
     return int(failed > 0)
 
 
@@ -139,7 +151,7 @@ def _questions(text: str) -> Iterator[Question]:
     heads = list(_QUESTION.finditer(text))
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         section = text[head.end() : following.start() if following else len(text)]
-        yield Question(int(head[1]), head[2], tuple(_BLOCK.findall(section)))
+        yield Question(int(head[1]), head[2], tuple(_BLOCK.findall(section)), EXTRA in section)
 
 
 def _first_question(text: str) -> int:

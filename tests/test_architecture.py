@@ -36,7 +36,7 @@ FLOORS = {
         "frames reader",
         "coins",
         "coverage events",
-        "audit digest joins study",
+        "digest joins study",
         "database",
         "adapters command_line",
     ),

@@ -10,7 +10,7 @@ from typing import Final
 DOCS: Final = Path(__file__).parents[3] / "docs"
 PAGE: Final = DOCS / "cookbook.md"
 RUNNER: Final = DOCS / "run_cookbook.py"
-QUESTIONS: Final = 24
+QUESTIONS: Final = 25
 
 
 @cache
