@@ -101,8 +101,8 @@ class Sandbox:
         self._seen.clear()
 
     def truth(self) -> World:
-        """Return a separate world that gives what is true at any instant."""
-        return World(self.seed, pace=self.pace)
+        """Return the world of this seed and pace, which gives what is true at any instant."""
+        return _shared_world(self.seed, self.pace)
 
     def set_clock(self, instant: datetime) -> None:
         """Stand at an instant."""
@@ -224,5 +224,5 @@ def _fixed_grants(export_interval_s: float) -> list[Grant]:
 
 @lru_cache(maxsize=2)
 def _shared_world(seed: int, pace: float) -> World:
-    """Return one world for all servers of a process: it is pure, and takes seconds to generate."""
+    """Return one world for a process: nothing changes it, and generating it takes seconds."""
     return World(seed, pace=pace)
