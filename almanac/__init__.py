@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from almanac.audit.result import Audit
     from almanac.coins import Coin
     from almanac.coverage import Coverage
     from almanac.database import Database
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AlmanacError": "errors",
     "AmbiguousCoin": "errors",
+    "Audit": "audit.result",
     "Coin": "coins",
     "Coverage": "coverage",
     "Database": "database",
@@ -47,6 +49,7 @@ _HOMES = {
 __all__ = [
     "AlmanacError",
     "AmbiguousCoin",
+    "Audit",
     "Coin",
     "Coverage",
     "Database",

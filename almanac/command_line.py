@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         "Instants are UTC.",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_add_sql, _add_changes, _add_coverage, _add_resolve):
+    for add in (_add_sql, _add_audit, _add_changes, _add_coverage, _add_resolve):
         add(commands)
     return parser
 
@@ -147,6 +147,48 @@ def _parameter(given: str) -> tuple[str, str]:
     if not sign or not name.isidentifier():
         raise InvalidArgument(f"--param {given}: expected NAME=TEXT, such as ts=2026-03-02")
     return name, text
+
+
+def _add_audit(commands: Any) -> None:
+    summary = "Show every row of a back-test that used something that nobody knew yet."
+    parser = _command(commands, "audit", _audit, summary)
+    parser.add_argument("signals", type=Path, help="the rows, as .parquet, .csv or .tsv")
+    parser.add_argument("--decided-at", metavar="COLUMN", help="the column of the decision")
+    parser.add_argument(
+        "--field",
+        action="append",
+        default=[],
+        metavar="COLUMN=FIELD",
+        help="a column with another name, such as score=impact; repeatable",
+    )
+    parser.add_argument(
+        "--basis",
+        choices=("observed", "claimed"),
+        default="observed",
+        help="what was pulled, or also what the service claims (default: %(default)s)",
+    )
+    parser.add_argument("--tz", default="UTC", help="the zone of instants that name none")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if look-ahead is found")
+    parser.add_argument("--limit", type=int, help="the most findings to print")
+
+
+def _audit(given: argparse.Namespace) -> int:
+    from almanac.audit.command import AuditOptions, run_audit
+
+    options = AuditOptions(
+        signals=given.signals,
+        decided_at=given.decided_at,
+        fields=given.field,
+        basis=given.basis,
+        tz=given.tz,
+        html=given.html,
+        as_json=given.json,
+        is_strict=given.strict,
+        limit=given.limit,
+    )
+    return run_audit(given.home, options, sys.stdout.write)
 
 
 def _add_changes(commands: Any) -> None:

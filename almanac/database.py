@@ -4,11 +4,11 @@ Belongs here: the public methods, their documentation and defaults. Does not: ho
 (events, coins, coverage and the other modules).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from almanac import coins as coin_names
 from almanac import events
@@ -21,6 +21,9 @@ from almanac.reader import Reader, find_file
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
 from almanac.study.questions import EventStudies
+
+if TYPE_CHECKING:
+    from almanac.audit.result import Audit
 
 
 def _machine_clock() -> datetime:
@@ -237,6 +240,44 @@ class Database(EventStudies, Joins):
         Raises: as `events`.
         """
         return events.known_before(self._reader, lead=lead, categories=categories, basis=basis)
+
+    def audit(
+        self,
+        signals: Any,
+        *,
+        decided_at: str | None = None,
+        fields: Mapping[str, str | None] | None = None,
+        basis: Basis = "observed",
+        progress: Callable[[str], None] | None = None,
+    ) -> "Audit":
+        """Find the rows of a back-test that used something that nobody knew at the decision.
+
+        Args:
+            signals: one row per use: a frame (pandas, Polars, Arrow), or the path of a Parquet or
+                CSV file. A row has `event_id` (or `coin` and `date`), the time of the decision, and
+                the values of the event that were used, in columns named as in `events`: `date`,
+                `impact`, `status` and others. Without values it asks whether the event was known.
+            decided_at: the column of the decision; by default `decided_at` or `ts`. An instant
+                without a zone is of the zone of the database; what is known at the very instant
+                counts as known.
+            fields: columns with other names, such as `{"score": "impact"}`; None leaves one out.
+            basis: `observed` is what was pulled by then; `claimed` also takes what the service says
+                of the time before the first observation. The answer counts where they differ.
+            progress: called with the name of each step.
+
+        Raises:
+            InvalidArgument: the rows can't be read, or have no column that is needed.
+        """
+        from almanac.audit.audit import audit
+
+        return audit(
+            self._reader,
+            signals,
+            decided_at=decided_at,
+            fields=fields,
+            basis=basis,
+            progress=progress,
+        )
 
     def coverage(self, at: Instant | None = None) -> Coverage:
         """Return what had been pulled by an instant, now by default.

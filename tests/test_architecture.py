@@ -36,7 +36,7 @@ FLOORS = {
         "frames reader",
         "coins",
         "coverage events",
-        "digest joins study",
+        "audit digest joins study",
         "database",
         "adapters command_line",
     ),

@@ -70,6 +70,10 @@ COMMANDS: Final = {
         *("sql", "sql_app"),
         "Query the warehouse. Instants are UTC; `events_as_of(ts)` shows what was known at `ts`.",
     ),
+    "audit": CommandPlace(
+        *("sql", "audit"),
+        "Show every row of a back-test that used something that nobody knew yet.",
+    ),
     "status": CommandPlace(
         *("status", "status"),
         "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",

@@ -1,4 +1,4 @@
-"""`almanac sql`: one query of the warehouse, for people or as TSV, CSV, JSON or Parquet."""
+"""`almanac sql`, one query of the warehouse, and `almanac audit`, the look-ahead audit."""
 
 import os
 import re
@@ -11,10 +11,11 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from almanac.errors import InvalidArgument, UnknownName
 from almanac.forms.answer_forms import FileForm
 from almanac.reading.query_limits import QueryHooks, QueryLimits
 from almanac.reading.temporary import remove_own_folders
-from pipeline.cli.options import signals_held
+from pipeline.cli.options import JsonOption, signals_held
 from pipeline.console import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
@@ -263,3 +264,66 @@ def _is_stdout(output: Path) -> bool:
 def _show_count(count: int, limit: int) -> None:
     shown = f", {limit} shown (--limit)" if count > limit else ""
     people.print(f"{count:,} row{'' if count == 1 else 's'}{shown}")
+
+
+class AuditBasis(StrEnum):
+    """What counts as known: what was pulled, or also what the service claims."""
+
+    OBSERVED = "observed"
+    CLAIMED = "claimed"
+
+
+def audit(
+    signals: Annotated[Path, typer.Argument(help="The rows, as .parquet, .csv or .tsv.")],
+    decided_at: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of the decision; by default decided_at or ts.", metavar="COLUMN"
+        ),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column with another name, such as score=impact; COLUMN=- leaves it out.",
+            metavar="COLUMN=FIELD",
+        ),
+    ] = None,
+    basis: Annotated[
+        AuditBasis, typer.Option(help="What was pulled, or also what the service claims.")
+    ] = AuditBasis.OBSERVED,
+    tz: Annotated[str, typer.Option(help="The zone of instants that name none.")] = "UTC",
+    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    as_json: JsonOption = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if look-ahead is found.")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help="The most findings to print: by default 10, and 1000 as JSON."),
+    ] = None,
+) -> None:
+    """Show every row of a back-test that used something that nobody knew yet.
+
+    A row has event_id (or coin and date), decided_at, and the values used, in columns named as in
+    events: date, impact, status and others.
+    """
+    # Imported here: a query does not need it.
+    from almanac.audit.command import AuditOptions, run_audit
+
+    options = AuditOptions(
+        signals=signals,
+        decided_at=decided_at,
+        fields=field or (),
+        basis=basis.value,
+        tz=tz,
+        html=html,
+        as_json=as_json,
+        is_strict=strict,
+        limit=limit,
+    )
+    try:
+        with usual_modes():
+            code = run_audit(home_there().warehouse, options, sys.stdout.write)
+    except (InvalidArgument, UnknownName) as error:
+        fail(str(error), code=EXIT_USAGE)
+    raise typer.Exit(code)

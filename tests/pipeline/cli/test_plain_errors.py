@@ -16,7 +16,15 @@ from warehouse.history import merge as merging
 from warehouse.home import Home
 
 EVERY = [
-    *(("status",), ("sql", "SELECT 1"), ("merge",), ("replay",), ("verify",), ("prune",)),
+    *(
+        ("status",),
+        ("sql", "SELECT 1"),
+        ("audit", "x.csv"),
+        ("merge",),
+        ("replay",),
+        ("verify",),
+        ("prune",),
+    ),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
     ("batches", "dismiss", "x"),
     *(("import", "x.csv", "--content-at", "2026-01-01"), ("keys", "list"), ("run",), ("ui",)),
@@ -24,7 +32,7 @@ EVERY = [
 ON_A_HOME = [
     *(("sql", "SELECT 1"), ("merge",), ("replay",), ("verify",), ("prune",)),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
-    ("batches", "dismiss", "x"),
+    *(("batches", "dismiss", "x"), ("audit", "x.csv")),
 ]
 
 

@@ -1,0 +1,1 @@
+"""The look-ahead audit: which values of a back-test nobody could have known at the decision."""

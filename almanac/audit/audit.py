@@ -1,0 +1,75 @@
+"""The audit: reading the caller's rows, judging them under both bases.
+
+Belongs here: the order of the steps. Does not: the steps (signals, places, judge).
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from almanac.audit.fields import GROUPS
+from almanac.audit.judge import Judged, judge
+from almanac.audit.places import Pulls, pulls_of
+from almanac.audit.result import Audit
+from almanac.audit.signals import Signals, read_signals
+from almanac.errors import InvalidArgument
+from almanac.reader import Reader
+
+_BASES = ("observed", "claimed")
+
+
+def audit(
+    reader: Reader,
+    source: Any,
+    *,
+    decided_at: str | None,
+    fields: Mapping[str, str | None] | None,
+    basis: str,
+    progress: Callable[[str], None] | None,
+) -> Audit:
+    if basis not in _BASES:
+        raise InvalidArgument(f"basis={basis!r}; expected {', '.join(_BASES)}")
+    report = progress or (lambda step: None)
+    report("reading the rows")
+    signals = read_signals(source, decided_at=decided_at, fields=fields)
+    with reader.pinned():
+        pulls = pulls_of(reader)
+        judged = judge(reader, signals, pulls, claimed=basis == "claimed", progress=report)
+        other = _other_basis(reader, signals, pulls, judged, basis, report)
+    return Audit(
+        judged.findings,
+        judged.verdicts,
+        basis=basis,
+        columns=signals.columns,
+        ignored=signals.ignored,
+        naive={signals.columns[name]: count for name, count in judged.naive.items()},
+        tz=str(reader.tz),
+        pulls=(pulls.first, pulls.last),
+        other_basis=other,
+        source=Path(source).name if isinstance(source, (str, Path)) else "signals",
+    )
+
+
+def _other_basis(
+    reader: Reader,
+    signals: Signals,
+    pulls: Pulls,
+    judged: Judged,
+    basis: str,
+    progress: Callable[[str], None],
+) -> dict[str, int]:
+    """Return what the other basis says of the rows on which the two may differ, by group.
+
+    They differ on decisions before the first observation of an event alone.
+    """
+    counts = dict.fromkeys(("rows", "leak", "unjudged", "warning", "clean"), 0)
+    differing = judged.before_first
+    if len(differing) == 0:
+        return counts
+    progress("judging by the other basis")
+    part = Signals(signals.table.take(differing), signals.columns, signals.ignored, signals.broken)
+    other = judge(reader, part, pulls, claimed=basis != "claimed", progress=lambda step: None)
+    counts["rows"] = len(differing)
+    for verdict in other.verdicts["verdict"].to_pylist():
+        counts[GROUPS[verdict]] += 1
+    return counts

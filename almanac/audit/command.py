@@ -1,0 +1,91 @@
+"""`almanac audit`: the command of the package and of the application.
+
+Belongs here: what the command does with its options, once for both. Does not: their parsing
+(almanac/command_line.py, pipeline/cli).
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from almanac.audit.audit import audit
+from almanac.audit.report import as_text, headline
+from almanac.errors import InvalidArgument
+from almanac.forms.plain_text import escaped_in_json, plain
+from almanac.instants import zone
+from almanac.reader import Reader, find_file
+
+EXIT_LEAK: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What the command was given; `fields` are texts such as `my_column=impact`."""
+
+    signals: Path
+    decided_at: str | None = None
+    fields: Sequence[str] = ()
+    basis: str = "observed"
+    tz: str = "UTC"
+    html: Path | None = None
+    as_json: bool = False
+    is_strict: bool = False
+    limit: int | None = None
+
+
+def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], object]) -> int:
+    """Audit a file, write the answer, return the exit code: 1 for look-ahead with `is_strict`.
+
+    Raises:
+        AlmanacError: the file or the warehouse can't be read, or an option is wrong.
+    """
+    if given.signals.suffix.lower() == ".html":
+        raise InvalidArgument(f"{given.signals} is a page; the rows to audit are CSV or Parquet")
+    if given.html is not None and not given.html.parent.is_dir():
+        raise InvalidArgument(f"--html {given.html}: there is no folder {given.html.parent}")
+    reader = Reader(find_file(warehouse), tz=zone(given.tz))
+    try:
+        answer = audit(
+            reader,
+            given.signals,
+            decided_at=given.decided_at,
+            fields=dict(map(_column, given.fields)),
+            basis=given.basis,
+            progress=_shown_on_terminal if sys.stderr.isatty() else None,
+        )
+    finally:
+        reader.close()
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+    if given.html is not None:
+        answer.to_html(given.html)
+    if given.as_json:
+        limit = 1_000 if given.limit is None else given.limit
+        write(escaped_in_json(answer.to_json(findings_max=limit)) + "\n")
+    else:
+        limit = 10 if given.limit is None else given.limit
+        write(plain(as_text(answer, findings_max=limit)) + "\n")
+        if given.html is not None:
+            write(plain(f"The page is {given.html}\n"))
+    if not given.is_strict or answer.is_clean:
+        return 0
+    if given.as_json:
+        sys.stderr.write(plain(f"almanac: {headline(answer)}\n"))
+    return EXIT_LEAK
+
+
+def _column(given: str) -> tuple[str, str | None]:
+    column, sign, field = given.rpartition("=")
+    if not sign or not column:
+        raise InvalidArgument(
+            f"--field {given}: expected COLUMN=FIELD, such as score=impact; COLUMN=- leaves the "
+            "column out"
+        )
+    return column, None if field == "-" else field
+
+
+def _shown_on_terminal(step: str) -> None:
+    sys.stderr.write(f"\r\x1b[K{step} …")
+    sys.stderr.flush()

@@ -1,0 +1,93 @@
+"""What is judged, and how: the fields of an event, the verdicts.
+
+Belongs here: declarations. Does not: reading the caller's rows (signals), judging them (judge).
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["instant", "number", "boolean", "text", "word", "list", "coin"]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedField:
+    """A column of events that is judged. `later` is the verdict if its value became known later."""
+
+    name: str
+    kind: Kind
+    later: str
+
+
+def _fields(later: str, **kinds: Kind) -> list[JudgedField]:
+    return [JudgedField(name, kind, later) for name, kind in kinds.items()]
+
+
+FIELDS: Final = {
+    field.name: field
+    for field in (
+        *_fields("date_not_moved_yet", date="instant", date_end="instant", date_type="word"),
+        *_fields("date_not_moved_yet", is_estimated="boolean", displayed_date="text"),
+        *_fields("date_not_moved_yet", displayed_date_full="text", date_precision="word"),
+        *_fields("date_not_moved_yet", earliest="instant", latest="instant"),
+        *_fields("scored_later", impact="number", impact_band="word"),
+        *_fields("status_later", status="word", cancelled_at="instant"),
+        *_fields("edited_later", title="text", slug="text", description="text"),
+        *_fields("edited_later", categories="list", coins="list", impact_summary="text"),
+        *_fields("edited_later", source_url="text", snapshot_url="text"),
+    )
+}
+"""By name. A change of `created_at`, `updated_at` or `last_verified_at` alone makes no version, so
+these are not judged."""
+
+EVENT: Final = "event_id"
+"""The field of a finding about the event as a whole."""
+COIN: Final = "coin"
+COIN_FIELD: Final = JudgedField(COIN, "coin", "edited_later")
+"""The coin of a row that names no event: whether the event was linked to it at the decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditVerdict:
+    """A verdict: its group, and what it says to people."""
+
+    name: str
+    group: Literal["leak", "unjudged", "warning", "clean"]
+    meaning: str
+
+
+VERDICTS: Final = (
+    AuditVerdict("not_announced", "leak", "the event was not known yet"),
+    AuditVerdict("date_not_moved_yet", "leak", "the date, or its precision, became known later"),
+    AuditVerdict("status_later", "leak", "it was cancelled, withdrawn or restored later"),
+    AuditVerdict("scored_later", "leak", "the score was given later"),
+    AuditVerdict("edited_later", "leak", "other content was edited later"),
+    AuditVerdict(
+        "estimated_as_exact", "leak", "only a period or deadline was known, not this date"
+    ),
+    AuditVerdict("unreadable", "unjudged", "the row, or the value, can't be read"),
+    AuditVerdict("unknown_event", "unjudged", "no such event was ever seen"),
+    AuditVerdict("never_known", "unjudged", "no version ever had this value"),
+    AuditVerdict("not_watched", "unjudged", "nobody had looked yet: the event may have been known"),
+    AuditVerdict("unknown_field", "unjudged", "the plan hid this field then"),
+    AuditVerdict("after_last_pull", "unjudged", "no pull was made after the decision"),
+    AuditVerdict("outdated", "warning", "it had been known, and was replaced before the decision"),
+    AuditVerdict("clean", "clean", "what was known at the decision"),
+)
+"""The worst first: a row has the worst verdict of its fields."""
+
+SEVERITY: Final = {verdict.name: place for place, verdict in enumerate(VERDICTS)}
+"""The place of each verdict; 0 is the worst."""
+GROUPS: Final = {verdict.name: verdict.group for verdict in VERDICTS}
+
+_MISMATCHES: Final = ("unreadable", "unknown_event", "never_known")
+
+
+def mismatch(verdict: str) -> int:
+    """Return how little a verdict lets an event be the one that a coin and a date mean.
+
+    Best is what was known, then what may have been known, then what became known later; worst an
+    event that never had the values that the row has.
+    """
+    if verdict in _MISMATCHES:
+        return 4
+    return ("clean", "warning", "unjudged", "leak").index(GROUPS[verdict])

@@ -1,0 +1,166 @@
+"""Judging: each value used against what was known at the decision, and before, and later.
+
+Belongs here: the order of the statements, the tables between them. Does not: which event a row
+means (places), the answer (result).
+
+The caller's rows stay in Arrow; every statement joins whole tables on unique keys.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from almanac.audit.fields import COIN, COIN_FIELD, FIELDS, SEVERITY, JudgedField, mismatch
+from almanac.audit.places import Places, Pulls, place
+from almanac.audit.signals import Signals
+from almanac.audit.values import SQL, as_text, known_keys, used_keys
+from almanac.reader import Reader
+from almanac.reading.named_sql import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PERIODS: Final = ("is_estimated", "date_type", "date_precision")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdicts on rows, in tables.
+
+    Attributes:
+        findings: one row per value that is not clean: row, event_id, decided_at, field, verdict,
+            used, known_then, knowable_from, reason; by row.
+        verdicts: one row per row of the caller: row, event_id, decided_at, verdict.
+        naive: for each field with instants that name no zone, how many.
+        before_first: the places, in the caller's table, of the rows that were decided before the
+            first observation of their event.
+    """
+
+    findings: "pa.Table"
+    verdicts: "pa.Table"
+    naive: dict[str, int]
+    before_first: "pa.Array"
+
+
+def judge(
+    reader: Reader,
+    signals: Signals,
+    pulls: Pulls,
+    *,
+    claimed: bool,
+    progress: Callable[[str], None],
+) -> Judged:
+    """Return the verdicts on rows under one basis: what was observed, or also what is claimed.
+
+    Raises:
+        InvalidArgument: a column has a type that can't be read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    progress("finding what was known at each decision")
+    places = place(reader, signals, pulls, claimed=claimed)
+    placed, naive = places.placed, dict(places.naive)
+    is_whole = placed.num_rows == signals.table.num_rows and COIN not in signals.columns
+    is_period = _periods(reader, signals, placed["index"])
+    found = [_no_findings()]
+    for name in signals.fields:
+        progress(f"judging {name}")
+        values = signals.table[name]
+        given = placed.append_column("value", values if is_whole else values.take(placed["index"]))
+        keyed, unzoned = used_keys(reader, FIELDS[name], given, signals.columns[name])
+        naive[name] = naive.get(name, 0) + unzoned
+        uses = keyed.append_column("is_period", is_period)
+        departed = _departures(reader, FIELDS[name], uses, places, pulls)
+        used = as_text(values.take(departed["index"]))
+        found.append(departed.append_column("used", used))
+    if COIN in signals.columns:
+        is_searched = pc.is_valid(placed["slug"])
+        given = placed.append_column("value", placed["slug"]).filter(is_searched)
+        keyed, _ = used_keys(reader, COIN_FIELD, given, COIN)
+        uses = keyed.append_column("is_period", is_period.filter(is_searched))
+        departed = _departures(reader, COIN_FIELD, uses, places, pulls)
+        found.append(departed.append_column("used", departed["slug"]))
+    progress("counting")
+    frames = {"uses": places.uses, "unplaced": places.unplaced}
+    frames["value_findings"] = pa.concat_tables(found, promote_options="default")
+    frames["severities"] = _severities()
+    frames["all_findings"] = reader.query(SQL["all_findings"], frames=frames)
+    frames["chosen"] = reader.query(SQL["chosen"], frames=frames)
+    return Judged(
+        reader.query(SQL["chosen_findings"], frames=frames),
+        reader.query(SQL["row_verdicts"], frames=frames),
+        {name: count for name, count in naive.items() if count},
+        reader.query(
+            SQL["before_first"], frames={**frames, "versions": places.versions, "placed": placed}
+        )["index"],
+    )
+
+
+def _departures(
+    reader: Reader, field: JudgedField, uses: "pa.Table", places: Places, pulls: Pulls
+) -> "pa.Table":
+    """Return the findings about the values of one field."""
+    import pyarrow.compute as pc
+
+    column = "coins" if field is COIN_FIELD else field.name
+    names = {"field": column, "is_date": field.name == "date"}
+    spans = reader.query(
+        SQL["known_values"].replace("{field}", quoted(column)),
+        names,
+        frames={"versions": places.versions},
+    )
+    shown = spans.filter(pc.invert(spans["is_hidden"]))
+    known = known_keys(reader, field, shown)
+    frames = {"uses": uses, "known": known}
+    frames["departures"] = reader.query(SQL["departures"], frames=frames)
+    frames["spans"] = spans.drop_columns(["value"])
+    values = {"later": field.later, "last_pull_at": pulls.last, "field": field.name}
+    found = reader.query(SQL["findings"], values, frames=frames)
+    return reader.query(
+        SQL["shown_values"].replace("{field}", quoted(column)),
+        names,
+        frames={"findings": found, "versions": places.versions},
+    )
+
+
+def _periods(reader: Reader, signals: Signals, index: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """Return for each use whether its row says that the date is a period or a deadline."""
+    import pyarrow as pa
+
+    given = [name for name in _PERIODS if name in signals.fields]
+    if not given:
+        return pa.chunked_array([pa.repeat(False, len(index))])
+    columns = {
+        name: as_text(signals.table[name].take(index))
+        if name in given
+        else pa.nulls(len(index), pa.string())
+        for name in _PERIODS
+    }
+    rows = reader.query(SQL["period_uses"], frames={"periods": pa.table(columns)})
+    return rows["is_period"]
+
+
+def _no_findings() -> "pa.Table":
+    import pyarrow as pa
+
+    texts = ("field", "verdict", "known_then", "used")
+    return pa.schema(
+        [
+            *[pa.field(name, pa.string()) for name in texts],
+            pa.field("use", pa.int64()),
+            pa.field("knowable_from", pa.timestamp("us", "UTC")),
+        ]
+    ).empty_table()
+
+
+def _severities() -> "pa.Table":
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "verdict": list(SEVERITY),
+            "severity": list(SEVERITY.values()),
+            "mismatch": [mismatch(verdict) for verdict in SEVERITY],
+        }
+    )

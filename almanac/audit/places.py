@@ -1,0 +1,126 @@
+"""Which event each row means, and which version of it was known at the decision.
+
+Belongs here: rows, the events that they may mean, decisions that can't be read. Does not: the
+values used (judge).
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from almanac.audit.fields import COIN, EVENT
+from almanac.audit.signals import DECIDED_AT, Signals
+from almanac.audit.values import SQL, read_instants
+from almanac.reader import Reader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Pulls:
+    """When events were pulled. `now` is the clock, or the last pull if it is later."""
+
+    first: datetime | None
+    last: datetime | None
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The uses: each row with the event that it means, or with each event that it may mean.
+
+    Attributes:
+        uses: use, index (of the row in the signals), row, event_id, decided_at, slug (of its coin);
+            verdict and reason where it is not judged any further.
+        placed: those whose event was known; `place` is the number of its version in `versions`.
+        unplaced: use, verdict, knowable_from, reason of those whose event was not known.
+        versions: one row per version of these events that was known at some time.
+        naive: how many instants name no zone, by column.
+    """
+
+    uses: "pa.Table"
+    placed: "pa.Table"
+    unplaced: "pa.Table"
+    versions: "pa.Table"
+    naive: dict[str, int]
+
+
+def pulls_of(reader: Reader) -> Pulls:
+    """Return when events were pulled first and last."""
+    (row,) = reader.query(SQL["pulls"]).to_pylist()
+    first, last = (
+        None if at is None else at.astimezone(UTC)
+        for at in (row["first_pull_at"], row["last_pull_at"])
+    )
+    return Pulls(first, last, reader.now())
+
+
+def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> Places:
+    """Return the uses of all rows and the versions that were known at their decisions.
+
+    Raises:
+        InvalidArgument: a column has a type that can't be read.
+    """
+    import pyarrow.compute as pc
+
+    naive: dict[str, int] = {}
+    rows = _rows(reader, signals, pulls, naive)
+    coin_uses = _coin_uses(reader, signals, rows, pulls, claimed)
+    uses = reader.query(SQL["uses"], frames={"rows": rows, "coin_uses": coin_uses})
+    versions = reader.query(SQL["versions"], {"claimed": claimed}, frames={"uses": uses})
+    places = reader.query(SQL["places"], frames={"uses": uses, "versions": versions})
+    values = {"claimed": claimed, "last_pull_at": pulls.last}
+    unplaced = reader.query(SQL["unplaced"], values, frames={"places": places})
+    placed = places.filter(pc.is_valid(places["place"])) if len(unplaced) else places
+    return Places(uses, placed, unplaced, versions, naive)
+
+
+def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int]) -> "pa.Table":
+    import numpy
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count = signals.table.num_rows
+    columns = {"index": pa.array(numpy.arange(count)), "row": signals.table["row"]}
+    for name in (EVENT, COIN):
+        is_given = name in signals.columns
+        columns[name] = (
+            signals.table[name].cast(pa.string()) if is_given else pa.nulls(count, pa.string())
+        )
+    given = pa.table({**columns, "value": signals.table[DECIDED_AT]})
+    read = read_instants(reader, given, signals.columns[DECIDED_AT])
+    naive[DECIDED_AT] = pc.sum(read["is_naive"]).as_py() or 0
+    return reader.query(SQL["rows"], {"now": pulls.now}, frames={"given": read})
+
+
+def _coin_uses(
+    reader: Reader, signals: Signals, rows: "pa.Table", pulls: Pulls, claimed: bool
+) -> "pa.Table":
+    """Return the uses of the rows that name a coin and a date and no event."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    unnamed = rows.filter(pc.and_(pc.is_null(rows["event_id"]), pc.is_null(rows["verdict"])))
+    count = unnamed.num_rows
+    dates = (
+        signals.table["date"].take(unnamed["index"])
+        if "date" in signals.columns
+        else pa.nulls(count, pa.string())
+    )
+    # The instant says whether a pull covered the date, the key which events had it.
+    dated = read_instants(reader, unnamed.append_column("value", dates), "date")
+    dated = dated.append_column("instant_read", dated["instant"])
+    keyed = reader.query(SQL["keys_of_instant"], {"tz": str(reader.tz)}, frames={"given": dated})
+    named = keyed.rename_columns({"instant_read": "instant"})
+    slugs = reader.query(SQL["coin_slugs"], frames={"named_coins": named})
+    found = reader.query(SQL["coin_rows"], frames={"named_coins": named, "slugs": slugs})
+    frames = {
+        "coin_rows": found,
+        "candidates": reader.query(
+            SQL["candidates"], {"claimed": claimed}, frames={"coin_rows": found}
+        ),
+        "covered": reader.query(SQL["covered_days"]),
+    }
+    frames["not_covered"] = reader.query(SQL["not_covered"], frames=frames)
+    return reader.query(SQL["uses_of_coins"], {"last_pull_at": pulls.last}, frames=frames)

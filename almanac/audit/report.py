@@ -1,0 +1,250 @@
+"""An audit for people and programs: text and JSON.
+
+Belongs here: wording, order, escapes. Does not: the page (page), counting (result).
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from almanac.audit.fields import EVENT, VERDICTS
+from almanac.forms.plain_text import plain_line
+from almanac.results import Result
+
+if TYPE_CHECKING:
+    from almanac.audit.result import Audit
+
+GROUP_TITLES: Final = {
+    "leak": "look-ahead",
+    "unjudged": "can't be judged",
+    "warning": "outdated",
+    "clean": "clean",
+}
+_MEANINGS: Final = {verdict.name: verdict.meaning for verdict in VERDICTS}
+_SHOWN_MAX: Final = 60
+
+
+def headline(audit: "Audit") -> str:
+    """Return one sentence: how many rows used something that nobody knew."""
+    groups, rows = audit.groups, len(audit)
+    if rows == 0:
+        return f"{audit.source}: no rows."
+    if groups["leak"]:
+        found = (
+            f"{groups['leak']:,} of {_rows(rows)} used something that was not known at the decision"
+        )
+    elif audit.is_blind:
+        found = f"none of {_rows(rows)} could be judged"
+    else:
+        found = f"no look-ahead in the {rows - groups['unjudged']:,} rows that could be judged"
+    rest = groups["unjudged"]
+    more = f"; {rest:,} can't be judged" if rest and not audit.is_blind else ""
+    return f"{audit.source}: {found}{more}."
+
+
+def notes(audit: "Audit") -> Iterator[str]:
+    """Yield what a reader must know: the basis, zones, columns that were not judged."""
+    first, last = shown_instant(audit.first_pull_at), shown_instant(audit.last_pull_at)
+    if first is None:
+        yield "The warehouse has no pull of events, so nothing can be judged."
+    else:
+        pulled = f"Events were pulled from {first} to {last}."
+        pulled = f"Events were pulled from {first} to {last}."
+        yield f"Basis {audit.basis}: {_BASES[audit.basis]} {pulled}"
+    yield from basis_notes(audit)
+    fields = [
+        name if name == column else f"{name} (column {plain_line(column)})"
+        for name, column in audit.columns.items()
+        if name not in (EVENT, "decided_at")
+    ]
+    yield "Judged: whether the event was known" + (f"; {', '.join(fields)}." if fields else ".")
+    if "estimated_as_exact" in audit.counts:
+        yield (
+            "A row that knew of the period says so in a column is_estimated, date_type or "
+            "date_precision; its date is then no exact one."
+        )
+    if audit.ignored:
+        yield f"Not judged: {', '.join(map(plain_line, audit.ignored))}."
+    for column, count in audit.naive.items():
+        name = plain_line(column)
+        yield f"{count:,} instants of {name} name no zone and were read as {audit.tz}."
+
+
+def basis_notes(audit: "Audit") -> Iterator[str]:
+    """Yield what the other basis would say of the rows on which the two may differ."""
+    other = audit.other_basis
+    if not other.get("rows"):
+        return
+    name = "claimed" if audit.basis == "observed" else "observed"
+    parts = [
+        f"{other[group]:,} {GROUP_TITLES[group]}"
+        for group in ("clean", "leak", "unjudged", "warning")
+        if other[group]
+    ]
+    what = (
+        "were decided before the first observation of their event"
+        if audit.basis == "observed"
+        else "are judged by what the service claims of the time before the first observation"
+    )
+    yield f"{_rows(other['rows'])} {what}; by basis {name} they are: {', '.join(parts)}."
+
+
+_BASES: Final = {
+    "observed": "what was pulled by the decision.",
+    "claimed": "what was pulled by the decision, or else what the service says of earlier times.",
+}
+
+
+def as_text(audit: "Audit", *, findings_max: int) -> str:
+    """Return the audit as lines for a terminal."""
+    lines = [headline(audit), ""]
+    counts = audit.counts
+    if counts:
+        width = max(map(len, counts))
+        for group, title in GROUP_TITLES.items():
+            of_group = [v for v in VERDICTS if v.group == group and v.name in counts]
+            if not of_group:
+                continue
+            if group in ("leak", "unjudged"):
+                lines.append(f"{title}: {_rows(audit.groups[group])}")
+            lines += [
+                f"  {verdict.name:<{width}}  {counts[verdict.name]:>9,}  {verdict.meaning}"
+                for verdict in of_group
+            ]
+        lines.append("")
+    shown = audit.leaks if audit.groups["leak"] else audit.of_group("unjudged")
+    if len(shown) and findings_max:
+        title = GROUP_TITLES["leak" if audit.groups["leak"] else "unjudged"]
+        lines.append(f"First findings ({title}):")
+        lines += [f"  {line}" for line in finding_lines(shown, findings_max)]
+        lines.append("")
+    lines += notes(audit)
+    return "\n".join(lines)
+
+
+def finding_lines(findings: Result, limit: int) -> list[str]:
+    """Return the first findings, a line each, and how many are left."""
+    lines = [_finding_line(row) for row in some_of_each(findings, limit)]
+    left = len(findings) - len(lines)
+    return lines + ([f"… and {left:,} more"] if left > 0 else [])
+
+
+def some_of_each(findings: Result, limit: int) -> list[dict[str, Any]]:
+    """Return the first findings of each verdict, the worst verdict first, at most `limit`."""
+    import pyarrow.compute as pc
+
+    table = findings.arrow()
+    found = set(pc.unique(table["verdict"]).to_pylist())
+    verdicts = [verdict.name for verdict in VERDICTS if verdict.name in found]
+    rows: list[dict[str, Any]] = []
+    for place, verdict in enumerate(verdicts):
+        share = -(-(limit - len(rows)) // (len(verdicts) - place))
+        rows += table.filter(pc.equal(table["verdict"], verdict)).slice(0, share).to_pylist()
+    return rows
+
+
+def first_rows(findings: Result, limit: int) -> list[dict[str, Any]]:
+    """Return the first findings as dicts."""
+    rows: list[dict[str, Any]] = findings.arrow().slice(0, limit).to_pylist()
+    return rows
+
+
+def _finding_line(row: dict[str, Any]) -> str:
+    where = f"row {row['row']}"
+    if row["event_id"] is not None:
+        where += f", event {plain_line(row['event_id'])}"
+    if row["decided_at"] is not None:
+        where += f", decided {shown_instant(row['decided_at'])}"
+    return f"{where}: {row['verdict']}. {explained(row)}"
+
+
+def explained(row: dict[str, Any]) -> str:
+    """Return what a finding says, as sentences."""
+    parts = []
+    if row["field"] != EVENT:
+        then = row["known_then"]
+        known = "it had no value" if then is None else f"known then was {short(then)}"
+        parts.append(f"{row['field']} was used as {short(row['used'])}; {known}")
+    if row["reason"] is not None:
+        parts.append(row["reason"])
+    elif row["field"] == EVENT:
+        parts.append(_MEANINGS[row["verdict"]])
+    if row["knowable_from"] is not None and row["verdict"] != "outdated":
+        late = later_by(row)
+        parts.append(f"it could be known from {shown_instant(row['knowable_from'])}, {late} later")
+    return "; ".join(parts) + "."
+
+
+def later_by(row: dict[str, Any]) -> str:
+    """Return how long after the decision a value could be known, such as `3 d 4 h`."""
+    return span(row["knowable_from"] - row["decided_at"])
+
+
+def span(time: timedelta) -> str:
+    """Return a time in its two largest units."""
+    seconds = max(0, int(time.total_seconds()))
+    for size, unit, smaller, smaller_unit in _UNITS:
+        if seconds >= size:
+            rest = seconds % size // smaller
+            return f"{seconds // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    return f"{seconds} s"
+
+
+_UNITS: Final = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def shown_instant(at: datetime | None) -> str | None:
+    """Return an instant with its zone, to the second; UTC as Z."""
+    if at is None:
+        return None
+    text = at.replace(microsecond=0).isoformat()
+    return text.replace("+00:00", "Z")
+
+
+def short(value: str | None) -> str:
+    """Return a value for a line, cut where it is long."""
+    if value is None or value == "":
+        return "nothing"
+    text = plain_line(value)
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
+
+
+def as_json(audit: "Audit", findings_max: int) -> str:
+    """Return the audit for programs."""
+    found: list[dict[str, Any]] = []
+    for group in ("leak", "unjudged", "warning"):
+        found += first_rows(audit.of_group(group), findings_max - len(found))
+    return json.dumps(
+        {
+            "source": audit.source,
+            "rows": len(audit),
+            "is_clean": audit.is_clean,
+            "basis": audit.basis,
+            "first_pull_at": audit.first_pull_at,
+            "last_pull_at": audit.last_pull_at,
+            "groups": audit.groups,
+            "verdicts": audit.counts,
+            "summary": audit.summary.rows(),
+            "other_basis": audit.other_basis,
+            "columns": audit.columns,
+            "not_judged": audit.ignored,
+            "naive": audit.naive,
+            "tz": audit.tz,
+            "findings": found,
+            "findings_left_off": len(audit.rows) - len(found),
+        },
+        default=_iso,
+        ensure_ascii=False,
+        indent=1,
+    )
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    raise TypeError(f"{value!r} has no JSON")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"

@@ -1,0 +1,254 @@
+-- Which version of its event each use was decided on.
+--
+--     rows ─▶ coin_slugs ─▶ coin_rows ─▶ candidates, not_covered ─▶ uses_of_coins ─▶ uses
+--     uses ─▶ versions ─▶ places ─▶ unplaced
+--
+-- A use is a row of the caller with the event that it names, or with one of the events that its coin
+-- and date may name. A use with a verdict is not judged any further.
+
+-- name: pulls
+-- Grain: one row: the first and the last pull of events, and the current time or the last pull if
+-- that is later; NULL if nothing was pulled.
+-- Parameters: none. Run twice: the same row.
+SELECT min(observed_at) AS first_pull_at, max(observed_at) AS last_pull_at
+FROM batches
+WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
+
+-- name: rows
+-- Grain: one row per row of `given` (index, row, event_id, coin, and its decision as read).
+-- Parameters: $now. Run twice: the same rows.
+SELECT
+    index, row, event_id, coin, decided_at,
+    CASE
+        WHEN decided_at IS NULL THEN 'unreadable'
+        WHEN decided_at > $now THEN 'after_last_pull'
+        WHEN event_id IS NULL AND coin IS NULL THEN 'unreadable'
+    END AS verdict,
+    CASE
+        WHEN decided_at IS NULL AND is_empty THEN 'it has no decision time'
+        WHEN decided_at IS NULL THEN 'its decision time can''t be read as an instant'
+        WHEN decided_at > $now THEN 'its decision is still to come'
+        WHEN event_id IS NULL AND coin IS NULL THEN 'it has neither an event_id nor a coin'
+    END AS reason
+FROM (
+    SELECT
+        index, row, instant AS decided_at, is_empty,
+        nullif(trim(event_id), '') AS event_id, nullif(trim(coin), '') AS coin
+    FROM given
+)
+
+-- name: coin_slugs
+-- Grain: one row per coin that the rows name, with its slug: it has this slug, or it alone has this
+-- ticker, or this name. coins says how many have it.
+-- Parameters: none. Run twice: the same rows.
+WITH named AS (
+    SELECT slug, symbol, name FROM coins
+    UNION
+    SELECT coin, symbol, name FROM event_coins
+    UNION
+    SELECT DISTINCT unnest(coins), NULL, NULL FROM event_versions
+),
+labels AS (
+    SELECT slug, slug AS label, 1 AS place FROM named
+    UNION
+    SELECT slug, lower(symbol), 2 FROM named WHERE symbol IS NOT NULL
+    UNION
+    SELECT slug, lower(name), 3 FROM named WHERE name IS NOT NULL
+)
+SELECT coin, min(slug) AS slug, count(*) AS coins
+FROM (
+    SELECT
+        w.coin, l.slug, l.place, min(l.place) OVER (PARTITION BY w.coin) AS best
+    FROM (SELECT DISTINCT coin FROM named_coins) AS w
+    JOIN labels AS l ON l.label = CASE l.place WHEN 1 THEN w.coin ELSE lower(w.coin) END
+)
+WHERE place = best
+GROUP BY coin
+
+-- name: coin_rows
+-- Grain: one row per row of `named_coins`, with the slug of its coin where one coin alone has the
+-- name. `slugs` is the answer of coin_slugs.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    n.index, n.row, n.decided_at, n.key, n.instant,
+    if(s.coins = 1, s.slug, NULL) AS slug,
+    CASE
+        WHEN NOT n.is_read THEN 'unreadable'
+        WHEN n.key = 0 THEN 'unreadable'
+        WHEN s.coin IS NULL THEN 'unknown_event'
+        WHEN s.coins > 1 THEN 'unreadable'
+    END AS verdict,
+    CASE
+        WHEN NOT n.is_read THEN 'its date can''t be read'
+        WHEN n.key = 0 THEN 'it has a coin, but neither an event_id nor a date'
+        WHEN s.coin IS NULL THEN 'no coin has this slug, ticker or name'
+        WHEN s.coins > 1 THEN 'several coins have this ticker or name; use the slug'
+    END AS reason
+FROM named_coins AS n
+LEFT JOIN slugs AS s ON s.coin = n.coin
+ORDER BY n.index
+
+-- name: candidates
+-- Grain: one row per row of `coin_rows` and event that had its coin in any version, and its date.
+-- Parameters: $claimed, whether claimed versions count. Run twice: the same rows.
+SELECT DISTINCT r.index, k.event_id
+FROM coin_rows AS r
+JOIN (
+    SELECT event_id, slug, unnest([
+        hash('instant', epoch_us(date)), hash('day', (date AT TIME ZONE 'UTC')::DATE)
+    ]) AS key
+    FROM (
+        -- The coins of one version and the date of another: either may have changed later.
+        SELECT d.event_id, d.date, c.slug
+        FROM (
+            SELECT event_id, date FROM event_versions
+            WHERE known_to IS DISTINCT FROM known_from AND date IS NOT NULL
+            UNION
+            SELECT event_id, date FROM event_claims WHERE $claimed AND date IS NOT NULL
+        ) AS d
+        JOIN (
+            SELECT event_id, unnest(coins) AS slug FROM event_versions
+            WHERE known_to IS DISTINCT FROM known_from
+            UNION
+            SELECT event_id, unnest(coins) FROM event_claims WHERE $claimed
+        ) AS c ON c.event_id = d.event_id
+        WHERE c.slug IN (SELECT slug FROM coin_rows)
+    )
+) AS k ON k.key = r.key AND k.slug = r.slug
+WHERE r.verdict IS NULL
+ORDER BY r.index, k.event_id
+
+-- name: covered_days
+-- Grain: one row per unbroken range of event dates that complete pulls without a filter covered.
+-- Parameters: none. Run twice: the same rows.
+SELECT min(lower) AS lower, max(upper) AS upper
+FROM (
+    SELECT lower, upper, sum(is_new) OVER (ORDER BY lower, upper) AS range
+    FROM (
+        SELECT
+            lower, upper,
+            if(lower <= max(upper) OVER (
+                ORDER BY lower, upper ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) + INTERVAL 1 SECOND, 0, 1) AS is_new
+        FROM (
+            SELECT DISTINCT
+                coalesce(lower, TIMESTAMPTZ '1900-01-01 00:00:00+00') AS lower,
+                coalesce(upper, TIMESTAMPTZ '2200-12-31 00:00:00+00') AS upper
+            FROM coverage
+            WHERE feed IN ('export', 'events') AND coins IS NULL AND categories IS NULL
+        )
+    )
+)
+GROUP BY range
+ORDER BY lower
+
+-- name: not_covered
+-- Grain: one row per row of `coin_rows` whose date no pull covered.
+-- Parameters: none. Run twice: the same rows.
+SELECT r.index
+FROM coin_rows AS r
+ASOF LEFT JOIN covered AS c ON c.lower <= r.instant
+WHERE r.instant IS NOT NULL AND coalesce(c.upper < r.instant, true)
+
+-- name: uses_of_coins
+-- Grain: one row per row of `coin_rows` and candidate; one without an event where there is none.
+-- Parameters: $last_pull_at. Run twice: the same rows.
+SELECT
+    r.index, r.row, c.event_id, r.decided_at, r.slug,
+    CASE
+        WHEN r.verdict IS NOT NULL THEN r.verdict
+        WHEN c.event_id IS NOT NULL THEN NULL
+        WHEN n.index IS NOT NULL THEN 'not_watched'
+        WHEN r.decided_at > $last_pull_at THEN 'after_last_pull'
+        ELSE 'unknown_event'
+    END AS verdict,
+    CASE
+        WHEN r.verdict IS NOT NULL THEN r.reason
+        WHEN c.event_id IS NOT NULL THEN NULL
+        WHEN n.index IS NOT NULL THEN 'no pull covered its date'
+        ELSE 'no event of this coin ever had this date'
+    END AS reason
+FROM coin_rows AS r
+LEFT JOIN candidates AS c ON c.index = r.index
+LEFT JOIN not_covered AS n ON n.index = r.index
+
+-- name: uses
+-- Grain: one row per use: of `rows` those without a coin to search, and all of `coin_uses`.
+-- Parameters: none. Run twice: the same rows.
+SELECT row_number() OVER (ORDER BY index, event_id) - 1 AS use, *
+FROM (
+    SELECT index, row, event_id, decided_at, NULL::VARCHAR AS slug, verdict, reason
+    FROM rows
+    WHERE verdict IS NOT NULL OR event_id IS NOT NULL
+    UNION ALL BY NAME
+    SELECT * FROM coin_uses
+)
+ORDER BY use
+
+-- name: versions
+-- Grain: one row per version of an event of `uses` that was known at some time.
+-- Parameters: $claimed, whether claimed versions count. Run twice: the same rows.
+SELECT
+    (row_number() OVER (ORDER BY event_id, version) - 1)::INTEGER AS place,
+    (dense_rank() OVER (ORDER BY event_id) - 1)::INTEGER AS event_number,
+    event_id, version, known_from, known_basis
+FROM (
+    SELECT event_id, version, known_from, known_basis
+    FROM event_versions
+    WHERE known_to IS DISTINCT FROM known_from
+    UNION ALL
+    SELECT event_id, version, known_from, known_basis
+    FROM event_claims
+    WHERE $claimed AND known_to > known_from
+) AS v
+WHERE event_id IN (SELECT event_id FROM uses WHERE verdict IS NULL)
+ORDER BY place
+
+-- name: places
+-- Grain: one row per row of `uses` that can be judged, with the version known at its decision; NULL
+-- if there was none. No two versions of an event that were known at some time begin at the same
+-- instant, so there are no ties.
+-- Parameters: none. Run twice: the same rows.
+SELECT u.use, u.index, u.row, u.event_id, u.decided_at, u.slug, v.place
+FROM (SELECT * FROM uses WHERE verdict IS NULL) AS u
+ASOF LEFT JOIN versions AS v ON v.event_id = u.event_id AND v.known_from <= u.decided_at
+ORDER BY u.use
+
+-- name: unplaced
+-- Grain: one row per row of `places` without a version: why its event was not known.
+-- The service's own word that it created an event after the decision is evidence even where nobody
+-- watched. A creation more than a day after the first sighting is not believed.
+-- Parameters: $last_pull_at; $claimed. Run twice: the same rows.
+SELECT
+    p.use,
+    CASE
+        WHEN e.event_id IS NULL AND c.event_id IS NOT NULL THEN 'not_watched'
+        WHEN e.event_id IS NULL AND coalesce(p.decided_at > $last_pull_at, true)
+            THEN 'after_last_pull'
+        WHEN e.event_id IS NULL THEN 'unknown_event'
+        WHEN e.is_created OR e.created_at > p.decided_at THEN 'not_announced'
+        ELSE 'not_watched'
+    END AS verdict,
+    if(verdict = 'not_announced', e.known_from, NULL) AS knowable_from,
+    CASE
+        WHEN e.event_id IS NULL AND c.event_id IS NOT NULL
+            THEN 'only its cancellation was ever seen'
+        WHEN verdict = 'not_watched' THEN 'it was first seen at '
+            || strftime(e.known_from AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
+            || ', when it existed already'
+    END AS reason
+FROM (SELECT * FROM places WHERE place IS NULL) AS p
+LEFT JOIN (
+    SELECT
+        f.event_id,
+        list_contains(f.change_kinds, 'created') AS is_created,
+        if(f.created_at <= f.known_from + INTERVAL 1 DAY, f.created_at, NULL) AS created_at,
+        coalesce(l.known_from, f.known_from) AS known_from
+    FROM event_versions AS f
+    LEFT JOIN (
+        SELECT event_id, min(known_from) AS known_from
+        FROM event_claims WHERE $claimed GROUP BY event_id
+    ) AS l ON l.event_id = f.event_id
+    WHERE f.version = 1 AND f.event_id IN (SELECT event_id FROM places WHERE place IS NULL)
+) AS e ON e.event_id = p.event_id
+LEFT JOIN cancellations AS c ON c.event_id = p.event_id

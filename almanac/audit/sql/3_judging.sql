@@ -1,0 +1,194 @@
+-- Each value used, against the version of its decision and the others of its event.
+--
+--     known_values ─▶ (keys) ─▶ departures ─▶ findings ─▶ shown_values     for each field
+--     all_findings ─▶ chosen ─▶ chosen_findings, row_verdicts
+--
+-- `uses` has the key of the value used, `spans` a row per version, `known` a row per version and key
+-- of what was known.
+
+-- name: known_values
+-- Grain: one row per row of `versions`, with what it says of a field, and whether its plan hid it.
+-- is_exact is false where the value is a period or a deadline ($is_date: the field is `date`).
+-- Parameters: $field, its name; $is_date; {field} is the same name as an identifier.
+-- Run twice: the same rows.
+SELECT
+    v.place, v.event_number, v.known_from,
+    list_contains(k.unknown_fields, $field) AS is_hidden,
+    NOT $is_date OR coalesce(k.dated IN ('instant', 'day'), false) AS is_exact,
+    k.{field} AS value
+FROM versions AS v
+JOIN (
+    SELECT event_id, version, unknown_fields, date_precision AS dated, {field} FROM event_versions
+    UNION ALL
+    SELECT event_id, version, unknown_fields, date_precision, {field} FROM event_claims
+) AS k ON k.event_id = v.event_id AND k.version = v.version
+ORDER BY v.place
+
+-- name: departures
+-- Grain: one row per row of `uses` whose value is not what its version says.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    u.use, u.index, u.slug, u.decided_at, u.place, u.key, u.is_read, u.is_period,
+    k.place IS NOT NULL AS is_same
+FROM uses AS u
+LEFT JOIN known AS k ON k.place = u.place AND k.key = u.key
+WHERE NOT u.is_read OR k.place IS NULL OR NOT (k.is_exact OR u.is_period)
+
+-- name: findings
+-- Grain: one row per row of `departures`: its verdict, and when the value could first be known.
+-- A value that had been known before is no look-ahead, even if it was known once more later. A date
+-- counts as known only where it was exact, unless the row says that it is a period (is_period).
+-- Parameters: $field; $later, the verdict of a value known later; $last_pull_at. Run twice: the same rows.
+SELECT
+    use, index, slug, place, $field AS field,
+    CASE
+        WHEN NOT is_read THEN 'unreadable'
+        WHEN is_same THEN 'estimated_as_exact'
+        WHEN is_hidden AND key = 0 THEN 'clean'
+        WHEN exact_before IS NOT NULL THEN 'outdated'
+        WHEN is_hidden THEN 'unknown_field'
+        WHEN exact_after IS NOT NULL THEN $later
+        WHEN any_before IS NOT NULL THEN 'outdated'
+        WHEN any_after IS NOT NULL THEN $later
+        WHEN decided_at > $last_pull_at THEN 'after_last_pull'
+        ELSE 'never_known'
+    END AS verdict,
+    CASE verdict
+        WHEN 'estimated_as_exact' THEN exact_after
+        WHEN 'outdated' THEN coalesce(exact_before, any_before)
+        WHEN $later THEN coalesce(exact_after, any_after)
+    END AS knowable_from
+FROM (
+    SELECT d.*, v.is_hidden, h.* EXCLUDE (use)
+    FROM departures AS d
+    JOIN spans AS v ON v.place = d.place
+    LEFT JOIN (
+        SELECT
+            use,
+            max(known_from) FILTER (is_before AND is_taken) AS exact_before,
+            min(known_from) FILTER (NOT is_before AND is_taken) AS exact_after,
+            max(known_from) FILTER (is_before) AS any_before,
+            min(known_from) FILTER (NOT is_before) AS any_after
+        FROM (
+            SELECT
+                d.use, k.known_from,
+                k.known_from <= d.decided_at AS is_before,
+                k.is_exact OR d.is_period AS is_taken
+            FROM departures AS d
+            JOIN spans AS v ON v.place = d.place
+            JOIN known AS k ON k.event_number = v.event_number AND k.key = d.key
+            WHERE d.is_read
+        )
+        GROUP BY use
+    ) AS h ON h.use = d.use
+)
+
+-- name: shown_values
+-- Grain: one row per row of `findings`, with what was known then as a text: a period or a deadline
+-- as it is displayed.
+-- Parameters: $field; $is_date as in known_values; {field}. Run twice: the same rows.
+SELECT
+    f.*,
+    CASE
+        WHEN list_contains(k.unknown_fields, $field) THEN NULL
+        WHEN $is_date AND k.date IS NOT NULL AND k.date_precision NOT IN ('instant', 'day')
+            THEN coalesce(k.displayed_date_full, k.displayed_date, '') || ' (' || k.date_precision
+                || ')'
+        WHEN typeof(k.{field}) = 'TIMESTAMP WITH TIME ZONE'
+            THEN strftime(
+                TRY_CAST(k.{field}::VARCHAR AS TIMESTAMPTZ) AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ'
+            )
+        WHEN typeof(k.{field}) = 'VARCHAR[]' THEN array_to_string(TRY_CAST(k.{field} AS VARCHAR[]), ', ')
+        ELSE k.{field}::VARCHAR
+    END AS known_then
+FROM findings AS f
+JOIN versions AS v ON v.place = f.place
+JOIN (
+    SELECT * FROM event_versions UNION ALL BY NAME SELECT * FROM event_claims
+) AS k ON k.event_id = v.event_id AND k.version = v.version
+ORDER BY f.use
+
+-- name: period_uses
+-- Grain: one row per row of `periods` (is_estimated, date_type, date_precision: texts or NULL) that
+-- says that its date is a period or a deadline.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    coalesce(lower(is_estimated) IN ('true', 't', 'yes', 'y', '1', '1.0'), false)
+    OR coalesce(lower(date_type) IN ('month', 'quarter', 'year'), false)
+    OR coalesce(lower(date_precision) IN ('month', 'quarter', 'year', 'deadline'), false)
+    AS is_period
+FROM periods
+
+-- name: all_findings
+-- Grain: one row per finding of a use: about its row or its event as a whole, or about a value.
+-- Parameters: none. Run twice: the same rows.
+SELECT f.use, u.index, u.row, u.event_id, u.decided_at, f.* EXCLUDE (use), s.severity, s.mismatch
+FROM (
+    SELECT
+        use, 'event_id' AS field, verdict, event_id AS used, NULL::VARCHAR AS known_then,
+        NULL::TIMESTAMPTZ AS knowable_from, reason
+    FROM uses
+    WHERE verdict IS NOT NULL
+    UNION ALL BY NAME
+    SELECT p.use, 'event_id' AS field, p.verdict, u.event_id AS used, p.knowable_from, p.reason
+    FROM unplaced AS p
+    JOIN uses AS u ON u.use = p.use
+    UNION ALL BY NAME
+    SELECT use, field, verdict, used, known_then, knowable_from
+    FROM value_findings
+    WHERE verdict <> 'clean'
+) AS f
+JOIN uses AS u ON u.use = f.use
+JOIN severities AS s ON s.verdict = f.verdict
+
+-- name: chosen
+-- Grain: one row per row of the caller: the use that counts and its worst verdict. Of the events
+-- that a coin and a date may name, it is the one that the values fit best.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    u.use, u.index, u.row, u.event_id, u.decided_at,
+    coalesce(f.severity, (SELECT max(severity) FROM severities)) AS severity
+FROM uses AS u
+LEFT JOIN (
+    SELECT
+        use, min(severity) AS severity, max(mismatch) AS mismatch, count(*) AS findings
+    FROM all_findings
+    GROUP BY use
+) AS f ON f.use = u.use
+QUALIFY row_number() OVER (
+    PARTITION BY u.index
+    ORDER BY f.mismatch NULLS FIRST, f.findings, f.severity DESC, u.event_id
+) = 1
+
+-- name: chosen_findings
+-- Grain: one row per finding of a use that counts, in the order of the rows.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    f.row, f.event_id, f.decided_at, f.field, f.verdict, f.used, f.known_then, f.knowable_from,
+    f.reason
+FROM all_findings AS f
+SEMI JOIN chosen AS c ON c.use = f.use
+ORDER BY f.row, f.severity, f.field
+
+-- name: row_verdicts
+-- Grain: one row per row of the caller, in its order.
+-- Parameters: none. Run twice: the same rows.
+SELECT c.row, c.event_id, c.decided_at, s.verdict
+FROM chosen AS c
+JOIN severities AS s ON s.severity = c.severity
+ORDER BY c.index
+
+-- name: before_first
+-- Grain: one row per row of the caller that was decided before the first observation of its event:
+-- it was not known, or was known by a claim alone.
+-- Parameters: none. Run twice: the same rows.
+SELECT c.index
+FROM chosen AS c
+WHERE c.use IN (SELECT use FROM unplaced WHERE verdict IN ('not_announced', 'not_watched'))
+    OR c.use IN (
+        SELECT p.use
+        FROM placed AS p
+        JOIN versions AS v ON v.place = p.place
+        WHERE v.known_basis = 'claimed'
+    )
+ORDER BY c.index

@@ -1,0 +1,106 @@
+"""The caller's values as instants and as keys, which are equal for equal values.
+
+Belongs here: choosing the statement by the type of a column. Does not: what is compared with what
+(judge).
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from almanac.audit.fields import JudgedField
+from almanac.errors import InvalidArgument
+from almanac.reader import Reader
+from almanac.reading.named_sql import NamedStatements
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SQL: Final = NamedStatements("almanac.audit")
+
+
+def read_instants(reader: Reader, given: "pa.Table", name: str) -> "pa.Table":
+    """Return `given` with its column `value` read: instant, is_empty, is_naive, is_day.
+
+    Raises:
+        InvalidArgument: the column holds numbers.
+    """
+    import pyarrow as pa
+
+    kind = given.schema.field("value").type
+    values = {"tz": str(reader.tz)}
+    if pa.types.is_string(kind):
+        return reader.query(SQL["read_texts"], values, frames={"given": given})
+    if pa.types.is_date(kind):
+        return reader.query(SQL["read_days"], values, frames={"given": given})
+    if not pa.types.is_timestamp(kind):
+        raise InvalidArgument(
+            f"the column {name!r} holds {kind}, and instants are expected. If they are seconds: "
+            f"pandas.to_datetime(frame[{name!r}], unit='s', utc=True)"
+        )
+    if kind.tz is None:
+        return reader.query(SQL["read_naive"], values, frames={"given": given})
+    return reader.query(SQL["read_aware"], frames={"given": given})
+
+
+def used_keys(
+    reader: Reader, field: JudgedField, given: "pa.Table", name: str
+) -> tuple["pa.Table", int]:
+    """Return `given` with its column `value` as key and is_read; and how many name no zone.
+
+    Raises:
+        InvalidArgument: the column has a type that can't be one of this field.
+    """
+    import pyarrow.compute as pc
+
+    if field.kind != "instant":
+        return _keys(reader, field, given), 0
+    read = read_instants(reader, given, name)
+    # A date alone is a calendar day, of no zone.
+    naive = pc.sum(pc.and_not(read["is_naive"], read["is_day"])).as_py() or 0
+    values = {"tz": str(reader.tz)}
+    return reader.query(SQL["keys_of_instant"], values, frames={"given": read}), naive
+
+
+def known_keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Table":
+    """Return the rows of `given` with a key for each value that its column `value` equals."""
+    if field.kind == "instant":
+        return reader.query(SQL["known_instant_keys"], frames={"given": given})
+    if field.kind == "coin":
+        return reader.query(SQL["known_coin_keys"], frames={"given": given})
+    return _keys(reader, field, given)
+
+
+def as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """Return values as the findings show them; instants in UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(column.type):
+        seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
+        if column.type.tz is None:
+            return pc.strftime(seconds, "%Y-%m-%dT%H:%M:%S")
+        return pc.strftime(seconds.cast(pa.timestamp("s", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
+    return column.cast(pa.string())
+
+
+def _keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Table":
+    import pyarrow as pa
+
+    place = given.schema.get_field_index("value")
+    if field.kind != "number" and not pa.types.is_string(given.schema.field(place).type):
+        column = given.column(place)
+        if pa.types.is_list(column.type):
+            column = joined_lists(column)
+        given = given.set_column(place, "value", column.cast(pa.string()))
+    return reader.query(SQL[f"keys_of_{field.kind}"], frames={"given": given})
+
+
+def joined_lists(column: Any) -> "pa.ChunkedArray":
+    """Return lists of texts as texts with commas; NULL stays NULL.
+
+    Raises:
+        pa.ArrowInvalid: the entries are no texts.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.binary_join(column.cast(pa.list_(pa.string())), ", ")

@@ -1,0 +1,190 @@
+"""Each verdict of the look-ahead audit, on events whose versions are made by hand."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from almanac.database import Database
+from tests.almanac.audit.watched import at, audit_row, open_watched
+
+INSTANT = timedelta(microseconds=1)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with open_watched(tmp_path_factory.mktemp("audit") / "warehouse.duckdb") as database:
+        yield database
+
+
+def verdict_of(db: Database, event_id: str, decided: datetime, **used: Any) -> str:
+    (row,) = audit_row(db, {"event_id": event_id, "ts": decided, **used}).verdicts.rows()
+    return str(row["verdict"])
+
+
+HISTORIES: list[tuple[str, Any, dict[str, Any], str]] = [
+    ("moved", at(2), {}, "clean"),
+    ("moved", at(2), {"date": at(20, 14)}, "clean"),
+    ("moved", at(2), {"date": at(22, 14)}, "date_not_moved_yet"),
+    ("moved", at(2), {"date": at(24)}, "date_not_moved_yet"),
+    ("moved", at(4), {"date": at(20, 14)}, "outdated"),
+    ("moved", at(4), {"date": at(21)}, "never_known"),
+    ("moved", at(8, 8), {"date": at(21)}, "after_last_pull"),
+    ("moved", at(8, 8), {"date": at(24)}, "clean"),
+    ("moved", at(8, 13), {"date": at(24)}, "after_last_pull"),
+    ("new", at(2), {"impact": 5.0}, "not_announced"),
+    ("new", at(3, 3), {}, "not_announced"),
+    ("found", at(2), {}, "not_watched"),
+    ("found", at(1) - timedelta(days=9), {}, "not_announced"),
+    ("dawn", at(1, 5), {}, "not_watched"),
+    ("scored", at(2), {"impact": 8.25}, "scored_later"),
+    ("scored", at(2), {"impact": 5}, "clean"),
+    ("scored", at(5), {"impact": "8.250"}, "clean"),
+    ("off", at(2), {"status": "cancelled"}, "status_later"),
+    ("off", at(2), {"status": "Scheduled"}, "clean"),
+    ("edited", at(2), {"title": "Tea\nparty "}, "clean"),
+    ("edited", at(2), {"title": "=Coffee"}, "edited_later"),
+    ("edited", at(5), {"title": "'=Coffee"}, "clean"),
+    ("edited", at(5), {"categories": "Meetup; AMA"}, "clean"),
+    ("edited", at(5), {"categories": "['ama' 'meetup']"}, "clean"),
+    ("edited", at(2), {"categories": '["AMA","Meetup"]'}, "edited_later"),
+    ("period", at(2), {"date": "2026-03-31T23:59:59Z"}, "estimated_as_exact"),
+    ("period", at(2), {"date": "2026-03-31"}, "estimated_as_exact"),
+    ("period", at(2), {"date": "2026-03-31", "is_estimated": True}, "clean"),
+    ("period", at(2), {"date": "2026-03-31", "date_precision": "quarter"}, "clean"),
+    ("period", at(2), {"date": "2026-03-20"}, "date_not_moved_yet"),
+    ("period", at(2), {"displayed_date": "Q1 2026"}, "clean"),
+    ("period", at(6), {"date": "2026-03-31"}, "outdated"),
+    ("settled", at(2), {"date": "2026-03-31"}, "estimated_as_exact"),
+    ("settled", at(5), {"date": "2026-03-31"}, "clean"),
+    ("settled", at(2), {"is_estimated": "no"}, "date_not_moved_yet"),
+    ("twice", at(2), {"impact": 6.0}, "never_known"),
+    ("twice", at(2), {"impact": 7.0}, "scored_later"),
+    ("twice", at(4, 6), {"impact": 7.0}, "clean"),
+    ("hidden", at(2), {"impact": 9.0}, "unknown_field"),
+    ("hidden", at(2), {"impact": None}, "clean"),
+    ("hidden", at(5), {"impact": 9.0}, "clean"),
+    ("nobody", at(2), {"impact": 9.0}, "unknown_event"),
+    ("moved", at(2), {"impact": "high"}, "unreadable"),
+    ("moved", "soon", {}, "unreadable"),
+    ("moved", None, {}, "unreadable"),
+    ("", at(2), {}, "unreadable"),
+]
+COINS: list[tuple[str, Any, Any, str]] = [
+    ("bitcoin", at(22, 14), at(4), "clean"),
+    ("BTC", "2026-03-22", at(4), "clean"),
+    ("BTC", "2026-03-22", at(2), "date_not_moved_yet"),
+    ("BTC", "2026-03-22", at(6), "outdated"),
+    ("bitcoin", at(31), at(4), "unknown_event"),
+    ("terra", at(25), at(2), "edited_later"),
+    ("terra", at(25), at(5), "clean"),
+    ("sun", at(25), at(5), "unreadable"),
+    ("moon", at(25), at(5), "unknown_event"),
+    ("bitcoin", None, at(5), "unreadable"),
+    ("bitcoin", "soon", at(5), "unreadable"),
+]
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+@pytest.mark.parametrize("fields", sorted({tuple(sorted(case[2])) for case in HISTORIES}), ids=str)
+def test_a_row_has_the_verdict_that_its_history_gives(
+    db: Database, fields: tuple[str, ...]
+) -> None:
+    cases = [case for case in HISTORIES if tuple(sorted(case[2])) == fields]
+    rows = [
+        {"event_id": event_id, "ts": _text(decided)}
+        | {field: _text(value) for field, value in used.items()}
+        for event_id, decided, used, _ in cases
+    ]
+    found = [row["verdict"] for row in db.audit(rows).verdicts]
+    assert [(*case[:3], verdict) for case, verdict in zip(cases, found, strict=True)] == cases
+
+
+def test_a_coin_and_a_date_mean_the_event_that_had_them(db: Database) -> None:
+    rows = [{"coin": coin, "date": _text(date), "ts": ts} for coin, date, ts, _ in COINS]
+    found = [row["verdict"] for row in db.audit(rows).verdicts]
+    assert [(*case[:3], verdict) for case, verdict in zip(COINS, found, strict=True)] == COINS
+
+
+def test_a_finding_says_what_was_known_then_and_since_when_the_value_could_be_known(
+    db: Database,
+) -> None:
+    audit = audit_row(db, {"event_id": "moved", "ts": at(2), "date": at(24), "impact": 5.0})
+    (found,) = audit.rows.rows()
+    assert found == {
+        "row": 1,
+        "event_id": "moved",
+        "decided_at": at(2),
+        "field": "date",
+        "verdict": "date_not_moved_yet",
+        "used": "2026-03-24T00:00:00Z",
+        "known_then": "2026-03-20T14:00:00Z",
+        "knowable_from": at(5, 6),
+        "reason": None,
+    }
+
+
+def test_a_period_is_shown_as_it_is_displayed_and_says_when_the_date_became_exact(
+    db: Database,
+) -> None:
+    audit = audit_row(db, {"event_id": "settled", "ts": at(2), "date": "2026-03-31"})
+    (found,) = audit.rows.rows()
+    assert found["known_then"] == "Q1 2026 (quarter)"
+    assert found["knowable_from"] == at(4, 6)
+
+
+def test_what_becomes_known_at_the_very_instant_of_the_decision_is_known(db: Database) -> None:
+    used = {"date": at(22, 14)}
+    assert verdict_of(db, "moved", at(3, 6), **used) == "clean"
+    assert verdict_of(db, "moved", at(3, 6) - INSTANT, **used) == "date_not_moved_yet"
+    assert verdict_of(db, "moved", at(5, 6) - INSTANT, **used) == "clean"
+    assert verdict_of(db, "moved", at(5, 6), **used) == "outdated"
+
+
+def test_of_several_events_of_a_coin_and_a_date_one_that_was_known_is_enough(
+    db: Database,
+) -> None:
+    row = {"coin": "bitcoin", "date": at(20, 14), "ts": at(2)}
+    assert audit_row(db, row).groups["clean"] == 1
+    # An event that nobody watched then may be the one that was meant.
+    assert audit_row(db, {**row, "impact": 8.25}).counts == {"not_watched": 1}
+    later = {**row, "ts": at(3, 12), "impact": 8.25}
+    assert audit_row(db, later).counts == {"scored_later": 1}
+
+
+def test_a_date_that_no_pull_covered_is_not_watched(tmp_path: Path) -> None:
+    path = tmp_path / "warehouse.duckdb"
+    open_watched(path).close()
+    path.chmod(0o600)
+    with duckdb.connect(path) as connection:
+        connection.execute("UPDATE coverage SET upper = '2026-03-30 00:00:00+00'")
+    with open_watched(path) as db:
+        row = {"coin": "bitcoin", "ts": at(4)}
+        assert audit_row(db, {**row, "date": at(29)}).counts == {"unknown_event": 1}
+        assert audit_row(db, {**row, "date": at(31)}).counts == {"not_watched": 1}
+
+
+def test_the_basis_claimed_clears_what_the_service_says_existed(db: Database) -> None:
+    row = {"event_id": "found", "ts": at(2), "impact": 5.0}
+    observed, claimed = audit_row(db, row), audit_row(db, row, basis="claimed")
+    assert observed.counts == {"not_watched": 1}
+    assert claimed.counts == {"clean": 1}
+    assert observed.other_basis == {"rows": 1, "leak": 0, "unjudged": 0, "warning": 0, "clean": 1}
+    assert claimed.other_basis == {"rows": 1, "leak": 0, "unjudged": 1, "warning": 0, "clean": 0}
+
+
+def test_a_row_has_the_worst_verdict_of_its_fields(db: Database) -> None:
+    row = {"event_id": "moved", "ts": at(4), "date": at(20, 14), "impact": 1.0, "status": "off"}
+    audit = audit_row(db, row)
+    assert audit.counts == {"never_known": 1}
+    assert [(found["field"], found["verdict"]) for found in audit.rows] == [
+        ("impact", "never_known"),
+        ("status", "never_known"),
+        ("date", "outdated"),
+    ]
