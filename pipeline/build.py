@@ -16,6 +16,7 @@ from assets.checks import published_checks
 from assets.landed import LANDED
 from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
+from pipeline.automation.digests import digest_sensors
 from pipeline.automation.jobs import calendar_job, daily_job, daily_schedule, merge_job
 from pipeline.automation.polls import poll_job, polls
 from pipeline.automation.resume import cancellations, quota
@@ -49,6 +50,7 @@ def build_definitions(
             cancellations(home, clock, service_now),
             quota(home, clock, service_now),
             *alert_sensors(settings, home, clock),
+            *digest_sensors(settings, home, clock),
         ],
         resources=build_resources(settings, clock=clock, **overrides),
         executor=dg.in_process_executor,

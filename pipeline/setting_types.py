@@ -1,4 +1,4 @@
-"""Types of settings with their validation: comma lists, paths, plans, addresses of hooks."""
+"""Types of settings with their validation: comma lists, paths, plans, hooks; secrets of files."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -10,6 +10,42 @@ from catalog.contract.plans import PLANS
 
 LEAST_POLL_INTERVAL_S: Final = 900
 """The default least interval between two polls."""
+
+
+class SettingsError(Exception):
+    """A setting can't be used; nothing was done. The text shows no secret."""
+
+
+def secret_of(name: str, given: SecretStr | None, file: Path | None) -> SecretStr | None:
+    """Return a secret from the setting of this name or from its file, None if neither is set.
+
+    Raises:
+        SettingsError: both are set, or the file is unreadable or empty.
+    """
+    if given is not None and file is not None:
+        raise SettingsError(f"{name} and {name}_FILE are both set; keep only one.")
+    if file is None:
+        return given
+    try:
+        text = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{name}_FILE: {file} can't be read") from error
+    if not text:
+        raise SettingsError(f"{name}_FILE: {file} is empty")
+    return SecretStr(text)
+
+
+def hook_of(name: str, given: SecretStr | None, file: Path | None) -> SecretStr | None:
+    """Return the address of a hook, None if it is not set.
+
+    Raises:
+        SettingsError: as `secret_of`, or it is no address; the text does not show it.
+    """
+    address = secret_of(name, given, file)
+    try:
+        return None if address is None else checked_hook(address)
+    except ValueError as error:
+        raise SettingsError(f"{name}_FILE: {error}") from error
 
 
 def _split(value: Any) -> Any:

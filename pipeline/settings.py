@@ -34,20 +34,20 @@ from pipeline.setting_types import (
     Hook,
     Place,
     PlanName,
+    SettingsError,
     Unset,
-    checked_hook,
+    hook_of,
+    secret_of,
 )
 from resources.service_address import checked_base_url, checked_key
 from resources.service_clock import MAX_SKEW
 from warehouse.files.file_modes import others_may_write
 from warehouse.files.locks import WAIT_S
 
+__all__ = ["Settings", "SettingsError", "described", "markdown", "read_settings"]
+
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
-
-
-class SettingsError(Exception):
-    """A setting can't be used; nothing was done. The text shows no secret."""
 
 
 class Settings(BaseSettings):
@@ -154,6 +154,14 @@ class Settings(BaseSettings):
         description="A file that contains that address and nothing else, since the address may "
         "include a token.",
     )
+    digest_url: Annotated[Hook | None, Unset] = Field(
+        default=None,
+        description="The address to which the digest of each day is posted: what became known "
+        "since the last one. Slack's webhooks get a message, others JSON. Default: not posted.",
+    )
+    digest_url_file: Annotated[Place | None, Unset] = Field(
+        default=None, description="A file that contains that address and nothing else."
+    )
     shared: Annotated[Literal["group"] | None, Unset] = Field(
         default=None,
         description="`group`: the group can read the files of home and state (0640, folders 0750). "
@@ -245,11 +253,20 @@ class Settings(BaseSettings):
         Raises:
             SettingsError: the address can't be used; the text does not show it.
         """
-        address = _secret("ALERT_URL", self.alert_url, self.alert_url_file)
-        try:
-            return None if address is None else checked_hook(address)
-        except ValueError as error:
-            raise SettingsError(f"ALMANAC_ALERT_URL_FILE: {error}") from error
+        return hook_of(PREFIX + "ALERT_URL", self.alert_url, self.alert_url_file)
+
+    @property
+    def digests(self) -> bool:
+        """Whether an address for digests is set."""
+        return self.digest_url is not None or self.digest_url_file is not None
+
+    def digest_address(self) -> SecretStr | None:
+        """Return the address to which digests are posted, None if none is set.
+
+        Raises:
+            SettingsError: the address can't be used; the text does not show it.
+        """
+        return hook_of(PREFIX + "DIGEST_URL", self.digest_url, self.digest_url_file)
 
     @property
     def group_reads(self) -> bool:
@@ -261,7 +278,8 @@ class Settings(BaseSettings):
         """Return the files that contain a secret, by setting or name."""
         found = {"ALMANAC_API_KEY_FILE": self.api_key_file}
         found["ALMANAC_ALERT_URL_FILE"] = self.alert_url_file
-        if self._from_file & {"api_key", "alert_url"}:
+        found["ALMANAC_DIGEST_URL_FILE"] = self.digest_url_file
+        if self._from_file & {"api_key", "alert_url", "digest_url"}:
             found[str(ENV_FILE)] = ENV_FILE.absolute()
         return {name: path for name, path in found.items() if path is not None}
 
@@ -292,26 +310,7 @@ class Settings(BaseSettings):
             )
 
     def _key(self) -> SecretStr | None:
-        return _secret("API_KEY", self.api_key, self.api_key_file)
-
-
-def _secret(name: str, given: SecretStr | None, file: Path | None) -> SecretStr | None:
-    """Return a secret from its setting or its file, None if neither is set.
-
-    Raises:
-        SettingsError: both are set, or the file is unreadable or empty.
-    """
-    if given is not None and file is not None:
-        raise SettingsError(f"{PREFIX}{name} and {PREFIX}{name}_FILE are both set; keep only one.")
-    if file is None:
-        return given
-    try:
-        text = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{PREFIX}{name}_FILE: {file} can't be read") from error
-    if not text:
-        raise SettingsError(f"{PREFIX}{name}_FILE: {file} is empty")
-    return SecretStr(text)
+        return secret_of(PREFIX + "API_KEY", self.api_key, self.api_key_file)
 
 
 def read_settings() -> Settings:

@@ -82,7 +82,7 @@ FLOORS = {
         "calendar",
     ),
     "pipeline": (
-        "console runs setting_types",
+        "console hooks runs setting_types",
         "instance settings ui",
         "secrecy session",
         "health polling",

@@ -6,7 +6,7 @@ digest looks (texts, messages), to whom it is sent.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, Final
 
@@ -136,6 +136,13 @@ class Digest:
         for section in self.sections:
             for entry in section.entries:
                 yield from entry.rows
+
+
+def last_known(reader: Reader) -> datetime | None:
+    """Return the instant of the last pull whose changes are published; None if there was none."""
+    (row,) = reader.query(_SQL["last_known"]).to_pylist()
+    found: datetime | None = row["last_known"]
+    return None if found is None else found.astimezone(UTC)
 
 
 def digest_of(

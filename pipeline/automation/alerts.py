@@ -13,7 +13,8 @@ from typing import Final
 import dagster as dg
 
 from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
-from pipeline.health.alerts import AlertNotPosted, Alerts, Changes, find_warnings, post_changes
+from pipeline.health.alerts import Alerts, Changes, find_warnings, post_changes
+from pipeline.hooks import NotPosted
 from pipeline.runs.presence import announce
 from pipeline.settings import Settings, SettingsError
 from warehouse.home import Home
@@ -32,29 +33,56 @@ def alert_job(
 ) -> dg.JobDefinition:
     """Return the job. After its retries it fails, and the sensor requests another run."""
 
+    def post() -> str:
+        changes = post_changes(settings, home, clock())
+        return " ".join(changes.kinds) or "nothing, all was posted before"
+
+    return posting_job(
+        ALERT,
+        home,
+        post,
+        op="post_warnings",
+        does="Posts warnings that began or ended, and records that they were posted.",
+        summary="Posts warnings to ALMANAC_ALERT_URL. Sends no request to the service.",
+        retry_wait_s=retry_wait_s,
+    )
+
+
+def posting_job(
+    name: str,
+    home: Home,
+    post: Callable[[], str],
+    *,
+    op: str,
+    does: str,
+    summary: str,
+    retry_wait_s: float = _RETRY_WAIT_S,
+) -> dg.JobDefinition:
+    """Return a job of one op that posts, and logs what `post` returns.
+
+    A receiver that is down is retried. Settings that can't be used fail the run at once.
+    """
+
     @dg.op(
-        description="Posts warnings that began or ended, and records that they were posted.",
+        name=op,
+        description=does,
         retry_policy=dg.RetryPolicy(
             max_retries=_RETRIES, delay=retry_wait_s, backoff=dg.Backoff.EXPONENTIAL
         ),
     )
-    def post_warnings(context: dg.OpExecutionContext) -> None:
+    def posted(context: dg.OpExecutionContext) -> None:
         announce(home, context.run_id)
         try:
-            changes = post_changes(settings, home, clock())
-        except AlertNotPosted as error:
+            what = post()
+        except NotPosted as error:
             raise dg.Failure(str(error)) from error
         except SettingsError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
-        context.log.info("Posted: %s", " ".join(changes.kinds) or "nothing, all was posted before")
+        context.log.info("Posted: %s", what)
 
-    @dg.job(
-        name=ALERT,
-        description="Posts warnings to ALMANAC_ALERT_URL. Sends no request to the service.",
-        executor_def=dg.in_process_executor,
-    )
+    @dg.job(name=name, description=summary, executor_def=dg.in_process_executor)
     def job() -> None:
-        post_warnings()
+        posted()
 
     return job
 
@@ -65,14 +93,18 @@ _LONGEST_WAIT: Final = timedelta(hours=1)
 
 
 def decide_alert(due: Changes, last: LastRuns, *, now: datetime, running: str | None) -> Decision:
-    """Decide whether to request a run that posts.
-
-    After a failed run the wait doubles. The run key has the warnings, the attempt and the time:
-    Dagster never launches a used key, and the same warnings may begin again on another day.
-    """
+    """Decide whether to request a run that posts; `decide_post` has the rules."""
     if not due:
         return Decision(f"Nothing new to post. Next check in {EVERY_S // 60} min.")
-    what = " ".join(due.kinds)
+    return decide_post(" ".join(due.kinds), last, now=now, running=running)
+
+
+def decide_post(what: str, last: LastRuns, *, now: datetime, running: str | None) -> Decision:
+    """Decide whether to request a run that posts `what`.
+
+    After a failed run the wait doubles. The run key has what is posted, the attempt and the time:
+    Dagster never launches a used key, and the same warnings may begin again on another day.
+    """
     if running is not None:
         return Decision(f"{what}: run {running[:8]} posts it. Next check after that run.")
     if last.failures and last.newest_at is not None:

@@ -19,6 +19,11 @@ IN_PROGRESS_STATUSES: Final = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
+_ENDED_STATUSES: Final = (
+    dg.DagsterRunStatus.SUCCESS,
+    dg.DagsterRunStatus.FAILURE,
+    dg.DagsterRunStatus.CANCELED,
+)
 _NEWEST_RUNS: Final = 8
 _DOUBLED_MAX: Final = 10
 
@@ -73,6 +78,15 @@ def run_in_progress(instance: dg.DagsterInstance, job_names: Sequence[str]) -> s
         runs = instance.get_runs(filters=filters, limit=1)
         if runs:
             return runs[0].run_id
+    return None
+
+
+def last_end(instance: dg.DagsterInstance, job_name: str) -> datetime | None:
+    """Return when the newest run of a job that has ended did, however it went."""
+    filters = dg.RunsFilter(job_name=job_name, statuses=list(_ENDED_STATUSES))
+    for record in instance.get_run_records(filters=filters, limit=1):
+        if record.end_time is not None:
+            return datetime.fromtimestamp(record.end_time, UTC)
     return None
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from almanac.errors import AlmanacError
 from pipeline.cli.options import interrupt_by_signals, signals_held
 from pipeline.console import (
     EXIT_INTERRUPTED,
@@ -67,15 +68,19 @@ COMMANDS: Final = {
         "Pull all events in a range of event dates, month by month, and merge them.",
     ),
     "sql": CommandPlace(
-        *("sql", "sql_app"),
+        *("questions.sql", "sql_app"),
         "Query the warehouse. Instants are UTC; `events_as_of(ts)` shows what was known at `ts`.",
     ),
     "audit": CommandPlace(
-        *("sql", "audit"),
+        *("questions.sql", "audit"),
         "Show every row of a back-test that used something that nobody knew yet.",
     ),
+    "changes": CommandPlace(
+        *("questions.changes", "changes"),
+        "Show what became known in a period: cancelled, moved, rescored, new events.",
+    ),
     "status": CommandPlace(
-        *("status", "status"),
+        *("questions.status", "status"),
         "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",
     ),
     "merge": CommandPlace(
@@ -166,6 +171,8 @@ class PlainGroup(TyperGroup):
             fail(str(error), code=EXIT_USAGE)
         except WarehouseError as error:
             fail(str(error))
+        except AlmanacError as error:  # An argument of a question is wrong.
+            fail(str(error), code=EXIT_USAGE)
         except BrokenPipeError:
             # The reader closed the pipe; Typer ends quietly.
             raise

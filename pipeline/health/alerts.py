@@ -6,27 +6,22 @@
 A warning is posted when it begins, again after each day while it lasts, and once when it ends. It
 is recorded after the receiver has accepted it, so that none is lost. The command line and the
 daemon share the file; a lock prevents posting the same twice. `text` is a summary in one line for
-chat hooks. The address may contain a token and must be in no error and no log, so a bare transport
-sends the request: httpx's client logs addresses.
+chat hooks.
 """
 
-import fcntl
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import httpx
 import msgspec
 from pydantic import SecretStr
 
 from pipeline.health.records import Warned
 from pipeline.health.report import health_of
+from pipeline.hooks import TIMEOUT_S, NotPosted, post_json, posting_alone
 from pipeline.settings import Settings, SettingsError
-from resources.http.transport import DeadlineTransport
 from warehouse.errors import WarehouseError
 from warehouse.files.notes import put_note, read_note
 from warehouse.files.storage import Storage
@@ -151,7 +146,7 @@ class Alerts:
         """
         if found.source is None:
             return Changes()
-        with self._alone():
+        with posting_alone(self._state, _LOCK):
             posted_before = self.posted()
             changes = _changes(posted_before, found, now)
             if changes:
@@ -159,13 +154,6 @@ class Alerts:
                 lasting = posted_after(posted_before, changes, now=now)
                 put_note(Storage(self._state), _FILE, lasting)
         return changes
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        self._state.mkdir(parents=True, exist_ok=True)
-        with (self._state / _LOCK).open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def _changes(posted_before: PostedBefore, found: FoundWarnings, now: datetime) -> Changes:
@@ -178,12 +166,8 @@ def _since(warned: Warned, default: datetime) -> Warned:
     return Warned(warned.kind, warned.text, warned.since or default)
 
 
-TIMEOUT_S: Final = 10.0
-_HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "crypto-almanac"}
-
-
-class AlertNotPosted(Exception):
-    """The receiver did not accept the post. Nothing was recorded, so it will be retried."""
+class AlertNotPosted(NotPosted):
+    """The receiver did not accept the alert."""
 
 
 def post_changes(settings: Settings, home: Home, now: datetime) -> Changes:
@@ -218,19 +202,8 @@ def post(
     Raises:
         AlertNotPosted: there was no answer in time, or none with status 2xx.
     """
-    request = httpx.Request(
-        "POST",
-        address.get_secret_value(),
-        headers=_HEADERS,
-        content=msgspec.json.encode(message_of(source, changes, now)),
-        extensions={"timeout": httpx.Timeout(timeout_s).as_dict()},
-    )
-    with DeadlineTransport() as transport:
-        transport.deadlines.at = time.monotonic() + timeout_s
-        failure = _sent(transport, request)
-    # Raised outside `with`, so that the error does not refer to the request with the address.
-    if failure:
-        raise AlertNotPosted(f"The alert was not posted: {failure}. It will be retried.")
+    body = message_of(source, changes, now)
+    post_json(address, body, AlertNotPosted, "The alert", timeout_s=timeout_s)
 
 
 def message_of(source: str, changes: Changes, now: datetime) -> dict[str, Any]:
@@ -253,13 +226,3 @@ def summary_of(source: str, changes: Changes) -> str:
     if changes.over:
         parts.append(f"Resolved: {', '.join(changes.over)}")
     return f"Almanac, {source}: {'. '.join(parts)}."
-
-
-def _sent(transport: httpx.BaseTransport, request: httpx.Request) -> str:
-    """Send a request; return why it was not accepted, empty if it was."""
-    try:
-        response = transport.handle_request(request)
-    except (httpx.TransportError, UnicodeError) as error:
-        return f"no answer ({type(error).__name__})"
-    response.close()
-    return "" if response.is_success else f"the response was {response.status_code}, expected 2xx"

@@ -75,7 +75,7 @@ def opening(
 def main() -> None:
     # Imported here since Dagster takes long to import.
     from pipeline.cli import main as cli
-    from pipeline.cli import sql as sql_cli
+    from pipeline.cli.questions import sql as sql_cli
 
     grace_s = float(sys.argv.pop(1))
     limits = sql_cli._limits

@@ -1,8 +1,14 @@
 -- What became known after $since, until $until, for a digest. A version may have several kinds of
 -- change, and each is a row, as in `changes`.
 --
+--     batches                              ─▶ last_known
 --     changes, event_versions              ─▶ digest_counts
 --     changes, event_versions, reschedules ─▶ digest_rows
+
+-- name: last_known
+-- Grain: one row, the instant of the last pull whose changes are published; NULL if there was none.
+-- Parameters: none. Run twice: the same row.
+SELECT max(observed_at) AS last_known FROM batches WHERE status = 'merged'
 
 -- name: digest_counts
 -- Grain: one row per kind of change in the period.

@@ -20,6 +20,7 @@ EVERY = [
         ("status",),
         ("sql", "SELECT 1"),
         ("audit", "x.csv"),
+        ("changes",),
         ("merge",),
         ("replay",),
         ("verify",),
@@ -30,7 +31,7 @@ EVERY = [
     *(("import", "x.csv", "--content-at", "2026-01-01"), ("keys", "list"), ("run",), ("ui",)),
 ]
 ON_A_HOME = [
-    *(("sql", "SELECT 1"), ("merge",), ("replay",), ("verify",), ("prune",)),
+    *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",), ("prune",)),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
     *(("batches", "dismiss", "x"), ("audit", "x.csv")),
 ]

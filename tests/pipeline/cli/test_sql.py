@@ -22,7 +22,8 @@ WITH_LITTLE_GRACE = [
     sys.executable,
     "-c",
     "from dataclasses import replace\n"
-    "from pipeline.cli import main as cli, sql as sql_cli\n"
+    "from pipeline.cli import main as cli\n"
+    "from pipeline.cli.questions import sql as sql_cli\n"
     "limits = sql_cli._limits\n"
     "sql_cli._limits = lambda settings: replace(limits(settings), grace_s=0.1)\n"
     "cli.main()\n",

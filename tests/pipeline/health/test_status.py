@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from catalog.contract.plans import PLANS
-from pipeline.cli.status import show
+from pipeline.cli.questions.status import show
 from pipeline.console import people
 from pipeline.health import report as health_module
 from pipeline.health.coverage import lost_cancellations

@@ -44,7 +44,7 @@ FEEDS = ("usage", "coins", "events", "export")
 """The paths that get a bad answer in the long test, one after the other."""
 QUICK_COMMANDS = (
     *(("status", "--alert"), ("status", "--json"), ("doctor",), ("batches", "list")),
-    *(("sql", "SELECT * FROM batches"), ("prune", "--dry-run")),
+    *(("sql", "SELECT * FROM batches"), ("changes", "--post"), ("prune", "--dry-run")),
 )
 LONG_COMMANDS = (
     *QUICK_COMMANDS,
@@ -71,6 +71,7 @@ class Owner:
             "ALMANAC_BASE_URL": service.base_url,
             "ALMANAC_API_KEY_FILE": str(key_file),
             "ALMANAC_ALERT_URL_FILE": str(hook_file),
+            "ALMANAC_DIGEST_URL_FILE": str(hook_file),
             "ALMANAC_PLAN": "enterprise",
             "ALMANAC_COINS": "bitcoin",
             "TMPDIR": str(self.temporary),

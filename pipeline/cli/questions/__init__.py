@@ -1,0 +1,1 @@
+"""Commands that only read a home, and send no request to the service."""

@@ -1,0 +1,324 @@
+"""Digests that are posted: each change once, no day lost, by sensor, job and command line."""
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster import build_sensor_context
+from pydantic import SecretStr
+
+from pipeline.automation.digests import decide_digest, digest_job, digest_sensors
+from pipeline.automation.runs import LastRuns
+from pipeline.health.digests import (
+    DigestNotPosted,
+    PostedDigest,
+    body_of,
+    is_slack,
+    last_posted,
+    post_digest,
+)
+from pipeline.instance import instance_of
+from pipeline.settings import SettingsError
+from tests.almanac.publications import publish_by_hand
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.health.receiving import Receiver, receiving
+from tests.pipeline.homes_in_days import QUIET
+from tests.pipeline.small_home import DAY, NOW, SmallHome
+from tests.warehouse.answers.handmade import Known
+from warehouse.errors import WarehouseError
+
+CANARY = "canary-hook-81c5"
+FIRST = NOW - timedelta(days=3)
+PULLS = [FIRST + DAY * n for n in range(4)]
+VERSIONS = [
+    Known(event_id="a", title="a", known_from=FIRST, date=NOW + DAY),
+    *(
+        Known(
+            event_id="a",
+            title="a",
+            version=n + 1,
+            known_from=at,
+            date=NOW + DAY * (n + 1),
+            displayed_date=f"day {n}",
+            change_kinds=("rescheduled",),
+        )
+        for n, at in enumerate(PULLS)
+        if n
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def hook() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def receiver(hook: Receiver) -> Receiver:
+    hook.status = 204
+    hook.bodies.clear()
+    hook.paths.clear()
+    return hook
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What was published after each pull."""
+    folder = tmp_path_factory.mktemp("published")
+    return [
+        publish_by_hand(folder / f"{number}.duckdb", VERSIONS, pulls=PULLS, at=at)
+        for number, at in enumerate(PULLS)
+    ]
+
+
+@pytest.fixture
+def small(tmp_path: Path, receiver: Receiver) -> SmallHome:
+    return SmallHome(tmp_path / "home", digest_url=SecretStr(receiver.url))
+
+
+def publish(small: SmallHome, file: Path) -> None:
+    small.home.warehouse.unlink(missing_ok=True)
+    small.home.warehouse.hardlink_to(file)
+
+
+def dates_in(bodies: list[dict[str, Any]]) -> list[list[str]]:
+    return [[row["new_value"] for row in body["rows"]] for body in bodies]
+
+
+def test_each_change_is_in_one_digest_and_a_missed_day_is_in_the_next(
+    small: SmallHome, receiver: Receiver, published: list[Path]
+) -> None:
+    publish(small, published[1])
+    assert post_digest(small.settings, small.home, PULLS[1] + timedelta(hours=1)) is not None
+    assert post_digest(small.settings, small.home, PULLS[1] + timedelta(hours=2)) is None
+    # Nothing is posted on the day of the third pull.
+    publish(small, published[3])
+    posted = post_digest(small.settings, small.home, NOW)
+    assert posted is not None
+    assert (posted.since, posted.until) == (PULLS[1], PULLS[3])
+    assert post_digest(small.settings, small.home, NOW + DAY) is None
+    assert dates_in(receiver.bodies) == [["day 1 2026"], ["day 2 2026", "day 3 2026"]]
+    assert last_posted(small.home.state) == PostedDigest(until=PULLS[3], at=NOW)
+
+
+def test_the_body_says_what_it_covers_and_names_no_folder(
+    small: SmallHome, receiver: Receiver, published: list[Path]
+) -> None:
+    publish(small, published[3])
+    post_digest(small.settings, small.home, NOW)
+    (body,) = receiver.bodies
+    assert body["text"] == (
+        "Almanac, 2026-03-01 12:00 to 2026-03-02 12:00 UTC: 1 change: 1 rescheduled."
+    )
+    assert (body["since"], body["until"]) == ("2026-03-01T12:00:00Z", "2026-03-02T12:00:00Z")
+    assert body["source"] == "sandbox:1"
+    assert body["counts"] == {"rescheduled": {"changes": 1, "events": 1}}
+    assert str(small.home.root) not in json.dumps(body)
+
+
+@pytest.mark.parametrize("status", [301, 404, 500])
+def test_a_digest_that_the_receiver_rejects_is_due_again(
+    small: SmallHome, receiver: Receiver, published: list[Path], status: int
+) -> None:
+    publish(small, published[2])
+    receiver.status = status
+    with pytest.raises(DigestNotPosted, match=f"the response was {status}, expected 2xx"):
+        post_digest(small.settings, small.home, NOW)
+    assert (len(receiver.paths), last_posted(small.home.state)) == (1, None)
+    receiver.status = 200
+    assert post_digest(small.settings, small.home, NOW) is not None
+    assert dates_in(receiver.bodies) == [["day 2 2026"]]
+
+
+def test_a_failure_names_no_address_and_refers_to_none(
+    small: SmallHome, published: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    publish(small, published[1])
+    address = SecretStr(f"http://127.0.0.1:9/{CANARY}")
+    settings = small.settings.model_copy(update={"digest_url": address})
+    with pytest.raises(DigestNotPosted, match="no answer") as caught:
+        post_digest(settings, small.home, NOW)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert CANARY not in str(caught.value) + caplog.text + repr(settings)
+
+
+def test_a_damaged_record_begins_with_the_last_day(
+    small: SmallHome, receiver: Receiver, published: list[Path]
+) -> None:
+    publish(small, published[3])
+    post_digest(small.settings, small.home, NOW)
+    (small.home.state / "digest.json").write_text("{}")
+    assert post_digest(small.settings, small.home, NOW) is not None
+    assert dates_in(receiver.bodies) == [["day 3 2026"]] * 2
+
+
+def test_without_a_published_file_or_an_address_nothing_is_sent(
+    small: SmallHome, receiver: Receiver, tmp_path: Path
+) -> None:
+    with pytest.raises(WarehouseError, match="there is no warehouse"):
+        post_digest(small.settings, small.home, NOW)
+    other = SmallHome(tmp_path / "other")
+    with pytest.raises(SettingsError, match="ALMANAC_DIGEST_URL is not set"):
+        post_digest(other.settings, other.home, NOW)
+    assert receiver.paths == []
+
+
+def test_a_webhook_of_slack_gets_a_message_of_its_form(
+    small: SmallHome, published: list[Path]
+) -> None:
+    assert is_slack(SecretStr("https://hooks.slack.com/services/T0/B0/x"))
+    assert not is_slack(SecretStr("https://hooks.slack.com.example/services/T0/B0/x"))
+    publish(small, published[3])
+    from almanac.digest.content import digest_of
+    from almanac.reader import Reader
+
+    reader = Reader(small.home.warehouse, clock=lambda: NOW)
+    body = body_of(digest_of(reader, since=FIRST), small.home, is_chat=True)
+    reader.close()
+    assert body.keys() == {"text", "blocks"}
+    assert {part["type"] for part in body["blocks"]} == {"section", "context"}
+
+
+class TestDeciding:
+    LAST = PostedDigest(until=NOW - DAY, at=NOW - DAY)
+
+    def decided(self, **given: Any) -> dg.RunRequest | str:
+        options: dict[str, Any] = {
+            **{"posted": self.LAST, "pulled_at": NOW - timedelta(minutes=5), "last": LastRuns()},
+            **{"now": NOW, "running": None, "merging": False, **given},
+        }
+        decision = decide_digest(
+            options.pop("posted"), options.pop("pulled_at"), options.pop("last"), **options
+        )
+        return decision.request or decision.reason
+
+    def test_a_digest_is_due_once_a_day_after_the_daily_run(self) -> None:
+        assert isinstance(self.decided(), dg.RunRequest)
+        assert isinstance(self.decided(posted=None), dg.RunRequest)
+        lately = PostedDigest(until=NOW, at=NOW - timedelta(hours=19))
+        assert self.decided(posted=lately) == (
+            "One digest a day: the next is due at 2026-03-02 13:00 UTC."
+        )
+        assert "The digest of 2026-03-01 12:00 UTC is newer" in str(
+            self.decided(pulled_at=NOW - DAY - timedelta(hours=1))
+        )
+        assert "No daily run has ended yet" in str(self.decided(posted=None, pulled_at=None))
+
+    def test_a_digest_waits_for_runs_and_for_batches_that_belong_into_it(self) -> None:
+        assert "is not merged yet" in str(self.decided(merging=True))
+        assert "run 01234567 posts it" in str(self.decided(running="0123456789"))
+        failed = LastRuns(NOW - timedelta(minutes=1), 1)
+        assert "the last 1 runs could not post it" in str(self.decided(last=failed))
+        assert isinstance(
+            self.decided(last=replace(failed, newest_at=NOW - timedelta(minutes=6))), dg.RunRequest
+        )
+
+
+class TestDaemon:
+    def test_without_an_address_there_is_no_sensor(self, tmp_path: Path) -> None:
+        small = SmallHome(tmp_path / "other")
+        assert digest_sensors(small.settings, small.home, lambda: NOW) == []
+
+    def test_a_receiver_that_is_down_fails_its_own_run_and_gets_the_digest_later(
+        self, small: SmallHome, receiver: Receiver, published: list[Path]
+    ) -> None:
+        publish(small, published[3])
+        with instance_of(small.home) as instance:
+            assert "No daily run has ended yet" in str(tick(small, instance))
+            assert daily.execute_in_process(instance=instance, run_config=QUIET).success
+            assert isinstance(tick(small, instance), dg.RunRequest)
+            assert receiver.paths == []
+            receiver.status = 503
+            result = run(small, instance)
+            assert not result.success
+            assert len(receiver.paths) == 4
+            lines = "".join(str(entry) for entry in instance.all_logs(result.run_id))
+            assert "the response was 503, expected 2xx" in lines
+            runs = "".join(f"{kept.run_config} {kept.tags}" for kept in instance.get_runs())
+            assert CANARY not in lines + runs
+            waiting = tick(small, instance)
+            assert "the last 1 runs could not post it" in str(waiting)
+            receiver.status = 200
+            later = datetime.now(UTC) + DAY
+            assert isinstance(tick(small, instance, later), dg.RunRequest)
+            assert run(small, instance, later).success
+            assert "is newer" in str(tick(small, instance, later))
+            assert run(small, instance, later).success
+        assert len(receiver.bodies) == 1
+        for path in small.home.root.rglob("*"):
+            assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path
+
+
+@dg.job(name="daily", executor_def=dg.in_process_executor)
+def daily() -> None:
+    """Stands for the job of this name: only that it has ended counts."""
+
+
+def tick(small: SmallHome, instance: dg.DagsterInstance, now: datetime | None = None) -> Any:
+    """Return what one tick requests, or why it requests nothing."""
+    at = now or datetime.now(UTC)
+    definitions = dg.Definitions(sensors=digest_sensors(small.settings, small.home, lambda: at))
+    sensor = definitions.resolve_sensor_def("digest")
+    result = sensor(build_sensor_context(instance=instance, definitions=definitions))
+    assert isinstance(result, dg.SensorResult)
+    return result.skip_reason or (result.run_requests or [])[0]
+
+
+def run(
+    small: SmallHome, instance: dg.DagsterInstance, now: datetime | None = None
+) -> dg.ExecuteInProcessResult:
+    at = now or datetime.now(UTC)
+    job = digest_job(small.settings, small.home, lambda: at, retry_wait_s=0.0)
+    return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
+
+
+class TestCommand:
+    def test_changes_are_printed_in_each_form(
+        self, almanac: Almanac, tmp_path: Path, published: list[Path]
+    ) -> None:
+        small = SmallHome(tmp_path / "data")
+        publish(small, published[3])
+        shown = almanac("changes", "--since", "2026-02-27T12:00", "--kinds", "rescheduled").stdout
+        assert "a: a day 2026 → day 1 2026 → day 2 2026 → day 3 2026, 3 days later" in shown
+        for form in ("json", "slack"):
+            found = almanac("changes", "--since", "2026-03-01", "-F", form).stdout
+            assert "1 rescheduled" in json.loads(found)["text"]
+        shown = almanac("changes", "--home", str(published[1]), "-F", "markdown").stdout
+        assert "nothing changed" in shown
+        assert "STALE" in shown
+        wrong = almanac("changes", "--kinds", "moved", code=2)
+        assert "almanac: kinds='moved'; expected cancelled" in wrong.stderr
+
+    def test_post_posts_once_and_says_what(
+        self, almanac: Almanac, tmp_path: Path, receiver: Receiver, published: list[Path]
+    ) -> None:
+        publish(SmallHome(tmp_path / "data"), published[3])
+        first = almanac("changes", "--post", digest_url=receiver.url)
+        assert first.stdout == (
+            "Posted: 2026-03-01 12:00 to 2026-03-02 12:00 UTC: 1 change: 1 rescheduled.\n"
+        )
+        second = almanac("changes", "--post", digest_url=receiver.url)
+        assert second.stdout == "Nothing to post: no pull was published since the last digest.\n"
+        assert len(receiver.bodies) == 1
+
+    def test_a_post_that_is_refused_is_one_line_without_the_address(
+        self, almanac: Almanac, tmp_path: Path, receiver: Receiver, published: list[Path]
+    ) -> None:
+        publish(SmallHome(tmp_path / "data"), published[3])
+        receiver.status = 500
+        failed = almanac("changes", "--post", code=1, digest_url=receiver.url)
+        assert failed.stderr == (
+            "almanac: The digest was not posted: the response was 500, expected 2xx. It will be "
+            "retried.\n"
+        )
+        assert "ALMANAC_DIGEST_URL" in almanac("changes", "--post", code=2).stderr
+        mixed = almanac("changes", "--post", "--coins", "a", code=2, digest_url=receiver.url)
+        assert "--post takes no other option" in mixed.stderr
