@@ -51,12 +51,16 @@ def cancelled_by(event_id: str, pull: datetime) -> datetime | None:
 @cache
 def seen(pull: datetime) -> dict[str, TrueEvent]:
     """Return the events that are scheduled, as a pull shows them: those not over by yesterday."""
-    yesterday = (pull - DAY).replace(hour=0)
     return {
         event_id: event
         for event_id, event in WORLD.events_at(content_at(pull)).items()
-        if (event.date_end or event.date) >= yesterday and cancelled_by(event_id, pull) is None
+        if is_covered(event, pull) and cancelled_by(event_id, pull) is None
     }
+
+
+def is_covered(event: TrueEvent, pull: datetime) -> bool:
+    """Whether a pull requests the date of an event: from the day before on."""
+    return (event.date_end or event.date) >= (pull - DAY).replace(hour=0)
 
 
 def seen_at(instant: datetime) -> dict[str, TrueEvent]:
@@ -199,10 +203,31 @@ def test_listings_known_three_days_before_have_the_date_that_they_kept(cookbook:
 def last_shown(event_id: str, instant: datetime) -> TrueEvent | None:
     """Return an event as the last pull that had it showed it; None if it was withdrawn since."""
     pulls = [pull for pull in PULLS if pull <= instant]
-    shown = [number for number, pull in enumerate(pulls) if event_id in seen(pull)]
-    if not shown or cancelled_by(event_id, pulls[-1]) or len(pulls) - shown[-1] > 2:
+    shown = [pull for pull in pulls if event_id in seen(pull)]
+    if not shown or cancelled_by(event_id, pulls[-1]):
         return None
-    return seen(pulls[shown[-1]])[event_id]
+    event = seen(shown[-1])[event_id]
+    without = [pull for pull in pulls if pull > shown[-1] and is_covered(event, pull)]
+    return event if len(without) < 2 else None
+
+
+def test_audit_finds_each_signal_whose_date_was_not_known_at_the_decision(cookbook: Any) -> None:
+    expected = []
+    for event_id in {event_id for pull in PULLS for event_id in seen(pull)}:
+        event = last_shown(event_id, NOW)
+        since = datetime(2021, 3, 5, tzinfo=UTC)
+        if event is None or LISTING not in event.categories or not is_exact(event):
+            continue
+        if since <= event.date < NOW.replace(hour=0):
+            decided_at = event.date - 3 * DAY
+            then = last_shown(event_id, decided_at)
+            if then is None or then.date != event.date:
+                verdict = "date_not_moved_yet" if then else "not_announced"
+                expected.append((decided_at, event_id, verdict))
+    rows = answer(cookbook, "Which rows of my back-test")
+    assert [(row["decided_at"], row["event_id"], row["verdict"]) for row in rows] == sorted(
+        expected
+    )
 
 
 def test_ranks_are_those_of_the_pull_before(cookbook: Any) -> None:
