@@ -103,13 +103,15 @@ def next_events(reader: Reader, rows: Rows, selection: Selection) -> "pa.Table":
 def _is_watched(reader: Reader, rows: Rows, horizon: timedelta, coins: "pa.Table") -> "Flags":
     """Whether a pull had covered the dates from the day of each row's instant to the horizon."""
     import numpy as np
+    import pyarrow.compute as pc
 
     values = {"horizon_us": horizon // US, "age_us": WATCHED_AGE // US}
     spans = reader.query(_SQL["spans_watched"], values, frames={"asked_coins": coins})
-    steps = steps_of(spans)
-    counts, micros = np.append(steps.counts, 0), rows.moments.microseconds
-    of_all = counts[steps.places(np.full_like(rows.codes, NONE), micros)]
-    found: Flags = (of_all > 0) | (counts[steps.places(rows.codes, micros)] > 0)
+    of_coins, micros = spans.filter(pc.field("code") != NONE), rows.moments.microseconds
+    of_all, steps = steps_of(spans.filter(pc.field("code") == NONE)), steps_of(of_coins)
+    at_all = np.append(of_all.counts, 0)[np.searchsorted(of_all.instants, micros, "right") - 1]
+    found: Flags = at_all > 0
+    found |= np.append(steps.counts, 0)[steps.places(rows.codes, micros)] > 0
     return found
 
 

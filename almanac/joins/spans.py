@@ -40,7 +40,11 @@ class Steps:
         import numpy as np
 
         found = np.full(len(keys), NONE, np.int64)
-        order = np.argsort(keys, kind="stable")
+        if not len(self.keys):
+            return found
+        # Numpy sorts numbers of 16 bits by radix, several times as fast.
+        is_small = len(keys) and max(keys.max(), -keys.min()) < 2**15
+        order = np.argsort(keys.astype(np.int16) if is_small else keys, kind="stable")
         wanted, begins = np.unique(keys[order], return_index=True)
         ends = np.append(begins, len(order))[1:]
         lows = np.searchsorted(self.keys, wanted, "left")

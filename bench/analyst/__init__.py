@@ -1,0 +1,1 @@
+"""Questions of an analyst, beside the same in pandas."""

@@ -1,0 +1,118 @@
+"""`python -m bench.analyst.joins`: events as of an instant, and the next event of a million rows.
+
+The same is done in pandas, as people write it. All run in turn, each in its own process, and must
+give the same answers.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from bench.analyst.homes import publish_home, write_rows, write_versions
+from bench.children import Measured, measure
+from bench.report import parse_arguments, show
+
+BAR = 10
+BAR_MB = 2_000
+AT = "2026-02-01T12:00:00+00:00"
+HORIZON = "7D"
+LOOPED = 500
+OURS = "almanac"
+
+
+def main() -> None:
+    size = parse_arguments(
+        __doc__, events=50_000, versions=700_000, coins=2_000, days=365, rows=1_000_000, rounds=2
+    )
+    with TemporaryDirectory(prefix="almanac-analyst-", dir=size.folder) as temporary:
+        folder = Path(temporary)
+        home = publish_home(
+            folder / "home",
+            events=size.events,
+            versions=size.versions,
+            coins=size.coins,
+            days=size.days,
+        )
+        versions = write_versions(home, folder / "versions.parquet")
+        write_rows(folder / "rows.parquet", rows=size.rows, days=size.days - 1)
+        title = f"{size.events:,} events, {versions:,} versions"
+        as_of = measure_as_of(folder, home.root, size.rounds)
+        show(f"events(as_of=), {title}", as_of, OURS, bars_of(as_of, list(as_of)[1:3]), None)
+        attached = measure_attached(folder, home.root, size.rounds)
+        bars = bars_of(attached, list(attached)[1:]) | differences(folder)
+        title = f"attach_known, {size.rows:,} rows, {title}"
+        show(title, attached, OURS, bars, size.json)
+
+
+def measure_as_of(folder: Path, home: Path, rounds: int) -> dict[str, Measured]:
+    """From the file to one answer; in pandas also the answer alone, with the log in memory."""
+    file = str(folder / "versions.parquet")
+    best: dict[str, Measured] = {}
+    for _ in range(rounds):
+        ours = measure("bench.analyst.ours", "events", str(home), "--at", AT)
+        keep(best, OURS, ours)
+        group, mask = (
+            measure("bench.analyst.plain", way, file, "--at", AT) for way in ("by_group", "by_mask")
+        )
+        assert ours.figures["rows"] == group.figures["rows"] == mask.figures["rows"]
+        keep(best, "pandas: read the log, groupby", with_reading(group))
+        keep(best, "pandas: read the log, mask", with_reading(mask))
+        keep(best, "pandas: groupby, log in memory", group)
+        keep(best, "pandas: mask, log in memory", mask)
+    return best
+
+
+def measure_attached(folder: Path, home: Path, rounds: int) -> dict[str, Measured]:
+    def words(into: str) -> list[str]:
+        rows = ["--rows", str(folder / "rows.parquet"), "--horizon", HORIZON]
+        return [*rows, "--into", str(folder / into)]
+
+    file = str(folder / "versions.parquet")
+    best: dict[str, Measured] = {}
+    for _ in range(rounds):
+        ours = measure("bench.analyst.ours", "attach", str(home), *words(OURS))
+        keep(best, OURS, ours)
+    # One round each: they take minutes.
+    for way in ("merge_asof", "loop"):
+        some = ["--only", str(LOOPED)] if way == "loop" else []
+        run = measure("bench.analyst.plain", way, file, *words(way), *some)
+        keep(best, f"pandas: {way}", run)
+    return best
+
+
+def keep(best: dict[str, Measured], name: str, run: Measured) -> None:
+    if name not in best or run.seconds < best[name].seconds:
+        best[name] = run
+
+
+def with_reading(run: Measured) -> Measured:
+    seconds = run.seconds + run.figures["read"]
+    return Measured({**run.figures, "seconds": seconds}, run.peak_mb)
+
+
+def bars_of(measured: dict[str, Measured], others: list[str]) -> dict[str, str]:
+    ours = measured[OURS]
+    ratios = {
+        f"at least {BAR} x as fast as {name}": f"{measured[name].seconds / ours.seconds:,.1f} x"
+        for name in others
+    }
+    return {**ratios, f"at most {BAR_MB:,} MB": f"{ours.peak_mb:,.0f}"}
+
+
+def differences(folder: Path) -> dict[str, str]:
+    """Return in how many rows the answers differ."""
+    ours = pd.read_parquet(folder / OURS)
+    found = {}
+    for way in ("merge_asof", "loop"):
+        other = pd.read_parquet(folder / way)
+        same = ours.loc[other.index]
+        wrong = same.next_event_id.fillna("") != other.next_event_id.fillna("")
+        if "events_ahead" in other:
+            wrong |= same.events_ahead != other.events_ahead
+        found[f"rows in which {way} differs"] = f"{int(wrong.sum())} of {len(other):,}"
+    return found
+
+
+if __name__ == "__main__":
+    main()
