@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: run sandbox test test-long check bench bench-limits bench-server lock clean
+.PHONY: run sandbox test test-long check bench bench-analyst bench-limits bench-server lock clean
 
 run: $(STAMP)
 	@$(BIN)/almanac run --days 7
@@ -32,6 +32,9 @@ bench: $(STAMP)
 	$(BIN)/python -m bench.warehouse.replay
 	$(BIN)/python -m bench.warehouse.year_five
 	$(BIN)/python -m bench.start
+
+bench-analyst: $(STAMP)
+	$(BIN)/python -m bench.analyst.joins
 
 bench-limits: $(STAMP)
 	$(BIN)/python -m bench.limits

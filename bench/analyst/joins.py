@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from bench.analyst.homes import publish_home, write_rows, write_versions
 from bench.children import Measured, measure
 from bench.report import parse_arguments, show
 
@@ -19,6 +18,8 @@ AT = "2026-02-01T12:00:00+00:00"
 HORIZON = "7D"
 LOOPED = 500
 OURS = "almanac"
+READ = "pandas: read the log, groupby"
+HELD = "pandas: groupby, log in memory"
 
 
 def main() -> None:
@@ -27,19 +28,15 @@ def main() -> None:
     )
     with TemporaryDirectory(prefix="almanac-analyst-", dir=size.folder) as temporary:
         folder = Path(temporary)
-        home = publish_home(
-            folder / "home",
-            events=size.events,
-            versions=size.versions,
-            coins=size.coins,
-            days=size.days,
-        )
-        versions = write_versions(home, folder / "versions.parquet")
-        write_rows(folder / "rows.parquet", rows=size.rows, days=size.days - 1)
-        title = f"{size.events:,} events, {versions:,} versions"
-        as_of = measure_as_of(folder, home.root, size.rounds)
-        show(f"events(as_of=), {title}", as_of, OURS, bars_of(as_of, list(as_of)[1:3]), None)
-        attached = measure_attached(folder, home.root, size.rounds)
+        names = ("events", "versions", "coins", "days", "rows")
+        sizes = [f"--{name}={getattr(size, name)}" for name in names]
+        made = measure("bench.analyst.homes", str(folder), *sizes)
+        home = folder / "home"
+        title = f"{size.events:,} events, {made.figures['versions']:,} versions"
+        as_of = measure_as_of(folder, home, size.rounds)
+        also = size.json and size.json.with_stem(f"{size.json.stem}-events")
+        show(f"events(as_of=), {title}", as_of, OURS, bars_of(as_of, [READ, HELD]), also)
+        attached = measure_attached(folder, home, size.rounds)
         bars = bars_of(attached, list(attached)[1:]) | differences(folder)
         title = f"attach_known, {size.rows:,} rows, {title}"
         show(title, attached, OURS, bars, size.json)
@@ -56,9 +53,9 @@ def measure_as_of(folder: Path, home: Path, rounds: int) -> dict[str, Measured]:
             measure("bench.analyst.plain", way, file, "--at", AT) for way in ("by_group", "by_mask")
         )
         assert ours.figures["rows"] == group.figures["rows"] == mask.figures["rows"]
-        keep(best, "pandas: read the log, groupby", with_reading(group))
+        keep(best, READ, with_reading(group))
         keep(best, "pandas: read the log, mask", with_reading(mask))
-        keep(best, "pandas: groupby, log in memory", group)
+        keep(best, HELD, group)
         keep(best, "pandas: mask, log in memory", mask)
     return best
 

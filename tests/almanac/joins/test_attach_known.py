@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import polars as pl
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import almanac
+from almanac.frames import moments_of
 from almanac.reading.query_limits import QueryLimits
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Absence, Known
@@ -246,6 +248,21 @@ class TestFrames:
                 assert str(found.next_event_date.dt.tz) == "America/New_York"
         with almanac.open(file, clock=lambda: NOW) as db:
             assert list(db.attach_known(stamps, horizon="3d").next_event_id) == ["moved"]
+
+    @pytest.mark.parametrize(
+        ("local", "utc"),
+        [
+            ("2025-11-02 01:30", "2025-11-02 05:30"),
+            ("2026-03-08 02:30", "2026-03-08 06:59:59.999999"),
+            ("2026-03-08 03:00", "2026-03-08 07:00"),
+        ],
+    )
+    def test_a_change_of_clocks_never_shows_what_was_known_later(
+        self, local: str, utc: str
+    ) -> None:
+        """Of two instants it is the first; one that no clock showed is the last before it."""
+        found = moments_of(pd.Series(pd.to_datetime([local])), "ts", ZoneInfo("America/New_York"))
+        assert found.microseconds.view("datetime64[us]") == pd.Timestamp(utc).to_datetime64()
 
     @pytest.mark.parametrize(
         ("columns", "options", "message"),
