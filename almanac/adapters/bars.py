@@ -96,7 +96,7 @@ def check_bars(index: Any, bar: Duration) -> None:
 
 
 def coin_of_pair(db: "Database", pair: str, coins: Coins | None = None) -> Coin:
-    """Return the coin of a pair such as `BTC/USDT`, `BTC/USDT:USDT`, `BTC-USD`, or of a ticker.
+    """Return the coin of a pair such as `BTC/USDT`, `BTC/USDT:USDT`, `BTC-USD`, a ticker or slug.
 
     `coins` goes first: the coins of the pairs, or of their tickers, that the caller names.
 
@@ -108,13 +108,14 @@ def coin_of_pair(db: "Database", pair: str, coins: Coins | None = None) -> Coin:
     for label in (pair, ticker):
         if coins is not None and label in coins:
             return db.resolve(coins[label])
-    coin = db.resolve(ticker)
-    if ticker.lower() not in ((coin.symbol or "").lower(), coin.slug):
-        raise UnknownName(
-            f"no coin has the ticker {ticker!r} of {pair!r}; {coin.slug!r} only has it as its "
-            f"name. Name the coin: coins={{{pair!r}: {coin.slug!r}}}"
-        )
-    return coin
+    if "/" not in pair and (whole := _exact(db, pair.strip())) is not None:
+        return whole  # A slug may have a hyphen, as a pair may.
+    if (base := _exact(db, ticker)) is not None:
+        return base
+    raise UnknownName(
+        f"no coin has the ticker {ticker!r} of {pair!r}. Name the coin, by its slug: "
+        f"coins={{{pair!r}: …}}"
+    )
 
 
 def coins_of_labels(
@@ -139,6 +140,15 @@ def framework(name: str, package: str) -> Any:
             f"{name.partition('.')[0]} is not installed, and this adapter needs it: "
             f"pip install {package}"
         ) from error
+
+
+def _exact(db: "Database", text: str) -> Coin | None:
+    """Return the coin with this slug or ticker, None if there is none."""
+    try:
+        coin = db.resolve(text)
+    except UnknownName:
+        return None
+    return coin if text == coin.slug or text.lower() == (coin.symbol or "").lower() else None
 
 
 def _ticker(pair: str) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from almanac.adapters import backtrader, nautilus, zipline
-from almanac.adapters.bars import check_bars, coin_of_pair, features_of, framework
+from almanac.adapters.bars import check_bars, coin_of_pair, coins_of_labels, features_of, framework
 from almanac.database import Database
 from almanac.errors import AmbiguousCoin, InvalidArgument, UnknownName
 from tests.almanac.adapters.stories import COINS, PULLS, bars, opened, versions_at_random
@@ -44,8 +44,16 @@ def test_a_ticker_that_several_coins_have_must_be_named(db: Database) -> None:
 
 def test_a_pair_is_not_the_coin_that_has_its_ticker_as_a_name(db: Database) -> None:
     assert db.resolve("Gas").slug == "galaxy"
-    with pytest.raises(UnknownName, match="'GAS/USDT': 'galaxy'"):
+    with pytest.raises(UnknownName, match="'GAS/USDT': …"):
         coin_of_pair(db, "GAS/USDT")
+
+
+def test_a_slug_with_a_hyphen_is_no_pair(db: Database) -> None:
+    assert coin_of_pair(db, "first-sun").slug == "first-sun"
+    assert coins_of_labels(db, ["other-sun", "GLX-USD"], None) == {
+        "other-sun": db.resolve("other-sun"),
+        "GLX-USD": db.resolve("galaxy"),
+    }
 
 
 def test_features_stand_in_the_rows_of_the_caller(db: Database) -> None:
@@ -72,6 +80,8 @@ def test_features_stand_in_the_rows_of_the_caller(db: Database) -> None:
 def test_bars_that_overlap_are_refused(db: Database) -> None:
     with pytest.raises(InvalidArgument, match=r"4:00:00 apart.*after the next bar opened"):
         features_of(db, bars().index, "1d", {"BTC": "bitcoin"})
+    with pytest.raises(InvalidArgument, match="length of the shortest bar"):
+        check_bars(bars().index, "4h 1s")
     check_bars(bars().index, "4h")
     check_bars(bars().index[::3], "4h")  # Bars may be absent.
     check_bars(bars().index[:1], "1d")

@@ -72,6 +72,14 @@ def test_a_rule_may_return_an_array_or_nullable_booleans(moved: Database) -> Non
         assert entries["BTC"].tolist() == [False, True, True]
 
 
+def test_what_is_unknown_is_no_signal(moved: Database) -> None:
+    long_before = prices(ANNOUNCED - timedelta(days=30), 3, BTC=1.0)
+    signals = next_open(
+        moved, long_before, lambda k: k["events_ahead"].astype("Int64") == 0, bar="1h"
+    )
+    assert not signals["BTC"].any()
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
