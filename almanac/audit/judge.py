@@ -86,15 +86,47 @@ def judge(
     frames["value_findings"] = pa.concat_tables(found, promote_options="default")
     frames["severities"] = _severities()
     frames["all_findings"] = reader.query(SQL["all_findings"], frames=frames)
-    frames["chosen"] = reader.query(SQL["chosen"], frames=frames)
-    return Judged(
-        reader.query(SQL["chosen_findings"], frames=frames),
-        reader.query(SQL["row_verdicts"], frames=frames),
-        {name: count for name, count in naive.items() if count},
-        reader.query(
-            SQL["before_first"], frames={**frames, "versions": places.versions, "placed": placed}
-        )["index"],
+    frames["worst"] = reader.query(SQL["worst"], frames=frames)
+    if COIN in signals.columns:
+        chosen = reader.query(SQL["chosen"], frames=frames)
+    else:
+        chosen = places.uses.select(["use"])
+    frames["chosen"] = chosen
+    is_chosen = {"is_chosen": COIN in signals.columns}
+    early = reader.query(
+        SQL["before_first"],
+        frames={"unplaced": places.unplaced, "placed": placed, "versions": places.versions},
     )
+    return Judged(
+        reader.query(SQL["chosen_findings"], is_chosen, frames=frames),
+        _row_verdicts(places, frames["worst"], chosen),
+        {name: count for name, count in naive.items() if count},
+        _rows_of(places, chosen, early),
+    )
+
+
+def _row_verdicts(places: Places, worst: "pa.Table", chosen: "pa.Table") -> "pa.Table":
+    """Return the verdict of each row of the caller, in its order."""
+    import numpy
+    import pyarrow as pa
+
+    names = pa.array(SEVERITY)
+    severities = numpy.full(len(places.uses), len(names) - 1, numpy.int32)
+    severities[worst["use"].to_numpy()] = worst["severity"].to_numpy()
+    kept = chosen["use"].to_numpy()
+    uses = places.uses.select(["row", "event_id", "decided_at"])
+    if len(kept) < len(uses):
+        uses, severities = uses.take(chosen["use"]), severities[kept]
+    return uses.append_column("verdict", names.take(pa.array(severities)))
+
+
+def _rows_of(places: Places, chosen: "pa.Table", wanted: "pa.Table") -> "pa.Array":
+    """Return the places, in the caller's table, of uses that count."""
+    import numpy
+    import pyarrow as pa
+
+    kept = numpy.intersect1d(chosen["use"].to_numpy(), wanted["use"].to_numpy())
+    return pa.array(places.uses["index"].to_numpy()[kept])
 
 
 def _departures(

@@ -6,7 +6,7 @@ values used (judge).
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from almanac.audit.fields import COIN, EVENT
 from almanac.audit.signals import DECIDED_AT, Signals
@@ -62,18 +62,44 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
     Raises:
         InvalidArgument: a column has a type that can't be read.
     """
-    import pyarrow.compute as pc
-
     naive: dict[str, int] = {}
     rows = _rows(reader, signals, pulls, naive)
-    coin_uses = _coin_uses(reader, signals, rows, pulls, claimed)
-    uses = reader.query(SQL["uses"], frames={"rows": rows, "coin_uses": coin_uses})
+    if COIN in signals.columns:
+        coin_uses = _coin_uses(reader, signals, rows, pulls, claimed)
+        uses = reader.query(SQL["uses"], frames={"rows": rows, "coin_uses": coin_uses})
+    else:
+        uses = _with_columns(rows, use=rows["index"], slug=rows["coin"])
     versions = reader.query(SQL["versions"], {"claimed": claimed}, frames={"uses": uses})
-    places = reader.query(SQL["places"], frames={"uses": uses, "versions": versions})
+    found = reader.query(SQL["places"], frames={"uses": uses, "versions": versions})
+    placed, unknown = _divided(uses, found)
     values = {"claimed": claimed, "last_pull_at": pulls.last}
-    unplaced = reader.query(SQL["unplaced"], values, frames={"places": places})
-    placed = places.filter(pc.is_valid(places["place"])) if len(unplaced) else places
+    unplaced = reader.query(SQL["unplaced"], values, frames={"unknown": unknown})
     return Places(uses, placed, unplaced, versions, naive)
+
+
+def _divided(uses: "pa.Table", found: "pa.Table") -> tuple["pa.Table", "pa.Table"]:
+    """Return the uses whose event was known, with the place of its version, and the others.
+
+    Both are in the order of the uses; those with a verdict are in neither.
+    """
+    import numpy
+    import pyarrow as pa
+
+    places = numpy.full(len(uses), -1, numpy.int32)
+    places[found["use"].to_numpy()] = found["place"].to_numpy()
+    is_known = places >= 0
+    is_open = uses["verdict"].is_null().to_numpy(zero_copy_only=False)
+    kept = uses.select(["use", "index", "row", "event_id", "decided_at", "slug"])
+    placed = _with_columns(kept, place=pa.array(places))
+    if not is_known.all():
+        placed = placed.filter(pa.array(is_known))
+    return placed, kept.filter(pa.array(is_open & ~is_known))
+
+
+def _with_columns(table: "pa.Table", **columns: Any) -> "pa.Table":
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return table
 
 
 def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int]) -> "pa.Table":

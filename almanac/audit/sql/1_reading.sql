@@ -65,7 +65,10 @@ FROM given
 -- Parameters: none. Run twice: the same rows.
 SELECT
     * EXCLUDE (value),
-    CASE WHEN year(value) BETWEEN 1900 AND 2200 THEN value::TIMESTAMPTZ END AS instant,
+    CASE WHEN value
+        BETWEEN TIMESTAMPTZ '1900-01-01 00:00:00+00' AND TIMESTAMPTZ '2200-12-31 00:00:00+00'
+        THEN value::TIMESTAMPTZ
+    END AS instant,
     value IS NULL AS is_empty,
     false AS is_naive,
     false AS is_day
@@ -129,19 +132,19 @@ SELECT
 FROM given
 
 -- name: keys_of_number
--- Grain: one row per row of `given`. Five decimals count, since frames may hold 32 bits.
+-- Grain: one row per row of `given`. Five decimals count, since frames may hold 32 bits; NaN is NULL.
 -- Parameters: none. Run twice: the same rows.
 SELECT
-    * EXCLUDE (value, text, number),
-    CASE WHEN text IS NULL OR isnan(number) OR number IS NULL
+    * EXCLUDE (value, number),
+    CASE WHEN number IS NULL OR isnan(number)
         THEN 0::UBIGINT
         ELSE hash(round(number, 5) + 0.0)
     END AS key,
-    text IS NULL OR coalesce(NOT isinf(number), false) AS is_read
-FROM (
-    SELECT *, nullif(trim(value::VARCHAR), '') AS text, TRY_CAST(text AS DOUBLE) AS number
-    FROM given
-)
+    CASE WHEN number IS NULL
+        THEN coalesce(trim(value::VARCHAR), '') = ''
+        ELSE NOT isinf(number)
+    END AS is_read
+FROM (SELECT *, TRY_CAST(value AS DOUBLE) AS number FROM given)
 
 -- name: keys_of_boolean
 -- Grain: one row per row of `given`.

@@ -205,17 +205,22 @@ WHERE event_id IN (SELECT event_id FROM uses WHERE verdict IS NULL)
 ORDER BY place
 
 -- name: places
--- Grain: one row per row of `uses` that can be judged, with the version known at its decision; NULL
--- if there was none. No two versions of an event that were known at some time begin at the same
+-- Grain: one row per row of `uses` without a verdict whose event was known at its decision, with the
+-- version of then. No two versions of an event that were known at some time begin at the same
 -- instant, so there are no ties.
--- Parameters: none. Run twice: the same rows.
-SELECT u.use, u.index, u.row, u.event_id, u.decided_at, u.slug, v.place
-FROM (SELECT * FROM uses WHERE verdict IS NULL) AS u
-ASOF LEFT JOIN versions AS v ON v.event_id = u.event_id AND v.known_from <= u.decided_at
-ORDER BY u.use
+-- Parameters: none. Run twice: the same rows, in any order.
+SELECT u.use, v.place
+FROM (
+    SELECT u.use, u.decided_at, e.event_number
+    FROM uses AS u
+    JOIN (SELECT DISTINCT event_id, event_number FROM versions) AS e ON e.event_id = u.event_id
+    WHERE u.verdict IS NULL
+) AS u
+ASOF JOIN versions AS v
+    ON v.event_number = u.event_number AND v.known_from <= u.decided_at
 
 -- name: unplaced
--- Grain: one row per row of `places` without a version: why its event was not known.
+-- Grain: one row per row of `unknown` (use, event_id, decided_at): why its event was not known.
 -- The service's own word that it created an event after the decision is evidence even where nobody
 -- watched. A creation more than a day after the first sighting is not believed.
 -- Parameters: $last_pull_at; $claimed. Run twice: the same rows.
@@ -237,7 +242,7 @@ SELECT
             || strftime(e.known_from AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
             || ', when it existed already'
     END AS reason
-FROM (SELECT * FROM places WHERE place IS NULL) AS p
+FROM unknown AS p
 LEFT JOIN (
     SELECT
         f.event_id,
@@ -249,6 +254,6 @@ LEFT JOIN (
         SELECT event_id, min(known_from) AS known_from
         FROM event_claims WHERE $claimed GROUP BY event_id
     ) AS l ON l.event_id = f.event_id
-    WHERE f.version = 1 AND f.event_id IN (SELECT event_id FROM places WHERE place IS NULL)
+    WHERE f.version = 1 AND f.event_id IN (SELECT event_id FROM unknown)
 ) AS e ON e.event_id = p.event_id
 LEFT JOIN cancellations AS c ON c.event_id = p.event_id

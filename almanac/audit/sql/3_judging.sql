@@ -1,7 +1,7 @@
 -- Each value used, against the version of its decision and the others of its event.
 --
 --     known_values ─▶ (keys) ─▶ departures ─▶ findings ─▶ shown_values     for each field
---     all_findings ─▶ chosen ─▶ chosen_findings, row_verdicts
+--     all_findings ─▶ worst ─▶ chosen ─▶ chosen_findings; before_first
 --
 -- `uses` has the key of the value used, `spans` a row per version, `known` a row per version and key
 -- of what was known.
@@ -141,54 +141,44 @@ FROM (
 JOIN uses AS u ON u.use = f.use
 JOIN severities AS s ON s.verdict = f.verdict
 
--- name: chosen
--- Grain: one row per row of the caller: the use that counts and its worst verdict. Of the events
--- that a coin and a date may name, it is the one that the values fit best.
+-- name: worst
+-- Grain: one row per use with a finding: its worst verdict, and how little the values fit its event.
 -- Parameters: none. Run twice: the same rows.
-SELECT
-    u.use, u.index, u.row, u.event_id, u.decided_at,
-    coalesce(f.severity, (SELECT max(severity) FROM severities)) AS severity
+SELECT use, min(severity) AS severity, max(mismatch) AS mismatch, count(*) AS findings
+FROM all_findings
+GROUP BY use
+
+-- name: chosen
+-- Grain: one row per row of the caller: the use that counts. Of the events that a coin and a date may
+-- name, it is the one that the values fit best.
+-- Parameters: none. Run twice: the same rows.
+SELECT u.use
 FROM uses AS u
-LEFT JOIN (
-    SELECT
-        use, min(severity) AS severity, max(mismatch) AS mismatch, count(*) AS findings
-    FROM all_findings
-    GROUP BY use
-) AS f ON f.use = u.use
+LEFT JOIN worst AS f ON f.use = u.use
 QUALIFY row_number() OVER (
     PARTITION BY u.index
     ORDER BY f.mismatch NULLS FIRST, f.findings, f.severity DESC, u.event_id
 ) = 1
+ORDER BY u.index
 
 -- name: chosen_findings
--- Grain: one row per finding of a use that counts, in the order of the rows.
--- Parameters: none. Run twice: the same rows.
+-- Grain: one row per finding of a use that counts (`chosen`; NULL if every use does), in the order
+-- of the rows.
+-- Parameters: $is_chosen, whether to leave out uses that are not in `chosen`.
+-- Run twice: the same rows.
 SELECT
-    f.row, f.event_id, f.decided_at, f.field, f.verdict, f.used, f.known_then, f.knowable_from,
-    f.reason
-FROM all_findings AS f
-SEMI JOIN chosen AS c ON c.use = f.use
-ORDER BY f.row, f.severity, f.field
-
--- name: row_verdicts
--- Grain: one row per row of the caller, in its order.
--- Parameters: none. Run twice: the same rows.
-SELECT c.row, c.event_id, c.decided_at, s.verdict
-FROM chosen AS c
-JOIN severities AS s ON s.severity = c.severity
-ORDER BY c.index
+    row, event_id, decided_at, field, verdict, used, known_then, knowable_from, reason
+FROM all_findings
+WHERE NOT $is_chosen OR use IN (SELECT use FROM chosen)
+ORDER BY row, severity, field
 
 -- name: before_first
--- Grain: one row per row of the caller that was decided before the first observation of its event:
--- it was not known, or was known by a claim alone.
+-- Grain: one row per use that was decided before the first observation of its event: it was not
+-- known, or was known by a claim alone.
 -- Parameters: none. Run twice: the same rows.
-SELECT c.index
-FROM chosen AS c
-WHERE c.use IN (SELECT use FROM unplaced WHERE verdict IN ('not_announced', 'not_watched'))
-    OR c.use IN (
-        SELECT p.use
-        FROM placed AS p
-        JOIN versions AS v ON v.place = p.place
-        WHERE v.known_basis = 'claimed'
-    )
-ORDER BY c.index
+SELECT use FROM unplaced WHERE verdict IN ('not_announced', 'not_watched')
+UNION ALL
+SELECT p.use
+FROM placed AS p
+JOIN versions AS v ON v.place = p.place
+WHERE v.known_basis = 'claimed'
