@@ -125,8 +125,10 @@ def _rows_of(places: Places, chosen: "pa.Table", wanted: "pa.Table") -> "pa.Arra
     import numpy
     import pyarrow as pa
 
-    kept = numpy.intersect1d(chosen["use"].to_numpy(), wanted["use"].to_numpy())
-    return pa.array(places.uses["index"].to_numpy()[kept])
+    is_wanted = numpy.zeros(len(places.uses), bool)
+    is_wanted[wanted["use"].to_numpy()] = True
+    kept = chosen["use"].to_numpy()
+    return pa.array(places.uses["index"].to_numpy()[kept[is_wanted[kept]]])
 
 
 def _departures(

@@ -37,7 +37,8 @@ WHERE NOT u.is_read OR k.place IS NULL OR NOT (k.is_exact OR u.is_period)
 -- name: findings
 -- Grain: one row per row of `departures`: its verdict, and when the value could first be known.
 -- A value that had been known before is no look-ahead, even if it was known once more later. A date
--- counts as known only where it was exact, unless the row says that it is a period (is_period).
+-- counts as known only where it was exact, unless the row says that it is a period (is_period). NULL
+-- that no version had was not used.
 -- Parameters: $field; $later, the verdict of a value known later; $last_pull_at. Run twice: the same rows.
 SELECT
     use, index, slug, place, $field AS field,
@@ -50,6 +51,7 @@ SELECT
         WHEN exact_after IS NOT NULL THEN $later
         WHEN any_before IS NOT NULL THEN 'outdated'
         WHEN any_after IS NOT NULL THEN $later
+        WHEN key = 0 THEN 'clean'
         WHEN decided_at > $last_pull_at THEN 'after_last_pull'
         ELSE 'never_known'
     END AS verdict,

@@ -66,6 +66,8 @@ HISTORIES: list[tuple[str, Any, dict[str, Any], str]] = [
     ("twice", at(4, 6), {"impact": 7.0}, "clean"),
     ("hidden", at(2), {"impact": 9.0}, "unknown_field"),
     ("hidden", at(2), {"impact": None}, "clean"),
+    ("hidden", at(5), {"impact": None}, "clean"),
+    ("scored", at(2), {"impact": ""}, "clean"),
     ("hidden", at(5), {"impact": 9.0}, "clean"),
     ("nobody", at(2), {"impact": 9.0}, "unknown_event"),
     ("moved", at(2), {"impact": "high"}, "unreadable"),
