@@ -1,0 +1,22 @@
+"""The notebook of the docs runs, and shows what it gives."""
+
+from pathlib import Path
+
+from tests.almanac.cookbook import notebook
+from tests.almanac.cookbook.prices import ANNOUNCED, CANCELLED, LISTED, RUN_UP, SLIPPED
+
+
+def test_each_cell_gives_the_text_that_the_notebook_shows(home: Path) -> None:
+    shown = notebook.read()
+    given = notebook.run(shown, home)
+    cells = notebook.codes(shown)
+    for cell, outputs in zip(cells, given, strict=True):
+        assert notebook.texts(cell["outputs"]) == notebook.texts(outputs), "".join(cell["source"])
+    pictures = [output for outputs in given for output in outputs if "image/png" in output["data"]]
+    assert len(pictures) == 1
+
+
+def test_the_notebook_names_the_effects_that_are_planted_in_the_prices() -> None:
+    text = " ".join("".join(cell["source"]) for cell in notebook.read()["cells"])
+    for planted in (ANNOUNCED, RUN_UP, LISTED, -SLIPPED, -CANCELLED):
+        assert f"{planted * 100:g} %" in text
