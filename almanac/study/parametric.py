@@ -45,12 +45,12 @@ def cross_sectional(values: Floats) -> Verdict:
     return student("cross_sectional_t", _t(values), len(values) - 1)
 
 
-def patell(scaled: Floats, windows: Windows) -> Verdict:
+def patell(scaled: Floats, degrees: Floats) -> Verdict:
     """Patell (1976): the sum of standardised values over the root of their variances.
 
-    A standardised value is Student's t with d = m - parameters degrees: its variance is d/(d - 2).
+    A standardised value is Student's t with d degrees, those of the residuals of its row: its
+    variance is d/(d - 2).
     """
-    degrees = windows.fitted_on - windows.parameters
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.where(degrees > 2, degrees / (degrees - 2), np.nan).sum()
         return student("patell", float(scaled.sum() / np.sqrt(variance)), np.inf)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from almanac.study.prices import Floats, Integers, Prices
-from almanac.study.returns import Model, Returns
+from almanac.study.returns import Model, Returns, span_of
 from almanac.study.windows import Spans, Windows, fit
 
 REASONS: Final = {
@@ -89,12 +89,13 @@ def _reasons(
     rows = np.flatnonzero(~before & ~after & ~late)
     bars = zero[rows, None] + spans.relative
     wanted = (bars >= first[rows, None]) & (bars <= returns.last[coin[rows], None])
-    has = np.isfinite(returns.carried[coin[rows, None], bars])
+    start = zero[rows] + spans.first
+    has = np.isfinite(span_of(returns.carried, coin[rows], start, spans.length))
     at_entry = np.isfinite(returns.carried[coin[rows], first[rows]])
     gap = (wanted & ~has).any(axis=1)
     no_market: Any = np.zeros(len(rows), dtype=bool)
     if model == "market":
-        beside = np.isfinite(returns.market_of(coin[rows, None], bars))
+        beside = np.isfinite(returns.market_of(coin[rows], start, spans.length))
         no_market = (wanted & ~beside).any(axis=1)
     reason[rows[no_market]] = "market_missing"
     reason[rows[gap]] = "gap_in_window"
@@ -105,7 +106,8 @@ def _reasons(
 def _returns_in(
     returns: Returns, zero: Integers, coin: Integers, spans: Spans, rows: Integers
 ) -> Integers:
-    own = returns.strict[coin[rows, None], zero[rows, None] + spans.fitted]
+    first = zero[rows] + spans.fitted[0]
+    own = span_of(returns.strict, coin[rows], first, spans.estimation)
     return np.asarray(np.isfinite(own).sum(axis=1))
 
 

@@ -36,9 +36,9 @@ from almanac.study.windows import Windows
 
 Control = Literal["bh", "by"]
 LEAST_DAYS: Final = 8
-"""Calendar days in windows below which signs are not flipped: the headline is GRANK then."""
-LEAST_ROWS: Final = 10
-"""Rows below which there is no headline: GRANK rejects too often with fewer."""
+"""Calendar days in windows below which no signs are flipped: the headline is adjusted BMP then."""
+LEAST_ROWS: Final = 5
+"""Rows below which adjusted BMP is no headline either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ def figures_of(returns: Returns, windows: Windows, options: Draws, bar_us: int) 
     calendar = calendar_test("calendar", shares, flipped, LEAST_DAYS)
     values, scaled = windows.cumulated[:, -1], _scaled(windows)
     block = blocks_of(windows.zero, windows.spans.length)
-    ranked = grank(returns, windows, scaled)
+    few_days = adjusted_bmp(scaled, mean_correlation(returns, windows))
     verdicts = (
         calendar,
         cross_sectional(values),
-        patell(scaled, windows),
+        patell(scaled, windows.degrees),
         bmp(scaled),
-        adjusted_bmp(scaled, mean_correlation(returns, windows)),
-        ranked,
+        few_days,
+        grank(returns, windows, scaled),
         generalised_sign(values, windows.share_positive),
         two_way(values, returns.day[windows.zero], windows.coin),
         block_bootstrap(values, block, rounds=options.rounds, seed=options.seed),
@@ -86,7 +86,7 @@ def figures_of(returns: Returns, windows: Windows, options: Draws, bar_us: int) 
     table = _table(windows, flipped, band, bar_us)
     if not is_enough:
         table[["aar_p", "caar_p"]] = np.nan
-    headline = _headline(calendar, ranked, len(values))
+    headline = _headline(calendar, few_days, len(values))
     return Figures(table, verdicts, headline, len(np.unique(returns.day[windows.zero])))
 
 
@@ -97,13 +97,14 @@ def headline_of(returns: Returns, windows: Windows, options: Draws) -> Verdict:
     calendar = calendar_test("calendar", shares, flipped, LEAST_DAYS)
     if np.isfinite(calendar.p):
         return calendar
-    return _headline(calendar, grank(returns, windows, _scaled(windows)), len(windows.zero))
+    few_days = adjusted_bmp(_scaled(windows), mean_correlation(returns, windows))
+    return _headline(calendar, few_days, len(windows.zero))
 
 
-def _headline(calendar: Verdict, ranked: Verdict, rows: int) -> Verdict:
+def _headline(calendar: Verdict, few_days: Verdict, rows: int) -> Verdict:
     if np.isfinite(calendar.p):
         return calendar
-    return ranked if rows >= LEAST_ROWS else Verdict("none", UNKNOWN, UNKNOWN, UNKNOWN)
+    return few_days if rows >= LEAST_ROWS else Verdict("none", UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 def naive_table(windows: Windows, bar_us: int) -> pd.DataFrame:
@@ -177,7 +178,7 @@ def _table(windows: Windows, flipped: Floats, band: Floats, bar_us: int) -> pd.D
             "aar": _mean_live(windows.abnormal, windows),
             "aar_t": [cross_sectional(values).statistic for values in bars],
             "aar_patell": [
-                patell(values, windows.subset(live[place])).statistic
+                patell(values, windows.degrees[live[place]]).statistic
                 for place, values in enumerate(scaled)
             ],
             "aar_bmp": [bmp(values).statistic for values in scaled],

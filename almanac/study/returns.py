@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from almanac.study.prices import Floats, Integers, Prices
 
@@ -44,18 +45,20 @@ class Returns:
     def bars(self) -> int:
         return int(self.strict.shape[1])
 
-    def market_of(self, coins: Integers, bars: Integers) -> Floats:
-        """Return the market's returns for coins and bars, arrays of one shape after broadcasting.
+    def market_of(self, coin: Integers, first: Integers, length: int) -> Floats:
+        """Return the market's returns on `length` bars from the first of each row.
 
         Without a given market it is the equal-weighted mean of the other coins that have a return.
         """
+        if len(first) == 0:
+            return np.zeros((0, length))
         if self.market is not None:
-            found: Floats = np.broadcast_to(self.market[bars], np.broadcast(coins, bars).shape)
+            found: Floats = sliding_window_view(self.market, length)[first]
             return found
-        own = self.strict[coins, bars]
+        own = span_of(self.strict, coin, first, length)
         is_own = np.isfinite(own)
-        count = self._count[bars] - is_own
-        total = self._sum[bars] - np.where(is_own, own, 0.0)
+        count = sliding_window_view(self._count, length)[first] - is_own
+        total = sliding_window_view(self._sum, length)[first] - np.where(is_own, own, 0.0)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(count > 0, total / count, np.nan)
 
@@ -73,7 +76,7 @@ def returns_of(
     is_counted = np.isfinite(strict)
     return Returns(
         strict=strict,
-        carried=_moves(_carried(closes, has, last, max_gap), kind),
+        carried=_carried_moves(closes, strict, has, last, max_gap, kind),
         from_open=from_open,
         market=None if market is None else _moves(market[None, :], kind)[0],
         last=last.astype(np.int64),
@@ -82,6 +85,14 @@ def returns_of(
         _sum=np.where(is_counted, strict, 0.0).sum(axis=0),
         _count=is_counted.sum(axis=0).astype(np.float64),
     )
+
+
+def span_of(values: Floats, coin: Integers, first: Integers, length: int) -> Floats:
+    """Return `length` bars from the first of each row, of its coin."""
+    if len(first) == 0:
+        return np.zeros((0, length))
+    found: Floats = sliding_window_view(values, length, axis=1)[coin, first]
+    return found
 
 
 def compounded(returns: Floats, kind: Kind) -> Floats:
@@ -103,6 +114,18 @@ def _ratio(after: Floats, before: Floats, kind: Kind) -> Floats:
         moved: Floats = np.log(ratio)
         return moved
     return ratio - 1.0
+
+
+def _carried_moves(
+    closes: Floats, strict: Floats, has: Any, last: Integers, max_gap: int, kind: Kind
+) -> Floats:
+    has_gaps = ~has.all(axis=1)
+    if not has_gaps.any():
+        return strict
+    found = strict.copy()
+    some = _carried(closes[has_gaps], has[has_gaps], last[has_gaps], max_gap)
+    found[has_gaps] = _moves(some, kind)
+    return found
 
 
 def _carried(closes: Floats, has: Any, last: Integers, max_gap: int) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from almanac.study.prices import Floats, Integers
-from almanac.study.returns import Model, Returns, compounded
+from almanac.study.returns import Model, Returns, compounded, span_of
 
 Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 CHUNK: Final = 2_048
@@ -87,6 +87,11 @@ class Windows:
     @property
     def parameters(self) -> int:
         return 2 if self.model == "market" else 1
+
+    @property
+    def degrees(self) -> Floats:
+        """The degrees of freedom of the residuals of each row."""
+        return self.fitted_on - self.parameters
 
     @property
     def cumulated(self) -> Floats:
@@ -175,12 +180,12 @@ def _chunks(rows: int) -> Iterator[slice]:
 def _estimation(
     returns: Returns, zero: Integers, coin: Integers, spans: Spans, model: Model
 ) -> tuple[Floats, Floats, Booleans]:
-    bars = zero[:, None] + spans.fitted
-    own = returns.strict[coin[:, None], bars]
+    first = zero + spans.fitted[0]
+    own = span_of(returns.strict, coin, first, spans.estimation)
     has = np.isfinite(own)
     if model == "mean":
         return np.where(has, own, 0.0), np.zeros_like(own), has
-    market = returns.market_of(coin[:, None], bars)
+    market = returns.market_of(coin, first, spans.estimation)
     has &= np.isfinite(market)
     return np.where(has, own, 0.0), np.where(has, market, 0.0), has
 
@@ -209,15 +214,15 @@ def _fit(
     # What is left of a coin that never moves, or moves as the market, is rounding.
     sd = np.where(sd > 1e-12 * np.maximum(1.0, np.abs(own).max(axis=1, initial=0.0)), sd, 0.0)
 
-    bars = zero[:, None] + spans.relative
-    moved = returns.carried[coin[:, None], bars]
+    first, bars = zero + spans.first, zero[:, None] + spans.relative
+    moved = span_of(returns.carried, coin, first, spans.length)
     if returns.from_open is not None:
         is_entry = bars == entry[:, None]
-        opened = returns.from_open[coin[:, None], bars]
+        opened = span_of(returns.from_open, coin, first, spans.length)
         moved = np.where(is_entry & np.isfinite(opened), opened, moved)
     beside = np.zeros_like(moved)
     if model == "market":
-        beside = returns.market_of(coin[:, None], bars)
+        beside = returns.market_of(coin, first, spans.length)
     live = (bars >= entry[:, None]) & np.isfinite(moved) & np.isfinite(beside)
     expected = np.where(live, alpha[:, None] + beta[:, None] * beside, 0.0)
     moved = np.where(live, moved, 0.0)

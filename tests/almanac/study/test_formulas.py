@@ -125,8 +125,8 @@ def test_t_patell_and_bmp_are_those_of_the_papers(both: Both) -> None:
     assert min(counts) == 58 and max(counts) == 60
     variance = sum((m - lost) / (m - lost - 2) for m in counts)
     z = sum(hand.scar) / math.sqrt(variance)
-    assert patell(scaled, windows).statistic == pytest.approx(z)
-    assert patell(scaled, windows).p == pytest.approx(2 * stats.norm.sf(abs(z)))
+    assert patell(scaled, windows.degrees).statistic == pytest.approx(z)
+    assert patell(scaled, windows.degrees).p == pytest.approx(2 * stats.norm.sf(abs(z)))
     assert rows == 18
 
 
@@ -282,7 +282,7 @@ def test_the_numbers_of_the_fixture_stay() -> None:
     shares = shares_of_days(returns, windows)
     found = {
         "t": cross_sectional(values).statistic,
-        "patell": patell(scaled, windows).statistic,
+        "patell": patell(scaled, windows.degrees).statistic,
         "bmp": bmp(scaled).statistic,
         "adjusted_bmp": adjusted_bmp(scaled, mean_correlation(returns, windows)).statistic,
         "grank": grank(returns, windows, scaled).statistic,

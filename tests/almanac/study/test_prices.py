@@ -120,7 +120,7 @@ class TestForms:
 class TestReturns:
     def test_the_market_is_the_mean_of_the_other_coins(self) -> None:
         returns = returns_of(read_prices(wide()))
-        found = returns.market_of(np.array([[2]]), np.array([[10]]))
+        found = returns.market_of(np.array([2]), np.array([10]), 1)
         moves = np.log(wide()).diff().iloc[10]
         assert found[0, 0] == pytest.approx(moves.drop("c2").mean())
 
