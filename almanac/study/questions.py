@@ -86,8 +86,8 @@ class EventStudies:
             `by(…)`, `plot()`, `to_html()`.
 
         Raises:
-            InvalidArgument: an argument or the prices can't be used, fewer than two events can, or
-                scipy is not installed (`crypto-almanac[study]`).
+            InvalidArgument: an argument or the prices can't be used, no event can, or scipy is not
+                installed (`crypto-almanac[study]`).
             UnknownName, AmbiguousCoin: a filter, or a name in the prices, is not unique.
         """
         from almanac.study.study import StudyRequest, event_study

@@ -63,7 +63,7 @@ def text(study: "Study") -> str:
 
 def summary(study: "Study") -> str:
     """Return the result in sentences."""
-    counts, headline, table = study.counts, study.headline, study.table
+    counts, table = study.counts, study.table
     low, high = table["caar_low"].iloc[-1], table["caar_high"].iloc[-1]
     band = f" ({study.settings['confidence']} band {low:+.2%} to {high:+.2%})"
     left_out = len(study.excluded)
@@ -74,10 +74,17 @@ def summary(study: "Study") -> str:
         f"excluded. "
         f"CAAR over {study.settings['window']}: {study.caar:+.2%}"
         f"{band if np.isfinite(low) else ''}, BHAR {table['bhar'].iloc[-1]:+.2%}; "
-        f"{headline.test}: p = {headline.p:.3f}. Naive, on today's table: CAAR "
+        f"{verdict_of(study)}. Naive, on today's table: CAAR "
         f"{naive['caar']:+.2%}, plain t {naive['t']:.2f}, p = {naive['p']:.3f}, "
         f"n = {naive['n']:,.0f}."
     )
+
+
+def verdict_of(study: "Study") -> str:
+    """Return the headline in words."""
+    if np.isnan(study.headline.p):
+        return "too few rows for a test that holds"
+    return f"{study.headline.test} p = {study.headline.p:.3f}"
 
 
 def plot(study: "Study", path: str | Path | None) -> "Figure":
@@ -113,7 +120,7 @@ def plot(study: "Study", path: str | Path | None) -> "Figure":
     counts = study.counts
     axes.set_title(
         f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, as known "
-        f"{study.settings['lead']} before: {study.headline.test} p = {study.headline.p:.3f}",
+        f"{study.settings['lead']} before: {verdict_of(study)}",
         fontsize=10,
     )
     axes.spines[["top", "right"]].set_visible(False)

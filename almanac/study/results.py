@@ -67,7 +67,8 @@ def figures_of(returns: Returns, windows: Windows, options: Draws, bar_us: int) 
     calendar = calendar_test("calendar", shares, flipped, LEAST_DAYS)
     values, scaled = windows.cumulated[:, -1], _scaled(windows)
     block = blocks_of(windows.zero, windows.spans.length)
-    few_days = adjusted_bmp(scaled, mean_correlation(returns, windows))
+    correlation = mean_correlation(returns, windows)
+    few_days = adjusted_bmp(scaled, correlation)
     verdicts = (
         calendar,
         cross_sectional(values),
@@ -79,13 +80,9 @@ def figures_of(returns: Returns, windows: Windows, options: Draws, bar_us: int) 
         two_way(values, returns.day[windows.zero], windows.coin),
         block_bootstrap(values, block, rounds=options.rounds, seed=options.seed),
     )
-    is_enough = np.isfinite(calendar.p)
-    band = np.quantile(np.abs(flipped), options.confidence, axis=0)
-    if not is_enough:
-        band = np.full(windows.spans.length, np.nan)
-    table = _table(windows, flipped, band, bar_us)
-    if not is_enough:
-        table[["aar_p", "caar_p"]] = np.nan
+    table = _table(windows, flipped, options, bar_us)
+    if not np.isfinite(calendar.p):
+        _judge_few_days(table, windows, correlation, options.confidence)
     headline = _headline(calendar, few_days, len(values))
     return Figures(table, verdicts, headline, len(np.unique(returns.day[windows.zero])))
 
@@ -160,8 +157,9 @@ def _mean_live(values: Floats, windows: Windows) -> Floats:
         return np.where(count > 0, (values * windows.live).sum(axis=0) / count, np.nan)
 
 
-def _table(windows: Windows, flipped: Floats, band: Floats, bar_us: int) -> pd.DataFrame:
+def _table(windows: Windows, flipped: Floats, options: Draws, bar_us: int) -> pd.DataFrame:
     caar = windows.cumulated.mean(axis=0)
+    band = np.quantile(np.abs(flipped), options.confidence, axis=0)
     step = np.diff(caar, prepend=0.0)
     flipped_step = np.diff(flipped, prepend=0.0, axis=1)
     spread = np.sqrt(np.where(windows.live, windows.variance_of_bars(), 1.0))
@@ -190,3 +188,29 @@ def _table(windows: Windows, flipped: Floats, band: Floats, bar_us: int) -> pd.D
             "bhar": windows.held.mean(axis=0),
         }
     )
+
+
+def _judge_few_days(
+    table: pd.DataFrame, windows: Windows, correlation: float, confidence: float
+) -> None:
+    """Replace p and band by those of adjusted BMP; the band is of the values as they are."""
+    from scipy.stats import t as student
+
+    rows = len(windows.zero)
+    cumulated, spread = windows.cumulated, np.sqrt(windows.variance_of_sums())
+    alone, of_bar = windows.abnormal, np.sqrt(windows.variance_of_bars())
+    inflation = (1 + (rows - 1) * correlation) / (1 - correlation)
+    for place in range(windows.spans.length):
+        live = windows.live[:, place]
+        started = windows.live[:, : place + 1].any(axis=1)
+        sums = cumulated[started, place] / spread[started, place]
+        bars = alone[live, place] / of_bar[live, place]
+        error, quantile = UNKNOWN, UNKNOWN
+        if rows >= LEAST_ROWS and inflation > 0:
+            error = float(np.sqrt(cumulated[:, place].var(ddof=1) / rows * inflation))
+            quantile = float(student.ppf((1 + confidence) / 2, rows - 1))
+        caar = float(table.loc[place, "caar"])
+        table.loc[place, "aar_p"] = adjusted_bmp(bars, correlation).p
+        table.loc[place, "caar_p"] = adjusted_bmp(sums, correlation).p
+        table.loc[place, "caar_low"] = caar - quantile * error
+        table.loc[place, "caar_high"] = caar + quantile * error

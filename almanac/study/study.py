@@ -207,11 +207,11 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         [part for part in (known.excluded, placed.excluded) if len(part)] or [known.excluded],
         ignore_index=True,
     )
-    if len(placed.rows) < 2:
+    if placed.rows.empty:
         counted = excluded["reason"].value_counts()
         why = "; ".join(f"{n:,} {REASONS[str(reason)]}" for reason, n in counted.items())
         raise InvalidArgument(
-            f"{len(placed.rows)} events can be used; expected two or more. Not used: "
+            "no event can be used; expected at least one, and more for most tests. Not used: "
             f"{why or 'none: no event passes the filters in the span of the prices'}."
         )
     return Study(
