@@ -35,6 +35,8 @@ bench: $(STAMP)
 
 bench-analyst: $(STAMP)
 	$(BIN)/python -m bench.analyst.joins
+	$(BIN)/python -m bench.analyst.study
+	$(BIN)/python -m bench.analyst.calibration
 
 bench-limits: $(STAMP)
 	$(BIN)/python -m bench.limits
