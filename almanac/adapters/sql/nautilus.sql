@@ -10,10 +10,7 @@
 -- events that were not over comes first, dated $start. Run twice: the same rows.
 WITH
 changes AS (
-    -- A version that another replaced at the same instant was known at no time.
-    SELECT event_id, known_from AS changed_at
-    FROM event_versions
-    WHERE known_to IS DISTINCT FROM known_from
+    SELECT event_id, known_from AS changed_at FROM event_versions
     UNION
     SELECT event_id, changed_at FROM event_absences
 ),
@@ -25,6 +22,7 @@ known AS (
         lead(c.changed_at) OVER by_time AS next_at,
         coalesce(bool_or(list_has_any(v.coins, $coins::VARCHAR[])) OVER by_time, false) AS is_linked
     FROM changes AS c
+    -- Not a version that another replaced at the same instant: it was known at no time.
     INNER JOIN event_versions AS v
         ON
             v.event_id = c.event_id
