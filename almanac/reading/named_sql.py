@@ -10,7 +10,7 @@ statements.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -81,3 +81,15 @@ def quoted(name: str) -> str:
 def quoted_text(text: str) -> str:
     """Return a text as SQL, where no value can be bound."""
     return "'" + text.replace("'", "''") + "'"
+
+
+Literal = str | bool | int | Sequence[str]
+
+
+def literal(value: Literal) -> str:
+    """Return a value as SQL, where none can be bound."""
+    if isinstance(value, str):
+        return quoted_text(value)
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    return "[" + ", ".join(map(quoted_text, value)) + "]"

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
+from almanac.reading.named_sql import Literal, literal, quoted
 from almanac.reading.temporary import own_folder
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
@@ -72,23 +73,24 @@ def restrict(
     spill_bytes = max(0, min(2 * limits.memory_bytes, free))
     # DuckDB makes the folder for the first spilled rows, and removes it.
     spill = str(own_folder() / f"spill-{uuid.uuid4().hex}") if spill_bytes else ""
-    settings: list[tuple[str, Any]] = [
-        ("SET memory_limit = $value", f"{limits.memory_bytes}B"),
-        ("SET temp_directory = $value", spill),
-        ("SET autoload_known_extensions = $value", False),
-        ("SET autoinstall_known_extensions = $value", False),
-        ("SET allow_community_extensions = $value", False),
-        ("SET allow_persistent_secrets = $value", False),
-        ("SET python_enable_replacements = $value", False),
-        ("SET allowed_paths = $value", [str(path) for path in writable]),
-        ("SET enable_external_access = $value", False),
+    settings: list[tuple[str, Literal]] = [
+        ("memory_limit", f"{limits.memory_bytes}B"),
+        ("temp_directory", spill),
+        ("autoload_known_extensions", False),
+        ("autoinstall_known_extensions", False),
+        ("allow_community_extensions", False),
+        ("allow_persistent_secrets", False),
+        ("python_enable_replacements", False),
+        ("allowed_paths", [str(path) for path in writable]),
+        ("enable_external_access", False),
     ]
     if spill_bytes:
-        settings.insert(2, ("SET max_temp_directory_size = $value", f"{spill_bytes}B"))
+        settings.insert(2, ("max_temp_directory_size", f"{spill_bytes}B"))
     if limits.threads is not None:
-        settings.insert(0, ("SET threads = $value", limits.threads))
-    for text, value in settings:
-        connection.execute(text, {"value": value})
+        settings.insert(0, ("threads", limits.threads))
+    for name, value in settings:
+        # Not bound: before DuckDB 2.0, the first value that is bound imports pandas.
+        connection.execute("SET " + quoted(name) + " = " + literal(value))
     connection.execute("SET lock_configuration = true")
 
 
