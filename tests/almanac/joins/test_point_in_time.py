@@ -41,7 +41,7 @@ class Size(NamedTuple):
 
 
 @pytest.fixture(
-    scope="module", params=[Size(3, 400), pytest.param(Size(8, 10_000), marks=pytest.mark.long)]
+    scope="module", params=[Size(2, 400), pytest.param(Size(8, 10_000), marks=pytest.mark.long)]
 )
 def size(request: pytest.FixtureRequest) -> Size:
     found: Size = request.param
