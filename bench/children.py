@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,20 @@ def measure(module: str, *words: str) -> Measured:
     if process.returncode != 0:
         raise ChildFailed(f"{module} {' '.join(words)} ended with {process.returncode}")
     return Measured(json.loads(output.strip().splitlines()[-1]), usage.ru_maxrss * 1024 / 1e6)
+
+
+class Stopwatch:
+    """The seconds since it was made, by the clock and of the processor (of all threads)."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter(), time.process_time()
+
+    def figures(self) -> dict[str, float]:
+        wall, processor = self._began
+        return {
+            "seconds": time.perf_counter() - wall,
+            "cpu": time.process_time() - processor,
+        }
 
 
 def print_figures(**values: Any) -> None:

@@ -1,41 +1,40 @@
 """The package doing the measured work. Run as a child: it prints its seconds."""
 
 import argparse
-import time
 from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
 
 import almanac
-from bench.children import print_figures
+from bench.children import Stopwatch, print_figures
 
 
-def events(home: Path, instants: list[datetime]) -> None:
-    """Open the warehouse, and return all events as they were known at each instant."""
-    began = time.perf_counter()
+def events(home: Path, at: datetime) -> None:
+    """Open the warehouse, and return all events as they were known at an instant."""
+    watch = Stopwatch()
     with almanac.open(home) as db:
-        rows = sum(len(db.events(as_of=at, status="all").df()) for at in instants)
-    seconds = time.perf_counter() - began
-    print_figures(seconds=seconds / len(instants), rows=rows)
+        rows = len(db.events(as_of=at, status="all").df())
+    print_figures(**watch.figures(), rows=rows)
 
 
 def attach(home: Path, rows: Path, into: Path, horizon: str) -> None:
     """Open the warehouse, and join the next event to each row."""
     frame = pd.read_parquet(rows)
-    began = time.perf_counter()
+    watch = Stopwatch()
     with almanac.open(home) as db:
         found = db.attach_known(frame, horizon=horizon)
-    seconds = time.perf_counter() - began
+    figures = watch.figures()
     found[["next_event_id", "events_ahead"]].to_parquet(into)
-    print_figures(seconds=seconds, rows=len(found), with_event=found.next_event_id.notna().mean())
+    with_event = found.next_event_id.notna().mean()
+    print_figures(**figures, rows=len(found), with_event=with_event)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["events", "attach"])
     parser.add_argument("home", type=Path)
-    parser.add_argument("--at", type=datetime.fromisoformat, nargs="*")
+    parser.add_argument("--at", type=datetime.fromisoformat)
     parser.add_argument("--rows", type=Path)
     parser.add_argument("--into", type=Path)
     parser.add_argument("--horizon")
