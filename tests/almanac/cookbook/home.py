@@ -6,6 +6,7 @@ Belongs here: its pulls, merged and published without Dagster. The clock of the 
 each instant, so the home has the same rows wherever and whenever it is made.
 """
 
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,5 +49,15 @@ def _pull_day(service: OpenedSession, number: int) -> None:
         pull("categories", service)
 
 
+def main() -> None:
+    folder = Path(sys.argv[1])
+    if folder.exists() and any(folder.iterdir()):
+        sys.exit(f"{folder} is not empty; name a new folder, or remove it. Nothing was changed.")
+    # A key, a watchlist or a plan of yours would make another home, from your service.
+    for name in [name for name in os.environ if name.startswith("ALMANAC_")]:
+        del os.environ[name]
+    sys.stdout.write(f"{make_home(folder).warehouse}\n")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(f"{make_home(Path(sys.argv[1])).warehouse}\n")
+    main()
