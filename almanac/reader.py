@@ -149,6 +149,8 @@ class Reader:
             finally:
                 for name in frames:
                     connection.unregister(name)
+                    if name in self._frames:
+                        connection.register(name, self._frames[name])
 
     def result(self, sql: str, values: Mapping[str, Any] = _NO_VALUES, **options: Any) -> Result:
         """Run one statement as `query`; return a Result."""

@@ -67,7 +67,7 @@ def _other_basis(
     if len(differing) == 0:
         return counts
     progress("judging by the other basis")
-    part = Signals(signals.table.take(differing), signals.columns, signals.ignored, signals.broken)
+    part = Signals(signals.table.take(differing), signals.columns, signals.ignored, {})
     other = judge(reader, part, pulls, claimed=basis != "claimed", progress=lambda step: None)
     counts["rows"] = len(differing)
     for verdict in other.verdicts["verdict"].to_pylist():

@@ -63,7 +63,7 @@ def judge(
     placed, naive = places.placed, dict(places.naive)
     is_whole = placed.num_rows == signals.table.num_rows and COIN not in signals.columns
     is_period = _periods(reader, signals, placed["index"])
-    found = [_no_findings()]
+    found = [_no_findings(str(reader.tz))]
     for name in signals.fields:
         progress(f"judging {name}")
         values = signals.table[name]
@@ -175,7 +175,7 @@ def _periods(reader: Reader, signals: Signals, index: "pa.ChunkedArray") -> "pa.
     return rows["is_period"]
 
 
-def _no_findings() -> "pa.Table":
+def _no_findings(tz: str) -> "pa.Table":
     import pyarrow as pa
 
     texts = ("field", "verdict", "known_then", "used")
@@ -183,7 +183,7 @@ def _no_findings() -> "pa.Table":
         [
             *[pa.field(name, pa.string()) for name in texts],
             pa.field("use", pa.int64()),
-            pa.field("knowable_from", pa.timestamp("us", "UTC")),
+            pa.field("knowable_from", pa.timestamp("us", tz)),
         ]
     ).empty_table()
 

@@ -3,6 +3,7 @@
 Belongs here: the HTML. Does not: the sentences (report). Every text from outside is escaped.
 """
 
+import re
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,13 +44,15 @@ table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font
 th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;
 border-bottom:1px solid var(--line)}
 th{font-weight:600;color:var(--dim);white-space:nowrap}
+th.w{white-space:normal;vertical-align:bottom}
 td.n,th.n{text-align:right}td.v{color:var(--of);font-weight:600;white-space:nowrap}
 td.t{white-space:nowrap}td.x{overflow-wrap:anywhere;min-width:7rem;max-width:18rem}
-code{font:.85em ui-monospace,Menlo,Consolas,monospace}
+span.i{white-space:nowrap}code{font:.85em ui-monospace,Menlo,Consolas,monospace}
 .meter{display:inline-block;height:.55rem;border-radius:.15rem;background:var(--of);
 vertical-align:middle;min-width:2px}
 """
 _SHOWN_MAX: Final = 200
+_INSTANT: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ]([\d:.]+\S*)")
 
 
 def page_of(audit: "Audit", findings_max: int) -> str:
@@ -120,7 +123,8 @@ def _by_field(audit: "Audit") -> str:
     verdicts = list(dict.fromkeys(row["verdict"] for row in found))
     fields = list(dict.fromkeys(row["field"] for row in audit.summary))
     counts = {(row["verdict"], row["field"]): row["values"] for row in found}
-    head = "".join(f'<th class="n">{name}</th>' for name in verdicts)
+    names = [name.replace("_", "_<wbr>") for name in verdicts]
+    head = "".join(f'<th class="n w">{name}</th>' for name in names)
     body = "".join(
         f"<tr><td>{escape(field)}</td>"
         + "".join(
@@ -193,7 +197,13 @@ def _time(at: Any) -> str:
 
 
 def _value(value: str | None) -> str:
-    return '<span class="dim">nothing</span>' if not value else _text(value)
+    if not value:
+        return '<span class="dim">nothing</span>'
+    # A line breaks between date and time, and not within the date.
+    instant = _INSTANT.fullmatch(value)
+    if instant:
+        return f'<span class="i">{_text(instant[1])}</span> {_text(instant[2])}'
+    return _text(value)
 
 
 def _text(value: str) -> str:

@@ -114,6 +114,10 @@ def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int])
         columns[name] = (
             signals.table[name].cast(pa.string()) if is_given else pa.nulls(count, pa.string())
         )
+    broken: list[str | None] = [None] * count
+    for row, reason in signals.broken.items():
+        broken[row - 1] = reason
+    columns["broken"] = pa.array(broken, pa.string())
     given = pa.table({**columns, "value": signals.table[DECIDED_AT]})
     read = read_instants(reader, given, signals.columns[DECIDED_AT])
     naive[DECIDED_AT] = pc.sum(read["is_naive"]).as_py() or 0

@@ -66,9 +66,9 @@ def notes(audit: "Audit") -> Iterator[str]:
         )
     if audit.ignored:
         yield f"Not judged: {', '.join(map(plain_line, audit.ignored))}."
-    for column, count in audit.naive.items():
-        name = plain_line(column)
-        yield f"{count:,} instants of {name} name no zone and were read as {audit.tz}."
+    if audit.naive:
+        counts = [f"{plain_line(name)} ({count:,})" for name, count in audit.naive.items()]
+        yield f"Instants without a zone were read as {audit.tz}: {', '.join(counts)}."
 
 
 def basis_notes(audit: "Audit") -> Iterator[str]:
@@ -83,11 +83,11 @@ def basis_notes(audit: "Audit") -> Iterator[str]:
         if other[group]
     ]
     what = (
-        "were decided before the first observation of their event"
+        "decided before the first observation of their event"
         if audit.basis == "observed"
-        else "are judged by what the service claims of the time before the first observation"
+        else "judged by what the service claims of the time before the first observation"
     )
-    yield f"{_rows(other['rows'])} {what}; by basis {name} they are: {', '.join(parts)}."
+    yield f"{_rows(other['rows'])} {what}; by basis {name}: {', '.join(parts)}."
 
 
 _BASES: Final = {

@@ -58,9 +58,12 @@ def read_signals(
     """
     if isinstance(source, (str, Path)):
         return _read_file(Path(source).expanduser(), decided_at, fields)
-    table = _as_arrow(source)
-    columns = _columns(table.column_names, decided_at, fields, "the frame")
-    return _signals(table, columns)
+    frame = _as_frame(source)
+    names = list(map(str, frame.columns if _is_pandas(frame) else frame.column_names))
+    columns = _columns(names, decided_at, fields, "the frame")
+    wanted = list(dict.fromkeys(columns.values()))
+    table = _from_pandas(frame, wanted) if _is_pandas(frame) else frame.select(wanted)
+    return _signals(table, columns, names)
 
 
 def _columns(
@@ -116,7 +119,10 @@ def _listed(names: list[str]) -> str:
 
 
 def _signals(
-    table: "pa.Table", columns: dict[str, str], broken: dict[int, str] | None = None
+    table: "pa.Table",
+    columns: dict[str, str],
+    names: list[str],
+    broken: dict[int, str] | None = None,
 ) -> Signals:
     import numpy
     import pyarrow as pa
@@ -130,7 +136,7 @@ def _signals(
         places[readable - 1] = numpy.arange(table.num_rows)
         taken = pa.array(places, mask=places < 0)
         plain = {name: column.take(taken) for name, column in plain.items()}
-    ignored = [name for name in table.column_names if name not in columns.values()]
+    ignored = [name for name in names if name not in columns.values()]
     return Signals(pa.table({"row": pa.array(rows), **plain}), columns, ignored, broken or {})
 
 
@@ -152,24 +158,35 @@ def _plain(column: "pa.ChunkedArray", name: str) -> "pa.ChunkedArray":
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         try:
             return joined_lists(column)
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise InvalidArgument(f"the column {name!r} is no list of texts: {error}") from error
     return column
 
 
-def _as_arrow(source: Any) -> "pa.Table":
+def _is_pandas(frame: Any) -> bool:
+    return hasattr(frame, "iloc")
+
+
+def _as_frame(source: Any) -> Any:
+    """Return a pandas frame whose index is among its columns if it has a name, or an Arrow table.
+
+    An index of instants is the decision if no column is.
+    """
     import pyarrow as pa
 
     if isinstance(source, Result):
         return source.arrow()
-    if isinstance(source, pa.Table):
-        return source
+    if type(source).__name__ == "LazyFrame":
+        raise InvalidArgument("the frame is a Polars LazyFrame; use frame.collect()")
     try:
-        if hasattr(source, "iloc"):
-            return _from_pandas(source)
-        if isinstance(source, list):
-            return pa.Table.from_pylist(source)
-        return pa.table(source)
+        if not _is_pandas(source):
+            return pa.Table.from_pylist(source) if isinstance(source, list) else pa.table(source)
+        names = {str(name).lower() for name in source.columns}
+        if not names & set(_DECISIONS) and str(source.index.dtype).startswith("datetime64"):
+            return source.rename_axis(DECIDED_AT).reset_index()
+        if any(name is not None and name not in source.columns for name in source.index.names):
+            return source.reset_index()
+        return source
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise InvalidArgument(
             f"a {type(source).__name__} can't be read as rows ({error}); expected a pandas, Polars "
@@ -177,28 +194,19 @@ def _as_arrow(source: Any) -> "pa.Table":
         ) from error
 
 
-def _from_pandas(frame: Any) -> "pa.Table":
-    """Return a pandas frame; its index becomes a column if it has a name, or is of instants."""
-    import pandas as pd
+def _from_pandas(frame: Any, wanted: list[str]) -> "pa.Table":
     import pyarrow as pa
 
-    if isinstance(frame, pd.Series):
-        raise TypeError("a Series is one column")
-    index = frame.index
-    is_instants = isinstance(index, pd.DatetimeIndex)
-    if is_instants and not {str(name).lower() for name in frame.columns} & set(_DECISIONS):
-        frame = frame.rename_axis(DECIDED_AT).reset_index()
-    elif any(name is not None and name not in frame.columns for name in index.names):
-        frame = frame.reset_index()
     columns = {}
-    for name in frame.columns:
-        try:
-            columns[str(name)] = pa.array(frame[name], from_pandas=True)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            texts = [
-                None if value is None or value != value else str(value) for value in frame[name]
-            ]
-            columns[str(name)] = pa.array(texts, pa.string())
+    for place, name in enumerate(map(str, frame.columns)):
+        if name in wanted and name not in columns:
+            values = frame.iloc[:, place]
+            try:
+                columns[name] = pa.array(values, from_pandas=True)
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                # Values of several types: each is read as its text.
+                is_missing = values.isna()
+                columns[name] = pa.array(values.astype(str).mask(is_missing, None), pa.string())
     return pa.table(columns)
 
 
@@ -218,11 +226,11 @@ def _read_file(
         names = pq.read_schema(path).names
         columns = _columns(names, decided_at, fields, str(path))
         table = pq.read_table(path, columns=list(dict.fromkeys(columns.values())))
-    except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"{path} is not UTF-8 text; save it as UTF-8") from None
+    except (pa.ArrowException, csv.Error) as error:
         raise InvalidArgument(f"{path} can't be read: {error}") from error
-    found = _signals(table, columns)
-    found.ignored.extend(name for name in names if name not in columns.values())
-    return found
+    return _signals(table, columns, names)
 
 
 def _read_csv(
@@ -261,9 +269,7 @@ def _read_csv(
     except pa.ArrowInvalid:
         # Rows have numbers only where one thread reads.
         table = read(invalid_row_handler=keep)
-    found = _signals(table, columns, broken)
-    found.ignored.extend(name for name in names if name not in columns.values())
-    return found
+    return _signals(table, columns, names, broken)
 
 
 def _header(path: Path) -> tuple[list[str], str]:

@@ -26,19 +26,21 @@ def read_instants(reader: Reader, given: "pa.Table", name: str) -> "pa.Table":
     import pyarrow as pa
 
     kind = given.schema.field("value").type
-    values = {"tz": str(reader.tz)}
+    frames = {"given": given}
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return reader.query(SQL["read_aware"], frames=frames)
+    tz = {"tz": str(reader.tz)}
     if pa.types.is_string(kind):
-        return reader.query(SQL["read_texts"], values, frames={"given": given})
-    if pa.types.is_date(kind):
-        return reader.query(SQL["read_days"], values, frames={"given": given})
-    if not pa.types.is_timestamp(kind):
+        frames["given"] = reader.query(SQL["read_texts"], frames=frames)
+    elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        is_day = {"is_day": pa.types.is_date(kind)}
+        frames["given"] = reader.query(SQL["read_naive"], is_day, frames=frames)
+    else:
         raise InvalidArgument(
             f"the column {name!r} holds {kind}, and instants are expected. If they are seconds: "
             f"pandas.to_datetime(frame[{name!r}], unit='s', utc=True)"
         )
-    if kind.tz is None:
-        return reader.query(SQL["read_naive"], values, frames={"given": given})
-    return reader.query(SQL["read_aware"], frames={"given": given})
+    return reader.query(SQL["placed_in_zone"], tz, frames=frames)
 
 
 def used_keys(

@@ -2,26 +2,26 @@
 -- NULL. `given` has a column `value` and any others, which are kept. Values used and values known are
 -- read by the same statement, but for instants and coins.
 --
---     read_texts | read_naive | read_days | read_aware ─▶ keys_of_instant      instants
---     keys_of_*                                                               other values
+--     read_texts | read_naive ─▶ placed_in_zone | read_aware ─▶ keys_of_instant      instants
+--     keys_of_*                                                                     other values
 
 -- name: read_texts
--- Grain: one row per row of `given`, a text read as an instant; NULL if it is none. is_naive: it
--- names no zone, so it is of $tz; is_day: it is a date alone.
--- Parameters: $tz, the name of a zone. Run twice: the same rows.
+-- Grain: one row per row of `given`, a text read as an instant (zoned), or as the time of day that it
+-- gives (local), if it names no zone; is_day: it is a date alone. NULL if it is neither.
+-- Parameters: none. Run twice: the same rows.
 SELECT
-    * EXCLUDE (value, text, has_zone, found),
-    CASE WHEN year(found) BETWEEN 1900 AND 2200 THEN found END AS instant,
+    * EXCLUDE (value, text, has_zone, stamp, local),
+    CASE WHEN stamp BETWEEN TIMESTAMPTZ '1900-01-01 00:00:00+00'
+        AND TIMESTAMPTZ '2200-12-31 00:00:00+00' THEN stamp END AS zoned,
+    CASE WHEN local BETWEEN TIMESTAMP '1900-01-01' AND TIMESTAMP '2200-12-31'
+        THEN local END AS local,
     text IS NULL AS is_empty,
-    found IS NOT NULL AND NOT has_zone AS is_naive,
-    found IS NOT NULL AND length(text) <= 10 AS is_day
+    length(text) <= 10 AS is_day
 FROM (
     SELECT
         *,
-        CASE WHEN has_zone
-            THEN TRY_CAST(text AS TIMESTAMPTZ)
-            ELSE TRY_CAST(text AS TIMESTAMP) AT TIME ZONE $tz
-        END AS found
+        CASE WHEN has_zone THEN TRY_CAST(text AS TIMESTAMPTZ) END AS stamp,
+        CASE WHEN NOT has_zone THEN TRY_CAST(text AS TIMESTAMP) END AS local
     FROM (
         SELECT
             *,
@@ -35,30 +35,33 @@ FROM (
 )
 
 -- name: read_naive
--- Grain: one row per row of `given`, a timestamp without a zone as an instant of $tz.
--- Parameters: $tz. Run twice: the same rows.
+-- Grain: one row per row of `given`, a timestamp without a zone or a date; as read_texts.
+-- Parameters: $is_day, whether it is a date. Run twice: the same rows.
 SELECT
     * EXCLUDE (value),
-    CASE WHEN year(value) BETWEEN 1900 AND 2200
-        THEN value::TIMESTAMP AT TIME ZONE $tz
-    END AS instant,
+    NULL::TIMESTAMPTZ AS zoned,
+    CASE WHEN value BETWEEN TIMESTAMP '1900-01-01' AND TIMESTAMP '2200-12-31'
+        THEN value::TIMESTAMP END AS local,
     value IS NULL AS is_empty,
-    value IS NOT NULL AS is_naive,
-    false AS is_day
+    $is_day::BOOLEAN AS is_day
 FROM given
 
--- name: read_days
--- Grain: one row per row of `given`, a date as its first instant in $tz.
+-- name: placed_in_zone
+-- Grain: one row per row of `given`, as read_texts gives it, with its instant. A time of day that
+-- occurs twice, as clocks go back, is the first; one that is skipped is an hour earlier: the earlier
+-- of two instants knows less.
 -- Parameters: $tz. Run twice: the same rows.
 SELECT
-    * EXCLUDE (value),
-    CASE WHEN year(value) BETWEEN 1900 AND 2200
-        THEN value::TIMESTAMP AT TIME ZONE $tz
+    * EXCLUDE (zoned, local, guess, is_day),
+    CASE
+        WHEN zoned IS NOT NULL OR $tz = 'UTC' THEN coalesce(zoned, guess)
+        WHEN (guess - INTERVAL 1 HOUR) AT TIME ZONE $tz = local OR guess AT TIME ZONE $tz <> local
+            THEN guess - INTERVAL 1 HOUR
+        ELSE guess
     END AS instant,
-    value IS NULL AS is_empty,
-    value IS NOT NULL AS is_naive,
-    value IS NOT NULL AS is_day
-FROM given
+    local IS NOT NULL AS is_naive,
+    local IS NOT NULL AND is_day AS is_day
+FROM (SELECT *, local AT TIME ZONE $tz AS guess FROM given)
 
 -- name: read_aware
 -- Grain: one row per row of `given`, a timestamp with a zone as an instant.
@@ -178,7 +181,7 @@ FROM (
         list_distinct(list_filter(
             list_transform(
                 string_split_regex(lower(coalesce(value, '')), '[\[\]{}()"'';|,]+'),
-                lambda entry: trim(entry)
+                lambda entry: trim(entry, ' ' || chr(9) || chr(10) || chr(13))
             ),
             lambda entry: entry <> ''
         )) AS entries

@@ -15,7 +15,8 @@ FROM batches
 WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
 
 -- name: rows
--- Grain: one row per row of `given` (index, row, event_id, coin, and its decision as read).
+-- Grain: one row per row of `given` (index, row, event_id, coin, broken: why the row can't be read,
+-- and its decision as read).
 -- Parameters: $now. Run twice: the same rows.
 SELECT
     index, row, event_id, coin, decided_at,
@@ -25,6 +26,7 @@ SELECT
         WHEN event_id IS NULL AND coin IS NULL THEN 'unreadable'
     END AS verdict,
     CASE
+        WHEN broken IS NOT NULL THEN broken
         WHEN decided_at IS NULL AND is_empty THEN 'it has no decision time'
         WHEN decided_at IS NULL THEN 'its decision time can''t be read as an instant'
         WHEN decided_at > $now THEN 'its decision is still to come'
@@ -32,7 +34,7 @@ SELECT
     END AS reason
 FROM (
     SELECT
-        index, row, instant AS decided_at, is_empty,
+        index, row, broken, instant AS decided_at, is_empty,
         nullif(trim(event_id), '') AS event_id, nullif(trim(coin), '') AS coin
     FROM given
 )

@@ -67,9 +67,9 @@ FROM (
     LEFT JOIN (
         SELECT
             use,
-            max(known_from) FILTER (is_before AND is_taken) AS exact_before,
+            min(known_from) FILTER (is_before AND is_taken) AS exact_before,
             min(known_from) FILTER (NOT is_before AND is_taken) AS exact_after,
-            max(known_from) FILTER (is_before) AS any_before,
+            min(known_from) FILTER (is_before) AS any_before,
             min(known_from) FILTER (NOT is_before) AS any_after
         FROM (
             SELECT

@@ -1,0 +1,151 @@
+"""The rows of the caller: frames and files of every kind, and rows that can't be read."""
+
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from almanac.database import Database
+from almanac.errors import InvalidArgument
+from tests.almanac.audit.watched import at, open_watched
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rows") / "warehouse.duckdb"
+
+
+@pytest.fixture(scope="module")
+def db(path: Path) -> Iterator[Database]:
+    with open_watched(path) as database:
+        yield database
+
+
+FRAME = pd.DataFrame(
+    {
+        "event_id": ["scored", "scored", "moved"],
+        "decided_at": [at(2), at(5), at(2)],
+        "impact": [8.25, 8.25, 5.0],
+        "categories": [["Exchange Listing"]] * 3,
+        "price": [1.0, 2.0, 3.0],
+    }
+)
+EXPECTED = ["scored_later", "clean", "clean"]
+FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "pandas": lambda frame: frame,
+    "indexed by instants": lambda frame: frame.set_index("decided_at").rename_axis(None),
+    "indexed by event": lambda frame: frame.set_index("event_id"),
+    "categorical": lambda frame: frame.astype({"event_id": "category", "impact": "float32"}),
+    "objects": lambda frame: frame.assign(impact=[8.25, "8.25", "5"]),
+    "Polars": pl.from_pandas,
+    "Arrow": pa.Table.from_pandas,
+    "dicts": lambda frame: frame.to_dict("records"),
+    "other names": lambda frame: frame.rename(columns={"event_id": "eventId", "impact": "Impact"}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_frame_of_any_kind_is_judged_alike(db: Database, form: str) -> None:
+    audit = db.audit(FORMS[form](FRAME))
+    assert [row["verdict"] for row in audit.verdicts] == EXPECTED
+    assert audit.ignored == ["price"]
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.tsv", "rows.csv.gz"])
+def test_a_file_is_judged_as_its_frame(db: Database, tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pandas(FRAME), file)
+    else:
+        FRAME.to_csv(file, index=False, sep="\t" if "tsv" in name else ",", encoding="utf-8-sig")
+    audit = db.audit(file)
+    assert [row["verdict"] for row in audit.verdicts] == EXPECTED
+    assert audit.ignored == ["price"]
+
+
+def test_a_row_of_a_file_that_can_t_be_read_is_kept_with_its_number_and_the_reason(
+    db: Database, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(
+        'event_id,ts,title\nmoved,2026-03-02,"a\nb"\n\nmoved,2026-03-02\nmoved,2026-03-02,title\n'
+    )
+    audit = db.audit(file)
+    assert audit.counts == {"unreadable": 1, "never_known": 1, "clean": 1}
+    (found,) = [row for row in audit.rows if row["verdict"] == "unreadable"]
+    assert (found["row"], found["reason"]) == (2, "it has 2 fields, and the header 3")
+
+
+def test_columns_with_other_names_are_named_and_left_out(db: Database) -> None:
+    frame = FRAME.rename(columns={"impact": "score", "decided_at": "when", "price": "status"})
+    fields = {"score": "impact", "status": None}
+    audit = db.audit(frame, decided_at="when", fields=fields)
+    assert [row["verdict"] for row in audit.verdicts] == EXPECTED
+    assert audit.columns["impact"] == "score"
+    assert audit.ignored == ["status"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        (FRAME.drop(columns="decided_at"), {}, "no column decided_at or ts"),
+        (FRAME.drop(columns="event_id"), {}, "no column event_id, and not both coin and date"),
+        (FRAME.assign(decided_at=7), {}, "holds int64, and instants are expected"),
+        (FRAME, {"fields": {"impact": "imapct"}}, "no field that is judged"),
+        (FRAME, {"fields": {"score": "impact"}}, "no column 'score'; it has 'event_id'"),
+        (FRAME, {"decided_at": "when"}, "no column 'when'"),
+        (FRAME, {"basis": "hoped"}, "expected observed, claimed"),
+        (FRAME["impact"], {}, "a Series can't be read as rows"),
+        (pl.from_pandas(FRAME).lazy(), {}, "use frame.collect()"),
+        ("nothing.csv", {}, "there is no file nothing.csv"),
+    ],
+    ids=str,
+)
+def test_rows_that_can_t_be_used_are_an_error_that_says_what_was_expected(
+    db: Database, frame: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=message.replace("(", r"\(").replace(")", r"\)")):
+        db.audit(frame, **options)
+
+
+def test_rows_without_any_are_no_look_ahead(db: Database) -> None:
+    assert db.audit(FRAME.head(0)).counts == {}
+
+
+@pytest.mark.parametrize(
+    ("decided", "naive", "expected"),
+    [
+        # 01:00 in New York is 06:00 UTC, when the date moved.
+        ("2026-03-03 01:00", 1, "clean"),
+        ("2026-03-03 00:59", 1, "date_not_moved_yet"),
+        ("2026-03-03 01:00+00", 0, "date_not_moved_yet"),
+        (pd.Timestamp("2026-03-03 01:00"), 1, "clean"),
+        (pd.Timestamp("2026-03-03 06:00", tz="UTC"), 0, "clean"),
+        (date(2026, 3, 3), 1, "date_not_moved_yet"),
+        (date(2026, 3, 4), 1, "clean"),
+        # Clocks went forward at 02:00 on 8 March: this time of day was skipped.
+        ("2026-03-08 02:30", 1, "outdated"),
+    ],
+    ids=str,
+)
+def test_an_instant_without_a_zone_is_of_the_zone_of_the_database(
+    path: Path, db: Database, decided: Any, naive: int, expected: str
+) -> None:
+    row = {"event_id": "moved", "ts": decided, "date": "2026-03-22T14:00Z"}
+    with open_watched(path, "America/New_York") as local:
+        audit = local.audit([row])
+    assert audit.counts == {expected: 1}
+    assert audit.naive.get("ts", 0) == naive
+
+
+def test_a_registered_frame_of_the_caller_outlives_an_audit(path: Path) -> None:
+    with open_watched(path) as db:
+        db.register("rows", FRAME)
+        db.audit(FRAME)
+        assert len(db.sql("FROM rows")) == len(FRAME)
