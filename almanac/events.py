@@ -132,6 +132,7 @@ def known_before(
     with reader.pinned():
         values = {
             "lead": duration(lead, "lead"),
+            "now": reader.now(),
             "categories": category_names(reader, categories),
             "basis": one_of(basis, "basis", ("observed", "claimed")),
         }

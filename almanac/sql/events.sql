@@ -83,13 +83,17 @@ SELECT * FROM event_claims WHERE event_id = $event_id AND $claimed
 ORDER BY version
 
 -- name: known_before
--- Grain: one row per event whose last known date is exact, as it was known $lead before that date.
--- Parameters: $lead, an interval; $basis; $categories as in events. Run twice: the same rows.
+-- Grain: one row per event whose last known date is exact, as it was known $lead before that date,
+-- if that instant is not to come.
+-- Parameters: $lead, an interval; $now; $basis; $categories as in events. Run twice: the same rows.
 SELECT k.*, 'observed' AS known_basis
 FROM known_before($lead::INTERVAL) AS k
-WHERE $categories::VARCHAR[] IS NULL
-    OR list_has_any(
-        list_transform(k.categories, lambda name: lower(name)), $categories::VARCHAR[]
+WHERE k.known_at <= $now::TIMESTAMPTZ
+    AND (
+        $categories::VARCHAR[] IS NULL
+        OR list_has_any(
+            list_transform(k.categories, lambda name: lower(name)), $categories::VARCHAR[]
+        )
     )
 UNION ALL BY NAME
 SELECT
@@ -111,6 +115,7 @@ FROM (
 JOIN event_claims AS c
     ON c.event_id = e.event_id AND c.known_from <= e.known_at AND c.known_to > e.known_at
 WHERE $basis = 'claimed'
+    AND e.known_at <= $now::TIMESTAMPTZ
     AND (
         $categories::VARCHAR[] IS NULL
         OR list_has_any(

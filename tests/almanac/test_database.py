@@ -320,6 +320,11 @@ class TestHistory:
             assert found["listing"]["date_final"] == at(12, 12)
             assert found["listing"]["known_at"] == at(4, 12)
 
+    def test_an_instant_before_a_date_that_is_still_to_come_has_no_row(self, file: Path) -> None:
+        for day, expected in ((9, False), (10, True)):
+            with almanac.open(file, clock=lambda day=day: at(day)) as db:
+                assert ("listing" in ids(db.known_before("3d"))) is expected
+
 
 class TestCoverage:
     def test_a_pull_covers_dates_for_a_while(self, db: almanac.Database) -> None:
