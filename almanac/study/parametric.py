@@ -32,12 +32,12 @@ UNKNOWN: Final = float("nan")
 
 def student(test: str, statistic: float, degrees: float) -> Verdict:
     """Return the verdict of a statistic that is Student's t; infinite degrees are the normal."""
-    from scipy import stats
+    from scipy.special import ndtr, stdtr
 
     if not np.isfinite(statistic) or not degrees > 0:
         return Verdict(test, UNKNOWN, degrees, UNKNOWN)
-    law = stats.norm if np.isinf(degrees) else stats.t(degrees)
-    return Verdict(test, float(statistic), float(degrees), float(2 * law.sf(abs(statistic))))
+    beyond = ndtr(-abs(statistic)) if np.isinf(degrees) else stdtr(degrees, -abs(statistic))
+    return Verdict(test, float(statistic), float(degrees), float(2 * beyond))
 
 
 def cross_sectional(values: Floats) -> Verdict:

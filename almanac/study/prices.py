@@ -154,18 +154,25 @@ def _column(frame: pd.DataFrame, names: Iterable[str]) -> Any:
 def _long(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     ts, coin = _column(frame, _TS), _column(frame, _COIN)
     index = frame.index if ts is None else frame[ts]
-    instants = _instants(index, name, tz)
-    names = frame[coin].astype(str).to_numpy()
-    keys = pd.MultiIndex.from_arrays([instants, names])
-    if keys.has_duplicates:
-        when, which = keys[keys.duplicated()][0]
+    row, instants = pd.factorize(_instants(index, name, tz), sort=True)
+    column, names = pd.factorize(frame[coin], sort=True)
+    if (column < 0).any():
+        raise InvalidArgument(f"{name} has {int((column < 0).sum())} rows without a coin")
+    place = row.astype(np.int64) * len(names) + column
+    times = np.bincount(place, minlength=len(instants) * len(names))
+    if len(place) and times.max() > 1:
+        when, which = divmod(int(times.argmax()), len(names))
         raise InvalidArgument(
-            f"{name} has two rows of {which} at {when.isoformat()}; expected one a bar and coin"
+            f"{name} has {times.max()} rows of {names[which]} at {instants[when].isoformat()}; "
+            "expected at most one a bar and coin"
         )
-    close = pd.Series(frame["close"].to_numpy(), index=keys).unstack()
-    if "open" not in frame.columns:
-        return close, None
-    return close, pd.Series(frame["open"].to_numpy(), index=keys).unstack()
+
+    def wide(prices: str) -> pd.DataFrame:
+        found = np.full(len(times), np.nan)
+        found[place] = frame[prices].to_numpy(np.float64, na_value=np.nan)
+        return pd.DataFrame(found.reshape(len(instants), -1), instants, names.astype(str))
+
+    return wide("close"), wide("open") if "open" in frame.columns else None
 
 
 def _wide(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, None]:

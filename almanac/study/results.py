@@ -194,7 +194,7 @@ def _judge_few_days(
     table: pd.DataFrame, windows: Windows, correlation: float, confidence: float
 ) -> None:
     """Replace p and band by those of adjusted BMP; the band is of the values as they are."""
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     rows = len(windows.zero)
     cumulated, spread = windows.cumulated, np.sqrt(windows.variance_of_sums())
@@ -208,7 +208,7 @@ def _judge_few_days(
         error, quantile = UNKNOWN, UNKNOWN
         if rows >= LEAST_ROWS and inflation > 0:
             error = float(np.sqrt(cumulated[:, place].var(ddof=1) / rows * inflation))
-            quantile = float(student.ppf((1 + confidence) / 2, rows - 1))
+            quantile = float(stdtrit(rows - 1, (1 + confidence) / 2))
         caar = float(table.loc[place, "caar"])
         table.loc[place, "aar_p"] = adjusted_bmp(bars, correlation).p
         table.loc[place, "caar_p"] = adjusted_bmp(sums, correlation).p

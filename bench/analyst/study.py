@@ -51,7 +51,8 @@ def _make(folder: Path, events: int, coins: int, bars: int) -> None:
     moves = common + random.standard_t(4, (bars, coins)) * 0.004
     names = [f"coin-{place}" for place in range(coins)]
     frame = pd.DataFrame(np.exp(moves.cumsum(axis=0)), index=index, columns=names)
-    frame.to_parquet(folder / "prices.parquet")
+    long = frame.reset_index().melt("ts", var_name="coin", value_name="close")
+    long.to_parquet(folder / "prices.parquet")
     first = WINDOW + GAP + ESTIMATION + 1
     bar = random.integers(first, bars - WINDOW - 1, events)
     rows = pd.DataFrame(
@@ -99,8 +100,9 @@ def ours(folder: Path) -> None:
 def loops(folder: Path, sample: int) -> None:
     """Study a sample of the rows, as people write it; the seconds are scaled to all rows."""
     events = pd.read_parquet(folder / "events.parquet")
-    prices = pd.read_parquet(folder / "prices.parquet")
     started = time.perf_counter()
+    long = pd.read_parquet(folder / "prices.parquet")
+    prices = long.pivot(index="ts", columns="coin", values="close")
     returns = np.log(prices).diff()
     prepared = time.perf_counter() - started
     started = time.perf_counter()
