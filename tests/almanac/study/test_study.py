@@ -99,7 +99,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[almanac.Database]:
 
 @pytest.fixture(scope="module")
 def study(db: almanac.Database) -> almanac.Study:
-    return db.event_study(make_prices(), window=(-2, 3), rounds=499)
+    return db.event_study(make_prices(), window=(-3, 3), rounds=499)
 
 
 def used(study: almanac.Study) -> dict[str, Any]:
@@ -158,8 +158,8 @@ class TestEvents:
         noon = study.events.set_index("event_id").loc["at noon"]
         assert noon["entry"] == at(3, 12, 12)
         assert noon["first_bar"] == at(3, 13)
-        db_bars = (study.events["first_bar"] >= study.events["entry"]).all()
-        assert db_bars
+        assert (study.events["first_bar"] >= study.events["entry"]).all()
+        assert study.table["n"].tolist() == [30, 31, 31, 31, 31, 31, 31]
 
     def test_filters_are_on_what_was_known_at_entry(self, db: almanac.Database) -> None:
         high = db.event_study(make_prices(), window=(-2, 3), min_impact=5, rounds=99)
@@ -174,7 +174,7 @@ class TestEvents:
         day = at(3, 8, 12)
         file = published(tmp_path / "warehouse.duckdb", day)
         with almanac.open(file, clock=lambda: day) as then:
-            early = then.event_study(make_prices(), window=(-2, 3), rounds=99)
+            early = then.event_study(make_prices(), window=(-3, 3), rounds=99)
         entered = study.events[study.events["entry"] <= day]
         before = early.events
         columns = ["event_id", "coin", "bar_zero", "car", "impact", "band"]
@@ -194,7 +194,7 @@ class TestEvents:
             "WHERE status = 'scheduled' AND date < '2026-06-28'::TIMESTAMPTZ) "
             "WHERE coin LIKE 'coin-%'"
         ).rows()[0]["n"]
-        assert study.naive["n"].tolist() == [scheduled] * 6
+        assert study.naive["n"].tolist() == [scheduled] * 7
         assert study.tests["test"].iloc[-1] == "naive_t"
         assert study.tests["p"].iloc[-1] == study.naive["p"].iloc[-1]
 
@@ -204,7 +204,7 @@ class TestResult:
         self, study: almanac.Study
     ) -> None:
         table = study.table
-        assert table["bar"].tolist() == [-2, -1, 0, 1, 2, 3]
+        assert table["bar"].tolist() == [-3, -2, -1, 0, 1, 2, 3]
         assert study.caar == pytest.approx(study.events["car"].mean())
         assert table["bhar"].iloc[-1] == pytest.approx(study.events["bhar"].mean())
         outside = (table["caar_low"] > 0) | (table["caar_high"] < 0)
@@ -214,7 +214,7 @@ class TestResult:
         assert study.tests.set_index("test")["is_headline"].sum() == 1
 
     def test_one_seed_gives_one_result(self, db: almanac.Database, study: almanac.Study) -> None:
-        same = db.event_study(make_prices(), window=(-2, 3), rounds=499)
+        same = db.event_study(make_prices(), window=(-3, 3), rounds=499)
         pd.testing.assert_frame_equal(same.table, study.table)
         pd.testing.assert_frame_equal(same.tests, study.tests)
 
