@@ -28,10 +28,13 @@ ALMANAC = [sys.executable, "-m", "pipeline"]
 STARTED = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "python -c 'import typer, rich'": [sys.executable, "-c", "import typer, rich"],
+    "python -c 'import almanac'": [sys.executable, "-c", "import almanac"],
+    "almanac.open(home)": [sys.executable, "-c", "import almanac; almanac.open(HOME)"],
     "almanac --help": [*ALMANAC, "--help"],
     "almanac status": [*ALMANAC, "status"],
     "almanac status --help": [*ALMANAC, "status", "--help"],
     "almanac sql 'SELECT 1'": [*ALMANAC, "sql", "SELECT 1"],
+    "almanac changes": [*ALMANAC, "changes"],
     "almanac budget": [*ALMANAC, "budget"],
     "almanac batches list": [*ALMANAC, "batches", "list"],
     "almanac doctor --help": [*ALMANAC, "doctor", "--help"],
@@ -55,7 +58,8 @@ def main() -> None:
         for _ in range(arguments.starts):
             for name, command in STARTED.items():
                 began, used = perf_counter(), used_by_children()
-                subprocess.run(command, env=given, check=True, stdout=subprocess.DEVNULL)
+                words = [word.replace("HOME", repr(str(home))) for word in command]
+                subprocess.run(words, env=given, check=True, stdout=subprocess.DEVNULL)
                 seconds[name].append(perf_counter() - began)
                 cpu[name].append(used_by_children() - used)
     measured = {
