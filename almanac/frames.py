@@ -98,6 +98,11 @@ def moments_of(values: Any, name: str, tz: tzinfo) -> Moments:
         return _stamps(array, tz)
     if pa.types.is_null(array.type):
         return _moments(array.cast(pa.int64()))
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        raise InvalidArgument(
+            f"column {name!r} has values of type {array.type}; expected timestamps, dates or ISO "
+            "8601 texts. Convert numbers by pandas.to_datetime(..., unit='ms', utc=True)."
+        )
     return _texts(array, name, tz)
 
 
