@@ -105,14 +105,13 @@ FROM pulls AS p
 JOIN asked_coins AS c ON list_contains(p.coins, c.coin)
 WHERE p.plan IS DISTINCT FROM 'free' AND p.starts < p.ends
 UNION ALL
-SELECT c.code, p.starts, p.ends
+SELECT c.code, greatest(p.starts, epoch_us(s.observed_at)) AS starts, p.ends
 FROM pulls AS p
 JOIN coin_snapshots AS s ON s.observed_date = (p.observed_at AT TIME ZONE 'UTC')::DATE
 JOIN asked_coins AS c ON c.coin = s.coin
 WHERE p.plan = 'free'
-    AND s.observed_at <= p.observed_at
     AND (p.coins IS NULL OR list_contains(p.coins, c.coin))
-    AND p.starts < p.ends
+    AND greatest(p.starts, epoch_us(s.observed_at)) < p.ends
 ORDER BY code, starts, ends
 
 -- name: impact_is_known

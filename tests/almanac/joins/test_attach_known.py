@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -171,6 +172,30 @@ class TestTheNextEvent:
         with almanac.open(file, clock=lambda: NOW) as db:
             found = joined(db, "terra", *moments)
         assert list(found.watched) == [False, True, True, False, False, True]
+
+    def test_a_limited_pull_watches_what_it_covered(self, tmp_path: Path) -> None:
+        """The first on Free, after the coins of the day; the second of one coin; both of a week."""
+        pulls = [at(1, 6), at(10, 6)]
+        file = publish_by_hand(tmp_path / "w.duckdb", VERSIONS[:1], pulls=pulls, coins=COINS)
+        with duckdb.connect(str(file)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(
+                "UPDATE coverage SET lower = date_trunc('day', observed_at), upper = "
+                "date_trunc('day', observed_at) + INTERVAL 8 DAYS - INTERVAL 1 MICROSECOND, "
+                "plan = if(day(observed_at) = 1, 'free', 'pro'), "
+                "coins = if(day(observed_at) = 10, ['terra'], NULL)"
+            )
+            connection.execute(
+                "INSERT INTO coin_snapshots BY NAME SELECT DATE '2026-03-01' AS observed_date, "
+                "'bitcoin' AS coin, TIMESTAMPTZ '2026-03-01 07:00+00' AS observed_at"
+            )
+        moments = [at(1, 6), at(1, 7), at(2) - US, at(2), at(10, 6), at(11) - US, at(11)]
+        with almanac.open(file, clock=lambda: NOW) as db:
+            watched = {coin: list(joined(db, coin, *moments).watched) for coin in ("BTC", "LUNA")}
+            nearer = list(joined(db, "LUNA", at(11), at(12, 6), horizon="5d").watched)
+        assert watched["BTC"] == [False, True, True, False, False, False, False]
+        assert watched["LUNA"] == [False, False, False, False, True, True, False]
+        assert nearer == [True, True]
 
     def test_ties_have_one_answer_with_any_number_of_threads(self, file: Path) -> None:
         """DuckDB's ASOF join gives any of the rows of one instant (duckdb issue 25536)."""
