@@ -19,6 +19,7 @@ test-long: $(STAMP)
 	$(BIN)/python tests/mutants/run.py
 	$(BIN)/python tests/mutants/run.py tests/mutants/history --tests tests/history tests/warehouse
 	$(BIN)/python tests/mutants/run.py tests/mutants/safety
+	$(BIN)/python -m tests.almanac.packaging.clean_environments
 	$(BIN)/python tests/mutants/run.py tests/mutants/joins --tests tests/almanac/joins
 
 check: $(STAMP)

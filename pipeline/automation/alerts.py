@@ -17,6 +17,7 @@ from pipeline.health.alerts import Alerts, Changes, find_warnings, post_changes
 from pipeline.hooks import NotPosted
 from pipeline.runs.presence import announce
 from pipeline.settings import Settings, SettingsError
+from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 ALERT: Final = "alert"
@@ -60,7 +61,7 @@ def posting_job(
 ) -> dg.JobDefinition:
     """Return a job of one op that posts, and logs what `post` returns.
 
-    A receiver that is down is retried. Settings that can't be used fail the run at once.
+    A receiver that is down is retried. Settings or files that can't be used fail the run at once.
     """
 
     @dg.op(
@@ -76,7 +77,7 @@ def posting_job(
             what = post()
         except NotPosted as error:
             raise dg.Failure(str(error)) from error
-        except SettingsError as error:
+        except (SettingsError, WarehouseError) as error:
             raise dg.Failure(str(error), allow_retries=False) from error
         context.log.info("Posted: %s", what)
 
