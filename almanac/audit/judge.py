@@ -87,18 +87,17 @@ def judge(
     frames["severities"] = _severities()
     frames["all_findings"] = reader.query(SQL["all_findings"], frames=frames)
     frames["worst"] = reader.query(SQL["worst"], frames=frames)
-    if COIN in signals.columns:
+    is_chosen = places.uses.num_rows > signals.table.num_rows
+    chosen = places.uses.select(["use"])
+    if is_chosen:
         chosen = reader.query(SQL["chosen"], frames=frames)
-    else:
-        chosen = places.uses.select(["use"])
     frames["chosen"] = chosen
-    is_chosen = {"is_chosen": COIN in signals.columns}
     early = reader.query(
         SQL["before_first"],
         frames={"unplaced": places.unplaced, "placed": placed, "versions": places.versions},
     )
     return Judged(
-        reader.query(SQL["chosen_findings"], is_chosen, frames=frames),
+        reader.query(SQL["chosen_findings"], {"is_chosen": is_chosen}, frames=frames),
         _row_verdicts(places, frames["worst"], chosen),
         {name: count for name, count in naive.items() if count},
         _rows_of(places, chosen, early),

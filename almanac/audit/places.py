@@ -62,11 +62,15 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
     Raises:
         InvalidArgument: a column has a type that can't be read.
     """
+    import numpy
+    import pyarrow as pa
+
     naive: dict[str, int] = {}
     rows = _rows(reader, signals, pulls, naive)
     if COIN in signals.columns:
         coin_uses = _coin_uses(reader, signals, rows, pulls, claimed)
         uses = reader.query(SQL["uses"], frames={"rows": rows, "coin_uses": coin_uses})
+        uses = _with_columns(uses, use=pa.array(numpy.arange(len(uses))))
     else:
         uses = _with_columns(rows, use=rows["index"], slug=rows["coin"])
     versions = reader.query(SQL["versions"], {"claimed": claimed}, frames={"uses": uses})

@@ -20,7 +20,13 @@ SELECT
 FROM (
     SELECT
         *,
-        CASE WHEN has_zone THEN TRY_CAST(text AS TIMESTAMPTZ) END AS stamp,
+        -- DuckDB 1.4 wants seconds before a zone.
+        CASE WHEN has_zone THEN coalesce(
+            TRY_CAST(text AS TIMESTAMPTZ),
+            TRY_CAST(
+                regexp_replace(text, '(\d[T ]\d?\d:\d\d)(\s*[A-Za-z+-])', '\1:00\2') AS TIMESTAMPTZ
+            )
+        ) END AS stamp,
         CASE WHEN NOT has_zone THEN TRY_CAST(text AS TIMESTAMP) END AS local
     FROM (
         SELECT

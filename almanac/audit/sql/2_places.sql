@@ -88,7 +88,6 @@ SELECT
     END AS reason
 FROM named_coins AS n
 LEFT JOIN slugs AS s ON s.coin = n.coin
-ORDER BY n.index
 
 -- name: candidates
 -- Grain: one row per row of `coin_rows` and event that had its coin in any version, and its date.
@@ -118,7 +117,6 @@ JOIN (
     )
 ) AS k ON k.key = r.key AND k.slug = r.slug
 WHERE r.verdict IS NULL
-ORDER BY r.index, k.event_id
 
 -- name: covered_days
 -- Grain: one row per unbroken range of event dates that complete pulls without a filter covered.
@@ -177,15 +175,12 @@ LEFT JOIN not_covered AS n ON n.index = r.index
 -- name: uses
 -- Grain: one row per use: of `rows` those without a coin to search, and all of `coin_uses`.
 -- Parameters: none. Run twice: the same rows.
-SELECT row_number() OVER (ORDER BY index, event_id) - 1 AS use, *
-FROM (
-    SELECT index, row, event_id, decided_at, NULL::VARCHAR AS slug, verdict, reason
-    FROM rows
-    WHERE verdict IS NOT NULL OR event_id IS NOT NULL
-    UNION ALL BY NAME
-    SELECT * FROM coin_uses
-)
-ORDER BY use
+SELECT index, row, event_id, decided_at, NULL::VARCHAR AS slug, verdict, reason
+FROM rows
+WHERE verdict IS NOT NULL OR event_id IS NOT NULL
+UNION ALL BY NAME
+SELECT * FROM coin_uses
+ORDER BY index, event_id
 
 -- name: versions
 -- Grain: one row per version of an event of `uses` that was known at some time.
