@@ -32,6 +32,9 @@ for number, home in enumerate(homes):
     assert frame.ts.dt.tz is None
     with almanac.open(home, clock=lambda: datetime.fromisoformat(now)) as db:
         db.attach_known(frame, horizon="9d").to_parquet(f"{folder}/{number}.found")
+        opens, coins = frame.ts.iloc[: len(frame) // 25], frame.coin.drop_duplicates().head(25)
+        bars = db.features(opens, "30m", coins, as_of="bar_open", horizon="9d").reset_index()
+        bars.drop(columns="known_at").to_parquet(f"{folder}/{number}.bars")
 """
 
 
@@ -157,6 +160,11 @@ def test_the_zone_of_the_machine_changes_nothing(
     for number, (plan, pairs) in enumerate(asked.items()):
         found = pd.read_parquet(tmp_path / f"{number}.found")
         assert wrong(homes[plan], pairs.pairs, found, horizon) == []
+        opens = [moment for moment, _ in pairs.pairs[: size.pairs // 25]]
+        coins = pairs.frame().coin.drop_duplicates().head(25)
+        bars = pd.read_parquet(tmp_path / f"{number}.bars")
+        asked = [(opened, coin) for opened in opens for coin in coins]
+        assert wrong(homes[plan], asked, bars, horizon) == []
 
 
 @pytest.mark.parametrize("plan", PLANS)
