@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from tests.almanac.cookbook.page import DOCS
 NOTEBOOK: Final = DOCS / "analyst.ipynb"
 HOME: Final = '"../cookbook-home"'
 """The home in the code of the notebook; the given one takes its place."""
+_FIGURE: Final = re.compile(r"-?\d(?:[\d.,:TZ+e-]*[\dZ])?")
 Output = dict[str, Any]
 
 
@@ -43,9 +45,12 @@ def run(notebook: dict[str, Any], home: Path) -> list[list[Output]]:
         ]
 
 
-def texts(outputs: list[Output]) -> list[str]:
-    """Return what outputs say in words; pictures depend on fonts and versions."""
-    return ["".join(output["data"].get("text/plain", "")) for output in outputs]
+def figures(outputs: list[Output]) -> list[list[str]]:
+    """Return the numbers and instants of outputs, in their order.
+
+    The words of a summary may be edited without the notebook, and pictures depend on fonts.
+    """
+    return [_FIGURE.findall("".join(output["data"].get("text/plain", ""))) for output in outputs]
 
 
 def _outputs(code: str, names: dict[str, Any], number: int) -> list[Output]:

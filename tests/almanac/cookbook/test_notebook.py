@@ -6,12 +6,13 @@ from tests.almanac.cookbook import notebook
 from tests.almanac.cookbook.prices import ANNOUNCED, CANCELLED, LISTED, RUN_UP, SLIPPED
 
 
-def test_each_cell_gives_the_text_that_the_notebook_shows(home: Path) -> None:
+def test_each_cell_gives_the_figures_that_the_notebook_shows(home: Path) -> None:
     shown = notebook.read()
     given = notebook.run(shown, home)
     cells = notebook.codes(shown)
     for cell, outputs in zip(cells, given, strict=True):
-        assert notebook.texts(cell["outputs"]) == notebook.texts(outputs), "".join(cell["source"])
+        code = "".join(cell["source"])
+        assert notebook.figures(cell["outputs"]) == notebook.figures(outputs), code
     pictures = [output for outputs in given for output in outputs if "image/png" in output["data"]]
     assert len(pictures) == 1
 
