@@ -58,19 +58,22 @@ def shares_of_days(returns: Returns, windows: Windows, scale: Floats | None = No
     by_market = weight[:, None] * np.cumsum(windows.market, axis=1)
     if windows.model == "market":
         by_market = by_market / windows.market_squares[:, None]
+    starts = np.flatnonzero(np.diff(returns.day, prepend=-1))
     for part in residuals_of(returns, windows):
         zero = windows.zero[part.rows]
         edges = np.flatnonzero(np.diff(zero, prepend=-1, append=-1))
         beside = part.residuals * part.market
-        for start, stop in pairwise(edges):
-            days = returns.day[zero[start] + windows.spans.fitted]
-            firsts = np.flatnonzero(np.diff(days, prepend=-1))
+        begin = zero[edges[:-1]] + windows.spans.fitted[0]
+        later = np.searchsorted(starts, begin, side="right")
+        after = np.searchsorted(starts, begin + windows.spans.estimation, side="left")
+        for group, (start, stop) in enumerate(pairwise(edges)):
             mine = slice(part.rows.start + start, part.rows.start + stop)
-            daily = np.add.reduceat(part.residuals[start:stop], firsts, axis=1)
-            moved = daily.T @ by_mean[mine]
+            firsts = np.append(0, starts[later[group] : after[group]] - begin[group])
+            moved = np.add.reduceat(part.residuals[start:stop], firsts, axis=1).T @ by_mean[mine]
             if windows.model == "market":
                 moved += np.add.reduceat(beside[start:stop], firsts, axis=1).T @ by_market[mine]
-            values[days[firsts]] -= moved
+            day = returns.day[begin[group]]
+            values[day : day + len(firsts)] -= moved
     is_used = np.asarray(values.any(axis=1))
     is_used[in_window] = True
     place_of = np.cumsum(is_used) - 1

@@ -28,6 +28,8 @@ class Verdict:
 
 
 UNKNOWN: Final = float("nan")
+_DENSE: Final = 2
+"""Up to so many bars for each bar with an event, every bar has a row."""
 
 
 def student(test: str, statistic: float, degrees: float) -> Verdict:
@@ -120,16 +122,27 @@ def mean_correlation(returns: Returns, windows: Windows) -> float:
         sums[group[part.rows][starts]] += np.add.reduceat(scaled, starts, axis=0)
         own += float((scaled**2).mean(axis=1).sum())
     total = float((sums**2).mean(axis=1).sum()) - own
-    for apart in range(1, length):
-        after = np.searchsorted(bars, bars + apart)
-        is_pair = (after < len(bars)) & (bars[np.minimum(after, len(bars) - 1)] == bars + apart)
-        first, second = np.flatnonzero(is_pair), after[is_pair]
-        common = windows.spans.estimation - apart
-        if len(first) == 0 or common < 1:
-            continue
-        products = np.einsum("ij,ij->", sums[first, apart:], sums[second, :common]) / common
-        total += 2 * float(products) * (length - apart) / length
+    every = range(int(bars[0]), int(bars[-1]) + 1)
+    if length > 1 and len(every) < _DENSE * len(bars):
+        # With a row for every bar, two bars apart are two slices, and nothing is copied.
+        dense = np.zeros((len(every), windows.spans.estimation))
+        dense[bars - bars[0]] = sums
+        bars, sums = np.array(every), dense
+    for apart in range(1, min(length, windows.spans.estimation)):
+        total += 2 * _products(bars, sums, apart) * (length - apart) / length
     return total / (rows * (rows - 1))
+
+
+def _products(bars: Integers, sums: Floats, apart: int) -> float:
+    """Return the sum of mean products of the sums of two bars that are so far apart."""
+    common = sums.shape[1] - apart
+    if bars[-1] - bars[0] + 1 == len(bars):
+        first, second = sums[:-apart, apart:], sums[apart:, :common]
+    else:
+        after = np.minimum(np.searchsorted(bars, bars + apart), len(bars) - 1)
+        is_pair = bars[after] == bars + apart
+        first, second = sums[is_pair, apart:], sums[after[is_pair], :common]
+    return float(np.einsum("ij,ij->", first, second).item() / common)
 
 
 def _starts(groups: Any) -> Any:

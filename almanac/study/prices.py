@@ -132,7 +132,7 @@ def _frame(given: Any, name: str) -> pd.DataFrame:
         if not path.is_file():
             raise InvalidArgument(f"{name}={str(given)!r}: there is no such file")
         if path.suffix.lower() in (".parquet", ".pq"):
-            return pd.read_parquet(path)
+            return _parquet(path)
         return pd.read_csv(path)
     if isinstance(given, pd.DataFrame):
         return given
@@ -146,6 +146,18 @@ def _frame(given: Any, name: str) -> pd.DataFrame:
     )
 
 
+def _parquet(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = parquet.read_schema(path)
+    is_text = (pa.types.is_string, pa.types.is_large_string)
+    texts = [field.name for field in schema if any(kind(field.type) for kind in is_text)]
+    # The names of coins repeat: as a dictionary they take no time.
+    frame: pd.DataFrame = parquet.read_table(path, read_dictionary=texts).to_pandas()
+    return frame
+
+
 def _column(frame: pd.DataFrame, names: Iterable[str]) -> Any:
     lower = {str(column).lower(): column for column in frame.columns}
     return next((lower[name] for name in names if name in lower), None)
@@ -155,9 +167,12 @@ def _long(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, pd.
     ts, coin = _column(frame, _TS), _column(frame, _COIN)
     index = frame.index if ts is None else frame[ts]
     row, instants = pd.factorize(_instants(index, name, tz), sort=True)
-    column, names = pd.factorize(frame[coin], sort=True)
+    column, names = pd.factorize(frame[coin])
     if (column < 0).any():
         raise InvalidArgument(f"{name} has {int((column < 0).sum())} rows without a coin")
+    names = np.asarray(names, dtype=str)
+    order = np.argsort(names)
+    column, names = np.argsort(order)[column], names[order]
     place = row.astype(np.int64) * len(names) + column
     times = np.bincount(place, minlength=len(instants) * len(names))
     if len(place) and times.max() > 1:
@@ -170,7 +185,7 @@ def _long(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, pd.
     def wide(prices: str) -> pd.DataFrame:
         found = np.full(len(times), np.nan)
         found[place] = frame[prices].to_numpy(np.float64, na_value=np.nan)
-        return pd.DataFrame(found.reshape(len(instants), -1), instants, names.astype(str))
+        return pd.DataFrame(found.reshape(len(instants), -1), instants, names)
 
     return wide("close"), wide("open") if "open" in frame.columns else None
 

@@ -20,8 +20,6 @@ def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
     square of the mean ranks of all T + 1 bars, and Z √((T - 1) / (T - Z²)) is Student's t with
     T - 1 degrees. Ranks of rows with missing returns are of those they have.
     """
-    from scipy.stats import rankdata
-
     rows, length = len(scaled), windows.spans.estimation
     if rows < 2 or not scaled.std(ddof=1) > 0:
         return Verdict("grank", UNKNOWN, length - 1, UNKNOWN)
@@ -32,7 +30,7 @@ def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
         standard = part.residuals / windows.sd[part.rows, None]
         among = has.sum(axis=1, keepdims=True)
         # Bars without a return are ranked last, and left out.
-        ranks = rankdata(np.where(has, standard, np.inf), axis=1)
+        ranks = _ranked(np.where(has, standard, np.inf))
         ranks = ranks + (standard > mine) + 0.5 * (standard == mine)
         sums += (np.where(has, ranks / (among + 2) - 0.5, 0.0)).sum(axis=0)
         counts += has.sum(axis=0)
@@ -47,3 +45,17 @@ def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
     z = mean_at_event / spread
     inside = (length - 1) / (length - z**2) if z**2 < length else UNKNOWN
     return student("grank", float(z * np.sqrt(inside)), length - 1)
+
+
+def _ranked(values: Floats) -> Floats:
+    """Return the ranks in each row, from 1; equal values have their mean rank."""
+    order = np.argsort(values, axis=1)
+    in_order = np.take_along_axis(values, order, axis=1)
+    is_tied = ((in_order[:, 1:] == in_order[:, :-1]) & np.isfinite(in_order[:, 1:])).any(axis=1)
+    ranks = np.empty_like(values)
+    np.put_along_axis(ranks, order, np.arange(1.0, values.shape[1] + 1)[None, :], axis=1)
+    if is_tied.any():
+        from scipy.stats import rankdata  # Its import takes a second.
+
+        ranks[is_tied] = rankdata(values[is_tied], axis=1)
+    return ranks
