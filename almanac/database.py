@@ -128,7 +128,8 @@ class Database(EventStudies, Joins):
             coins: slugs, tickers or names; events that are linked to any of them.
             categories: names; events that have any of them.
             window: from and to (exclusive) of the event date; either may be None. An event whose
-                date is a period is included if the period overlaps the window.
+                date is a period is included if the period overlaps the window; a deadline is the
+                end of a period that began when the event was first seen.
             status: `scheduled`, `cancelled`, `withdrawn`, several of them, or `all`.
             min_impact: the least score, 0 to 10. Where the plan shows only a band, the whole band
                 must reach it; an unknown score does not.

@@ -12,8 +12,9 @@ SELECT max(observed_at) AS last_pull_at FROM batches WHERE status = 'merged'
 -- name: events
 -- Grain: one row per event known at $at that passes the filters, as it was known then.
 -- Parameters: $at; $basis; $coins, $categories (names in small letters), $statuses, lists or NULL;
--- $lower and $upper, instants or NULL: the event may lie in the window; $min_impact, and $bands, the
--- bands that lie above it as a whole. Run twice: the same rows.
+-- $lower and $upper, instants or NULL: the event may lie in the window, one with a deadline at any
+-- time from its first sighting; $min_impact, and $bands, the bands that lie above it as a whole.
+-- Run twice: the same rows.
 SELECT *
 FROM events_as_of($at::TIMESTAMPTZ, basis := $basis)
 WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
@@ -25,7 +26,11 @@ WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
     )
     AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
     AND ($lower::TIMESTAMPTZ IS NULL OR latest > $lower::TIMESTAMPTZ)
-    AND ($upper::TIMESTAMPTZ IS NULL OR coalesce(earliest, latest) < $upper::TIMESTAMPTZ)
+    AND (
+        $upper::TIMESTAMPTZ IS NULL
+        OR coalesce(earliest, least(first_seen_at, latest - INTERVAL 24 HOURS))
+            < $upper::TIMESTAMPTZ
+    )
     AND (
         $min_impact::DOUBLE IS NULL
         OR impact >= $min_impact::DOUBLE

@@ -219,6 +219,14 @@ class TestEvents:
         assert ids(db.events(window=(None, at(11)))) == ["quarter", "day"]
         assert ids(db.events(window=(at(31, 23), None))) == ["quarter"]
 
+    def test_a_deadline_lies_in_each_window_since_its_first_sighting(self, tmp_path: Path) -> None:
+        event = {"known_from": at(2, 6), "date": at(20), "is_estimated": True, "date_type": "date"}
+        versions = [Known(event_id="by 20 Mar", **event)]
+        file = publish_by_hand(tmp_path / "warehouse.duckdb", versions, pulls=PULLS)
+        with almanac.open(file, clock=lambda: NOW) as db:
+            windows = [(at(1), at(2, 6)), (at(2), at(2, 7)), (at(20), at(21)), (at(21), at(22))]
+            assert [len(db.events(window=window)) for window in windows] == [0, 1, 1, 0]
+
     @pytest.mark.parametrize(
         "wrong",
         [
