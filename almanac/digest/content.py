@@ -120,10 +120,6 @@ class Digest:
     coins: Sequence[str] | None = None
 
     @property
-    def changes(self) -> int:
-        return sum(section.changes for section in self.sections)
-
-    @property
     def stale_for(self) -> timedelta | None:
         """The age of the last pull at the end of the period, if it is old; else None."""
         if self.last_pull_at is None:

@@ -56,12 +56,8 @@ class Line:
 
 
 def summary(digest: Digest) -> str:
-    """Return the counts of a digest in one line, without the period."""
-    if not digest.sections:
-        return "nothing changed"
-    events = [_counted(section) for section in digest.sections]
-    changes = f"{digest.changes:,} change{'' if digest.changes == 1 else 's'}"
-    return f"{changes}: {', '.join(events)}"
+    """Return how many events had each kind of change, in one line, without the period."""
+    return ", ".join(map(_counted, digest.sections)) or "nothing changed"
 
 
 def period(digest: Digest) -> str:

@@ -210,9 +210,9 @@ def test_a_message_for_slack_as_it_is_sent() -> None:
         "old → new, 2 days later  ·  impact 7.55\n_and 3 more_"
     )
     assert as_slack(found) == {
-        "text": f"{head}: 4 changes: 4 rescheduled.",
+        "text": f"{head}: 4 rescheduled.",
         "blocks": [
-            block(f"*{head}*: 4 changes: 4 rescheduled"),
+            block(f"*{head}*: 4 rescheduled"),
             {"type": "context", "elements": [block(last)["text"]]},
             block(moved),
         ],

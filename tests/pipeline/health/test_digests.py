@@ -114,9 +114,7 @@ def test_the_body_says_what_it_covers_and_names_no_folder(
     publish(small, published[3])
     post_digest(small.settings, small.home, NOW)
     (body,) = receiver.bodies
-    assert body["text"] == (
-        "Almanac, 2026-03-01 12:00 to 2026-03-02 12:00 UTC: 1 change: 1 rescheduled."
-    )
+    assert body["text"] == ("Almanac, 2026-03-01 12:00 to 2026-03-02 12:00 UTC: 1 rescheduled.")
     assert (body["since"], body["until"]) == ("2026-03-01T12:00:00Z", "2026-03-02T12:00:00Z")
     assert body["source"] == "sandbox:1"
     assert body["counts"] == {"rescheduled": {"changes": 1, "events": 1}}
@@ -303,7 +301,7 @@ class TestCommand:
         publish(SmallHome(tmp_path / "data"), published[3])
         first = almanac("changes", "--post", digest_url=receiver.url)
         assert first.stdout == (
-            "Posted: 2026-03-01 12:00 to 2026-03-02 12:00 UTC: 1 change: 1 rescheduled.\n"
+            "Posted: 2026-03-01 12:00 to 2026-03-02 12:00 UTC: 1 rescheduled.\n"
         )
         second = almanac("changes", "--post", digest_url=receiver.url)
         assert second.stdout == "Nothing to post: no pull was published since the last digest.\n"
