@@ -22,6 +22,7 @@ test-long: $(STAMP)
 	$(BIN)/python -m tests.almanac.packaging.clean_environments
 	$(BIN)/python tests/mutants/run.py tests/mutants/joins --tests tests/almanac/joins
 	$(BIN)/python tests/mutants/run.py tests/mutants/digest --tests tests/almanac/digest tests/pipeline/health/test_digests.py
+	$(BIN)/python tests/mutants/run.py tests/mutants/audit --tests tests/almanac/audit
 
 check: $(STAMP)
 	$(BIN)/ruff check .

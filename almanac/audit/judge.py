@@ -143,18 +143,18 @@ def _departures(
         names,
         frames={"versions": places.versions},
     )
-    shown = spans.filter(pc.invert(spans["is_hidden"]))
-    known = known_keys(reader, field, shown)
-    frames = {"uses": uses, "known": known}
+    columns = ["place", "event_number", "known_from", "is_exact", "value"]
+    shown = spans.filter(pc.invert(spans["is_hidden"])).select(columns)
+    frames = {"uses": uses, "known": known_keys(reader, field, shown)}
     frames["departures"] = reader.query(SQL["departures"], frames=frames)
-    frames["spans"] = spans.drop_columns(["value"])
+    frames["runs"] = reader.query(SQL["known_runs"], frames=frames)
+    frames["spans"] = spans.select(["place", "is_hidden"])
     values = {"later": field.later, "last_pull_at": pulls.last, "field": field.name}
     found = reader.query(SQL["findings"], values, frames=frames)
-    return reader.query(
-        SQL["shown_values"].replace("{field}", quoted(column)),
-        names,
-        frames={"findings": found, "versions": places.versions},
+    known_then = pc.coalesce(
+        spans["period"].take(found["place"]), as_text(spans["value"].take(found["place"]))
     )
+    return found.append_column("known_then", known_then)
 
 
 def _periods(reader: Reader, signals: Signals, index: "pa.ChunkedArray") -> "pa.ChunkedArray":

@@ -33,7 +33,8 @@ class Places:
     Attributes:
         uses: use, index (of the row in the signals), row, event_id, decided_at, slug (of its coin);
             verdict and reason where it is not judged any further.
-        placed: those whose event was known; `place` is the number of its version in `versions`.
+        placed: those whose event was known; `place` is the number of its version in `versions`,
+            and event_number that of its event.
         unplaced: use, verdict, knowable_from, reason of those whose event was not known.
         versions: one row per version of these events that was known at some time.
         naive: how many instants name no zone, by column.
@@ -91,10 +92,12 @@ def _divided(uses: "pa.Table", found: "pa.Table") -> tuple["pa.Table", "pa.Table
 
     places = numpy.full(len(uses), -1, numpy.int32)
     places[found["use"].to_numpy()] = found["place"].to_numpy()
+    events = numpy.full(len(uses), -1, numpy.int32)
+    events[found["use"].to_numpy()] = found["event_number"].to_numpy()
     is_known = places >= 0
     is_open = uses["verdict"].is_null().to_numpy(zero_copy_only=False)
     kept = uses.select(["use", "index", "row", "event_id", "decided_at", "slug"])
-    placed = _with_columns(kept, place=pa.array(places))
+    placed = _with_columns(kept, place=pa.array(places), event_number=pa.array(events))
     if not is_known.all():
         placed = placed.filter(pa.array(is_known))
     return placed, kept.filter(pa.array(is_open & ~is_known))

@@ -81,7 +81,7 @@ def as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
         if column.type.tz is None:
             return pc.strftime(seconds, "%Y-%m-%dT%H:%M:%S")
         return pc.strftime(seconds.cast(pa.timestamp("s", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
-    return column.cast(pa.string())
+    return joined_lists(column) if pa.types.is_list(column.type) else column.cast(pa.string())
 
 
 def _keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Table":

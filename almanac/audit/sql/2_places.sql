@@ -206,7 +206,7 @@ ORDER BY place
 -- version of then. No two versions of an event that were known at some time begin at the same
 -- instant, so there are no ties.
 -- Parameters: none. Run twice: the same rows, in any order.
-SELECT u.use, v.place
+SELECT u.use, v.place, v.event_number
 FROM (
     SELECT u.use, u.decided_at, e.event_number
     FROM uses AS u

@@ -1,34 +1,50 @@
 -- Each value used, against the version of its decision and the others of its event.
 --
---     known_values ─▶ (keys) ─▶ departures ─▶ findings ─▶ shown_values     for each field
+--     known_values ─▶ (keys) ─▶ departures; known_runs ─▶ findings      for each field
 --     all_findings ─▶ worst ─▶ chosen ─▶ chosen_findings; before_first
 --
 -- `uses` has the key of the value used, `spans` a row per version, `known` a row per version and key
--- of what was known.
+-- of what was known. A use that departs lies in no run of its key, so the runs suffice for its past.
 
 -- name: known_values
 -- Grain: one row per row of `versions`, with what it says of a field, and whether its plan hid it.
--- is_exact is false where the value is a period or a deadline ($is_date: the field is `date`).
+-- is_exact is false where the value is a period or a deadline ($is_date: the field is `date`), and
+-- period is how that is displayed.
 -- Parameters: $field, its name; $is_date; {field} is the same name as an identifier.
 -- Run twice: the same rows.
 SELECT
     v.place, v.event_number, v.known_from,
     list_contains(k.unknown_fields, $field) AS is_hidden,
     NOT $is_date OR coalesce(k.dated IN ('instant', 'day'), false) AS is_exact,
+    CASE WHEN NOT is_exact AND k.{field} IS NOT NULL
+        THEN coalesce(k.shown || ' ', '') || '(' || k.dated || ')'
+    END AS period,
     k.{field} AS value
 FROM versions AS v
 JOIN (
-    SELECT event_id, version, unknown_fields, date_precision AS dated, {field} FROM event_versions
+    SELECT
+        event_id, version, unknown_fields, date_precision AS dated,
+        displayed_date_full AS shown, {field}
+    FROM event_versions
     UNION ALL
-    SELECT event_id, version, unknown_fields, date_precision, {field} FROM event_claims
+    SELECT event_id, version, unknown_fields, date_precision, displayed_date_full, {field}
+    FROM event_claims
 ) AS k ON k.event_id = v.event_id AND k.version = v.version
 ORDER BY v.place
+
+-- name: known_runs
+-- Grain: one row per key and run of versions of an event that have it, with when the run began.
+-- Parameters: none. Run twice: the same rows.
+SELECT event_number, key, is_exact, known_from
+FROM known
+QUALIFY place - 1 IS DISTINCT FROM
+    lag(place) OVER (PARTITION BY event_number, key, is_exact ORDER BY place)
 
 -- name: departures
 -- Grain: one row per row of `uses` whose value is not what its version says.
 -- Parameters: none. Run twice: the same rows.
 SELECT
-    u.use, u.index, u.slug, u.decided_at, u.place, u.key, u.is_read, u.is_period,
+    u.use, u.index, u.slug, u.decided_at, u.place, u.event_number, u.key, u.is_read, u.is_period,
     k.place IS NOT NULL AS is_same
 FROM uses AS u
 LEFT JOIN known AS k ON k.place = u.place AND k.key = u.key
@@ -77,38 +93,12 @@ FROM (
                 k.known_from <= d.decided_at AS is_before,
                 k.is_exact OR d.is_period AS is_taken
             FROM departures AS d
-            JOIN spans AS v ON v.place = d.place
-            JOIN known AS k ON k.event_number = v.event_number AND k.key = d.key
+            JOIN runs AS k ON k.event_number = d.event_number AND k.key = d.key
             WHERE d.is_read
         )
         GROUP BY use
     ) AS h ON h.use = d.use
 )
-
--- name: shown_values
--- Grain: one row per row of `findings`, with what was known then as a text: a period or a deadline
--- as it is displayed.
--- Parameters: $field; $is_date as in known_values; {field}. Run twice: the same rows.
-SELECT
-    f.*,
-    CASE
-        WHEN list_contains(k.unknown_fields, $field) THEN NULL
-        WHEN $is_date AND k.date IS NOT NULL AND k.date_precision NOT IN ('instant', 'day')
-            THEN coalesce(k.displayed_date_full, k.displayed_date, '') || ' (' || k.date_precision
-                || ')'
-        WHEN typeof(k.{field}) = 'TIMESTAMP WITH TIME ZONE'
-            THEN strftime(
-                TRY_CAST(k.{field}::VARCHAR AS TIMESTAMPTZ) AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ'
-            )
-        WHEN typeof(k.{field}) = 'VARCHAR[]' THEN array_to_string(TRY_CAST(k.{field} AS VARCHAR[]), ', ')
-        ELSE k.{field}::VARCHAR
-    END AS known_then
-FROM findings AS f
-JOIN versions AS v ON v.place = f.place
-JOIN (
-    SELECT * FROM event_versions UNION ALL BY NAME SELECT * FROM event_claims
-) AS k ON k.event_id = v.event_id AND k.version = v.version
-ORDER BY f.use
 
 -- name: period_uses
 -- Grain: one row per row of `periods` (is_estimated, date_type, date_precision: texts or NULL) that

@@ -132,8 +132,6 @@ def test_rows_without_any_are_no_look_ahead(db: Database) -> None:
         (pd.Timestamp("2026-03-03 06:00", tz="UTC"), 0, "clean"),
         (date(2026, 3, 3), 1, "date_not_moved_yet"),
         (date(2026, 3, 4), 1, "clean"),
-        # Clocks went forward at 02:00 on 8 March: this time of day was skipped.
-        ("2026-03-08 02:30", 1, "outdated"),
     ],
     ids=str,
 )
@@ -145,6 +143,17 @@ def test_an_instant_without_a_zone_is_of_the_zone_of_the_database(
         audit = local.audit([row])
     assert audit.counts == {expected: 1}
     assert audit.naive.get("ts", 0) == naive
+
+
+def test_a_time_of_day_that_clocks_skip_is_the_earlier_instant_which_knows_less(
+    path: Path, db: Database
+) -> None:
+    """Clocks in New York went from 02:00 to 03:00 at 07:00 UTC, when the score was given."""
+    times = ["2026-03-08 01:59", "2026-03-08 02:30", "2026-03-08 03:00"]
+    rows = [{"event_id": "clocks", "ts": time, "impact": 6.0} for time in times]
+    with open_watched(path, "America/New_York") as local:
+        found = [row["verdict"] for row in local.audit(rows).verdicts]
+    assert found == ["scored_later", "scored_later", "clean"]
 
 
 def test_a_registered_frame_of_the_caller_outlives_an_audit(path: Path) -> None:

@@ -19,7 +19,7 @@ def at(day: int, hour: int = 0, minute: int = 0) -> datetime:
     return datetime(2026, 3, day, hour, minute, tzinfo=UTC)
 
 
-PULLS = [at(day, 6) for day in range(1, 9)]
+PULLS = [*(at(day, 6) for day in range(1, 9)), at(8, 7)]
 NOW = at(8, 12)
 COINS = [
     NamedCoin("bitcoin", "BTC", "Bitcoin", 1),
@@ -86,6 +86,17 @@ VERSIONS = [
         _PERIOD,
         {"known_from": at(4, 6), **{**_PERIOD, "date_type": "date", "is_estimated": False}},
     ),
+    # A deadline, another one, and then the first as an exact date.
+    *_versions(
+        "wavering",
+        _PERIOD,
+        {"known_from": at(3, 6), "date": at(30)},
+        {"known_from": at(5, 6), **_PERIOD, "date_type": "date", "is_estimated": False},
+    ),
+    *_versions(
+        "back", {}, {"known_from": at(3, 6), "impact": 6.0}, {"known_from": at(5, 6), "impact": 5.0}
+    ),
+    *_versions("clocks", {}, {"known_from": at(8, 7), "impact": 6.0}),
     # Two changes at one instant: the first of them was known at no time.
     *_versions(
         "twice",
