@@ -46,6 +46,7 @@ class Case:
     window: tuple[int, int]
     degrees: float
     must_find: bool
+    bars_a_day: int = 1
 
 
 CASES: Final = (
@@ -56,17 +57,22 @@ CASES: Final = (
     Case("mean-adjusted, day 0", "mean", False, (0, 0), 4.0, False),
     Case("mean-adjusted, -3..+3", "mean", False, (-3, 3), 4.0, False),
     Case("the same, t of 3 degrees", "mean", False, (-3, 3), 3.0, False),
+    Case(
+        "hourly: market model, mean of the others, -6..+6", "market", False, (-6, 6), 4.0, True, 24
+    ),
+    Case("hourly: mean-adjusted, -6..+6", "mean", False, (-6, 6), 4.0, False, 24),
 )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=500)
+    parser.add_argument("--only", default="", help="the cases whose name has this text")
     parser.add_argument("--volatility", type=float, default=0.03, help="of a day")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     started = time.perf_counter()
-    found = calibrate(given.seeds, given.volatility)
+    found = calibrate(given.seeds, given.volatility, given.only)
     seconds = time.perf_counter() - started
     _show(found, given.seeds, seconds)
     if given.json is not None:
@@ -75,7 +81,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def calibrate(seeds: int, volatility: float) -> list[dict[str, Any]]:
+def calibrate(seeds: int, volatility: float, only: str = "") -> list[dict[str, Any]]:
     """Return for each case the percentage of seeds in which each test rejects, without and with
     the jump, and whether the headline holds.
     """
@@ -85,7 +91,8 @@ def calibrate(seeds: int, volatility: float) -> list[dict[str, Any]]:
             _check_against_the_method(db)
         known, today = _selected(Reader(home.warehouse))
     assert len(known.rows) == 60, len(known.rows)
-    return [_calibrated(case, known, today, seeds, volatility) for case in CASES]
+    chosen = [case for case in CASES if only in case.name]
+    return [_calibrated(case, known, today, seeds, volatility) for case in chosen]
 
 
 def _selected(reader: Reader) -> tuple[SelectedEvents, SelectedEvents]:
@@ -112,7 +119,12 @@ def _calibrated(
         rejected: dict[str, int] = {}
         for seed in range(seeds):
             prices, foreign = make_prices(
-                seed, degrees=case.degrees, correlation=0.7, volatility=volatility, jump=jump
+                seed,
+                degrees=case.degrees,
+                correlation=0.7,
+                volatility=volatility,
+                jump=jump,
+                bars_a_day=case.bars_a_day,
             )
             p = p_values(case, prices, foreign if case.is_foreign else None, known, today, seed)
             for test, value in p.items():
@@ -133,7 +145,8 @@ def p_values(
 ) -> dict[str, float]:
     """Return p of the headline, of each test, and of the naive study."""
     returns = returns_of(prices, market=foreign)
-    spans = Spans(case.window[0], case.window[1], estimation=120, gap=10, least=84)
+    bars = 120 if case.bars_a_day == 1 else 240
+    spans = Spans(case.window[0], case.window[1], estimation=bars, gap=10, least=84)
     placed = place(prices, returns, known.rows, spans, case.model, from_entry=True)
     figures = figures_of(returns, placed.windows, Draws(ROUNDS, seed, 0.95), prices.bar_us)
     naive = place(prices, returns, today.rows, spans, case.model, from_entry=False)

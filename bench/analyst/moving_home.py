@@ -87,29 +87,40 @@ def publish_home(root: Path) -> Home:
 
 
 def make_prices(
-    seed: int, *, degrees: float, correlation: float, volatility: float, jump: float
+    seed: int,
+    *,
+    degrees: float,
+    correlation: float,
+    volatility: float,
+    jump: float,
+    bars_a_day: int = 1,
 ) -> tuple[Prices, Floats]:
     """Return prices without any effect but `jump` on each event's day as known at entry.
 
     Returns have a common factor (`correlation`), Student's t (`degrees`) and volatility clusters
-    that all coins share, GARCH(1, 1) in the factor. The second is a market that has no factor.
+    that all coins share, GARCH(1, 1) in the factor. With several bars a day, each return also takes
+    back a tenth of the one before. The second is a market that has no factor.
     """
     random = np.random.default_rng(seed)
+    bars, of_bar = BARS * bars_a_day, volatility / np.sqrt(bars_a_day)
     unit = np.sqrt((degrees - 2) / degrees)
-    common = random.standard_t(degrees, BARS) * unit
-    own = random.standard_t(degrees, (BARS, COINS)) * unit
+    common = random.standard_t(degrees, bars) * unit
+    own = random.standard_t(degrees, (bars, COINS)) * unit
     moves = np.sqrt(correlation) * common[:, None] + np.sqrt(1 - correlation) * own
-    variance = np.ones(BARS)
-    for bar in range(1, BARS):
+    variance = np.ones(bars)
+    for bar in range(1, bars):
         shock = min(variance[bar - 1] * common[bar - 1] ** 2, 25.0)
         variance[bar] = 0.05 + 0.15 * shock + 0.80 * variance[bar - 1]
-    moves = volatility * np.sqrt(variance)[:, None] * moves
+    moves = of_bar * np.sqrt(variance)[:, None] * moves
+    if bars_a_day > 1:
+        moves[1:] -= 0.1 * moves[:-1]
     for event in planned_events():
-        moves[event.bar, event.coin] += jump * (event.fate != "known too late")
-    starts: Integers = int(FIRST.timestamp()) * 1_000_000 + np.arange(BARS) * DAY_US
+        moves[event.bar * bars_a_day, event.coin] += jump * (event.fate != "known too late")
+    bar_us = DAY_US // bars_a_day
+    starts: Integers = int(FIRST.timestamp()) * 1_000_000 + np.arange(bars) * bar_us
     names = tuple(f"coin-{number}" for number in range(COINS))
-    foreign = np.exp(np.cumsum(random.standard_normal(BARS) * volatility))
-    return Prices(starts, DAY_US, names, np.exp(np.cumsum(moves, axis=0)), None, {}), foreign
+    foreign = np.exp(np.cumsum(random.standard_normal(bars) * of_bar))
+    return Prices(starts, bar_us, names, np.exp(np.cumsum(moves, axis=0)), None, {}), foreign
 
 
 def _facts(event: PlannedEvent) -> list[tuple[datetime, str, dict[str, Any]]]:
