@@ -162,4 +162,4 @@ def _with_start(values: Any, *, first: bool = False) -> Any:
 
 
 def _html(frame: pd.DataFrame) -> str:
-    return str(frame.to_html(index=False, border=0, na_rep="", float_format=lambda x: f"{x:.5f}"))
+    return str(frame.to_html(index=False, border=0, na_rep="", float_format=lambda x: f"{x:.4g}"))

@@ -4,11 +4,11 @@ Belongs here: `Study` and the function that makes it from prices and events. Doe
 parts compute (prices, selection, placing, results), figures for people (report).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Groups = Literal["category", "band", "coin"]
 Bound = int | Duration
+_LISTED_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,8 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         why = "; ".join(f"{n:,} {REASONS[str(reason)]}" for reason, n in counted.items())
         raise InvalidArgument(
             "no event can be used; expected at least one, and more for most tests. Not used: "
-            f"{why or 'none: no event passes the filters in the span of the prices'}."
+            f"{why or 'none: no event passes the filters in the span of the prices'}. "
+            f"Names in the prices that no coin has: {_some(known.unknown)}."
         )
     return Study(
         prices=prices,
@@ -311,6 +313,11 @@ def _tests(figures: Figures, naive: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
+    return ", ".join(names[:_LISTED_MAX]) + more or "none"
+
+
 def in_words(length: timedelta) -> str:
     """Return a duration in the form of the arguments, such as `3d` or `1h 30m`."""
     hours, seconds = divmod(length.seconds, 3_600)
@@ -344,7 +351,7 @@ def _settings(
             f"{counts['rows']:,} prices of {counts['coins']:,} coins on {counts['bars']:,} bars; "
             f"{counts['missing_prices']:,} missing, {counts['bad_prices']:,} not positive"
         ),
-        "names without a coin": ", ".join(known.unknown) or "none",
+        "names without a coin": _some(known.unknown),
         "draws": f"{request.rounds:,}, seed {request.seed}",
         "confidence": f"{request.confidence:.0%}",
     }

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from almanac.study import parametric
 from almanac.study.calendar import (
     block_bootstrap,
     blocks_of,
@@ -26,7 +27,7 @@ from almanac.study.parametric import (
     two_way,
 )
 from almanac.study.prices import Floats
-from almanac.study.ranks import grank
+from almanac.study.ranks import _ranked, grank
 from almanac.study.results import adjusted
 from almanac.study.returns import Returns, returns_of
 from almanac.study.windows import Spans, Windows, fit
@@ -154,6 +155,24 @@ def test_adjusted_bmp_has_the_mean_correlation_of_all_pairs(both: Both) -> None:
     t = hand.scar.mean() / hand.scar.std(ddof=1) * math.sqrt(rows)
     expected = t * math.sqrt((1 - mean) / (1 + (rows - 1) * mean))
     assert adjusted_bmp(scaled, mean).statistic == pytest.approx(expected)
+
+
+def test_the_mean_correlation_is_the_same_where_every_bar_has_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prices, zero, coin, _ = make_world(3, Shape(bars=260, days=70, events=140))
+    returns = returns_of(prices)
+    windows, _ = fit(returns, zero, coin, zero - 1, SPANS, "mean")
+    dense = mean_correlation(returns, windows)
+    monkeypatch.setattr(parametric, "_DENSE", 0)
+    assert mean_correlation(returns, windows) == pytest.approx(dense, rel=1e-9)
+    assert dense > 0
+
+
+def test_equal_residuals_have_their_mean_rank() -> None:
+    """As those of a coin that does not trade for days, in the mean model."""
+    values = np.array([[3.0, 1.0, 3.0, np.inf], [2.0, 1.0, 3.0, np.inf]])
+    np.testing.assert_array_equal(_ranked(values)[:, :3], stats.rankdata(values, axis=1)[:, :3])
 
 
 def test_grank_ranks_the_window_among_the_residuals_of_each_row(both: Both) -> None:

@@ -283,6 +283,16 @@ class TestArguments:
         with pytest.raises(almanac.AlmanacError, match=message):
             db.event_study(make_prices(), **given)
 
+    def test_names_that_no_coin_has_are_named_and_count_in_the_market_alone(
+        self, db: almanac.Database
+    ) -> None:
+        named = make_prices().rename(columns=lambda name: f"{name}/USDT")
+        with pytest.raises(almanac.InvalidArgument, match="coin-0/USDT"):
+            db.event_study(named)
+        found = db.event_study(make_prices().rename(columns={"coin-7": "index"}), rounds=99)
+        assert found.settings["names without a coin"] == "index"
+        assert "coin-7" not in set(found.events["coin"])
+
     def test_windows_in_time_are_whole_bars(self, db: almanac.Database) -> None:
         found = db.event_study(make_prices(), window=("-36h", timedelta(days=2)), rounds=99)
         assert found.table["bar"].tolist() == [-1, 0, 1, 2]
