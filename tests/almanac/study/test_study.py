@@ -70,6 +70,7 @@ EVENTS += [
     )
     for place in range(20)
 ]
+CLAIMS = [known("afterwards", START, at(3, 10), version=0)]
 ABSENCES = [
     Absence("missing", at(2, 20), at(2, 20)),
     Absence("missing later", at(3, 8), at(3, 8)),
@@ -80,7 +81,8 @@ def published(path: Path, until: datetime) -> Path:
     pulls = [START + timedelta(days=day) for day in range(180) if START + timedelta(day) <= until]
     coins = [NamedCoin(name, name.upper(), name.title()) for name in COINS]
     coins += [NamedCoin("one-sun", "SUN", "One"), NamedCoin("two-sun", "SUN", "Two")]
-    return publish_by_hand(path, EVENTS, pulls=pulls, at=until, absences=ABSENCES, coins=coins)
+    more: dict[str, Any] = {"claims": CLAIMS, "absences": ABSENCES, "coins": coins}
+    return publish_by_hand(path, EVENTS, pulls=pulls, at=until, **more)
 
 
 def make_prices(seed: int = 1) -> pd.DataFrame:
@@ -166,6 +168,14 @@ class TestEvents:
         assert "rescored" not in used(high)
         burns = db.event_study(make_prices(), window=(-2, 3), categories="burn", rounds=99)
         assert set(used(burns)) == {f"many {place}" for place in range(20)}
+
+    def test_what_is_only_claimed_of_the_time_before_enters_if_it_is_wanted(
+        self, db: almanac.Database
+    ) -> None:
+        found = db.event_study(make_prices(), window=(-3, 3), basis="claimed", rounds=99)
+        row = found.events.set_index("event_id").loc["afterwards"]
+        assert (row["known_basis"], row["known_from"]) == ("claimed", START)
+        assert found.counts.get("known_after_the_date", 0) == 0
 
     def test_nothing_that_became_known_later_changes_which_events_enter(
         self, study: almanac.Study, tmp_path: Path
