@@ -39,6 +39,7 @@ bench: $(STAMP)
 
 bench-analyst: $(STAMP)
 	$(BIN)/python -m bench.analyst.joins
+	$(BIN)/python -m bench.analyst.audit
 	$(BIN)/python -m bench.analyst.study
 	$(BIN)/python -m bench.analyst.calibration
 

@@ -1,6 +1,8 @@
 """The look-ahead audit of a million rows: seconds and memory of a child process.
 
-    python -m bench.analyst.audit HOME [--rows 1000000]
+    python -m bench.analyst.audit [HOME] [--rows 1000000]
+
+Without a home it makes one of 50,000 events and 700,000 versions in a year, which takes minutes.
 
 The rows are uses of random events of the home at random instants since its first pull, with date,
 impact and status from the table of today, as a back-test takes them that does not know of versions.
@@ -53,8 +55,14 @@ def _audit(home: Path, file: Path, basis: str) -> None:
 
 
 def main() -> None:
+    import pyarrow.csv
+    import pyarrow.parquet
+
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("home", type=Path)
+    parser.add_argument("home", type=Path, nargs="?")
+    sizes = {"events": 50_000, "versions": 700_000, "coins": 2_000, "days": 365}
+    for name, size in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=size, help="of a home that is made")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--basis", choices=("observed", "claimed"), default="observed")
     parser.add_argument("--file", type=Path, help="audit this file, in this process")
@@ -62,20 +70,22 @@ def main() -> None:
     if given.file is not None:
         _audit(given.home, given.file, given.basis)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("rows.parquet", "rows.csv"):
-            file = Path(folder) / name
-            if name.endswith("parquet"):
-                _make_rows(given.home, given.rows, file)
-            else:
-                import pyarrow.csv
-                import pyarrow.parquet as pq
-
-                pyarrow.csv.write_csv(pq.read_table(file.with_suffix(".parquet")), file)
-            words = (str(given.home), "--file", str(file), "--basis", given.basis)
-            done = measure("bench.analyst.audit", *words)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if given.home is None:
+            made = [f"--{name}={getattr(given, name)}" for name in sizes]
+            measure("bench.analyst.homes", str(folder), *made, "--rows=1")
+        home = given.home or folder / "home"
+        parquet, csv = folder / "signals.parquet", folder / "signals.csv"
+        _make_rows(home, given.rows, parquet)
+        pyarrow.csv.write_csv(pyarrow.parquet.read_table(parquet), csv)
+        for file in (parquet, csv):
+            done = measure(
+                *("bench.analyst.audit", str(home)),
+                *("--file", str(file), "--basis", given.basis),
+            )
             sys.stdout.write(
-                f"{name}: {done.figures['rows']:,} rows in {done.seconds:.2f} s "
+                f"{file.name}: {done.figures['rows']:,} rows in {done.seconds:.2f} s "
                 f"({done.figures['cpu_s']:.2f} s of processor time), peak {done.peak_mb:,.0f} MB; "
                 f"{done.figures['counts']}\n"
             )
