@@ -43,10 +43,10 @@ p{margin:.35rem 0}.dim,.notes{color:var(--dim)}.notes{padding-left:1.1rem;font-s
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.9rem}
 th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;
 border-bottom:1px solid var(--line)}
-th{font-weight:600;color:var(--dim);white-space:nowrap}
-th.w{white-space:normal;vertical-align:bottom}
+th{vertical-align:bottom;font-weight:600;color:var(--dim);white-space:nowrap}
+th.w{white-space:normal}
 td.n,th.n{text-align:right}td.v{color:var(--of);font-weight:600;white-space:nowrap}
-td.t{white-space:nowrap}td.x{overflow-wrap:anywhere;min-width:7rem;max-width:18rem}
+td.t{min-width:6.5rem}td.x{overflow-wrap:anywhere;min-width:7rem;max-width:18rem}
 span.i{white-space:nowrap}code{font:.85em ui-monospace,Menlo,Consolas,monospace}
 .meter{display:inline-block;height:.55rem;border-radius:.15rem;background:var(--of);
 vertical-align:middle;min-width:2px}
@@ -193,7 +193,8 @@ def _line(row: dict[str, Any], group: str) -> str:
 
 
 def _time(at: Any) -> str:
-    return (shown_instant(at) or "").replace("T", " ")
+    text = shown_instant(at)
+    return "" if text is None else _value(text)
 
 
 def _value(value: str | None) -> str:
