@@ -58,7 +58,7 @@ def place(
     date, entry = (rows[n].to_numpy("datetime64[us]").astype(np.int64) for n in ("date", "entry"))
     coin = rows["column"].to_numpy(np.int64)
     zero = prices.bar_of(date)
-    enters = prices.next_bar(entry) if from_entry else np.zeros_like(zero)
+    enters = _entered(prices, returns, entry, coin) if from_entry else np.zeros_like(zero)
     reason = _reasons(returns, zero, enters, coin, spans, model)
     order = np.argsort(zero, kind="stable")
     order = order[pd.isna(reason[order])]
@@ -73,6 +73,28 @@ def place(
     excluded = rows.assign(reason=reason)[["event_id", "coin", "title", "date", "reason"]]
     table = rows.iloc[kept].reset_index(drop=True).drop(columns="column")
     return Placed(windows, _with_results(table, prices, windows), excluded[~pd.isna(reason)])
+
+
+def _entered(prices: Prices, returns: Returns, entry: Integers, coin: Integers) -> Integers:
+    """Return the first bar of each row whose return is from a price of its entry or later.
+
+    It is the next bar, from its open or from the close before it. If the coin lacks both, the
+    price that is carried over the gap was before the entry: the return of the bar after the gap
+    began before the event was known, so the row begins a bar later.
+    """
+    enters = prices.next_bar(entry)
+    inside = np.flatnonzero((enters > 0) & (enters < returns.bars))
+    bar, of = enters[inside], coin[inside]
+    is_old = np.isnan(prices.close[bar - 1, of]) & np.isfinite(returns.carried[of, bar])
+    if returns.from_open is not None:
+        is_old &= np.isnan(returns.from_open[of, bar])
+    late = inside[is_old]
+    while len(late):
+        # The first price after the entry; a gap that is carried has a price at its end.
+        has_price = np.isfinite(prices.close[enters[late], coin[late]])
+        enters[late] += 1
+        late = late[~has_price]
+    return enters
 
 
 def _reasons(

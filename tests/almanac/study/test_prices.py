@@ -177,6 +177,17 @@ class TestPlacing:
         found = placed(frame, rows(c0=60, c1=60))
         assert found.excluded["reason"].tolist() == ["gap_in_window"]
 
+    @pytest.mark.parametrize(("missing", "bars"), [([58], 3), ([57, 58], 3), ([58, 59], 2)])
+    def test_a_price_carried_over_a_gap_before_entry_is_no_entry(
+        self, missing: list[int], bars: int
+    ) -> None:
+        frame = wide()
+        frame.iloc[58:, 0] *= 2  # Before the entry, at the start of bar 59.
+        frame.iloc[missing, 0] = np.nan
+        found = placed(frame, rows(c0=60)).rows.iloc[0]
+        assert found["bars"] == bars
+        assert abs(found["car"]) < 0.3
+
     def test_the_first_bar_after_entry_counts_from_its_open(self) -> None:
         frame = wide()
         opened = frame.shift(1) * 1.01
