@@ -108,7 +108,11 @@ class Database(EventStudies, Joins):
         return self._reader.result(query, params, own=False)
 
     def register(self, name: str, frame: Any) -> None:
-        """Make a frame (pandas, Polars, Arrow) a table of `sql`, until the database is closed."""
+        """Make a frame (pandas, Polars, Arrow) a table of `sql`, until the database is closed.
+
+        Raises:
+            InvalidArgument: the warehouse has a table of this name, or it is no frame.
+        """
         self._reader.register(name, frame)
 
     def events(

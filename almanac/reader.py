@@ -84,11 +84,25 @@ class Reader:
             self._drop()
 
     def register(self, name: str, frame: Any) -> None:
-        """Make a frame (pandas, Polars, Arrow) a table of the queries, until the reader closes."""
-        with self._lock:
-            self._frames[name] = frame
-            with self.connection() as connection:
+        """Make a frame (pandas, Polars, Arrow) a table of the caller's queries.
+
+        Raises:
+            InvalidArgument: the warehouse has a table of this name, or it is no frame.
+        """
+        with self.connection() as connection:
+            named = connection.execute(_SQL["published_names"], {"name": name}).fetchall()
+            if named:
+                # The macros of the publication would read the frame in its place.
+                raise InvalidArgument(
+                    f"the warehouse has a table {named[0][0]!r}; register the frame under another "
+                    f"name, such as 'my_{name}'"
+                )
+            try:
                 connection.register(name, frame)
+                connection.unregister(name)
+            except duckdb.Error as error:
+                raise InvalidArgument(f"{name!r} can't be a table: {error}") from error
+            self._frames[name] = frame
 
     @contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -106,8 +120,6 @@ class Reader:
                 self._drop()
                 self._connection = connect(self.file, limits=self._limits)
                 self._mark = mark
-                for name, frame in self._frames.items():
-                    self._connection.register(name, frame)
             yield self._connection
 
     @contextmanager
@@ -131,15 +143,16 @@ class Reader:
         """Run one statement; return its rows, with instants in the zone of the database.
 
         `frames` are tables of this statement alone. `own` says that the statement is one of the
-        package's; any other is checked to be one that only reads.
+        package's; any other is checked to be one that only reads, and has the registered frames.
 
         Raises:
             QueryRefused: it is refused, takes too long, or fails; the message says how.
         """
         with self.connection() as connection:
-            for name, frame in frames.items():
-                connection.register(name, frame)
+            shown = frames if own else {**self._frames, **frames}
             try:
+                for name, frame in shown.items():
+                    connection.register(name, frame)
                 with explained(QueryWatch(connection, self._limits, _PROGRAM)):
                     if own:
                         relation = connection.sql(sql, params=dict(values) or None)
@@ -147,10 +160,8 @@ class Reader:
                         relation = reading_relation(connection, sql, values)
                     return self._finished(relation.to_arrow_table())
             finally:
-                for name in frames:
+                for name in shown:
                     connection.unregister(name)
-                    if name in self._frames:
-                        connection.register(name, self._frames[name])
 
     def result(self, sql: str, values: Mapping[str, Any] = _NO_VALUES, **options: Any) -> Result:
         """Run one statement as `query`; return a Result."""

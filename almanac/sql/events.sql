@@ -9,6 +9,19 @@
 -- Parameters: none. Run twice: the same row.
 SELECT max(observed_at) AS last_pull_at FROM batches WHERE status = 'merged'
 
+-- name: published_names
+-- Grain: one row per table or view of the publication with the name $name, in any case.
+-- Parameters: $name. Run twice: the same rows.
+SELECT table_name
+FROM (
+    SELECT database_name, schema_name, table_name FROM duckdb_tables()
+    UNION ALL
+    SELECT database_name, schema_name, view_name FROM duckdb_views()
+)
+WHERE database_name = current_database()
+    AND schema_name = 'main'
+    AND lower(table_name) = lower($name)
+
 -- name: events
 -- Grain: one row per event known at $at that passes the filters, as it was known then.
 -- Parameters: $at; $basis; $coins, $categories (names in small letters), $statuses, lists or NULL;

@@ -179,6 +179,35 @@ class TestSql:
             published(file)
             assert db.sql(query).rows() == [{"v": 2, "size": 3}]
 
+    @pytest.mark.parametrize("name", ["event_versions", "Batches", "coins", "events"])
+    def test_a_frame_takes_the_name_of_no_published_table(
+        self, db: almanac.Database, name: str
+    ) -> None:
+        empty = db.sql(f"SELECT * FROM {name} LIMIT 0").df()
+        before = len(db.events(as_of=at(5)))
+        with pytest.raises(almanac.InvalidArgument, match="register the frame under another name"):
+            db.register(name, empty)
+        assert len(db.events(as_of=at(5))) == before
+
+    def test_a_registered_frame_has_no_part_in_other_questions(self, db: almanac.Database) -> None:
+        before = db.events(as_of=at(5)).rows()
+        for name in ("v", "now", "wanted_coins", "asked_coins", "event_id"):
+            db.register(name, pd.DataFrame({"event_id": ["listing"], "coin": ["bitcoin"]}))
+        assert db.events(as_of=at(5), coins="bitcoin").rows() == [
+            row for row in before if "bitcoin" in row["coins"]
+        ]
+        rows = pd.DataFrame({"ts": [at(5)], "coin": ["bitcoin"]})
+        assert len(db.attach_known(rows)) == 1
+        assert db.sql("SELECT coin FROM wanted_coins").rows() == [{"coin": "bitcoin"}]
+
+    def test_what_is_no_frame_is_refused_and_not_kept(self, tmp_path: Path) -> None:
+        file = published(tmp_path / "warehouse.duckdb", until=at(2, 6))
+        with almanac.open(file) as db:
+            with pytest.raises(almanac.InvalidArgument, match="'mine' can't be a table"):
+                db.register("mine", object())
+            published(file)
+            assert db.sql("SELECT 1 AS one").rows() == [{"one": 1}]
+
     def test_a_result_has_every_form(self, db: almanac.Database) -> None:
         result = db.sql("SELECT event_id, known_from, coins FROM event_versions ORDER BY ALL")
         assert len(result) == len(result.df()) == len(result.pl()) == result.arrow().num_rows == 9
