@@ -148,6 +148,8 @@ def test_an_unchanged_file_is_not_read_again(book: EndpointBook) -> None:
 
 
 def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
+    accounts(path.parent)  # Else each of the threads would make them.
+
     def add(_: int) -> str:
         return reopened_book(path).add(URL, account="acme")[0].id
 
