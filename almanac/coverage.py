@@ -5,7 +5,7 @@ something only of dates that a pull had covered.
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from almanac.errors import InvalidArgument
@@ -27,19 +27,21 @@ class Coverage:
         first_pull_at, last_pull_at: the first and the last pull of events by then, UTC; None if
             there was none: then nothing was known.
         windows: the last complete pull of each feed, plan, window and filters, as a Result.
+        tz: the zone of the database, of which instants without a zone are.
     """
 
     at: datetime
     first_pull_at: datetime | None
     last_pull_at: datetime | None
     windows: Result = field(repr=False)
+    tz: tzinfo = field(default=UTC, repr=False)
 
     def covers(self, date: Instant, *, within: Duration = "2d") -> bool:
         """Whether a pull at most `within` before the instant covered an event date, unfiltered.
 
         Where it did not, that an event is not known says nothing.
         """
-        wanted, age_max = instant(date, "date"), duration(within, "within")
+        wanted, age_max = instant(date, "date", self.tz), duration(within, "within")
         return any(
             row["feed"] in _EVENT_FEEDS
             and not row["coins"]
@@ -79,4 +81,4 @@ def coverage_at(reader: Reader, at: Instant | None) -> Coverage:
         # The macro refuses an instant before the first pull; no window was covered then.
         name = "no_coverage" if first is None else "coverage_at"
         windows = reader.result(_SQL[name], values if first else {})
-    return Coverage(moment, first, last, windows)
+    return Coverage(moment, first, last, windows, reader.tz)

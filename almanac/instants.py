@@ -25,24 +25,28 @@ _UNITS: Final = {
     **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
 }
 _PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_US: Final = timedelta(microseconds=1)
+_LONGEST: Final = timedelta(days=365_000)
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
 
 def zone(name: str | tzinfo) -> tzinfo:
-    """Return a time zone by its IANA name.
+    """Return a time zone by its IANA name. A zone of another library is taken by its name.
 
     Raises:
-        InvalidArgument: there is no zone of this name.
+        InvalidArgument: there is no zone of this name, or it has none.
     """
+    given, text = name, name
     if isinstance(name, tzinfo):
-        return name
-    if name.upper() == "UTC":
+        # pytz's zones say `zone`; put into a datetime as they are, they are off by minutes.
+        text = getattr(name, "key", None) or getattr(name, "zone", None) or str(name)
+    if not isinstance(text, str) or text.upper() == "UTC":
         return UTC
     try:
-        return ZoneInfo(name)
+        return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidArgument(
-            f"tz={name!r}: no such time zone; use an IANA name such as 'Europe/Berlin'"
+            f"tz={given!r}: no such time zone; use an IANA name such as 'Europe/Berlin'"
         ) from error
 
 
@@ -50,6 +54,9 @@ def instant(
     given: Instant, name: str, tz: tzinfo = UTC, *, now: datetime | None = None
 ) -> datetime:
     """Return an instant in UTC. One without a zone is of `tz`; a date is its first instant.
+
+    Of two instants that a change of clocks gives the same name it is the first; one that is skipped
+    is the last before.
 
     With `now`, the words `now`, `today`, `yesterday` and `tomorrow` are understood, too; the days
     are those of `tz`.
@@ -80,19 +87,41 @@ def instant(
         )
     if hasattr(moment, "to_pydatetime"):
         moment = moment.to_pydatetime(warn=False)  # Versions are dated in microseconds.
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=tz)
-    found: datetime = moment.astimezone(UTC)
-    return found
+    try:
+        return _placed(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
+
+
+def _placed(local: datetime, tz: tzinfo) -> datetime:
+    """Return the instant, in UTC, at which the clocks of a zone show a time."""
+    after = local.replace(tzinfo=tz, fold=0).astimezone(UTC)
+    if after.astimezone(tz).replace(tzinfo=None, fold=0) == local.replace(fold=0):
+        return after
+    # No clock shows it: the change lies between the two readings of it.
+    before = local.replace(tzinfo=tz, fold=1).astimezone(UTC)
+    offset = before.astimezone(tz).utcoffset()
+    while after - before > _US:
+        middle = before + (after - before) // 2
+        if middle.astimezone(tz).utcoffset() == offset:
+            before = middle
+        else:
+            after = middle
+    return before
 
 
 def duration(given: Duration, name: str) -> timedelta:
     """Return a duration. A text is numbers with units: s, m (minutes), h, d, w.
 
     Raises:
-        InvalidArgument: it is no duration, or negative.
+        InvalidArgument: it is no duration, or negative, or longer than a thousand years.
     """
-    found = given if isinstance(given, timedelta) else _parsed(given)
+    try:
+        found = given if isinstance(given, timedelta) else _parsed(given)
+    except OverflowError:
+        found = timedelta.max
+    if found is not None and found > _LONGEST:
+        raise InvalidArgument(f"{name}={given!r} is longer than {_LONGEST.days:,} days")
     if found is None or found < timedelta(0):
         raise InvalidArgument(
             f"{name}={given!r} is no duration; expected a timedelta, or text such as '30m', '12h', "

@@ -3,15 +3,18 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import almanac
+from almanac.coverage import Coverage
 from almanac.events import BANDS
+from almanac.results import Result
 from catalog.contract.decisions import IMPACT_BANDS
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Absence, Known
@@ -403,6 +406,34 @@ class TestZones:
             (row,) = db.events(as_of="2026-03-05 01:00", categories="Exchange Listing").rows()
             assert row["date"] == at(10, 12)
 
-    def test_an_unknown_zone_is_refused(self, file: Path) -> None:
+    def test_a_zone_of_pytz_is_that_of_its_name(self, file: Path) -> None:
+        class Pytz(tzinfo):
+            """As pytz's zones are before `localize`: with the mean time of the place."""
+
+            zone = "Europe/Berlin"
+
+            def utcoffset(self, at: datetime | None) -> timedelta:
+                return timedelta(minutes=53)
+
+        with almanac.open(file, clock=lambda: NOW, tz=Pytz()) as db:
+            assert db.reader.tz == ZoneInfo("Europe/Berlin")
+
+    @pytest.mark.parametrize("tz", ["Mars/Base", timezone(timedelta(hours=2))])
+    def test_a_zone_without_a_known_name_is_refused(self, file: Path, tz: str | tzinfo) -> None:
         with pytest.raises(almanac.InvalidArgument, match="no such time zone"):
-            almanac.open(file, tz="Mars/Base")
+            almanac.open(file, tz=tz)
+
+    def test_a_date_that_is_asked_for_coverage_is_of_the_zone_of_the_database(self) -> None:
+        row = {"feed": "events", "coins": None, "categories": None, "upper": None}
+        window = {**row, "lower": at(1, 4), "observed_at": at(2)}
+        windows = Result(pa.Table.from_pylist([window]))
+        found = Coverage(at(2), at(2), at(2), windows, ZoneInfo("America/New_York"))
+        assert found.covers("2026-03-01")
+        assert not found.covers("2026-02-28T22:59")
+
+    def test_an_instant_or_a_time_out_of_range_is_refused(self, db: almanac.Database) -> None:
+        for within in ("99999999999d", timedelta.max):
+            with pytest.raises(almanac.InvalidArgument, match="longer than"):
+                db.upcoming(within=within)
+        with pytest.raises(almanac.InvalidArgument, match="years 1 to 9999"):
+            db.events(as_of="0001-01-01T00:00+05:00")

@@ -286,8 +286,9 @@ class TestFrames:
         self, local: str, utc: str
     ) -> None:
         """Of two instants it is the first; one that no clock showed is the last before it."""
-        found = moments_of(pd.Series(pd.to_datetime([local])), "ts", ZoneInfo("America/New_York"))
-        assert found.microseconds.view("datetime64[us]") == pd.Timestamp(utc).to_datetime64()
+        for given in (pd.to_datetime([local]), [local]):
+            found = moments_of(pd.Series(given), "ts", ZoneInfo("America/New_York"))
+            assert found.microseconds.view("datetime64[us]") == pd.Timestamp(utc).to_datetime64()
 
     @pytest.mark.parametrize(
         ("columns", "options", "message"),
