@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from almanac.errors import InvalidArgument
+from almanac.frames import moments_of
 from almanac.instants import Duration, duration
 
 Stamp = Literal["start", "end"]
@@ -218,14 +219,28 @@ def _instants(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
     try:
         found = pd.DatetimeIndex(pd.to_datetime(values, utc=False, format=None))
     except (ValueError, TypeError):
-        try:
-            # Texts with several offsets can be read as UTC alone.
-            found = pd.DatetimeIndex(pd.to_datetime(values, utc=True, format="ISO8601"))
-        except (ValueError, TypeError) as error:
-            raise InvalidArgument(f"{name}: an instant can't be read: {error}") from error
+        # Texts of several forms: each is of its own offset, or of the zone of the database.
+        found = _from_texts(values, name, tz)
     if found.hasnans:
         raise InvalidArgument(f"{name} has rows without an instant")
-    return (found.tz_localize(tz) if found.tz is None else found).tz_convert("UTC")
+    if found.tz is not None:
+        return found.tz_convert("UTC")
+    zoned = found.tz_localize(tz, ambiguous="NaT", nonexistent="NaT")
+    if zoned.hasnans:
+        raise InvalidArgument(
+            f"{name}: the clocks of {tz} show {found[zoned.isna()][0]} twice or never; expected "
+            "instants with a zone, such as pandas.to_datetime(…, utc=True)"
+        )
+    return zoned.tz_convert("UTC")
+
+
+def _from_texts(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
+    try:
+        moments = moments_of(pd.Series(values), "ts", tz)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{name}: an instant can't be read: {error}") from error
+    found = pd.Series(moments.microseconds.view("datetime64[us]")).where(moments.is_known)
+    return pd.DatetimeIndex(found).tz_localize("UTC")
 
 
 def _microseconds(index: pd.Index) -> Integers:

@@ -206,5 +206,8 @@ def select_given(
 def _utc(values: Any, tz: tzinfo) -> Any:
     found = pd.to_datetime(values)
     if getattr(found.dtype, "tz", None) is None:
-        found = found.astype("datetime64[us]").dt.tz_localize(tz)
+        # Of an instant that occurs twice the first, of one that is skipped the last before.
+        found = found.astype("datetime64[us]").dt.tz_localize(
+            tz, ambiguous=np.ones(len(found), bool), nonexistent="shift_backward"
+        )
     return found.dt.tz_convert("UTC").dt.as_unit("us")

@@ -5,7 +5,7 @@ parts compute (prices, selection, placing, results), figures for people (report)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,7 +18,7 @@ from almanac.events import Basis, Coins, Names, one_of
 from almanac.instants import Duration, duration
 from almanac.reader import Reader
 from almanac.study import report
-from almanac.study.parametric import Verdict
+from almanac.study.parametric import Verdict, cross_sectional
 from almanac.study.placing import REASONS, Placed, place
 from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_market, read_prices
 from almanac.study.results import (
@@ -96,6 +96,7 @@ class Study:
         placed: Placed,
         figures: Figures,
         naive: pd.DataFrame,
+        naive_t: Verdict,
         excluded: pd.DataFrame,
         options: Draws,
         settings: Mapping[str, str],
@@ -107,7 +108,7 @@ class Study:
         self.excluded = excluded
         self.naive = naive
         self.settings = dict(settings)
-        self.tests: pd.DataFrame = _tests(figures, naive)
+        self.tests: pd.DataFrame = _tests(figures, naive_t)
         self.counts: dict[str, int] = {
             "used": len(placed.rows),
             "events": int(placed.rows["event_id"].nunique()),
@@ -222,6 +223,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         placed=placed,
         figures=figures_of(returns, placed.windows, options, prices.bar_us),
         naive=naive_table(naive.windows, prices.bar_us),
+        naive_t=replace(cross_sectional(naive.windows.cumulated[:, -1]), test="naive_t"),
         excluded=excluded,
         options=options,
         settings=_settings(request, prices, spans, known),
@@ -298,9 +300,7 @@ def _bars(bound: Bound, name: str, bar_us: int) -> int:
     return int(length // MICROSECOND // bar_us)
 
 
-def _tests(figures: Figures, naive: pd.DataFrame) -> pd.DataFrame:
-    last = naive.iloc[-1]
-    plain = Verdict("naive_t", float(last["t"]), float(last["n"]) - 1, float(last["p"]))
+def _tests(figures: Figures, plain: Verdict) -> pd.DataFrame:
     found = [*figures.verdicts, plain]
     return pd.DataFrame(
         {

@@ -3,6 +3,7 @@
 from datetime import UTC
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,24 @@ class TestForms:
     def test_instants_without_a_zone_are_of_the_zone_of_the_database(self) -> None:
         naive = wide().tz_localize(None)
         assert same(read_prices(naive, tz=UTC), read_prices(wide()))
+
+    @pytest.mark.parametrize("other", ["{} 00:00", "{}T05:00Z"])
+    def test_texts_of_several_forms_are_of_the_zone_of_the_database(self, other: str) -> None:
+        new_york = ZoneInfo("America/New_York")
+        frame = wide().iloc[:60].set_axis(DAYS[:60] + pd.Timedelta(hours=5), axis=0)
+        texts = [f"{day:%Y-%m-%d}" for day in DAYS[:60]]
+        texts[7] = other.format(texts[7])
+        assert same(
+            read_prices(frame.set_axis(texts).rename_axis("ts").reset_index(), tz=new_york),
+            read_prices(frame),
+        )
+
+    @pytest.mark.parametrize("day", ["2026-03-08", "2025-11-02"])
+    def test_an_instant_that_clocks_show_twice_or_never_is_refused(self, day: str) -> None:
+        hours = pd.date_range(day, periods=12, freq="h")
+        frame = pd.DataFrame({"c0": 1.0}, index=hours)
+        with pytest.raises(InvalidArgument, match="twice or never"):
+            read_prices(frame, tz=ZoneInfo("America/New_York"))
 
     def test_a_stamp_at_the_end_of_a_bar_is_moved_to_its_start(self) -> None:
         at_end = wide().set_axis(DAYS + pd.Timedelta(days=1), axis=0)

@@ -208,6 +208,17 @@ class TestEvents:
         assert study.tests["test"].iloc[-1] == "naive_t"
         assert study.tests["p"].iloc[-1] == study.naive["p"].iloc[-1]
 
+    def test_degrees_of_the_naive_t_count_coins_that_end_in_the_window(
+        self, db: almanac.Database
+    ) -> None:
+        prices = make_prices()
+        day = pd.Timestamp(at(3, 10))
+        prices.loc[day + pd.Timedelta(days=1) :, COINS[:3]] = np.nan
+        rows = pd.DataFrame({"event_id": COINS, "coin": COINS, "date": day})
+        found = db.event_study(prices, events=rows, window=(-1, 2), lead="1d", rounds=99)
+        assert found.naive["n"].iloc[-1] == len(COINS) - 3
+        assert found.tests.set_index("test")["degrees"]["naive_t"] == len(COINS) - 1
+
 
 class TestResult:
     def test_the_table_sums_to_the_window_and_the_band_agrees_with_p(
