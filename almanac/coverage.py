@@ -39,7 +39,8 @@ class Coverage:
     def covers(self, date: Instant, *, within: Duration = "2d") -> bool:
         """Whether a pull at most `within` before the instant covered an event date, unfiltered.
 
-        Where it did not, that an event is not known says nothing.
+        Where it did not, that an event is not known says nothing. A pull of the plan Free shows the
+        coins alone that were listed that day; `watched` of `attach_known` says it for a coin.
         """
         wanted, age_max = instant(date, "date", self.tz), duration(within, "within")
         return any(

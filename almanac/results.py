@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.errors import InvalidArgument
+from almanac.forms.plain_text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +69,7 @@ class Result:
     def __repr__(self) -> str:
         head = self._table.slice(0, _SHOWN).to_pandas().to_string()
         more = f"\n… {len(self):,} rows" if len(self) > _SHOWN else ""
-        return f"{head}{more}"
+        return plain(f"{head}{more}")
 
     def _repr_html_(self) -> str:
         return str(self.df().to_html())

@@ -211,6 +211,13 @@ class TestSql:
             published(file)
             assert db.sql("SELECT 1 AS one").rows() == [{"one": 1}]
 
+    def test_a_result_is_shown_without_characters_that_act_on_a_terminal(
+        self, db: almanac.Database
+    ) -> None:
+        result = db.sql("SELECT $title AS title", title="a\x1b[31mred\u202e")
+        assert "a\\x1b[31mred\\u202e" in repr(result)
+        assert result.rows() == [{"title": "a\x1b[31mred\u202e"}]
+
     def test_a_result_has_every_form(self, db: almanac.Database) -> None:
         result = db.sql("SELECT event_id, known_from, coins FROM event_versions ORDER BY ALL")
         assert len(result) == len(result.df()) == len(result.pl()) == result.arrow().num_rows == 9
