@@ -6,14 +6,17 @@ a ticker that several coins have is an error that names them.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final
 
-from almanac.errors import AmbiguousCoin, UnknownName
+from almanac.errors import AmbiguousCoin, InvalidArgument, UnknownName
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
 _SQL = NamedStatements("almanac")
 _LISTED_MAX: Final = 5
+_LIKENESS: Final = 0.8
+"""Two letters that changed places in a word of seven are 0.86."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,13 @@ def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
 
     Raises:
         AmbiguousCoin: several coins have this ticker, or this name.
-        UnknownName: none has it.
+        UnknownName: none has it; the message names similar ones.
+        InvalidArgument: it is no text.
     """
     if isinstance(wanted, Coin):
         return wanted
+    if not isinstance(wanted, str):
+        raise InvalidArgument(f"coin {wanted!r}: expected a text, a slug, ticker or name")
     text = wanted.strip()
     found = _matches(reader, text)
     for kind in ("slug", "symbol", "name"):
@@ -49,7 +55,7 @@ def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
                 f"{wanted!r} is the {kind} of {len(coins)} coins: {_listed(coins)}. Use the slug.",
                 [_coin(row) for row in coins],
             )
-    similar = [row for row in found if row["matched_by"] == "prefix"]
+    similar = [row for row in found if row["matched_by"] == "prefix"] or _similar(reader, text)
     hint = f" Similar: {_listed(similar)}." if similar else ""
     raise UnknownName(f"no coin has the slug, symbol or name {wanted!r}.{hint}")
 
@@ -82,8 +88,9 @@ def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) ->
     """
     if coins is None:
         return None
-    given = [coins] if isinstance(coins, (str, Coin)) else list(coins)
-    return [resolve_coin(reader, coin).slug for coin in given]
+    if isinstance(coins, (str, Coin)) or not isinstance(coins, Iterable):
+        coins = [coins]
+    return [resolve_coin(reader, coin).slug for coin in coins]
 
 
 def _matches(reader: Reader, text: str) -> list[dict[str, Any]]:
@@ -91,6 +98,16 @@ def _matches(reader: Reader, text: str) -> list[dict[str, Any]]:
     if all(row["matched_by"] == "prefix" for row in rows):
         rows = [*reader.query(_SQL["linked_coins"], {"wanted": text}).to_pylist(), *rows]
     return rows
+
+
+def _similar(reader: Reader, text: str) -> list[dict[str, Any]]:
+    """Return the coins with a slug, ticker or name that is spelled much like a text."""
+    spelled: dict[str, dict[str, Any]] = {}
+    for row in reader.query(_SQL["coin_names"]).to_pylist():
+        for name in (row["coin"], row["name"], row["symbol"]):
+            spelled.setdefault((name or "").lower(), row)
+    near = get_close_matches(text.lower(), spelled, _LISTED_MAX, _LIKENESS)
+    return list({spelled[name]["coin"]: spelled[name] for name in near}.values())
 
 
 def _coin(row: dict[str, Any]) -> Coin:

@@ -27,6 +27,7 @@ KINDS: Final = (
 )
 BANDS: Final = ((0.0, "Low"), (2.5, "Mid"), (5.0, "High"), (7.5, "Critical"))
 """Lowest score and name of each band, where a plan shows no score (decisions: impact bands)."""
+_MOST: Final = 10
 _SQL = NamedStatements("almanac")
 
 
@@ -88,6 +89,8 @@ def changes(
     coins: Coins | None,
     min_impact: float | None,
 ) -> Result:
+    if since is None:
+        raise InvalidArgument("since=None: expected an instant, such as 2026-03-02 or yesterday")
     with reader.pinned():
         after = known_at(reader, since, "since")
         before = known_at(reader, until, "until")
@@ -182,7 +185,7 @@ def category_names(reader: Reader, categories: Names | None) -> list[str] | None
     """
     if categories is None:
         return None
-    given = [categories] if isinstance(categories, str) else list(categories)
+    given = _words(categories)
     rows = reader.query(_SQL["category_names"]).to_pylist()
     known = {row["category"].lower(): row["category"] for row in rows}
     for name in given:
@@ -197,8 +200,12 @@ def listed(given: Names | None, name: str, allowed: Sequence[str]) -> list[str] 
     """Return the words of a filter as a list; None and `all` select everything."""
     if given is None or given == "all":
         return None
-    words = [given] if isinstance(given, str) else list(given)
-    return [one_of(word, name, allowed) for word in words]
+    return [one_of(word, name, allowed) for word in _words(given)]
+
+
+def _words(given: Names) -> list[str]:
+    is_one = isinstance(given, str) or not isinstance(given, Iterable)
+    return [str(word) for word in ((given,) if is_one else given)]
 
 
 def one_of(given: str, name: str, allowed: Sequence[str]) -> str:
@@ -213,7 +220,13 @@ def one_of(given: str, name: str, allowed: Sequence[str]) -> str:
 
 
 def impact_values(min_impact: float | None) -> dict[str, Any]:
-    """Return the values of the filter for impact: a score, and the bands wholly above it."""
+    """Return the values of the filter for impact: a score, and the bands wholly above it.
+
+    Raises:
+        InvalidArgument: it is no score.
+    """
     least = number(min_impact, "min_impact")
+    if least is not None and not 0 <= least <= _MOST:
+        raise InvalidArgument(f"min_impact={min_impact!r}; expected a score from 0 to {_MOST}")
     bands = [] if least is None else [name for low, name in BANDS if low >= least]
     return {"min_impact": least, "bands": bands}

@@ -41,7 +41,9 @@ def find_file(home: str | Path) -> Path:
     given = Path(home).expanduser()
     file = given / FILE if given.is_dir() else given
     if not file.is_file():
-        where = f"the folder {given} has no {FILE}" if given.is_dir() else f"there is no {given}"
+        where = f"there is no file or folder {given.absolute()}"
+        if given.is_dir():
+            where = f"the folder {given} has no {FILE}"
         raise WarehouseError(
             f"{where}. Expected a published {FILE}, or the folder that holds it (ALMANAC_HOME of "
             "the application). `almanac run` or `almanac merge` of the application makes it."

@@ -7,6 +7,13 @@ SELECT coin, symbol, name, rank, matched_by
 FROM coin_lookup($wanted)
 ORDER BY list_position(['slug', 'symbol', 'name', 'prefix'], matched_by), rank NULLS LAST, coin
 
+-- name: coin_names
+-- Grain: one row per coin, the highest rank first.
+-- Parameters: none. Run twice: the same rows.
+SELECT slug AS coin, symbol, name, rank
+FROM coins
+ORDER BY rank NULLS LAST, coin
+
 -- name: linked_coins
 -- Grain: one row per coin that is linked to an event and has the slug, symbol or name $wanted; for
 -- homes without a pull of coins.

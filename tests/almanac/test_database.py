@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -113,6 +114,13 @@ class TestOpening:
         with pytest.raises(almanac.WarehouseError, match="almanac run"):
             almanac.open(tmp_path / missing)
 
+    def test_the_default_folder_is_named_in_full(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(almanac.WarehouseError, match=f"no file or folder {tmp_path / 'data'}"):
+            almanac.open()
+
     def test_a_newer_publication_is_read_from_the_next_question_on(self, tmp_path: Path) -> None:
         file = published(tmp_path / "warehouse.duckdb", until=at(2, 6))
         with almanac.open(file) as db, almanac.open(file, follow=False) as kept:
@@ -156,6 +164,39 @@ class TestOpening:
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+class TestWrongArguments:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"min_impact": 75}, "0 to 10"),
+            ({"min_impact": -1}, "0 to 10"),
+            ({"coins": 5}, "a slug, ticker or name"),
+            ({"coins": ["bitcoin", None]}, "a slug, ticker or name"),
+            ({"status": 5}, "status='5'; expected scheduled"),
+        ],
+    )
+    def test_the_message_says_what_was_expected(
+        self, db: almanac.Database, arguments: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(almanac.InvalidArgument, match=message):
+            db.events(**arguments)
+
+    def test_changes_need_an_instant(self, db: almanac.Database) -> None:
+        with pytest.raises(almanac.InvalidArgument, match="since=None: expected an instant"):
+            db.changes(None)  # type: ignore[arg-type]
+
+    def test_a_category_that_is_no_text_is_unknown(self, db: almanac.Database) -> None:
+        with pytest.raises(almanac.UnknownName, match="'None'"):
+            db.events(categories=[None])  # type: ignore[list-item]
+
+    @pytest.mark.parametrize("wanted", ["bitcion", "BTCC", "Bitcoinn"])
+    def test_a_misspelled_coin_is_told_the_similar_ones(
+        self, db: almanac.Database, wanted: str
+    ) -> None:
+        with pytest.raises(almanac.UnknownName, match=r"Similar: bitcoin \(Bitcoin\)\."):
+            db.resolve(wanted)
 
 
 class TestSql:
