@@ -135,7 +135,7 @@ def _returns_in(
 
 def _with_results(rows: pd.DataFrame, prices: Prices, windows: Windows) -> pd.DataFrame:
     cumulated: Floats = windows.cumulated[:, -1] if len(rows) else np.zeros(0)
-    variance = windows.variance_of_sums()[:, -1] if len(rows) else np.ones(0)
+    variance = windows.variance_of_window() if len(rows) else np.ones(0)
     live: Any = windows.live
     first = windows.zero + windows.spans.first + live.argmax(axis=1)
     starts = pd.to_datetime(prices.starts, unit="us", utc=True)

@@ -138,7 +138,7 @@ def adjusted(p: Floats, control: Control) -> Floats:
 
 
 def _scaled(windows: Windows) -> Floats:
-    found: Floats = windows.cumulated[:, -1] / np.sqrt(windows.variance_of_sums()[:, -1])
+    found: Floats = windows.cumulated[:, -1] / np.sqrt(windows.variance_of_window())
     return found
 
 

@@ -107,6 +107,11 @@ class Windows:
         """
         return self._variance(np.cumsum(self.live, axis=1), np.cumsum(self.market, axis=1))
 
+    def variance_of_window(self) -> Floats:
+        """Return the last column of `variance_of_sums`, without the others."""
+        bars = self.live.sum(axis=1, keepdims=True)
+        return self._variance(bars, self.market.sum(axis=1, keepdims=True))[:, 0]
+
     def variance_of_bars(self) -> Floats:
         """Return the prediction-error variance of the abnormal return of each bar."""
         return self._variance(self.live.astype(np.float64), self.market)
@@ -158,7 +163,7 @@ def fit(
     usable = (whole.fitted_on >= spans.least) & (whole.sd > 0) & np.isfinite(whole.sd)
     if model == "market":
         usable &= whole.market_squares > 0
-    return whole.subset(usable), usable
+    return whole if usable.all() else whole.subset(usable), usable
 
 
 def residuals_of(returns: Returns, windows: Windows) -> Iterator[Fitted]:
