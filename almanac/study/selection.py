@@ -16,6 +16,7 @@ import pyarrow as pa
 from almanac.coins import resolve_coin, slugs_of
 from almanac.errors import InvalidArgument, UnknownName
 from almanac.events import BANDS, Basis, Coins, Names, category_names, impact_values, one_of
+from almanac.frames import moments_of
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
@@ -165,14 +166,16 @@ def select_given(
     was known by then; one without a `known_from` counts as known.
 
     Raises:
-        InvalidArgument: a column is missing, or an event has a coin twice.
+        InvalidArgument: a column is missing or can't be read, or an event has a coin twice.
     """
     frame = events if isinstance(events, pd.DataFrame) else pd.DataFrame(events)
     missing = [name for name in ("event_id", "coin", "date") if name not in frame.columns]
     if missing:
         raise InvalidArgument(f"events has no {', '.join(missing)}; expected event_id, coin, date")
     rows = pd.DataFrame({name: frame.get(name) for name in COLUMNS}, index=frame.index)
-    rows["date"], rows["known_from"] = (_utc(rows[name], tz) for name in ("date", "known_from"))
+    rows["date"], rows["known_from"] = (
+        _utc(rows[name], name, tz) for name in ("date", "known_from")
+    )
     if rows.duplicated(["event_id", "coin"]).any() or rows["date"].isna().any():
         raise InvalidArgument(
             "events: an event has a coin twice, or no date; expected one row each"
@@ -203,11 +206,9 @@ def select_given(
     return known, SelectedEvents(all_rows.reset_index(drop=True), out.iloc[:0], ())
 
 
-def _utc(values: Any, tz: tzinfo) -> Any:
-    found = pd.to_datetime(values)
-    if getattr(found.dtype, "tz", None) is None:
-        # Of an instant that occurs twice the first, of one that is skipped the last before.
-        found = found.astype("datetime64[us]").dt.tz_localize(
-            tz, ambiguous=np.ones(len(found), bool), nonexistent="shift_backward"
-        )
-    return found.dt.tz_convert("UTC").dt.as_unit("us")
+def _utc(values: Any, name: str, tz: tzinfo) -> Any:
+    if values.isna().all():  # Of a CSV without a value such a column is one of numbers.
+        return pd.Series(pd.NaT, values.index, "datetime64[us, UTC]")
+    moments = moments_of(values, name, tz)
+    found = pd.Series(moments.microseconds.view("datetime64[us]"), values.index)
+    return found.where(moments.is_known).dt.tz_localize("UTC")

@@ -260,6 +260,8 @@ def _check(request: StudyRequest) -> None:
         raise InvalidArgument(f"confidence={request.confidence!r}; expected a number in 0 to 1")
     if request.rounds < 99:
         raise InvalidArgument(f"rounds={request.rounds!r}; expected 99 or more")
+    if request.seed < 0:
+        raise InvalidArgument(f"seed={request.seed!r}; expected a whole number, 0 or more")
     if not 0 < request.least <= 1:
         raise InvalidArgument(f"min_estimation={request.least!r}; expected a share, 0 to 1")
     if request.max_gap < 0:
@@ -290,7 +292,7 @@ def _spans(request: StudyRequest, bar_us: int) -> Spans:
 
 def _bars(bound: Bound, name: str, bar_us: int) -> int:
     """Return a bound in bars: a number of bars, or a time, whose bars are counted whole."""
-    if isinstance(bound, int):
+    if isinstance(bound, int | np.integer):
         return int(bound)
     if isinstance(bound, timedelta) and bound < timedelta(0):
         return -_bars(-bound, name, bar_us)

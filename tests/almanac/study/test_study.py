@@ -296,6 +296,11 @@ class TestArguments:
             ({"categories": "Lisst"}, "Listing"),
             ({"window": (-700, -500)}, "can be used"),
             ({"coins": "SUN"}, "2 coins"),
+            ({"seed": -1}, "seed=-1"),
+            (
+                {"events": pd.DataFrame({"event_id": ["a"], "coin": COINS[:1], "date": [1.7e12]})},
+                "expected timestamps",
+            ),
         ],
     )
     def test_a_wrong_argument_is_an_error_that_names_it(
@@ -331,3 +336,13 @@ class TestArguments:
         assert found.counts["used"] == 11
         assert why(found) == {"own 11": "known_too_late"}
         assert found.naive["n"].iloc[0] == 12
+        texts = own.assign(
+            date=[
+                f"{day:%Y-%m-%d}" if day.day % 4 == 1 else day.isoformat() for day in own["date"]
+            ],
+            known_from=np.nan,
+        )
+        again = db.event_study(
+            make_prices(), events=texts, window=(np.int64(0), np.int64(2)), rounds=99
+        )
+        assert again.events["date"].tolist() == own["date"].tolist()
