@@ -216,6 +216,7 @@ def _changes(given: argparse.Namespace) -> int:
     from almanac.digest.messages import LISTED, in_form
     from almanac.reader import Reader, find_file
 
+    limit = LISTED if given.limit is None and given.form != "json" else given.limit
     reader = Reader(find_file(given.home))
     try:
         digest = digest_of(
@@ -225,7 +226,7 @@ def _changes(given: argparse.Namespace) -> int:
             coins=words_of(given.coins),
             kinds=words_of(given.kinds),
             min_impact=given.min_impact,
-            limit=given.limit or (None if given.form == "json" else LISTED),
+            limit=limit,
         )
     finally:
         reader.close()

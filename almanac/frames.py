@@ -96,6 +96,8 @@ def moments_of(values: Any, name: str, tz: tzinfo) -> Moments:
         array = array.cast(pa.timestamp("us"))
     if pa.types.is_timestamp(array.type):
         return _stamps(array, tz)
+    if len(array) == 0:
+        return _moments(pa.array([], pa.int64()))  # Without a row no type is wrong.
     if pa.types.is_null(array.type):
         return _moments(array.cast(pa.int64()))
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
@@ -144,7 +146,7 @@ def texts_of(values: Any, name: str) -> "pa.DictionaryArray":
     array = arrow_array(values, name)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_null(array.type) or pa.types.is_large_string(array.type):
+    if len(array) == 0 or pa.types.is_null(array.type) or pa.types.is_large_string(array.type):
         array = array.cast(pa.string())
     if getattr(pa.types, "is_string_view", pa.types.is_string)(array.type):
         array = array.cast(pa.string())

@@ -185,6 +185,18 @@ def test_the_queries_of_the_readme_answer_from_a_fresh_home(
     run_the_python_example(folder)
 
 
+def test_the_audit_of_the_readme_finds_every_row_of_its_file(
+    three_days: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, _ = three_days
+    (commands,) = blocks("audit", page=README)
+    output = run(commands, folder)
+    rows = len((folder / "signals.csv").read_text().splitlines()) - 1
+    assert rows > 0
+    expected = f"{rows} of {rows} rows used something that was not known at the decision"
+    assert expected in " ".join(output.split())
+
+
 def run_the_python_example(folder: Path) -> None:
     (example,) = blocks("python", page=README, language="python")
     done = subprocess.run(

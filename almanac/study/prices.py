@@ -79,9 +79,9 @@ def read_prices(
     """
     frame = _frame(given, name)
     long = _column(frame, _COIN) is not None and "close" in frame.columns
-    close, opened = _long(frame, name, tz) if long else _wide(frame, name, tz)
-    if close.empty:
+    if len(frame) == 0:
         raise InvalidArgument(f"{name} has no rows; expected ts, coin, close, or one column a coin")
+    close, opened = _long(frame, name, tz) if long else _wide(frame, name, tz)
     instants = _microseconds(close.index)
     bar_us = _bar(instants, bar, name)
     starts = instants if stamp == "start" else instants - bar_us
@@ -185,7 +185,12 @@ def _long(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, pd.
 
     def wide(prices: str) -> pd.DataFrame:
         found = np.full(len(times), np.nan)
-        found[place] = frame[prices].to_numpy(np.float64, na_value=np.nan)
+        try:
+            found[place] = frame[prices].to_numpy(np.float64, na_value=np.nan)
+        except (ValueError, TypeError) as error:
+            raise InvalidArgument(
+                f"{name}: {prices!r} has values that are no numbers: {error}"
+            ) from error
         return pd.DataFrame(found.reshape(len(instants), -1), instants, names)
 
     return wide("close"), wide("open") if "open" in frame.columns else None
@@ -217,7 +222,7 @@ def _instants(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
     if pd.api.types.is_numeric_dtype(values):
         raise InvalidArgument(f"{name}: the instants are numbers; convert them with a unit first")
     try:
-        found = pd.DatetimeIndex(pd.to_datetime(values, utc=False, format=None))
+        found = pd.DatetimeIndex(pd.to_datetime(values, utc=False, format="ISO8601"))
     except (ValueError, TypeError):
         # Texts of several forms: each is of its own offset, or of the zone of the database.
         found = _from_texts(values, name, tz)

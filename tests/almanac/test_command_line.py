@@ -149,3 +149,12 @@ def test_a_closed_pipe_ends_the_command_quietly(home: Path) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == 1
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_limit_of_no_event_is_an_error(
+    home: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    words = ["changes", "--since", "2026-01-01", "--limit", "0", "--format", form]
+    assert main([*words, "--home", str(home)]) == 2
+    assert "limit=0: expected at least 1" in capsys.readouterr().err

@@ -82,6 +82,12 @@ def test_a_row_of_a_file_that_can_t_be_read_is_kept_with_its_number_and_the_reas
     assert (found["row"], found["reason"]) == (2, "it has 2 fields, and the header 3")
 
 
+def test_a_decision_that_can_t_be_read_is_told_the_form_that_is_expected(db: Database) -> None:
+    (found,) = db.audit(FRAME.iloc[:1].assign(decided_at="20.11.2026 09:00")).rows
+    assert found["verdict"] == "unreadable"
+    assert found["reason"].startswith("its decision time can't be read; expected ISO 8601")
+
+
 def test_columns_with_other_names_are_named_and_left_out(db: Database) -> None:
     frame = FRAME.rename(columns={"impact": "score", "decided_at": "when", "price": "status"})
     fields = {"score": "impact", "status": None}

@@ -312,6 +312,13 @@ class TestFrames:
         with pytest.raises(almanac.InvalidArgument, match=message):
             db.attach_known(pd.DataFrame(columns), **options)
 
+    def test_a_frame_without_rows_has_an_answer_without_rows(self, db: almanac.Database) -> None:
+        for nothing in (
+            pd.DataFrame({"ts": [], "coin": []}),
+            pd.DataFrame({"ts": [1.0], "coin": [1.0]})[:0],
+        ):
+            assert "events_ahead" in db.attach_known(nothing).columns
+
     def test_a_coin_must_be_one_coin(self, db: almanac.Database) -> None:
         frame = pd.DataFrame({"ts": [at(9)] * 2, "coin": ["BTC", "nocoin"]})
         with pytest.raises(almanac.UnknownName, match="nocoin"):

@@ -123,6 +123,13 @@ class TestForms:
             (wide().set_axis([*DAYS[:-1], DAYS[-1] + pd.Timedelta(hours=5)], axis=0), "whole bars"),
             ("nowhere.csv", "no such file"),
             (42, "int"),
+            (long(wide()).iloc[:0], "no rows"),
+            (long(wide()).assign(close="abc"), "'close' has values that are no numbers"),
+            # The first of February, or the second of January.
+            (
+                wide().set_axis(DAYS.strftime("%d/%m/%Y")).iloc[:1].rename_axis("ts").reset_index(),
+                "ISO 8601",
+            ),
         ],
     )
     def test_what_can_not_be_read_is_an_error_that_says_why(self, given: Any, message: str) -> None:
