@@ -43,7 +43,7 @@ EVENT: Final = "event_id"
 """The field of a finding about the event as a whole."""
 COIN: Final = "coin"
 COIN_FIELD: Final = JudgedField(COIN, "coin", "edited_later")
-"""The coin of a row that names no event: whether the event was linked to it at the decision."""
+"""The coin of a row: whether the event was linked to it at the decision."""
 
 
 @dataclass(frozen=True, slots=True)

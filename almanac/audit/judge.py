@@ -75,11 +75,13 @@ def judge(
         used = as_text(values.take(departed["index"]))
         found.append(departed.append_column("used", used))
     if COIN in signals.columns:
-        is_searched = pc.is_valid(placed["slug"])
-        given = placed.append_column("value", placed["slug"]).filter(is_searched)
+        has_coin = pc.is_valid(placed["slug"])
+        given = placed.append_column("value", placed["slug"]).filter(has_coin)
         keyed, _ = used_keys(reader, COIN_FIELD, given, COIN)
-        uses = keyed.append_column("is_period", is_period.filter(is_searched))
+        uses = keyed.append_column("is_period", is_period.filter(has_coin))
         departed = _departures(reader, COIN_FIELD, uses, places, pulls)
+        frames = {"findings": departed, "rows": places.rows}
+        departed = reader.query(SQL["findings_of_coins"], frames=frames)
         found.append(departed.append_column("used", departed["slug"]))
     progress("counting")
     frames = {"uses": places.uses, "unplaced": places.unplaced}

@@ -31,6 +31,7 @@ class Places:
     """The uses: each row with the event that it means, or with each event that it may mean.
 
     Attributes:
+        rows: one row per row of the signals: index, event_id (NULL if it names none), and others.
         uses: use, index (of the row in the signals), row, event_id, decided_at, slug (of its coin);
             verdict and reason where it is not judged any further.
         placed: those whose event was known; `place` is the number of its version in `versions`,
@@ -40,6 +41,7 @@ class Places:
         naive: how many instants name no zone, by column.
     """
 
+    rows: "pa.Table"
     uses: "pa.Table"
     placed: "pa.Table"
     unplaced: "pa.Table"
@@ -65,12 +67,16 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
     """
     import numpy
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     naive: dict[str, int] = {}
     rows = _rows(reader, signals, pulls, naive)
     if COIN in signals.columns:
         coin_uses = _coin_uses(reader, signals, rows, pulls, claimed)
-        uses = reader.query(SQL["uses"], frames={"rows": rows, "coin_uses": coin_uses})
+        named = rows.select(["coin"]).filter(pc.is_valid(rows["event_id"]))
+        frames = {"rows": rows, "coin_uses": coin_uses}
+        frames["slugs"] = reader.query(SQL["coin_slugs"], frames={"named_coins": named})
+        uses = reader.query(SQL["uses"], frames=frames)
         uses = _with_columns(uses, use=pa.array(numpy.arange(len(uses))))
     else:
         uses = _with_columns(rows, use=rows["index"], slug=rows["coin"])
@@ -79,7 +85,7 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
     placed, unknown = _divided(uses, found)
     values = {"claimed": claimed, "last_pull_at": pulls.last}
     unplaced = reader.query(SQL["unplaced"], values, frames={"unknown": unknown})
-    return Places(uses, placed, unplaced, versions, naive)
+    return Places(rows, uses, placed, unplaced, versions, naive)
 
 
 def _divided(uses: "pa.Table", found: "pa.Table") -> tuple["pa.Table", "pa.Table"]:

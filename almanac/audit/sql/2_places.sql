@@ -173,11 +173,13 @@ LEFT JOIN candidates AS c ON c.index = r.index
 LEFT JOIN not_covered AS n ON n.index = r.index
 
 -- name: uses
--- Grain: one row per use: of `rows` those without a coin to search, and all of `coin_uses`.
+-- Grain: one row per use: of `rows` those without a coin to search, and all of `coin_uses`. `slugs` is
+-- the answer of coin_slugs for the coins of `rows`; an ambiguous one is not judged beside an event.
 -- Parameters: none. Run twice: the same rows.
-SELECT index, row, event_id, decided_at, NULL::VARCHAR AS slug, verdict, reason
-FROM rows
-WHERE verdict IS NOT NULL OR event_id IS NOT NULL
+SELECT r.index, r.row, r.event_id, r.decided_at, s.slug, r.verdict, r.reason
+FROM rows AS r
+LEFT JOIN slugs AS s ON s.coin = r.coin AND s.coins = 1
+WHERE r.verdict IS NOT NULL OR r.event_id IS NOT NULL
 UNION ALL BY NAME
 SELECT * FROM coin_uses
 ORDER BY index, event_id

@@ -100,6 +100,16 @@ FROM (
     ) AS h ON h.use = d.use
 )
 
+-- name: findings_of_coins
+-- Grain: one row per row of `findings`, about coins, that counts. A row that names its event may be of
+-- another coin than those of the event; a link that came later tells all the same.
+-- Parameters: none. Run twice: the same rows.
+SELECT f.*
+FROM findings AS f
+JOIN rows AS r ON r.index = f.index
+WHERE r.event_id IS NULL OR f.verdict IN ('edited_later', 'outdated')
+ORDER BY f.use
+
 -- name: period_uses
 -- Grain: one row per row of `periods` (is_estimated, date_type, date_precision: texts or NULL) that
 -- says that its date is a period or a deadline.

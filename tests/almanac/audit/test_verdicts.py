@@ -120,6 +120,28 @@ def test_a_coin_and_a_date_mean_the_event_that_had_them(db: Database) -> None:
     assert [(*case[:3], verdict) for case, verdict in zip(COINS, found, strict=True)] == COINS
 
 
+@pytest.mark.parametrize(
+    ("coin", "decided", "verdict"),
+    [
+        ("bitcoin", at(2), "clean"),
+        ("terra", at(4, 5), "edited_later"),
+        ("TERRA", at(4, 5), "edited_later"),
+        ("terra", at(4, 6), "clean"),
+        ("first-sun", at(2), "clean"),
+        ("SUN", at(2), "clean"),
+        ("my pair", at(2), "clean"),
+    ],
+)
+def test_a_coin_beside_an_event_is_a_leak_if_it_was_linked_later(
+    db: Database, coin: str, decided: datetime, verdict: str
+) -> None:
+    """Any other coin may be the one that is traded, beside those of the event."""
+    audit = audit_row(db, {"event_id": "linked", "coin": coin, "ts": decided})
+    assert list(audit.counts) == [verdict]
+    for row in audit.rows:
+        assert (row["field"], row["knowable_from"]) == ("coin", at(4, 6))
+
+
 def test_a_finding_says_what_was_known_then_and_since_when_the_value_could_be_known(
     db: Database,
 ) -> None:
