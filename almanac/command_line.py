@@ -10,8 +10,10 @@ statement is at fault; 2 if an argument is; 130 after Ctrl-C. Errors are one tex
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,16 +115,22 @@ def _sql(given: argparse.Namespace) -> int:
     from almanac.reader import find_file
     from almanac.reading.answers import stream_answer
     from almanac.reading.published import connected, run_sql
+    from almanac.reading.query_limits import QueryHooks
+    from almanac.reading.signals import held_signals
 
+    # While DuckDB runs, Python's own handler may come late, or not at all.
+    program = QueryHooks(hold_signals=partial(held_signals, (signal.SIGINT, signal.SIGTERM)))
     statement, values = _statement(given), dict(map(_parameter, given.param))
     file = find_file(given.home)
     form: Any = given.format or ("table" if sys.stdout.isatty() else "tsv")
     if form != "table":
         # A cell that a spreadsheet would run gets a mark, as in the application.
-        stream_answer(file, statement, sys.stdout.buffer, form, values=values, formulas=False)
+        options: Any = {"values": values, "formulas": False, "program": program}
+        stream_answer(file, statement, sys.stdout.buffer, form, **options)
         return 0
     with connected(file) as connection:
-        answer = run_sql(connection, statement, values=values, rows_max=max(1, given.limit))
+        options = {"values": values, "rows_max": max(1, given.limit), "program": program}
+        answer = run_sql(connection, statement, **options)
     shown = f", {len(answer.rows)} shown (--limit)" if answer.count > len(answer.rows) else ""
     _print(text_table(answer.columns, answer.rows))
     _print(f"{answer.count:,} row{'' if answer.count == 1 else 's'}{shown}")

@@ -10,13 +10,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
 
+from almanac.reading.signals import held_signals
 from pipeline.console import EXIT_USAGE, fail
 
 YEARS: Final = range(1970, 2201)
@@ -92,35 +93,8 @@ def signals_held() -> Iterator[Callable[[], bool]]:
     Yields a function that returns in any thread whether a signal has arrived. If one has,
     KeyboardInterrupt is raised at the end, after the handlers are restored. For the main thread.
     """
-    arrived = threading.Event()
-    reader, writer = os.pipe()
-    for end in (reader, writer):
-        os.set_blocking(end, False)
-
-    def has_arrived() -> bool:
-        with suppress(BlockingIOError):
-            if not arrived.is_set() and set(ENDING).intersection(os.read(reader, 4096)):
-                arrived.set()
-        return arrived.is_set()
-
-    # Python writes the number of an arriving signal there, whatever code runs.
-    wakeup_fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    handlers = {
-        number: signal.signal(number, lambda *_: arrived.set())
-        for number in ENDING
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
+    with held_signals(ENDING) as has_arrived:
         yield has_arrived
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(wakeup_fd_before)
-        is_interrupted = has_arrived()
-        for end in (reader, writer):
-            os.close(end)
-        if is_interrupted:
-            raise KeyboardInterrupt
 
 
 def _on_ending(handler: Callable[[int, FrameType | None], None]) -> None:
