@@ -162,4 +162,19 @@ def _with_start(values: Any, *, first: bool = False) -> Any:
 
 
 def _html(frame: pd.DataFrame) -> str:
-    return str(frame.to_html(index=False, border=0, na_rep="", float_format=lambda x: f"{x:.4g}"))
+    shown = {"offset": _in_hours} if "offset" in frame else None
+    return str(
+        frame.to_html(
+            index=False,
+            border=0,
+            na_rep="",
+            float_format=lambda number: f"{number:.4g}",
+            formatters=shown,
+        )
+    )
+
+
+def _in_hours(offset: pd.Timedelta) -> str:
+    """Return a distance as days or hours: pandas shows six hours before as -1 days +18:00:00."""
+    hours = offset.total_seconds() / 3_600
+    return f"{hours / 24:+g} d" if hours % 24 == 0 else f"{hours:+g} h"

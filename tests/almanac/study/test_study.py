@@ -265,6 +265,9 @@ class TestResult:
         assert (tmp_path / "caar.png").read_bytes().startswith(b"\x89PNG")
         page = study.to_html(tmp_path / "study.html")
         assert "data:image/png" in page and "cancelled by then" in page
+        assert (
+            "-1 d<" in page and "days" not in page.partition("<h2>By bar")[2].partition("<h2>")[0]
+        )
         assert (tmp_path / "study.html").read_text("utf-8") == page
         assert "excluded" in repr(study) and "calendar" in repr(study)
 
