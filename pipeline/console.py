@@ -57,6 +57,12 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def print_text(text: str) -> None:
+    """Write a text as it is, except for characters that would act on a terminal."""
+    sys.stdout.write(plain(text))
+    sys.stdout.flush()
+
+
 def show_rows(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, vertical: bool | None
 ) -> None:

@@ -1,6 +1,5 @@
 """`almanac changes`: what became known in a period, as a digest; or post the digest of the day."""
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,7 @@ from typing import Annotated
 import typer
 
 from almanac.reader import Reader, find_file
-from pipeline.console import EXIT_USAGE, fail, people
+from pipeline.console import EXIT_USAGE, fail, people, print_text
 from pipeline.session import home_there
 from pipeline.settings import SettingsError, read_settings
 
@@ -87,7 +86,7 @@ def changes(
         )
     finally:
         reader.close()
-    sys.stdout.write(in_form(digest, form.value))
+    print_text(in_form(digest, form.value))
 
 
 def _post() -> None:
