@@ -23,6 +23,7 @@ test-long: $(STAMP)
 	$(BIN)/python tests/mutants/run.py tests/mutants/joins --tests tests/almanac/joins
 	$(BIN)/python tests/mutants/run.py tests/mutants/digest --tests tests/almanac/digest tests/pipeline/health/test_digests.py
 	$(BIN)/python tests/mutants/run.py tests/mutants/audit --tests tests/almanac/audit
+	$(BIN)/python tests/mutants/run.py tests/mutants/study --tests tests/almanac/study
 
 check: $(STAMP)
 	$(BIN)/ruff check .
