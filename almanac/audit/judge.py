@@ -172,6 +172,7 @@ def _periods(reader: Reader, signals: Signals, index: "pa.ChunkedArray") -> "pa.
         else pa.nulls(len(index), pa.string())
         for name in _PERIODS
     }
+    columns["number"] = pa.array(range(len(index)), pa.int64())
     rows = reader.query(SQL["period_uses"], frames={"periods": pa.table(columns)})
     return rows["is_period"]
 

@@ -111,8 +111,8 @@ WHERE r.event_id IS NULL OR f.verdict IN ('edited_later', 'outdated')
 ORDER BY f.use
 
 -- name: period_uses
--- Grain: one row per row of `periods` (is_estimated, date_type, date_precision: texts or NULL) that
--- says that its date is a period or a deadline.
+-- Grain: one row per row of `periods` (number; is_estimated, date_type, date_precision: texts or NULL):
+-- whether it says that its date is a period or a deadline. In the order of `number`.
 -- Parameters: none. Run twice: the same rows.
 SELECT
     coalesce(lower(is_estimated) IN ('true', 't', 'yes', 'y', '1', '1.0'), false)
@@ -120,6 +120,7 @@ SELECT
     OR coalesce(lower(date_precision) IN ('month', 'quarter', 'year', 'deadline'), false)
     AS is_period
 FROM periods
+ORDER BY number
 
 -- name: all_findings
 -- Grain: one row per finding of a use: about its row or its event as a whole, or about a value.
