@@ -61,24 +61,22 @@ def judge(
     progress("finding what was known at each decision")
     places = place(reader, signals, pulls, claimed=claimed)
     placed, naive = places.placed, dict(places.naive)
-    is_whole = placed.num_rows == signals.table.num_rows and COIN not in signals.columns
-    is_period = _periods(reader, signals, placed["index"])
+    # In the table itself: a statement may give its rows in another order.
+    placed = placed.append_column("is_period", _periods(reader, signals, placed["index"]))
     found = [_no_findings(str(reader.tz))]
     for name in signals.fields:
         progress(f"judging {name}")
         values = signals.table[name]
-        given = placed.append_column("value", values if is_whole else values.take(placed["index"]))
-        keyed, unzoned = used_keys(reader, FIELDS[name], given, signals.columns[name])
+        given = placed.append_column("value", values.take(placed["index"]))
+        uses, unzoned = used_keys(reader, FIELDS[name], given, signals.columns[name])
         naive[name] = naive.get(name, 0) + unzoned
-        uses = keyed.append_column("is_period", is_period)
         departed = _departures(reader, FIELDS[name], uses, places, pulls)
         used = as_text(values.take(departed["index"]))
         found.append(departed.append_column("used", used))
     if COIN in signals.columns:
         has_coin = pc.is_valid(placed["slug"])
         given = placed.append_column("value", placed["slug"]).filter(has_coin)
-        keyed, _ = used_keys(reader, COIN_FIELD, given, COIN)
-        uses = keyed.append_column("is_period", is_period.filter(has_coin))
+        uses, _ = used_keys(reader, COIN_FIELD, given, COIN)
         departed = _departures(reader, COIN_FIELD, uses, places, pulls)
         frames = {"findings": departed, "rows": places.rows}
         departed = reader.query(SQL["findings_of_coins"], frames=frames)
