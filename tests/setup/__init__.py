@@ -1,0 +1,1 @@
+"""What `make` installs: the locks, and the environment made of them."""
