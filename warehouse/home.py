@@ -38,7 +38,14 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 class Home:
     """The paths of a home. No folder is made until something is written there."""
 
-    def __init__(self, root: Path, *, wait_s: float = WAIT_S, wait_setting: str = "") -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        wait_s: float = WAIT_S,
+        wait_setting: str = "",
+        dagster_home: Path | None = None,
+    ) -> None:
         self.root = root
         self.wait_s = wait_s
         """How long to wait for a lock, in seconds."""
@@ -47,6 +54,9 @@ class Home:
         self.lake = Storage(root / "lake")
         self.state = root / "state"
         self.dagster = root / "dagster"
+        """The folder of the home's own Dagster instance, and of locks and logs of its programs."""
+        self.instance_folder = self.dagster if dagster_home is None else dagster_home
+        """The folder of the Dagster instance in use, with its `dagster.yaml`."""
         self.warehouse = root / "warehouse.duckdb"
 
     def __repr__(self) -> str:

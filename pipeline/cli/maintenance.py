@@ -25,7 +25,7 @@ from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
 from pipeline.runs.store import STORES
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
-from pipeline.session import OpenedSession, home_there, open_service
+from pipeline.session import OpenedSession, home_of, home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.service_clock import NOTABLE, ServiceClock
@@ -93,7 +93,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         return
     yield Checked("source", True, source)
     yield from _secrecy(settings, fix=fix)
-    home = Home(settings.home)
+    home = home_of(settings)
     if fix:
         yield from _stamp(home)
     home_check = _checked("home", lambda: _home(home, source))

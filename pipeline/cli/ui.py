@@ -5,6 +5,7 @@ Exit codes: 0 after a signal (Ctrl-C, SIGTERM, SIGHUP), 1 if one of the programs
 
 import threading
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from time import monotonic
 from typing import Annotated, Final
 
@@ -12,7 +13,9 @@ import typer
 import yaml
 
 from pipeline.cli.options import stop_by_signals
-from pipeline.console import people, print_json
+from pipeline.console import people, print_json, warnings
+from pipeline.runs.generated import generate
+from pipeline.runs.place import LOCATION
 from pipeline.session import home_of
 from pipeline.settings import read_settings
 from pipeline.ui.attached import WEBSERVER
@@ -25,13 +28,14 @@ from pipeline.ui.programs import (
     wait_until_answering,
 )
 from warehouse.errors import RunRecordsBusy
-from warehouse.files.storage import Storage
+from warehouse.home import Home
 
 DEFAULT_PORT: Final = 3000
 _DEAD_RUNS_EVERY_S: Final = 5.0
+_WORKSPACE_FILE: Final = "workspace.yaml"
 _WORKSPACE: Final = {
     "load_from": [
-        {"python_module": {"module_name": "pipeline.definitions", "location_name": "almanac"}}
+        {"python_module": {"module_name": "pipeline.definitions", "location_name": LOCATION}}
     ]
 }
 
@@ -65,13 +69,13 @@ def ui(
         instance = stack.enter_context(instance_of(home))
         watch = StartWatch()
         fail_dead_runs(home, instance, watch)
-        Storage(home.dagster).put("workspace.yaml", yaml.safe_dump(_WORKSPACE).encode())
+        workspace = write_workspace(home)
         stop_by_signals(stop.set)
         address = address_of(host, port)
         names = [word for name in known_as or () for word in ("--known-as", name)]
         programs = [
-            Program(WEBSERVER, home, "-h", host, "-p", str(port), *names),
-            Program(DAEMON, home, "run"),
+            Program(WEBSERVER, home, workspace, "-h", host, "-p", str(port), *names),
+            Program(DAEMON, home, workspace, "run"),
         ]
         for program in programs:
             stack.callback(program.wait)
@@ -91,6 +95,23 @@ def ui(
                 checked_at = monotonic()
     if not as_json:
         people.print("Stopped.")
+
+
+def write_workspace(home: Home) -> Path:
+    """Return the `workspace.yaml` to load: a person's, else the generated one of the home.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    given = home.instance_folder / _WORKSPACE_FILE
+    path = home.dagster / _WORKSPACE_FILE
+    if given != path and given.exists():
+        warnings.print(f"Code locations of {given}", soft_wrap=True)
+        return given
+    text = yaml.safe_dump(_WORKSPACE)
+    if generate(path, text, older=[text]) == "kept":
+        warnings.print(f"Code locations of {path}, which was changed by hand", soft_wrap=True)
+    return path
 
 
 def _announce(address: str, *, as_json: bool) -> None:

@@ -12,7 +12,10 @@ from typing import Final
 
 from pipeline.health.records import Warned
 from pipeline.runs.dead_runs import dead_runs, fail_dead_runs, names_of
-from pipeline.runs.store import Damage, damages, set_aside
+from pipeline.runs.generated import is_changed
+from pipeline.runs.place import CONFIG, InstancePlace, place_of
+from pipeline.runs.presence import presence
+from pipeline.runs.store import Damage, RunInProgress, damages, set_aside
 from resources.http.retries import utc_now
 from warehouse.errors import LockHeld, WarehouseError
 from warehouse.home import Home
@@ -36,12 +39,14 @@ def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
     """Check that Dagster's databases are sound, and that each run in progress has a process."""
     mended: list[str] = []
     try:
-        if fix and home.dagster.exists():
-            mended = _mend(home)
+        place = place_of(home)
+        if fix and place.folder.exists():
+            mended = _mend(home, place)
+        found = damages(home, thorough=True)
     except (WarehouseError, OSError) as error:
-        mended = [f"not repaired: {error}"]
-    found = damages(home, thorough=True)
-    problems = "; ".join(str(damage.error(home)) for damage in found) or "sound"
+        yield RunsChecked("run records", False, f"not repaired: {error}" if fix else str(error))
+        return
+    problems = "; ".join(str(damage.error(home)) for damage in found) or _sound(place)
     yield RunsChecked("run records", not found, "; ".join([*mended, problems]))
     if not found:
         yield _dead(home)
@@ -49,12 +54,12 @@ def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
 
 def run_troubles(home: Home) -> Iterator[Warned]:
     """Yield the warnings of `status`: `records` for a damaged database, `runs` for dead runs."""
-    found = damages(home)
-    if found:
-        yield Warned("records", str(found[0].error(home)))
-        return
     try:
-        dead = dead_runs(home)
+        found = damages(home)
+        if found:
+            yield Warned("records", str(found[0].error(home)))
+            return
+        dead = _dead_runs(home)
     except WarehouseError as error:
         yield Warned("records", str(error))
         return
@@ -65,7 +70,7 @@ def run_troubles(home: Home) -> Iterator[Warned]:
 def _dead(home: Home) -> RunsChecked:
     what = "runs in progress"
     try:
-        dead = dead_runs(home)
+        dead = _dead_runs(home)
     except WarehouseError as error:
         return RunsChecked(what, False, str(error))
     if not dead:
@@ -73,18 +78,50 @@ def _dead(home: Home) -> RunsChecked:
     return RunsChecked(what, False, f"{names_of(dead)}: {_FIX}")
 
 
-def _mend(home: Home) -> list[str]:
+def _sound(place: InstancePlace) -> str:
+    """Return what is known of sound records: where they are, if not in the home as generated."""
+    config = place.folder / CONFIG
+    if place.is_own:
+        return (
+            f"sound; {config} was changed by hand, and is kept" if is_changed(config) else "sound"
+        )
+    if place.databases is None:
+        return f"in {place.storage}, as {config} names it; that database is not checked here"
+    return f"sound, in {place.databases}"
+
+
+def _dead_runs(home: Home) -> list[RunInProgress]:
+    """Return the dead runs; Dagster is opened only if the records are in no SQLite database.
+
+    Raises:
+        RunRecordsUnusable: the records can't be read.
+    """
+    if place_of(home).databases is not None:
+        return dead_runs(home)
+    seen = presence(home)
+    if not seen.dead - seen.alive:
+        return []
+    from pipeline.instance import instance_of
+
+    with instance_of(home) as instance:
+        return dead_runs(home, instance=instance)
+
+
+def _mend(home: Home, place: InstancePlace) -> list[str]:
     """Replace damaged databases and fail dead runs; return what was done.
+
+    Databases outside the home belong to others: they are not replaced.
 
     Raises:
         LockHeld: another command uses the home.
         OSError: the folder can't be written to.
+        RunRecordsUnusable: the records can't be read.
     """
     done: list[str] = []
-    if not damages(home, thorough=True) and not dead_runs(home):
+    if not damages(home, thorough=True) and not _dead_runs(home):
         return done
     with _alone(home):
-        for damage in damages(home, thorough=True):
+        for damage in damages(home, thorough=True) if place.is_own else ():
             if damage.kind == "damaged" or damage.is_unreadable:
                 done.append(_mended(damage))
         # Imported here, since importing Dagster takes longer than all the rest.

@@ -2,16 +2,24 @@
 
 Such a run would hold its place in a pool for ever. The process of a run holds a lock (presence);
 a run whose lock is free is dead. A run that no process announced may still be starting, which only
-a long watch can decide. Belongs here: finding dead runs, marking them failed. Finding does not
-import Dagster, which takes seconds; marking needs an open instance.
+a long watch can decide. Runs of other code locations are never judged. Belongs here: finding dead
+runs, marking them failed. Finding in SQLite does not import Dagster, which takes seconds; marking
+needs an open instance.
 """
 
 from collections.abc import Callable, Iterable
+from datetime import UTC
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from pipeline.runs.place import LOCATION, place_of
 from pipeline.runs.presence import forget, presence
-from pipeline.runs.store import RunInProgress, runs_in_progress
+from pipeline.runs.store import (
+    REPOSITORY_TAG,
+    STATUSES_IN_PROGRESS,
+    RunInProgress,
+    runs_in_progress,
+)
 from warehouse.home import Home
 
 if TYPE_CHECKING:
@@ -47,21 +55,31 @@ class StartWatch:
         return [run for run, seen_s in self._seen_s.items() if seen_s >= MAY_START_WITHIN_S]
 
 
-def dead_runs(home: Home, watch: StartWatch | None = None) -> list[RunInProgress]:
+def dead_runs(
+    home: Home,
+    watch: StartWatch | None = None,
+    *,
+    instance: "dg.DagsterInstance | None" = None,
+) -> list[RunInProgress]:
     """Return the runs that no longer have a process; unannounced ones only with a watch.
+
+    An instance that other homes or deployments may use is not watched: only Dagster knows what
+    starts a run there. One without SQLite databases must be open.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
     """
     # The records first: a run that ends in between is no longer in progress, and one that starts
     # in between is too young to be dead.
-    in_progress = runs_in_progress(home)
+    in_progress = _in_progress(home, instance)
     seen = presence(home)
     dead = [run for run in in_progress if run.run_id in seen.dead - seen.alive]
-    if watch is None:
+    if watch is None or not place_of(home).is_own:
         return dead
     announced = seen.dead | seen.alive
-    return dead + watch.overdue(run for run in in_progress if run.run_id not in announced)
+    return dead + watch.overdue(
+        run for run in in_progress if run.run_id not in announced and run.location == LOCATION
+    )
 
 
 def fail_dead_runs(
@@ -72,16 +90,36 @@ def fail_dead_runs(
     Raises:
         RunRecordsUnusable: the records can't be read.
     """
-    dead = dead_runs(home, watch)
+    dead = dead_runs(home, watch, instance=instance)
     for run in dead:
         record = instance.get_run_by_id(run.run_id)
         if record is not None and not record.is_finished:
             instance.report_run_failed(
                 record, "Its process no longer exists: it was killed, or the machine stopped."
             )
-    _free_slots(home, instance)
-    forget(home, frozenset(run.run_id for run in runs_in_progress(home)))
+    in_progress = frozenset(run.run_id for run in _in_progress(home, instance))
+    _free_slots(home, instance, dead, in_progress)
+    forget(home, in_progress)
     return dead
+
+
+def _in_progress(home: Home, instance: "dg.DagsterInstance | None") -> list[RunInProgress]:
+    if instance is None or place_of(home).databases is not None:
+        return runs_in_progress(home)
+    # Imported here, as the module says; an open instance has imported it.
+    import dagster as dg
+
+    statuses = [dg.DagsterRunStatus[name] for name in STATUSES_IN_PROGRESS]
+    return [
+        RunInProgress(
+            record.dagster_run.run_id,
+            record.dagster_run.job_name,
+            record.dagster_run.status.value,
+            record.update_timestamp.replace(tzinfo=UTC),
+            record.dagster_run.tags_for_storage().get(REPOSITORY_TAG, "").rpartition("@")[2],
+        )
+        for record in instance.get_run_records(dg.RunsFilter(statuses=statuses))
+    ]
 
 
 def names_of(dead: list[RunInProgress]) -> str:
@@ -94,10 +132,17 @@ def names_of(dead: list[RunInProgress]) -> str:
     )
 
 
-def _free_slots(home: Home, instance: "dg.DagsterInstance") -> None:
-    """Free the pool slots of runs not in progress; steps of older versions took slots."""
+def _free_slots(
+    home: Home,
+    instance: "dg.DagsterInstance",
+    dead: Iterable[RunInProgress],
+    in_progress: frozenset[str],
+) -> None:
+    """Free the pool slots of dead runs; in the home's own instance, of all runs that ended."""
     storage = instance.event_log_storage
-    holding = storage.get_concurrency_run_ids()
-    if holding:
-        for run_id in holding - {run.run_id for run in runs_in_progress(home)}:
-            storage.free_concurrency_slots_for_run(run_id)
+    ended = {run.run_id for run in dead}
+    if place_of(home).is_own:
+        # Steps of older versions took slots, which outlive their runs.
+        ended = storage.get_concurrency_run_ids() - in_progress
+    for run_id in ended:
+        storage.free_concurrency_slots_for_run(run_id)

@@ -1,11 +1,12 @@
-"""Dagster's databases of a home, read without Dagster: their damage, and the runs in progress.
+"""Dagster's SQLite databases, read without Dagster: their damage, and the runs in progress.
 
     dagster/history/runs.db          runs, and their status
     dagster/history/runs/index.db    events across runs; beside it a database for each run
     dagster/schedules/schedules.db   ticks of schedules and sensors
 
-They hold the history of runs and no data of the warehouse. Belongs here: reading them, setting
-damaged ones aside. Does not: creating them (instance), ending runs (dead_runs).
+They hold the history of runs and no data of the warehouse. An instance with another storage has
+none of them. Belongs here: reading them, setting damaged ones aside. Does not: creating them
+(instance), ending runs (dead_runs), where they are (place).
 """
 
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from pipeline.runs.place import place_of
 from pipeline.runs.store_faults import Kind, busy, fault_of, inaccessible
 from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
 from warehouse.home import Home
@@ -34,6 +36,9 @@ STORES: Final[dict[str, frozenset[str]]] = {
     SCHEDULES: frozenset({"jobs", "instigators", "job_ticks"}),
 }
 """The databases, and the tables of a complete one."""
+STATUSES_IN_PROGRESS: Final = ("NOT_STARTED", "STARTING", "STARTED", "CANCELING")
+REPOSITORY_TAG: Final = ".dagster/repository"
+"""The tag of a run with repository@location."""
 BESIDE: Final = ("-wal", "-shm")
 _NOT_OURS: Final = "this user can't read and write it"
 _BUSY_S: Final = 10.0
@@ -80,19 +85,27 @@ class RunInProgress:
     job: str
     status: str
     changed_at: datetime
+    location: str = ""
+    """The code location that executes it; empty for a run in a process of its own."""
 
 
 def damages(home: Home, *, thorough: bool = False) -> list[Damage]:
     """Return the damage of the databases; a missing one is created at the next start.
 
     If `thorough`, every page is read, also of the databases of runs; else only what a start needs.
+
+    Raises:
+        RunRecordsUnusable: the `dagster.yaml` of the instance can't be read.
     """
-    paths = [home.dagster / name for name in STORES]
+    folder = place_of(home).databases
+    if folder is None:
+        return []
+    paths = [folder / name for name in STORES]
     if thorough:
         paths += [
-            path for path in sorted((home.dagster / INDEX).parent.glob("*.db")) if path not in paths
+            path for path in sorted((folder / INDEX).parent.glob("*.db")) if path not in paths
         ]
-    found = (_wrong(path, _tables_of(home, path), thorough) for path in paths)
+    found = (_wrong(path, _tables_of(folder, path), thorough) for path in paths)
     return [damage for damage in found if damage is not None]
 
 
@@ -120,28 +133,34 @@ def set_aside(damage: Damage, now: datetime) -> Path:
 
 
 def runs_in_progress(home: Home) -> list[RunInProgress]:
-    """Return the runs that have started and not ended; none if there are no records yet.
+    """Return the runs that have started and not ended, by the SQLite databases.
+
+    None if there are no records yet, or the instance has another storage.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
     """
-    path = home.dagster / RUNS
-    if not path.exists():
+    folder = place_of(home).databases
+    if folder is None or not (path := folder / RUNS).exists():
         return []
     try:
         with _opened(path) as store:
-            rows = _rows(store, "list_runs_in_progress")
+            given = {"repository": REPOSITORY_TAG}
+            rows = store.execute(_SQL["list_runs_in_progress"], given).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise _damage_of(path, error).error(home) from error
-    return [RunInProgress(run_id, job, status, _instant(at)) for run_id, job, status, at in rows]
+    return [
+        RunInProgress(run_id, job, status, _instant(at), (label or "").rpartition("@")[2])
+        for run_id, job, status, at, label in rows
+    ]
 
 
 def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def _tables_of(home: Home, path: Path) -> frozenset[str]:
-    return STORES.get(path.relative_to(home.dagster).as_posix(), frozenset({"event_logs"}))
+def _tables_of(folder: Path, path: Path) -> frozenset[str]:
+    return STORES.get(path.relative_to(folder).as_posix(), frozenset({"event_logs"}))
 
 
 def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:

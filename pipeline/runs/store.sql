@@ -13,9 +13,12 @@ SELECT version_num FROM alembic_version
 PRAGMA integrity_check(1)
 
 -- name: list_runs_in_progress
--- One row per run of Dagster that has started and not ended: id, job, status and time of the last
--- change (text, UTC). Only reads; queued runs have not started.
-SELECT run_id, pipeline_name, status, update_timestamp
+-- One row per run of Dagster that has started and not ended: id, job, status, time of the last
+-- change (text, UTC), and repository@location, NULL for a run in a process of its own. Only reads;
+-- queued runs have not started.
+SELECT runs.run_id, pipeline_name, status, update_timestamp, repository.value
 FROM runs
+LEFT JOIN run_tags AS repository
+    ON repository.run_id = runs.run_id AND repository.key = :repository
 WHERE status IN ('NOT_STARTED', 'STARTING', 'STARTED', 'CANCELING')
-ORDER BY id
+ORDER BY runs.id

@@ -32,21 +32,22 @@ _ORPHANS_S: Final = 10.0
 class Program:
     """One of Dagster's programs, with its output in a file of the home."""
 
-    def __init__(self, name: str, home: Home, *words: str) -> None:
+    def __init__(self, name: str, home: Home, workspace: Path, *words: str) -> None:
         self.name = name
         self.log = home.dagster / f"{name}.log"
         self._home = home
+        self._workspace = workspace
         self._words = words
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        folder = self._home.dagster.resolve()
+        folder = self._home.instance_folder.resolve()
         lock = lock_of(self._home, self.name)
         # `env` extends the environment, so that this program does not have to read it.
         command = [
             *("env", f"DAGSTER_HOME={folder}", f"ALMANAC_HOME={self._home.root.resolve()}"),
             *(sys.executable, "-m", ATTACHED, str(lock), self.name),
-            *(*self._words, "-w", str(folder / "workspace.yaml")),
+            *(*self._words, "-w", str(self._workspace.resolve())),
         ]
         with self.log.open("wb") as log:
             # In a session of its own, so that Ctrl-C reaches it once, from here. Its input is an

@@ -14,6 +14,7 @@ from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
 from pipeline.health.records import DeferredWork, Health
 from pipeline.health.report import health_of, sizes_of
+from pipeline.session import home_of
 from pipeline.settings import Settings, SettingsError, read_settings
 from warehouse.home import Home
 
@@ -142,7 +143,7 @@ def status(
     now, settings = datetime.now(UTC), read_settings()
     if alert and not settings.alerts:
         raise SettingsError("--alert needs ALMANAC_ALERT_URL, which is not set.")
-    home = Home(settings.home)
+    home = home_of(settings)
     # First, since warnings are posted even if the home can't be read.
     changes, not_posted = _alerted(settings, home, now) if alert else (None, "")
     health = health_of(settings, home, now)

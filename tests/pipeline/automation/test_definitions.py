@@ -11,7 +11,7 @@ import yaml
 
 from assets.published import PUBLISHED
 from pipeline.build import build_definitions, build_resources
-from pipeline.instance import config_of, instance_of, make_stores, write_config
+from pipeline.instance import config, instance_of, make_stores, write_config
 from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import settings_of
 from tests.test_cli import ROOT, environment
@@ -82,11 +82,9 @@ def test_a_resource_can_be_replaced_and_an_unknown_one_is_refused(tmp_path: Path
 
 def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert write_config(home)
-    assert not write_config(home)
-    config = yaml.safe_load((home.dagster / "dagster.yaml").read_text())
-    assert config == config_of(home)
-    (home.dagster / "dagster.yaml").write_text("telemetry: {enabled: true}\n")
+    assert write_config(home) == "written"
+    assert write_config(home) == "unchanged"
+    assert yaml.safe_load((home.dagster / "dagster.yaml").read_text()) == config()
     with instance_of(home) as instance:
         assert not instance.telemetry_enabled
         assert instance.run_monitoring_enabled
@@ -94,7 +92,7 @@ def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> 
         # that is just starting.
         assert instance.run_monitoring_start_timeout_seconds > 86_400
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
-    assert not write_config(home)
+    assert write_config(home) == "unchanged"
 
 
 def test_the_workspace_of_the_repository_names_the_same_module() -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 import dagster as dg
 
 from pipeline.instance import instance_of
+from pipeline.runs.place import LOCATION
 from pipeline.runs.presence import announce
+from pipeline.runs.store import REPOSITORY_TAG
 from warehouse.home import Home
 
 
@@ -56,10 +58,14 @@ def copied(made: Path, target: Path) -> Home:
     return Home(target)
 
 
-def run_of(home: Home, *, job: str = "daily") -> str:
-    """Add a started run to the records; return its id."""
+def run_of(home: Home, *, job: str = "daily", location: str = LOCATION) -> str:
+    """Add a started run of a code location to the records; return its id."""
     with instance_of(home) as instance:
-        run = dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.STARTED)
+        run = dg.DagsterRun(
+            job_name=job,
+            status=dg.DagsterRunStatus.STARTED,
+            tags={REPOSITORY_TAG: f"__repository__@{location}"},
+        )
         instance.run_storage.add_run(run)
         return run.run_id
 
