@@ -25,6 +25,7 @@ from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.publish import delta, lake_events
 from warehouse.publish import full as publish_full
+from warehouse.publish.contents import FACT, contents_after, contents_in, contents_of
 from warehouse.publish.delta import DoesNotFit
 from warehouse.publish.inputs import Inputs, LakeDay, LocalState, find_inputs, find_local_state
 from warehouse.publish.staged_file import Staged, note_published, put_in_place, staging
@@ -108,6 +109,8 @@ class PublishReport:
     seconds: float = 0.0
     months: int = 0
     """Event months rewritten in the lake."""
+    contents: dict[str, str] = field(default_factory=dict)
+    """The content of each table as a short text, which differs if the table differs."""
 
 
 def publish(
@@ -198,7 +201,7 @@ class _Publication:
                 _note(staged, "signature", _signature())
                 _note(staged, "local", self.local.fingerprint)
                 check(staged, inputs, everything=True)
-                report = PublishReport("full", why_full=why)
+                report = PublishReport("full", why_full=why, contents=contents_of(staged))
                 return self._put(staged, report, None)
             except duckdb.Error as error:
                 raise WarehouseError(
@@ -217,22 +220,26 @@ class _Publication:
         same = first_day is None and facts["local"] == self.local.fingerprint
         # A file of an older Almanac does not say when it was published.
         if same and _PUBLISHED_AT in facts and not lake_events.unsettled_months(self.lake):
-            return PublishReport("none", rows=_rows(staged))
+            return PublishReport("none", rows=_rows(staged), contents=contents_in(facts))
         months: set[str] = set()
+        contents = contents_in(facts)
         if first_day is not None:
             days = [day_file for day_file in self.chain if day_file.day >= first_day]
             inputs = find_inputs(self.lake, self.chain, days)
             delta.apply(staged, inputs, first_day)
             check(staged, inputs, everything=False)
+            contents = contents_after(staged, contents)
             months = lake_events.changed_months(staged)
         if facts["local"] != self.local.fingerprint:
             delta.apply_local(staged, self.local)
             _note(staged, "local", self.local.fingerprint)
-        return self._put(staged, PublishReport("delta"), months)
+        return self._put(staged, PublishReport("delta", contents=contents), months)
 
     def _refuse_misfit(self, facts: dict[str, str]) -> None:
         if facts["signature"] != _signature():
             raise DoesNotFit("another version of Almanac made it")
+        if not contents_in(facts):
+            raise DoesNotFit("an older Almanac made it and did not hash its tables")
         if not self.chain:
             raise DoesNotFit("the lake is empty")
         size = self.warehouse.stat().st_size
@@ -243,6 +250,8 @@ class _Publication:
         """Write the lake's events, then rename the file."""
         self.step("publish:built")
         report.rows = _rows(staged)
+        for name, content in report.contents.items():
+            _note(staged, FACT + name, content)
         staged.commit()
         report.months = lake_events.write_events(staged, self.lake, months)
         self.step("publish:lake_events_written")

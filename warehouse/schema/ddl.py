@@ -139,6 +139,15 @@ def count(table: Table, prefix: str = "") -> str:
     return "SELECT count(*) FROM " + counted
 
 
+def content(table: Table, columns: tuple[str, ...], prefix: str = "") -> str:
+    """Return the query for the number of rows and the sum of their hashes: one row.
+
+    The sum of a table less that of its deleted rows, plus that of its new ones, is the next sum.
+    """
+    source = quoted(prefix + table.name) if prefix else _name(table)
+    return "SELECT count(*), coalesce(sum(hash(" + _list(columns) + ")), 0) FROM " + source
+
+
 def _differs(column: Column, old: str, new: str) -> str:
     pair = (old + quoted(column.name), new + quoted(column.name))
     if column.collation:

@@ -67,8 +67,9 @@ def lake_events_differ(lake: SmallLake) -> int:
 
 
 def check_against_full(lake: SmallLake, other: Path) -> None:
+    contents = lake.publish().contents
     delta = lake.warehouse.rename(other)
-    lake.publish(full=True)
+    assert lake.publish(full=True).contents == contents
     assert differences(delta, lake.warehouse) == {}
 
 
@@ -145,6 +146,22 @@ def test_many_deltas_in_a_row_equal_a_full_build(
         lake.publish()
     assert lake_events_differ(lake) == 0
     check_against_full(lake, tmp_path / "delta.duckdb")
+
+
+def test_the_content_of_a_table_differs_only_if_its_rows_do(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    history = [Plan((Op(0, seed=1),), coins=2)]
+    lake.set_plans(history)
+    first = lake.publish().contents
+    lake.set_plans([*history, Plan((Op(0, "see"),))])
+    seen = lake.publish().contents
+    assert {name for name in first if first[name] != seen[name]} == {"batches", "coverage"}
+    lake.set_plans([*history, Plan((Op(0, "see"),)), Plan((Op(0, "miss"),))])
+    missing = lake.publish().contents
+    assert missing["events"] != seen["events"]
+    assert missing["event_versions"] == seen["event_versions"]
+    lake.set_plans(history)
+    assert lake.publish().contents == first
 
 
 def test_removed_days_are_removed_from_the_tables(tmp_path: Path) -> None:
