@@ -1,6 +1,6 @@
-"""What the assets share: an asset with a partition for each observed day, UTC, and its records.
+"""The partitions that assets share: observed days, UTC.
 
-Belongs here: what all assets with a partition per day share. Does not: the assets, their names.
+Belongs here: partitions, and what all assets with a partition per day share. Does not: the assets.
 """
 
 import warnings
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import dagster as dg
 
-from assets.layout import Layout
-
+FIRST_DAY: Final = "2017-01-01"
+"""Imported exports may be as old as the catalog."""
 FRESH_WITHIN: Final = timedelta(hours=36)
 """The largest accepted age of the newest pull of events, and of the published file."""
 CATALOG_POOL: Final = "catalog"
@@ -20,39 +20,41 @@ CATALOG_POOL: Final = "catalog"
 WAREHOUSE_POOL: Final = "warehouse"
 """Merges of a home run one after the other; each holds the merge lock."""
 
+# Dagster counts by the machine's day. The offset adds today, since by default only ended days are
+# partitions, and two days more for a service whose day is ahead. A day that has not begun for the
+# service is refused.
+OBSERVED_DAYS: Final = dg.DailyPartitionsDefinition(FIRST_DAY, end_offset=3)
+
 YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
 AssetFn = Callable[..., dg.MaterializeResult[None]]
 
 
 def day_asset(
-    layout: Layout,
-    name: str,
     *,
     group: str,
     pool: str,
     kinds: set[str],
     description: str,
-    deps: Sequence[dg.AssetKey | dg.AssetDep] = (),
+    deps: Sequence[str | dg.AssetDep] = (),
+    tags: Mapping[str, str] | None = None,
 ) -> Callable[[AssetFn], dg.AssetsDefinition]:
     """Return a decorator for an asset with a partition for each observed day.
 
-    Its function gets `home` and `catalog` by `layout.resource`. A range of days is one run, since a
-    refold from a day also folds all days after it.
+    A range of days is one run, since a refold from a day also folds all days after it.
     """
 
     def decorate(function: AssetFn) -> dg.AssetsDefinition:
         with quiet_about_beta():
             return dg.asset(
-                key=layout.key(name),
-                partitions_def=layout.observed_days,
+                partitions_def=OBSERVED_DAYS,
                 backfill_policy=dg.BackfillPolicy.single_run(),
-                group_name=layout.group(group),
-                pool=layout.name(pool),
-                required_resource_keys=layout.names("home", "catalog"),
+                group_name=group,
+                pool=pool,
                 kinds=kinds,
                 description=description,
                 deps=deps,
+                tags=tags,
             )(function)
 
     return decorate

@@ -220,25 +220,26 @@ def open_service(
         service_clock = _clock_of(settings, address, probe_state or home.state)
         # The usage request is sent before the plan is known, so at the pace of the lowest plan.
         limiter = limiter_for(settings, PLANS["free"], address.clock, address.sandbox)
-        # Without a Date of the service so far, a request is needed first to know its day.
-        day_is_known = service_clock.offset is not None
-        stated_plan = (
-            _plan_reported_lately(home, address) if work == "polls" and day_is_known else None
-        )
+        known_plan = None
+        if work == "polls":
+            known_plan = _known_plan(settings, home, address, service_clock)
         usage = None
-        if stated_plan is None:
+        if known_plan is None:
             with _client(settings, address, log, limiter, service_clock) as plan_client:
                 usage = _usage(settings, plan_client)
                 if usage is not None:
                     log.usage(usage, deprecation=plan_client.deprecation, sunset=plan_client.sunset)
-        plan = _plan(settings, stated_plan or (None if usage is None else usage.plan))
+        plan = _plan(settings, known_plan or (None if usage is None else usage.plan))
         if probe_state is None:
             # Not earlier: a mistyped address would be written into the stamp.
             home.claim(address.source)
             service_clock.keep()
         limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
         stated = _stated(settings, plan, usage)
-        counted_here = stated_plan is None and (usage is None or usage.account is None)
+        counted_here = usage is None or usage.account is None
+        if known_plan is not None:
+            last = last_usage(home.state)
+            counted_here = last is None or not last.has_account
 
         def count_here() -> None:
             limiter.on_usage(own_account(settings, plan, address.clock(), service_clock.ahead))
@@ -346,14 +347,25 @@ def _stated(settings: Settings, plan: Plan, usage: "UsageAnswer | None") -> Allo
     return stated_pace(state, usage.rate, usage.burst)
 
 
-def _plan_reported_lately(home: Home, address: _Address) -> str | None:
-    """Return the plan if the service reported it within the last 26 hours, so that not every poll
-    costs a usage request. The limiter requests the usage itself if it does not know the month."""
+def _known_plan(
+    settings: Settings, home: Home, address: _Address, service_clock: ServiceClock
+) -> str | None:
+    """Return the plan if polls need no request of the usage: it costs as much as another.
+
+    The plan is that of the settings or of the embedded sandbox, or the service reported it within
+    the last 26 hours. Without a Date of the service so far, a request is needed to know its day.
+    The limiter requests the usage itself if it does not know the month.
+    """
     if address.sandbox is not None:
+        return settings.plan or SANDBOX_PLAN.name
+    if service_clock.offset is None:
         return None
+    if settings.plan is not None:
+        return settings.plan
     last = last_usage(home.state)
-    fresh = last is not None and address.clock() - last.at < _PLAN_KNOWN_FOR
-    return last.plan if last is not None and fresh else None
+    # The report has the service's time, which may differ from the machine's by days.
+    is_fresh = last is not None and service_clock.now() - last.at < _PLAN_KNOWN_FOR
+    return last.plan if last is not None and is_fresh else None
 
 
 def _plan(settings: Settings, stated_plan: str | None) -> Plan:

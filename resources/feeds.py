@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from catalog.contract.plans import Plan
+from resources.deferrals import DeferredPulls, deferred_pull
 from resources.errors import AccessDenied, Defer, PlanLacksAccess
 from resources.ingest.scopes import PollWindow
 from resources.session import CatalogSession
@@ -143,6 +144,23 @@ def poll(service: CatalogSession, what: Poll) -> Iterator[Pulled]:
         yield Pulled(feed, tuple(landed), deferred=deferred)
         if deferred is not None:
             return
+
+
+def poll_and_note(
+    service: CatalogSession, what: Poll, deferrals: DeferredPulls
+) -> Iterator[Pulled]:
+    """Land what is requested as `poll` does, and note what was deferred and what no longer is.
+
+    Raises:
+        CatalogError: as `poll`.
+    """
+    deferrals.settle("polls", service.now())
+    for pulled in poll(service, what):
+        yield pulled
+        if pulled.deferred is None:
+            deferrals.done("polls", pulled.feed)
+        else:
+            deferrals.note(deferred_pull("polls", pulled.feed, pulled.deferred, service.now()))
 
 
 def _pulls(

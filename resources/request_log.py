@@ -41,7 +41,7 @@ class RequestLog:
     """The observer of a client: called after every attempt. Thread-safe.
 
     `folder` is the home's state folder; `clock` gives aware UTC. `count` is the number of requests
-    sent.
+    sent, `remaining` the rest of the month by the newest answer that stated it.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], datetime], *, key: SecretStr) -> None:
@@ -51,6 +51,7 @@ class RequestLog:
         self._lock = Lock()
         self._thread = local()
         self.count = 0
+        self.remaining: int | None = None
 
     def __call__(self, sent: "SentRequest") -> None:
         now = self._clock()
@@ -73,6 +74,8 @@ class RequestLog:
             line["request_id"] = sent.request_id
         with self._lock:
             self.count += 1
+            if sent.quota is not None and sent.quota.remaining is not None:
+                self.remaining = sent.quota.remaining
             _append(self._folder / "requests" / f"{now:%Y-%m-%d}.jsonl", line)
 
     def usage(
@@ -135,6 +138,14 @@ class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True):
         if self.quota is None:
             return UNLIMITED if self.is_unlimited else UNKNOWN
         return self.quota
+
+    @property
+    def has_account(self) -> bool:
+        """Whether it has both the use and the limit of the month, stated or as the rest."""
+        has_rest = self.remaining is not None
+        has_used = self.used is not None or (self.quota is not None and has_rest)
+        is_limited = self.quota is not None or (self.used is not None and has_rest)
+        return has_used and (is_limited or self.is_unlimited)
 
 
 def last_usage(folder: Path) -> ReportedUsage | None:

@@ -107,7 +107,7 @@ class CatalogSession:
         if counted is not None:
             return counted
         if self.usage is None or self.usage.remaining is None:
-            return None
+            return self.log.remaining
         left = self.usage.remaining
         if self.monthly_quota is not None and self.usage.used is not None:
             left = min(left, self.monthly_quota - self.usage.used)

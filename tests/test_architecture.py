@@ -66,6 +66,7 @@ FLOORS = {
         "home normalise publish queries",
         "activity batch_problems",
         "history",
+        "news",
     ),
     "resources": (
         "errors service_address service_clock",
@@ -76,14 +77,13 @@ FLOORS = {
         "backfill feeds",
     ),
     "assets": (
-        "feed_day layout",
-        "metadata partitions",
-        "checks landed",
-        "calendar changes",
-        "published",
+        "feed_day partitions",
+        "metadata",
+        "changes checks landed published",
+        "calendar",
     ),
     "pipeline": (
-        "configuration console hooks runs",
+        "console hooks runs setting_types",
         "instance settings ui",
         "secrecy session",
         "health polling",

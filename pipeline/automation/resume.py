@@ -13,9 +13,7 @@ from typing import Any, Final
 import dagster as dg
 
 from assets.calendar import EVENT_MONTHS
-from assets.calendar import NAME as LANDED_CALENDAR
-from assets.layout import Layout
-from pipeline.automation.jobs import CALENDAR, DAILY, Jobs
+from pipeline.automation.jobs import CALENDAR, DAILY, calendar_job, daily_job
 from pipeline.automation.polls import POLL, config_of
 from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
 from pipeline.polling.plan import CancellationsPull
@@ -36,7 +34,6 @@ _LONGEST_WAIT: Final = timedelta(hours=6)
 
 
 def decide_resume(
-    layout: Layout,
     deferrals: Sequence[DeferredPull],
     backfills: Sequence[BackfillState],
     at_service: datetime,
@@ -65,16 +62,14 @@ def decide_resume(
     for pull in daily:
         if pull.resume_at <= at_service:
             day = at_service.date().isoformat()
-            request = dg.RunRequest(
-                run_key=_key(DAILY, now), job_name=layout.name(DAILY), partition_key=day
-            )
+            request = dg.RunRequest(run_key=_key(DAILY, now), job_name=DAILY, partition_key=day)
             why = f"the pull of {pull.feed} was deferred: {pull.why}"
-            return _unless_too_early(request, why, last(layout.name(DAILY)), now)
+            return _unless_too_early(request, why, last(DAILY), now)
     for resume_at, backfill in waiting:
         if resume_at <= at_service:
-            request = _resume_request(layout, backfill, _key(CALENDAR, now))
+            request = _resume_request(backfill, _key(CALENDAR, now))
             why = f"a backfill was deferred: {backfill.why}"
-            return _unless_too_early(request, why, last(layout.name(CALENDAR)), now)
+            return _unless_too_early(request, why, last(CALENDAR), now)
     times = [pull.resume_at for pull in daily] + [resume_at for resume_at, _ in waiting]
     return Decision(f"{len(times)} deferred; the first resumes at {min(times):%Y-%m-%d %H:%M} UTC.")
 
@@ -91,11 +86,7 @@ def _unless_too_early(request: dg.RunRequest, why: str, last: LastRuns, now: dat
 
 
 def quota(
-    layout: Layout,
-    jobs: Jobs,
-    home: Home,
-    clock: Callable[[], datetime],
-    service_now: Callable[[], datetime],
+    home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
 ) -> dg.SensorDefinition:
     """Return the sensor that resumes deferred work.
 
@@ -103,8 +94,8 @@ def quota(
     """
 
     @dg.sensor(
-        name=layout.name("quota"),
-        jobs=[jobs.daily, jobs.calendar],
+        name="quota",
+        jobs=[daily_job, calendar_job],
         minimum_interval_seconds=EVERY_S,
         description="Resumes pulls and backfills that were deferred by the quota or the service.",
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -112,12 +103,11 @@ def quota(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         at_service, state = service_now(), Storage(home.state)
         decision = decide_resume(
-            layout,
             DeferredPulls(state).all(),
             BackfillStates(state, home.landing).open(at_service),
             at_service,
             now=clock(),
-            running=run_in_progress(context.instance, layout.names(DAILY, CALENDAR)),
+            running=run_in_progress(context.instance, (DAILY, CALENDAR)),
             last=partial(last_runs, context.instance),
         )
         return decision.result(context)
@@ -126,16 +116,13 @@ def quota(
 
 
 def cancellations(
-    layout: Layout,
-    home: Home,
-    clock: Callable[[], datetime],
-    service_now: Callable[[], datetime],
+    home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
 ) -> dg.SensorDefinition:
     """Return the sensor that requests overdue cancellations; clocks as in `quota`."""
 
     @dg.sensor(
-        name=layout.name("cancellations"),
-        job_name=layout.name(POLL),
+        name="cancellations",
+        job_name=POLL,
         minimum_interval_seconds=EVERY_S * 10,
         description="Requests a pull of the cancellations if there was none for two days; after 90 "
         "days some are lost.",
@@ -146,12 +133,11 @@ def cancellations(
             return Decision("Nothing was pulled yet. Run: almanac run.").result(context)
         at_service = service_now()
         decision = decide_cancellations(
-            layout,
             cancellations_pulled_at(home, at_service),
             at_service,
             now=clock(),
-            running=run_in_progress(context.instance, layout.names(POLL, DAILY)),
-            last=last_runs(context.instance, layout.name(POLL)),
+            running=run_in_progress(context.instance, (POLL, DAILY)),
+            last=last_runs(context.instance, POLL),
         )
         return decision.result(context)
 
@@ -159,7 +145,6 @@ def cancellations(
 
 
 def decide_cancellations(
-    layout: Layout,
     pulled_at: datetime | None,
     at_service: datetime,
     *,
@@ -174,7 +159,7 @@ def decide_cancellations(
         return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
     since = None if pulled_at is None else pulled_at - timedelta(days=1)
     # It counts as a daily pull, which it replaces: polls may have no quota left.
-    config = config_of(layout, [CancellationsPull(since)], as_daily=True)
+    config = config_of([CancellationsPull(since)], as_daily=True)
     request = dg.RunRequest(run_key=_key("cancellations", now), run_config=config)
     return _unless_too_early(request, "The pull failed", last, now)
 
@@ -199,7 +184,7 @@ def _next_attempt_at(last: LastRuns) -> datetime | None:
     return last.newest_at + doubled(_FIRST_WAIT, last.failures, longest=_LONGEST_WAIT)
 
 
-def _resume_request(layout: Layout, backfill: BackfillState, key: str) -> dg.RunRequest:
+def _resume_request(backfill: BackfillState, key: str) -> dg.RunRequest:
     """Return the run that resumes a backfill."""
     lower, upper = backfill.scope.lower, backfill.scope.upper
     assert lower is not None and upper is not None
@@ -216,8 +201,8 @@ def _resume_request(layout: Layout, backfill: BackfillState, key: str) -> dg.Run
     }
     return dg.RunRequest(
         run_key=key,
-        job_name=layout.name(CALENDAR),
-        run_config={"ops": {layout.name(LANDED_CALENDAR): {"config": config}}},
+        job_name=CALENDAR,
+        run_config={"ops": {"landed_calendar": {"config": config}}},
         tags={
             "dagster/asset_partition_range_start": first,
             "dagster/asset_partition_range_end": last,

@@ -11,8 +11,7 @@ from typing import Final
 
 import dagster as dg
 
-from assets.layout import Layout
-from pipeline.automation.jobs import DAILY, MERGE
+from pipeline.automation.jobs import DAILY, MERGE, merge_job
 from pipeline.automation.runs import Decision, SensorState, doubled, run_in_progress
 from warehouse.home import Home
 
@@ -62,14 +61,12 @@ def decide_merge(
     )
 
 
-def unmerged_batches(
-    layout: Layout, home: Home, clock: Callable[[], datetime]
-) -> dg.SensorDefinition:
+def unmerged_batches(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
     """Return the sensor that requests the merge and publication of landed batches."""
 
     @dg.sensor(
-        name=layout.name("unmerged_batches"),
-        job_name=layout.name(MERGE),
+        name="unmerged_batches",
+        job=merge_job,
         minimum_interval_seconds=EVERY_S,
         description="Requests a merge while landed batches are not merged.",
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -79,7 +76,7 @@ def unmerged_batches(
             home.landing.pending(),
             MergeState.of_cursor(context.cursor),
             now=clock(),
-            running=run_in_progress(context.instance, layout.names(MERGE, DAILY)),
+            running=run_in_progress(context.instance, (MERGE, DAILY)),
         )
         return decision.result(context)
 

@@ -12,7 +12,6 @@ import pytest
 from dagster import build_sensor_context
 
 from assets.calendar import EVENT_MONTHS
-from assets.layout import Layout
 from pipeline.automation.resume import decide_resume
 from pipeline.automation.runs import Decision, LastRuns
 from pipeline.build import build_definitions
@@ -77,7 +76,7 @@ def decide(
 ) -> Decision:
     """Decide with equal clocks of service and machine, and no earlier run."""
     return decide_resume(
-        Layout(), deferrals, backfills, now, now=now, running=running, last=lambda _: LastRuns()
+        deferrals, backfills, now, now=now, running=running, last=lambda _: LastRuns()
     )
 
 
@@ -145,11 +144,7 @@ def test_a_daily_pull_deferred_by_the_quota_is_recorded_until_it_succeeds(tmp_pa
         opened_session(settings, now=NOW) as (session, service),
     ):
         service.sandbox.faults.set("quota~/v2/events")
-        materialise = partial(
-            *(run_assets, settings, instance, "landed_events"),
-            partition=NOW.date(),
-            layout=Layout(),
-        )
+        materialise = partial(run_assets, settings, instance, "landed_events", partition=NOW.date())
         assert materialise(catalog=session).success
         (note,) = notes.all()
         assert (note.work, note.feed, note.resume_at.date()) == ("daily", "events", RESET.date())
@@ -168,7 +163,7 @@ def test_the_deferral_of_a_feed_that_left_the_plan_is_removed(tmp_path: Path) ->
     ):
         day = NOW.date()
         assert run_assets(
-            settings, instance, "landed_export", partition=day, catalog=session, layout=Layout()
+            settings, instance, "landed_export", partition=day, catalog=session
         ).success
     assert notes.all() == []
 

@@ -1,0 +1,84 @@
+"""Whether batches that wait to be merged would change what is known.
+
+They are folded into a copy of the newest state, in memory; the lake is not written. No lock is
+held: a merge at the same time may at most make the answer "yes". Belongs here: that question. Does
+not: the merge (warehouse/history), when one is requested (pipeline).
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+import duckdb
+
+from warehouse.errors import BatchFailed, WarehouseError
+from warehouse.history.change_log import ChangeLog, DayFile
+from warehouse.history.checkpoints import Checkpoints
+from warehouse.history.day import follow
+from warehouse.history.fold import Fold
+from warehouse.history.observations import in_fold_order
+from warehouse.history.outcomes import Outcome
+from warehouse.home import Home
+from warehouse.landing.batches import Feed, Manifest
+from warehouse.sql import Statements
+
+_SQL: Final = Statements(__package__)
+_FOLDED: Final = frozenset[Feed]({"events", "event", "cancellations"})
+"""Batches of other feeds always count as news, and all that wait with them."""
+
+log = logging.getLogger(__name__)
+
+
+def batches_with_news(home: Home, batch_ids: Sequence[str]) -> frozenset[str]:
+    """Return those of some landed batches with which a merge would change more than times.
+
+    Times are when an event was last seen, updated or verified. A batch that can't be judged, as
+    when it sorts before what is merged, counts as news: a merge decides.
+    """
+    every = frozenset(batch_ids)
+    if not every:
+        return every
+    try:
+        manifests, damaged = home.landing.readable(batch_ids)
+        if damaged or any(manifest.feed not in _FOLDED for manifest in manifests):
+            return every
+        days = ChangeLog.of(home).days()
+        if not days or not follow(days[-1], manifests):
+            return every
+        with home.connect() as connection:
+            return frozenset(_with_news(connection, home, days[-1], manifests))
+    except (WarehouseError, BatchFailed, duckdb.Error, OSError) as error:
+        log.warning("Landed batches count as news, since they can't be compared: %s", error)
+        return every
+
+
+def _with_news(
+    connection: duckdb.DuckDBPyConnection, home: Home, last: DayFile, manifests: list[Manifest]
+) -> set[str]:
+    head, fold = last.head, Fold(connection)
+    if head.checkpoint is None:
+        return {manifest.batch_id for manifest in manifests}
+    Checkpoints(home.lake).load(head.checkpoint, fold, head.fold_id, head.files)
+    found: set[str] = set()
+    for observation in in_fold_order(manifests):
+        manifest = observation.manifest
+        before = _known(connection)
+        outcome = fold.fold(observation, home.landing)
+        if _is_news(outcome) or _known(connection) != before:
+            found.add(manifest.batch_id)
+    return found
+
+
+def _is_news(outcome: Outcome) -> bool:
+    return bool(
+        outcome.versions
+        or outcome.missing
+        or outcome.rejected
+        or outcome.flagged
+        or outcome.status != "merged"
+    )
+
+
+def _known(connection: duckdb.DuckDBPyConnection) -> Any:
+    """Return what the state knows beside versions: missing events, waiting cancellations."""
+    return connection.execute(_SQL["known_beside_versions"]).fetchall()
