@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.landed import GROUP
+from assets.layout import Layout
 from assets.metadata import backfill_metadata, log_problems
 from assets.partitions import CATALOG_POOL, quiet_about_beta
 from resources.backfill.backfill import Backfill, choose_price
@@ -24,6 +25,7 @@ from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
+NAME: Final = "landed_calendar"
 FIRST_MONTH: Final = "2017-01-01"
 MONTHS_AHEAD: Final = 24
 MAX_REQUESTS: Final = 2_000
@@ -62,29 +64,40 @@ class CalendarConfig(dg.Config):
         )
 
 
-# Skippable: each month is recorded when complete, and Dagster would record it again at the end.
-_SPEC: Final = dg.AssetSpec(
-    "landed_calendar",
-    skippable=True,
-    group_name=GROUP,
-    kinds={"json"},
-    description="All events by the month in which they take place. Use it to pull them again, or "
-    "if the plan has no export. Fails with the price if it would take more than `max_requests`.",
-)
+def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
+    """Return the asset of the calendar."""
+    # Skippable: each month is recorded when complete, and Dagster would record it again at the end.
+    spec = dg.AssetSpec(
+        layout.key(NAME),
+        skippable=True,
+        group_name=layout.group(GROUP),
+        kinds={"json"},
+        description="All events by the month in which they take place. Use it to pull them again, "
+        "or if the plan has no export. Fails with the price if it would take more than "
+        "`max_requests`.",
+    )
+    with quiet_about_beta():
 
+        @dg.multi_asset(
+            name=layout.name(NAME),
+            specs=[spec],
+            partitions_def=EVENT_MONTHS,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            pool=layout.name(CATALOG_POOL),
+            required_resource_keys=layout.names("home", "catalog_for_backfills"),
+        )
+        def calendar(
+            context: dg.AssetExecutionContext, config: CalendarConfig
+        ) -> Iterator[dg.MaterializeResult[None]]:
+            months = [date.fromisoformat(key) for key in sorted(context.partition_keys)]
+            session = layout.resource(context, "catalog_for_backfills")
+            try:
+                backfill_months(context, config, session, layout.resource(context, "home"), months)
+            except (CatalogError, WarehouseError) as error:
+                raise dg.Failure(str(error), allow_retries=False) from error
+            yield from ()
 
-def _land_months(
-    context: dg.AssetExecutionContext,
-    config: CalendarConfig,
-    catalog_for_backfills: dg.ResourceParam[LazySession],
-    home: dg.ResourceParam[Home],
-) -> Iterator[dg.MaterializeResult[None]]:
-    months = [date.fromisoformat(key) for key in sorted(context.partition_keys)]
-    try:
-        backfill_months(context, config, catalog_for_backfills, home, months)
-    except (CatalogError, WarehouseError) as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
-    yield from ()
+    return calendar
 
 
 def backfill_months(
@@ -126,7 +139,7 @@ def backfill_months(
         for month in whole:
             context.log_event(
                 dg.AssetMaterialization(
-                    "landed_calendar", partition=month_key(month), metadata=metadata
+                    context.asset_key, partition=month_key(month), metadata=metadata
                 )
             )
     for note in work.notes:
@@ -141,13 +154,3 @@ def _log_deferral(context: dg.AssetExecutionContext, error: Defer) -> None:
         "%s. The rows so far are landed; the rest resumes at %s",
         *(error.happened, f"{error.resume_at:%Y-%m-%d %H:%M} UTC"),
     )
-
-
-with quiet_about_beta():
-    landed_calendar: Final = dg.multi_asset(
-        name="landed_calendar",
-        specs=[_SPEC],
-        partitions_def=EVENT_MONTHS,
-        backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=CATALOG_POOL,
-    )(_land_months)

@@ -1,9 +1,12 @@
 """The change log of the lake, a partition for each observed day."""
 
 from datetime import date
+from typing import Final
 
 import dagster as dg
 
+from assets.landed import LANDED
+from assets.layout import Layout
 from assets.metadata import log_problems, merge_metadata, outcome_metadata
 from assets.partitions import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
 from resources.session import LazySession
@@ -13,25 +16,42 @@ from warehouse.history.merge_report import MergeReport
 from warehouse.history.outcomes import Outcome
 from warehouse.home import Home
 
+CHANGES: Final = "event_changes"
 
-@day_asset(
-    group="lake",
-    pool=WAREHOUSE_POOL,
-    kinds={"parquet", "duckdb"},
-    description="The changes of the day: versions of events that became known on it. Today's "
-    "partition merges new batches. A past partition refolds from that day to the newest, "
-    "without a request.",
-    deps=[
-        *("landed_export", "landed_events", "landed_cancellations"),
-        *("landed_coins", "landed_categories", "landed_deliveries"),
-        dg.AssetDep("event_changes", partition_mapping=YESTERDAY),
-    ],
-)
-def event_changes(
-    context: dg.AssetExecutionContext,
-    catalog: dg.ResourceParam[LazySession],
-    home: dg.ResourceParam[Home],
+
+def event_changes(layout: Layout) -> dg.AssetsDefinition:
+    """Return the asset of the change log."""
+
+    @day_asset(
+        layout,
+        CHANGES,
+        group="lake",
+        pool=WAREHOUSE_POOL,
+        kinds={"parquet", "duckdb"},
+        description="The changes of the day: versions of events that became known on it. Today's "
+        "partition merges new batches. A past partition refolds from that day to the newest, "
+        "without a request.",
+        deps=[
+            *layout.keys(LANDED),
+            dg.AssetDep(layout.key(CHANGES), partition_mapping=YESTERDAY),
+        ],
+    )
+    def changes(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        return record_changes(
+            context, layout.resource(context, "catalog"), layout.resource(context, "home")
+        )
+
+    return changes
+
+
+def record_changes(
+    context: dg.AssetExecutionContext, catalog: LazySession, home: Home
 ) -> dg.MaterializeResult[None]:
+    """Merge or refold the days of a run, and record each of them.
+
+    Raises:
+        dg.Failure: as `fold`.
+    """
     days = days_of(context)
     try:
         report = fold(home, days, today=catalog.today())

@@ -10,6 +10,7 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
+from assets.layout import Layout
 from assets.metadata import SQL, single
 from assets.partitions import FRESH_WITHIN
 from resources.session import LazySession
@@ -48,49 +49,48 @@ _OTHER_CHECKS: Final = {
 }
 _WARNINGS: Final = frozenset({"none_quarantined", "few_rejects", "recently_looked"})
 
-SPECS: Final = [
-    *(
-        dg.AssetCheckSpec(name, asset=asset, description=meaning)
-        for (asset, name), (_, meaning) in _MUST_BE_ZERO.items()
-    ),
-    *(
-        dg.AssetCheckSpec(name, asset=asset, description=meaning)
-        for (asset, name), meaning in _OTHER_CHECKS.items()
-    ),
-]
 
+def published_checks(layout: Layout) -> dg.AssetChecksDefinition:
+    """Return the checks of the published file that readers open now."""
+    meanings = {key: meaning for key, (_, meaning) in _MUST_BE_ZERO.items()} | _OTHER_CHECKS
 
-@dg.multi_asset_check(name="published_checks", specs=SPECS, can_subset=True)
-def published_checks(
-    context: dg.AssetCheckExecutionContext,
-    catalog: dg.ResourceParam[LazySession],
-    home: dg.ResourceParam[Home],
-) -> Iterator[dg.AssetCheckResult]:
-    """Check the published file that readers open now."""
-    if not home.warehouse.exists():
-        raise dg.Failure("There is no published file to check.", allow_retries=False)
-    with connected(home.warehouse, own_files=True) as connection:
-        for key in sorted(context.selected_asset_check_keys):
-            passed, metadata = _check(key, connection, catalog, home)
-            severity = (
-                dg.AssetCheckSeverity.WARN if key.name in _WARNINGS else dg.AssetCheckSeverity.ERROR
-            )
-            yield dg.AssetCheckResult(
-                asset_key=key.asset_key,
-                check_name=key.name,
-                passed=passed,
-                severity=severity,
-                metadata=metadata,
-            )
+    @dg.multi_asset_check(
+        name=layout.name("published_checks"),
+        specs=[
+            dg.AssetCheckSpec(name, asset=layout.key(table), description=meaning)
+            for (table, name), meaning in meanings.items()
+        ],
+        can_subset=True,
+        required_resource_keys=layout.names("home", "catalog"),
+    )
+    def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
+        if not home.warehouse.exists():
+            raise dg.Failure("There is no published file to check.", allow_retries=False)
+        with connected(home.warehouse, own_files=True) as connection:
+            for key in sorted(context.selected_asset_check_keys):
+                check = (layout.asset(key.asset_key), key.name)
+                passed, metadata = _check(check, connection, catalog, home)
+                yield dg.AssetCheckResult(
+                    asset_key=key.asset_key,
+                    check_name=key.name,
+                    passed=passed,
+                    severity=dg.AssetCheckSeverity.WARN
+                    if key.name in _WARNINGS
+                    else dg.AssetCheckSeverity.ERROR,
+                    metadata=metadata,
+                )
+
+    return checks
 
 
 def _check(
-    key: dg.AssetCheckKey,
+    check: tuple[str, str],
     connection: duckdb.DuckDBPyConnection,
     catalog: LazySession,
     home: Home,
 ) -> CheckResult:
-    counted = _MUST_BE_ZERO.get((key.asset_key.to_user_string(), key.name))
+    counted = _MUST_BE_ZERO.get(check)
     if counted is not None:
         (count,) = single(connection, counted[0])
         return count == 0, {"found": count}
@@ -100,7 +100,7 @@ def _check(
         "few_rejects": lambda: few_rejects(connection),
         "recently_looked": lambda: recently_looked(connection, catalog),
     }
-    return others[key.name]()
+    return others[check[1]]()
 
 
 def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> CheckResult:

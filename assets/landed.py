@@ -10,6 +10,7 @@ from typing import Final
 import dagster as dg
 
 from assets.feed_day import USUAL, DayNotLanded, FeedDay, pull_or_reuse
+from assets.layout import Layout
 from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.partitions import CATALOG_POOL, day_asset, days_of, record_so_far
 from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
@@ -22,13 +23,11 @@ from warehouse.home import Home
 from warehouse.landing.batches import Feed
 
 GROUP: Final = "landing"
-Context = dg.AssetExecutionContext
-Catalog = dg.ResourceParam[LazySession]
-InHome = dg.ResourceParam[Home]
-Landed = dg.MaterializeResult[None]
 
 
-def _land(feed: Feed, context: Context, catalog: LazySession, home: Home) -> Landed:
+def land(
+    feed: Feed, context: dg.AssetExecutionContext, catalog: LazySession, home: Home
+) -> dg.MaterializeResult[None]:
     """Pull or reuse a feed on every day of the run; each day has its own metadata."""
     metadata_of_days: dict[date, Metadata] = {}
     for day in days_of(context):
@@ -83,72 +82,59 @@ def _record_refusal(feed_day: FeedDay, catalog: LazySession, home: Home) -> None
         refusals.done(feed_day.feed)
 
 
-@day_asset(
-    group=GROUP,
-    pool=CATALOG_POOL,
-    kinds={"csv"},
-    description="The whole catalog, as the service exports it once a day. On a plan without the "
-    "export nothing is pulled; the materialisation shows that.",
-)
-def landed_export(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _land("export", context, catalog, home)
+_FEEDS: Final[dict[Feed, tuple[str, str]]] = {
+    "export": (
+        "csv",
+        "The whole catalog, as the service exports it once a day. On a plan without the "
+        "export nothing is pulled; the materialisation shows that.",
+    ),
+    "events": (
+        "json",
+        "The events list: yesterday to 90 days ahead if the export has the rest, otherwise "
+        "all dates that the plan shows.",
+    ),
+    "cancellations": (
+        "json",
+        "The cancellations of the last 90 days. Lists and exports omit cancelled events, "
+        "so only this feed tells cancelled events from removed ones.",
+    ),
+    "coins": (
+        "json",
+        "All coins with their rank and counters.",
+    ),
+    "categories": (
+        "json",
+        "The editorial categories. If the service refuses them (403), the other feeds go "
+        "on without; the materialisation and `almanac status` show that.",
+    ),
+    "deliveries": (
+        "webhook",
+        "The webhook deliveries that arrived on the day. They arrive by themselves; this "
+        "asset only reports them.",
+    ),
+}
+"""The kind and the description of the asset of each feed."""
+LANDED: Final = tuple(f"landed_{feed}" for feed in _FEEDS)
 
 
-@day_asset(
-    group=GROUP,
-    pool=CATALOG_POOL,
-    kinds={"json"},
-    description="The events list: yesterday to 90 days ahead if the export has the rest, otherwise "
-    "all dates that the plan shows.",
-)
-def landed_events(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _land("events", context, catalog, home)
+def landed_assets(layout: Layout) -> list[dg.AssetsDefinition]:
+    """Return an asset for each feed."""
+    return [
+        _landed(layout, feed, kind, description) for feed, (kind, description) in _FEEDS.items()
+    ]
 
 
-@day_asset(
-    group=GROUP,
-    pool=CATALOG_POOL,
-    kinds={"json"},
-    description="The cancellations of the last 90 days. Lists and exports omit cancelled events, "
-    "so only this feed tells cancelled events from removed ones.",
-)
-def landed_cancellations(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _land("cancellations", context, catalog, home)
+def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.AssetsDefinition:
+    @day_asset(
+        layout,
+        f"landed_{feed}",
+        group=GROUP,
+        pool=CATALOG_POOL,
+        kinds={kind},
+        description=description,
+    )
+    def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
+        return land(feed, context, catalog, home)
 
-
-@day_asset(
-    group=GROUP,
-    pool=CATALOG_POOL,
-    kinds={"json"},
-    description="All coins with their rank and counters.",
-)
-def landed_coins(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _land("coins", context, catalog, home)
-
-
-@day_asset(
-    group=GROUP,
-    pool=CATALOG_POOL,
-    kinds={"json"},
-    description="The editorial categories. If the service refuses them (403), the other feeds go "
-    "on without; the materialisation and `almanac status` show that.",
-)
-def landed_categories(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _land("categories", context, catalog, home)
-
-
-@day_asset(
-    group=GROUP,
-    pool=CATALOG_POOL,
-    kinds={"webhook"},
-    description="The webhook deliveries that arrived on the day. They arrive by themselves; this "
-    "asset only reports them.",
-)
-def landed_deliveries(context: Context, catalog: Catalog, home: InHome) -> Landed:
-    return _land("deliveries", context, catalog, home)
-
-
-LANDED: Final = (
-    *(landed_export, landed_events, landed_cancellations),
-    *(landed_coins, landed_categories, landed_deliveries),
-)
+    return landed

@@ -1,6 +1,6 @@
-"""The partitions that assets share: observed days, UTC.
+"""What the assets share: an asset with a partition for each observed day, UTC, and its records.
 
-Belongs here: partitions, and what all assets with a partition per day share. Does not: the assets.
+Belongs here: what all assets with a partition per day share. Does not: the assets, their names.
 """
 
 import warnings
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import dagster as dg
 
-FIRST_DAY: Final = "2017-01-01"
-"""Imported exports may be as old as the catalog."""
+from assets.layout import Layout
+
 FRESH_WITHIN: Final = timedelta(hours=36)
 """The largest accepted age of the newest pull of events, and of the published file."""
 CATALOG_POOL: Final = "catalog"
@@ -20,41 +20,39 @@ CATALOG_POOL: Final = "catalog"
 WAREHOUSE_POOL: Final = "warehouse"
 """Merges of a home run one after the other; each holds the merge lock."""
 
-# Dagster counts by the machine's day. The offset adds today, since by default only ended days are
-# partitions, and two days more for a service whose day is ahead. A day that has not begun for the
-# service is refused.
-OBSERVED_DAYS: Final = dg.DailyPartitionsDefinition(FIRST_DAY, end_offset=3)
-
 YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
 AssetFn = Callable[..., dg.MaterializeResult[None]]
 
 
 def day_asset(
+    layout: Layout,
+    name: str,
     *,
     group: str,
     pool: str,
     kinds: set[str],
     description: str,
-    deps: Sequence[str | dg.AssetDep] = (),
-    tags: Mapping[str, str] | None = None,
+    deps: Sequence[dg.AssetKey | dg.AssetDep] = (),
 ) -> Callable[[AssetFn], dg.AssetsDefinition]:
     """Return a decorator for an asset with a partition for each observed day.
 
-    A range of days is one run, since a refold from a day also folds all days after it.
+    Its function gets `home` and `catalog` by `layout.resource`. A range of days is one run, since a
+    refold from a day also folds all days after it.
     """
 
     def decorate(function: AssetFn) -> dg.AssetsDefinition:
         with quiet_about_beta():
             return dg.asset(
-                partitions_def=OBSERVED_DAYS,
+                key=layout.key(name),
+                partitions_def=layout.observed_days,
                 backfill_policy=dg.BackfillPolicy.single_run(),
-                group_name=group,
-                pool=pool,
+                group_name=layout.group(group),
+                pool=layout.name(pool),
+                required_resource_keys=layout.names("home", "catalog"),
                 kinds=kinds,
                 description=description,
                 deps=deps,
-                tags=tags,
             )(function)
 
     return decorate

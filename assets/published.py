@@ -3,12 +3,14 @@
 They have no partitions, since each holds all days. They follow from the tables of the warehouse.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
 
+from assets.changes import CHANGES
+from assets.layout import Layout
 from assets.metadata import log_problems, merge_metadata, table_preview
 from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
 from warehouse.errors import WarehouseError
@@ -26,17 +28,17 @@ PUBLISHED: Final = tuple(table for table in tables.TABLES if table not in _LOCAL
 _STALE_AFTER: Final = timedelta(hours=26)
 
 
-def spec_of(table: Table) -> dg.AssetSpec:
+def spec_of(layout: Layout, table: Table) -> dg.AssetSpec:
     """Return the asset spec of a published table, with its columns and their meaning."""
     columns = [
         dg.TableColumn(column.name, column.type, description=column.meaning)
         for column in table.columns
     ]
     return dg.AssetSpec(
-        table.name,
-        deps=["event_changes"],
+        layout.key(table.name),
+        deps=[layout.key(CHANGES)],
         description=f"{table.grain[0].upper()}{table.grain[1:]}.",
-        group_name=GROUP,
+        group_name=layout.group(GROUP),
         kinds={"duckdb"},
         metadata={
             "dagster/column_schema": dg.TableSchema(columns=columns),
@@ -50,16 +52,35 @@ def spec_of(table: Table) -> dg.AssetSpec:
     )
 
 
-@dg.multi_asset(
-    name="published_tables",
-    specs=[spec_of(table) for table in PUBLISHED],
-    can_subset=True,  # a single table may be selected; all are published together anyway
-    pool=WAREHOUSE_POOL,
-)
-def published_tables(
-    context: dg.AssetExecutionContext, home: dg.ResourceParam[Home]
-) -> Iterator[dg.MaterializeResult[None]]:
-    """Merge what is not merged yet, and publish."""
+def published_tables(layout: Layout) -> dg.AssetsDefinition:
+    """Return the asset of all published tables, which merges what is not merged yet."""
+
+    @dg.multi_asset(
+        name=layout.name("published_tables"),
+        specs=[spec_of(layout, table) for table in PUBLISHED],
+        can_subset=True,  # a single table may be selected; all are published together anyway
+        pool=layout.name(WAREHOUSE_POOL),
+        required_resource_keys=layout.names("home"),
+    )
+    def published(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+        selected = {layout.asset(key) for key in context.selected_asset_keys}
+        for table, metadata in publish(context, layout.resource(context, "home"), selected):
+            yield dg.MaterializeResult(asset_key=layout.key(table), metadata=metadata)
+
+    return published
+
+
+def publish(
+    context: dg.AssetExecutionContext, home: Home, selected: Collection[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Merge what is not merged yet, publish, and yield name and metadata of the selected tables.
+
+    Raises:
+        dg.Failure: the lake can't be continued.
+        ValueError: a selected table is not published.
+    """
+    if unknown := set(selected) - {table.name for table in PUBLISHED}:
+        raise ValueError(f"there is no published table {min(unknown)!r}")
     try:
         report = merge(home)
     except WarehouseError as error:
@@ -67,12 +88,12 @@ def published_tables(
     log_problems(context.log, report.problems)
     with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
-            if dg.AssetKey(table.name) not in context.selected_asset_keys:
+            if table.name not in selected:
                 continue
             ((count,),) = connection.table(table.name).aggregate("count(*)").fetchall()
-            yield dg.MaterializeResult(
-                asset_key=table.name,
-                metadata={
+            yield (
+                table.name,
+                {
                     "rows": count,
                     "dagster/row_count": count,
                     "preview": dg.MetadataValue.md(table_preview(connection, table)),

@@ -5,7 +5,7 @@ Resources are plain objects, so that none of their values is in a config, page o
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -13,11 +13,12 @@ import dagster as dg
 from assets.calendar import landed_calendar
 from assets.changes import event_changes
 from assets.checks import published_checks
-from assets.landed import LANDED
+from assets.landed import landed_assets
+from assets.layout import Layout
 from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
 from pipeline.automation.digests import digest_sensors
-from pipeline.automation.jobs import calendar_job, daily_job, daily_schedule, merge_job
+from pipeline.automation.jobs import Jobs, daily_schedule
 from pipeline.automation.polls import poll_job, polls
 from pipeline.automation.resume import cancellations, quota
 from pipeline.automation.unmerged import unmerged_batches
@@ -34,31 +35,68 @@ from warehouse.home import Home
 
 
 def build_definitions(
-    settings: Settings, *, clock: Callable[[], datetime] = utc_now, **overrides: Any
+    settings: Settings,
+    *,
+    clock: Callable[[], datetime] = utc_now,
+    layout: Layout | None = None,
+    **overrides: Any,
 ) -> dg.Definitions:
-    """Return all definitions. `overrides` replace resources by name."""
+    """Return all definitions. `overrides` replace resources by their own name.
+
+    Without a `layout`, it is the one of the settings and of what is landed so far.
+    """
     home = home_of(settings)
     service_now = service_time(home.state, clock)
+    layout = layout or layout_of(settings, home, service_now())
+    jobs = Jobs.of(layout)
     return dg.Definitions(
-        assets=[*LANDED, landed_calendar, event_changes, published_tables],
-        asset_checks=[published_checks],
-        jobs=[daily_job, poll_job, calendar_job, merge_job],
-        schedules=[daily_schedule(clock, service_now)],
-        sensors=[
-            unmerged_batches(home, clock),
-            polls(PollFacts(settings, home), clock),
-            cancellations(home, clock, service_now),
-            quota(home, clock, service_now),
-            *alert_sensors(settings, home, clock),
-            *digest_sensors(settings, home, clock),
+        assets=[
+            *landed_assets(layout),
+            landed_calendar(layout),
+            event_changes(layout),
+            published_tables(layout),
         ],
-        resources=build_resources(settings, clock=clock, **overrides),
+        asset_checks=[published_checks(layout)],
+        jobs=[jobs.daily, poll_job(layout), jobs.calendar, jobs.merge],
+        schedules=[daily_schedule(layout, clock, service_now)],
+        sensors=[
+            unmerged_batches(layout, home, clock),
+            polls(layout, PollFacts(settings, home), clock),
+            cancellations(layout, home, clock, service_now),
+            quota(layout, jobs, home, clock, service_now),
+            *alert_sensors(layout, settings, home, clock),
+            *digest_sensors(layout, settings, home, clock),
+        ],
+        resources=build_resources(layout, settings, clock=clock, **overrides),
         executor=dg.in_process_executor,
     )
 
 
+def layout_of(
+    settings: Settings, home: Home, service_now: datetime, *, first_day: date | None = None
+) -> Layout:
+    """Return where the definitions of a home stand, with its first landed day.
+
+    Dagster counts partitions by this machine's clock, so days ahead are counted from that.
+    """
+    machine_today, today = utc_now().date(), service_now.date()
+    # Without a Date of the service so far, its day may be any within the accepted skew.
+    offset = ServiceClock(utc_now, state=Storage(home.state)).offset
+    slack = MAX_SKEW.days if settings.base_url is not None and offset is None else 0
+    days = [today - timedelta(days=slack), *home.landing.days()[:1]]
+    if first_day is not None:
+        days.append(first_day)
+    return Layout(
+        key_prefix=settings.key_prefix,
+        group_prefix=settings.group_prefix,
+        name_prefix=settings.name_prefix,
+        first_day=min(days),
+        days_ahead=max((today - machine_today).days + slack, 0),
+    )
+
+
 def build_resources(
-    settings: Settings, *, clock: Callable[[], datetime], **overrides: Any
+    layout: Layout, settings: Settings, *, clock: Callable[[], datetime], **overrides: Any
 ) -> Mapping[str, Any]:
     """Return the resources by name.
 
@@ -76,7 +114,7 @@ def build_resources(
         raise ValueError(
             f"there is no resource {min(unknown)!r}; expected one of {', '.join(resources)}"
         )
-    return {**resources, **overrides}
+    return {layout.name(name): value for name, value in {**resources, **overrides}.items()}
 
 
 def _home(settings: Settings) -> Callable[..., Iterator[Any]]:

@@ -16,9 +16,8 @@ import dagster as dg
 
 from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES
-from assets.partitions import OBSERVED_DAYS
 from pipeline.automation.jobs import DAILY
-from pipeline.build import build_definitions
+from pipeline.build import build_definitions, layout_of
 from pipeline.runs.presence import announce
 from pipeline.session import OpenedSession, home_of
 from pipeline.settings import Settings
@@ -114,7 +113,7 @@ def run_days(
     """
     home, summary, sent_before = home_of(settings), RunSummary(), service.log.count
     known = set(home.landing.batch_ids())
-    job = _job(settings, service)
+    job = _job(settings, service, first_day=min(instant.at for instant in instants).date())
     for number, instant in enumerate(instants):
         on_instant(number, instant)
         if service.sandbox is not None:
@@ -138,15 +137,16 @@ def run_days(
     return summary
 
 
-def _job(settings: Settings, service: OpenedSession) -> dg.JobDefinition:
+def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.JobDefinition:
     @contextmanager
     def ready() -> Iterator[OpenedSession]:
         yield service
 
     session = LazySession(ready, clock=service.clock)
     session.service()
-    definitions = build_definitions(settings, clock=service.clock, catalog=session)
-    return definitions.resolve_job_def(DAILY)
+    layout = layout_of(settings, home_of(settings), service.clock(), first_day=first_day)
+    definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)
+    return definitions.resolve_job_def(layout.name(DAILY))
 
 
 def _poll(service: OpenedSession, home: Home, summary: RunSummary) -> None:
@@ -169,11 +169,11 @@ def run_day(
         KeyboardInterrupt: Ctrl-C.
     """
     began = monotonic()
-    if not OBSERVED_DAYS.has_partition_key(day.isoformat()):
+    days = job.partitions_def
+    if days is not None and not days.has_partition_key(day.isoformat()):
         raise RunFailed(
-            f"The service's day is {day}, more than two days ahead of this machine's. No request "
-            "was sent. Correct the machine's clock; to pull data of a later time, use a machine "
-            "that is set to it."
+            f"The service's day is {day}, which was not expected when this run began: its clock "
+            "was set, or a day passed. No request was sent for that day. Run the command again."
         )
     run_id = str(uuid4())
     # Before Dagster records the run, so that a run killed at any later moment is known to be dead.

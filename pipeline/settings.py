@@ -6,12 +6,10 @@ the settings and their validation. Does not: their use.
 """
 
 import sys
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import (
-    ByteSize,
     Field,
     PrivateAttr,
     SecretStr,
@@ -26,23 +24,12 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from catalog.contract import decisions
-from catalog.contract.plans import PLANS
-from pipeline.setting_types import (
-    LEAST_POLL_INTERVAL_S,
-    CommaList,
-    Hook,
-    Place,
-    PlanName,
-    SettingsError,
-    Unset,
-    hook_of,
-    secret_of,
-)
+from pipeline.configuration.deployment import DeploymentSettings
+from pipeline.configuration.machine import MachineSettings
+from pipeline.configuration.service import ServiceSettings
+from pipeline.configuration.types import Hook, Place, SettingsError, hook_of, secret_of
 from resources.service_address import checked_base_url, checked_key
-from resources.service_clock import MAX_SKEW
 from warehouse.files.file_modes import others_may_write
-from warehouse.files.locks import WAIT_S
 
 __all__ = ["Settings", "SettingsError", "described", "markdown", "read_settings"]
 
@@ -50,28 +37,13 @@ PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
 
 
-class Settings(BaseSettings):
-    """Every setting, each with the prefix `ALMANAC_`."""
+class Settings(MachineSettings, DeploymentSettings, ServiceSettings, BaseSettings):
+    """Every setting, each with the prefix `ALMANAC_`. The groups have most of the fields."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_file=ENV_FILE, extra="ignore", hide_input_in_errors=True
     )
 
-    base_url: Annotated[str | None, Unset] = Field(
-        default=None,
-        description="Base address of the service, with or without `/v2`. Set it together with the "
-        "key; without both, Almanac uses the embedded sandbox.",
-    )
-    api_key: Annotated[SecretStr | None, Unset] = Field(
-        default=None, description="The API key. A file is safer: `ALMANAC_API_KEY_FILE`."
-    )
-    api_key_file: Annotated[Place | None, Unset] = Field(
-        default=None, description="A file that contains the API key and nothing else."
-    )
-    plan: Annotated[PlanName | None, Unset] = Field(
-        default=None,
-        description=f"The plan of the key: {', '.join(PLANS)}. Default: what the service reports.",
-    )
     home: Place = Field(
         default=Path("data"), description="The home: the folder of landing, lake and warehouse."
     )
@@ -81,126 +53,37 @@ class Settings(BaseSettings):
         description="The folder for state that all homes of the machine share: the rate and quota "
         "used by each key. Must be on a local disk.",
     )
-    rate_per_s: Annotated[float | None, Unset] = Field(
-        default=None,
-        gt=0,
-        description="Requests per second for this machine. Default: as the service states, else "
-        "the plan's. Machines that use one key each need a share of its rate, burst and quota.",
-    )
-    burst: Annotated[int | None, Unset] = Field(
-        default=None,
-        ge=1,
-        description="Requests that this machine may send at once. Default: as for the rate.",
-    )
-    monthly_quota: Annotated[int | None, Unset] = Field(
-        default=None,
-        ge=1,
-        description="Requests per month for this machine. Default: what the service reports.",
-    )
-    reserve: float = Field(
-        default=0.2,
-        ge=0,
-        lt=1,
-        description="The part of the monthly quota that polls and backfills leave to daily pulls.",
-    )
-    daily_quota: Annotated[int | None, Unset] = Field(
-        default=None,
-        ge=1,
-        description="Requests per month for daily pulls. Default: all that is left.",
-    )
-    polls_quota: Annotated[int | None, Unset] = Field(
-        default=None,
-        ge=0,
-        description="Requests per month for polls. Default: all but the reserve; 0 disables them.",
-    )
-    backfill_quota: Annotated[int | None, Unset] = Field(
-        default=None,
-        ge=1,
-        description="Requests per month for backfills. Default: everything except the reserve.",
-    )
-    poll_interval_s: int = Field(
-        default=LEAST_POLL_INTERVAL_S,
-        ge=0,
-        description="The shortest time between two polls, in seconds.",
-    )
-    wait_s: float = Field(
-        default=WAIT_S,
-        ge=0,
-        description="Seconds that a command waits for another command that uses the home.",
-    )
-    export_path: str = Field(
-        default=decisions.EXPORT_PATH, description="Path of the bulk export on the service."
-    )
-    export_interval_s: float = Field(
-        default=60.0,
-        ge=0,
-        le=900,
-        description="Seconds between two bulk exports of the key, on the whole machine: a service "
-        "limits them apart from other requests. The embedded sandbox has no such limit.",
-    )
-    coins: CommaList = Field(
-        default=(), description="Coins to pull (slugs, separated by commas). Default: all."
-    )
-    categories: CommaList = Field(
-        default=(), description="Categories to pull (ids, separated by commas). Default: all."
-    )
-    alert_url: Annotated[Hook | None, Unset] = Field(
+    alert_url: Hook | None = Field(
         default=None,
         description="The address to which warnings are posted as JSON: when they begin, every day "
         "while they last, and when they end. Default: not posted.",
     )
-    alert_url_file: Annotated[Place | None, Unset] = Field(
+    alert_url_file: Place | None = Field(
         default=None,
         description="A file that contains that address and nothing else, since the address may "
         "include a token.",
     )
-    digest_url: Annotated[Hook | None, Unset] = Field(
+    digest_url: Hook | None = Field(
         default=None,
         description="The address to which the digest of each day is posted: what became known "
         "since the last one. Slack's webhooks get a message, others JSON. Default: not posted.",
     )
-    digest_url_file: Annotated[Place | None, Unset] = Field(
+    digest_url_file: Place | None = Field(
         default=None, description="A file that contains that address and nothing else."
     )
-    shared: Annotated[Literal["group"] | None, Unset] = Field(
+    shared: Literal["group"] | None = Field(
         default=None,
         description="`group`: the group can read the files of home and state (0640, folders 0750). "
         "Default: only their owner can (0600 and 0700).",
     )
-    max_clock_skew_days: float = Field(
-        default=MAX_SKEW / timedelta(days=1),
-        gt=0,
-        le=36_500,
-        description="A `Date` of the service further than this from the machine's clock is "
-        "ignored. Raise it for a service with a set time, such as `almanac sandbox --now`.",
-    )
-    sql_memory: ByteSize = Field(
-        default="2GB",
-        ge=100_000_000,
-        validate_default=True,
-        description="Memory of `almanac sql`; beyond it a query spills to disk, twice as much.",
-    )
-    sql_threads: Annotated[int | None, Unset] = Field(
-        default=None, ge=1, description="Threads of such a query. Default: one per core."
-    )
-    sql_timeout_s: float = Field(
-        default=300.0, gt=0, description="Seconds after which such a query is stopped."
-    )
-    sandbox_seed: int = Field(
-        default=1,
-        description="The seed of the embedded sandbox; the same seed gives the same catalog.",
-    )
     _from_file: frozenset[str] = PrivateAttr(default=frozenset())
     """The settings with the value of `.env`, also if it was loaded into the environment before."""
 
-    @field_validator(
-        *("home", "state", "export_path", "sandbox_seed", "reserve", "poll_interval_s", "wait_s"),
-        *("max_clock_skew_days", "export_interval_s"),
-        *("sql_memory", "sql_timeout_s"),
-        mode="before",
-    )
+    @field_validator("*", mode="before")
     @classmethod
     def _default_for_nothing(cls, value: Any, info: ValidationInfo) -> Any:
+        """Return the default for an empty text, which shells and compose files give for an unset
+        variable."""
         return cls.model_fields[info.field_name or ""].default if value == "" else value
 
     @property

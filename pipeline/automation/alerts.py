@@ -12,6 +12,7 @@ from typing import Final
 
 import dagster as dg
 
+from assets.layout import Layout
 from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
 from pipeline.health.alerts import Alerts, Changes, find_warnings, post_changes
 from pipeline.hooks import NotPosted
@@ -26,6 +27,7 @@ _RETRY_WAIT_S: Final = 20.0
 
 
 def alert_job(
+    layout: Layout,
     settings: Settings,
     home: Home,
     clock: Callable[[], datetime],
@@ -39,6 +41,7 @@ def alert_job(
         return " ".join(changes.kinds) or "nothing, all was posted before"
 
     return posting_job(
+        layout,
         ALERT,
         home,
         post,
@@ -50,6 +53,7 @@ def alert_job(
 
 
 def posting_job(
+    layout: Layout,
     name: str,
     home: Home,
     post: Callable[[], str],
@@ -65,7 +69,7 @@ def posting_job(
     """
 
     @dg.op(
-        name=op,
+        name=layout.name(op),
         description=does,
         retry_policy=dg.RetryPolicy(
             max_retries=_RETRIES, delay=retry_wait_s, backoff=dg.Backoff.EXPONENTIAL
@@ -81,7 +85,7 @@ def posting_job(
             raise dg.Failure(str(error), allow_retries=False) from error
         context.log.info("Posted: %s", what)
 
-    @dg.job(name=name, description=summary, executor_def=dg.in_process_executor)
+    @dg.job(name=layout.name(name), description=summary, executor_def=dg.in_process_executor)
     def job() -> None:
         posted()
 
@@ -121,20 +125,20 @@ def decide_post(what: str, last: LastRuns, *, now: datetime, running: str | None
 
 
 def alert_sensors(
-    settings: Settings, home: Home, clock: Callable[[], datetime]
+    layout: Layout, settings: Settings, home: Home, clock: Callable[[], datetime]
 ) -> list[dg.SensorDefinition]:
     """Return the sensor of warnings, or none without an address to post to."""
-    return [alerts_sensor(settings, home, clock)] if settings.alerts else []
+    return [alerts_sensor(layout, settings, home, clock)] if settings.alerts else []
 
 
 def alerts_sensor(
-    settings: Settings, home: Home, clock: Callable[[], datetime]
+    layout: Layout, settings: Settings, home: Home, clock: Callable[[], datetime]
 ) -> dg.SensorDefinition:
     """Return the sensor that requests a run to post new warnings, with its job."""
 
     @dg.sensor(
-        name="alerts",
-        job=alert_job(settings, home, clock),
+        name=layout.name("alerts"),
+        job=alert_job(layout, settings, home, clock),
         minimum_interval_seconds=EVERY_S,
         description="Requests a run when a warning of almanac status begins, has lasted another "
         "day, or ends.",
@@ -144,9 +148,9 @@ def alerts_sensor(
         now = clock()
         decision = decide_alert(
             Alerts(home.state).due(find_warnings(settings, home, now), now=now),
-            last_runs(context.instance, ALERT),
+            last_runs(context.instance, layout.name(ALERT)),
             now=now,
-            running=run_in_progress(context.instance, (ALERT,)),
+            running=run_in_progress(context.instance, layout.names(ALERT)),
         )
         return decision.result(context)
 

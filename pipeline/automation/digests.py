@@ -11,6 +11,7 @@ from typing import Final
 
 import dagster as dg
 
+from assets.layout import Layout
 from pipeline.automation.alerts import EVERY_S, decide_post, posting_job
 from pipeline.automation.jobs import DAILY, MERGE
 from pipeline.automation.runs import Decision, LastRuns, last_end, last_runs, run_in_progress
@@ -25,6 +26,7 @@ _NEXT: Final = f"Next check in {EVERY_S // 60} min."
 
 
 def digest_job(
+    layout: Layout,
     settings: Settings,
     home: Home,
     clock: Callable[[], datetime],
@@ -40,6 +42,7 @@ def digest_job(
         return f"{posted.since:%Y-%m-%d %H:%M} to {posted.until:%Y-%m-%d %H:%M}: {posted.summary}"
 
     return posting_job(
+        layout,
         DIGEST,
         home,
         post,
@@ -77,20 +80,20 @@ def decide_digest(
 
 
 def digest_sensors(
-    settings: Settings, home: Home, clock: Callable[[], datetime]
+    layout: Layout, settings: Settings, home: Home, clock: Callable[[], datetime]
 ) -> list[dg.SensorDefinition]:
     """Return the sensor of the digest, or none without an address to post to."""
-    return [digest_sensor(settings, home, clock)] if settings.digests else []
+    return [digest_sensor(layout, settings, home, clock)] if settings.digests else []
 
 
 def digest_sensor(
-    settings: Settings, home: Home, clock: Callable[[], datetime]
+    layout: Layout, settings: Settings, home: Home, clock: Callable[[], datetime]
 ) -> dg.SensorDefinition:
     """Return the sensor that requests a run to post the digest after a daily run, with its job."""
 
     @dg.sensor(
-        name="digest",
-        job=digest_job(settings, home, clock),
+        name=layout.name("digest"),
+        job=digest_job(layout, settings, home, clock),
         minimum_interval_seconds=EVERY_S,
         description="Once a day, after the daily run, requests a run that posts what became known "
         "since the last digest.",
@@ -98,13 +101,13 @@ def digest_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance = context.instance
-        merging = run_in_progress(instance, (DAILY, MERGE)) is not None
+        merging = run_in_progress(instance, layout.names(DAILY, MERGE)) is not None
         decision = decide_digest(
             last_posted(home.state),
-            last_end(instance, DAILY),
-            last_runs(instance, DIGEST),
+            last_end(instance, layout.name(DAILY)),
+            last_runs(instance, layout.name(DIGEST)),
             now=clock(),
-            running=run_in_progress(instance, (DIGEST,)),
+            running=run_in_progress(instance, layout.names(DIGEST)),
             merging=merging or bool(home.landing.pending()),
         )
         return decision.result(context)

@@ -5,48 +5,68 @@ since a process for each step would take seconds to import.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from assets.calendar import landed_calendar
-from assets.changes import event_changes
-from assets.checks import published_checks
+from assets.calendar import NAME as LANDED_CALENDAR
+from assets.changes import CHANGES
 from assets.landed import LANDED
-from assets.published import published_tables
+from assets.layout import Layout
+from assets.published import PUBLISHED
 
 DAILY: Final = "daily"
 MERGE: Final = "merge"
 CALENDAR: Final = "calendar"
 EXPORT_IS_OUT: Final = "20 0 * * *"
 """The service makes the export at 00:05 UTC; at this time every plan can pull it."""
-_CHECKS: Final = dg.AssetSelection.checks(published_checks)
-_PUBLISHED: Final = dg.AssetSelection.assets(published_tables)
 
-daily_job: Final = dg.define_asset_job(
-    DAILY,
-    selection=dg.AssetSelection.assets(*LANDED, event_changes) | _PUBLISHED | _CHECKS,
-    description="One day: land every feed, merge, publish and check the tables.",
-    executor_def=dg.in_process_executor,
-)
-merge_job: Final = dg.define_asset_job(
-    MERGE,
-    selection=_PUBLISHED | _CHECKS,
-    description="Merge landed batches, then publish and check. Sends no request to the service.",
-    executor_def=dg.in_process_executor,
-)
-calendar_job: Final = dg.define_asset_job(
-    CALENDAR,
-    selection=dg.AssetSelection.assets(landed_calendar),
-    description="All events of the chosen months: to pull them again, or on a plan without the "
-    "export.",
-    executor_def=dg.in_process_executor,
-)
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs over assets, by the names of a layout. A run of each is one process."""
+
+    daily: UnresolvedAssetJobDefinition
+    merge: UnresolvedAssetJobDefinition
+    calendar: UnresolvedAssetJobDefinition
+
+    @classmethod
+    def of(cls, layout: Layout) -> Self:
+        """Return the jobs of a layout."""
+        tables = layout.keys(table.name for table in PUBLISHED)
+        published = dg.AssetSelection.assets(*tables) | dg.AssetSelection.checks_for_assets(*tables)
+        days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))
+        return cls(
+            daily=_job(
+                layout.name(DAILY),
+                days | published,
+                "One day: land every feed, merge, publish and check the tables.",
+            ),
+            merge=_job(
+                layout.name(MERGE),
+                published,
+                "Merge landed batches, then publish and check. Sends no request to the service.",
+            ),
+            calendar=_job(
+                layout.name(CALENDAR),
+                dg.AssetSelection.assets(layout.key(LANDED_CALENDAR)),
+                "All events of the chosen months: to pull them again, or on a plan without the "
+                "export.",
+            ),
+        )
+
+
+def _job(name: str, selection: dg.AssetSelection, description: str) -> UnresolvedAssetJobDefinition:
+    return dg.define_asset_job(
+        name, selection=selection, description=description, executor_def=dg.in_process_executor
+    )
 
 
 def daily_schedule(
-    clock: Callable[[], datetime], service_now: Callable[[], datetime]
+    layout: Layout, clock: Callable[[], datetime], service_now: Callable[[], datetime]
 ) -> dg.ScheduleDefinition:
     """Return the schedule that runs the job for the service's day, once a day of the machine.
 
@@ -54,9 +74,9 @@ def daily_schedule(
     """
 
     @dg.schedule(
-        name="daily_schedule",
+        name=layout.name("daily_schedule"),
         cron_schedule=EXPORT_IS_OUT,
-        job=daily_job,
+        job_name=layout.name(DAILY),
         execution_timezone="UTC",
         description="Every day at 00:20 UTC, once the export is out.",
         default_status=dg.DefaultScheduleStatus.RUNNING,

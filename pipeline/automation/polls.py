@@ -11,6 +11,7 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
+from assets.layout import Layout
 from assets.metadata import log_problems, poll_metadata
 from assets.partitions import CATALOG_POOL
 from pipeline.automation.jobs import DAILY
@@ -65,7 +66,7 @@ class PollConfig(dg.Config):
     )
 
 
-def config_of(due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, object]:
+def config_of(layout: Layout, due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, object]:
     """Return the config of a run that executes the due pulls."""
     windows: list[list[str]] = []
     event_ids: list[str] = []
@@ -84,25 +85,50 @@ def config_of(due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, objec
         "event_ids": event_ids,
         "as_daily": as_daily,
     }
-    return {"ops": {OP: {"config": config}}}
+    return {"ops": {layout.name(OP): {"config": config}}}
 
 
-@dg.op(name=OP, pool=CATALOG_POOL, out=dg.Out(dg.Nothing))
-def pull_due(
-    context: dg.OpExecutionContext,
-    config: PollConfig,
-    catalog: dg.ResourceParam[LazySession],
-    catalog_for_polls: dg.ResourceParam[LazySession],
-    home: dg.ResourceParam[Home],
-) -> None:
-    """Execute the pulls of the config, and land the results."""
+def poll_job(layout: Layout) -> dg.JobDefinition:
+    """Return the job of one op that executes the pulls of its config."""
+
+    @dg.op(
+        name=layout.name(OP),
+        description="Executes the pulls of the config, and lands the results.",
+        pool=layout.name(CATALOG_POOL),
+        required_resource_keys=layout.names("home", "catalog", "catalog_for_polls"),
+        out=dg.Out(dg.Nothing),
+    )
+    def pull_op(context: dg.OpExecutionContext, config: PollConfig) -> None:
+        pull_due(layout, context, config)
+
+    @dg.job(
+        name=layout.name(POLL),
+        executor_def=dg.in_process_executor,
+        description="Pulls what changes within a day: windows of event dates, cancellations, "
+        "missing events. `almanac budget` shows when and why.",
+    )
+    def job() -> None:
+        pull_op()
+
+    return job
+
+
+def pull_due(layout: Layout, context: dg.OpExecutionContext, config: PollConfig) -> None:
+    """Execute the pulls of the config, and land the results.
+
+    Raises:
+        dg.Failure: a pull failed, for another reason than plan or quota.
+    """
+    home: Home = layout.resource(context, "home")
     deferrals = DeferredPulls(Storage(home.state))
-    session = catalog if config.as_daily else catalog_for_polls
+    session: LazySession = layout.resource(
+        context, "catalog" if config.as_daily else "catalog_for_polls"
+    )
     try:
         service = session.service()
         deferrals.settle("polls", service.now())
         for pulled in poll(service, _poll_of(config)):
-            _record_pull(context, pulled, service.today(), home, session.quota_left)
+            _record_pull(layout, context, pulled, service.today(), home, session.quota_left)
             if pulled.deferred is None:
                 deferrals.done("polls", pulled.feed)
             else:
@@ -112,16 +138,6 @@ def pull_due(
         context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-
-
-@dg.job(
-    name=POLL,
-    executor_def=dg.in_process_executor,
-    description="Pulls what changes within a day: windows of event dates, cancellations, missing "
-    "events. `almanac budget` shows when and why.",
-)
-def poll_job() -> None:
-    pull_due()
 
 
 def _poll_of(config: PollConfig) -> Poll:
@@ -134,6 +150,7 @@ def _poll_of(config: PollConfig) -> Poll:
 
 
 def _record_pull(
+    layout: Layout,
     context: dg.OpExecutionContext,
     pulled: Pulled,
     today: date,
@@ -149,7 +166,7 @@ def _record_pull(
         )
         return
     context.log_event(
-        dg.AssetMaterialization(asset, partition=today.isoformat(), metadata=metadata)
+        dg.AssetMaterialization(layout.key(asset), partition=today.isoformat(), metadata=metadata)
     )
 
 
@@ -165,6 +182,7 @@ class PollState(SensorState, frozen=True, kw_only=True):
 
 
 def decide_poll(
+    layout: Layout,
     inputs: PlannerInputs | None,
     state: PollState,
     last: LastRuns,
@@ -206,17 +224,17 @@ def decide_poll(
     now = inputs.now - ahead
     return Decision(
         f"{len(plan.due)} pulls are due, {requests} requests.",
-        dg.RunRequest(run_key=f"poll-{now:%Y%m%dT%H%M%S}", run_config=config_of(plan.due)),
+        dg.RunRequest(run_key=f"poll-{now:%Y%m%dT%H%M%S}", run_config=config_of(layout, plan.due)),
         PollState(at=now),
     )
 
 
-def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinition:
+def polls(layout: Layout, facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinition:
     """Return the sensor that requests polls between the daily pulls."""
 
     @dg.sensor(
-        name="polls",
-        job_name=POLL,
+        name=layout.name("polls"),
+        job_name=layout.name(POLL),
         minimum_interval_seconds=EVERY_S,
         description="Requests the pulls that are due by the poll plan (almanac budget): near "
         "events more often than far ones, cancellations, missing events.",
@@ -229,10 +247,11 @@ def polls(facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinitio
         except WarehouseError as error:
             return Decision(str(error)).result(context)
         decision = decide_poll(
+            layout,
             inputs,
             PollState.of_cursor(context.cursor),
-            last_runs(context.instance, POLL),
-            running=run_in_progress(context.instance, (POLL, DAILY)),
+            last_runs(context.instance, layout.name(POLL)),
+            running=run_in_progress(context.instance, layout.names(POLL, DAILY)),
             wait_until=_deferred_until(facts.home),
             ahead=timedelta(0) if inputs is None else inputs.now - now,
         )

@@ -13,7 +13,9 @@ from typing import Any, Final
 import dagster as dg
 
 from assets.calendar import EVENT_MONTHS
-from pipeline.automation.jobs import CALENDAR, DAILY, calendar_job, daily_job
+from assets.calendar import NAME as LANDED_CALENDAR
+from assets.layout import Layout
+from pipeline.automation.jobs import CALENDAR, DAILY, Jobs
 from pipeline.automation.polls import POLL, config_of
 from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
 from pipeline.polling.plan import CancellationsPull
@@ -34,6 +36,7 @@ _LONGEST_WAIT: Final = timedelta(hours=6)
 
 
 def decide_resume(
+    layout: Layout,
     deferrals: Sequence[DeferredPull],
     backfills: Sequence[BackfillState],
     at_service: datetime,
@@ -62,14 +65,16 @@ def decide_resume(
     for pull in daily:
         if pull.resume_at <= at_service:
             day = at_service.date().isoformat()
-            request = dg.RunRequest(run_key=_key(DAILY, now), job_name=DAILY, partition_key=day)
+            request = dg.RunRequest(
+                run_key=_key(DAILY, now), job_name=layout.name(DAILY), partition_key=day
+            )
             why = f"the pull of {pull.feed} was deferred: {pull.why}"
-            return _unless_too_early(request, why, last(DAILY), now)
+            return _unless_too_early(request, why, last(layout.name(DAILY)), now)
     for resume_at, backfill in waiting:
         if resume_at <= at_service:
-            request = _resume_request(backfill, _key(CALENDAR, now))
+            request = _resume_request(layout, backfill, _key(CALENDAR, now))
             why = f"a backfill was deferred: {backfill.why}"
-            return _unless_too_early(request, why, last(CALENDAR), now)
+            return _unless_too_early(request, why, last(layout.name(CALENDAR)), now)
     times = [pull.resume_at for pull in daily] + [resume_at for resume_at, _ in waiting]
     return Decision(f"{len(times)} deferred; the first resumes at {min(times):%Y-%m-%d %H:%M} UTC.")
 
@@ -86,7 +91,11 @@ def _unless_too_early(request: dg.RunRequest, why: str, last: LastRuns, now: dat
 
 
 def quota(
-    home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
+    layout: Layout,
+    jobs: Jobs,
+    home: Home,
+    clock: Callable[[], datetime],
+    service_now: Callable[[], datetime],
 ) -> dg.SensorDefinition:
     """Return the sensor that resumes deferred work.
 
@@ -94,8 +103,8 @@ def quota(
     """
 
     @dg.sensor(
-        name="quota",
-        jobs=[daily_job, calendar_job],
+        name=layout.name("quota"),
+        jobs=[jobs.daily, jobs.calendar],
         minimum_interval_seconds=EVERY_S,
         description="Resumes pulls and backfills that were deferred by the quota or the service.",
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -103,11 +112,12 @@ def quota(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         at_service, state = service_now(), Storage(home.state)
         decision = decide_resume(
+            layout,
             DeferredPulls(state).all(),
             BackfillStates(state, home.landing).open(at_service),
             at_service,
             now=clock(),
-            running=run_in_progress(context.instance, (DAILY, CALENDAR)),
+            running=run_in_progress(context.instance, layout.names(DAILY, CALENDAR)),
             last=partial(last_runs, context.instance),
         )
         return decision.result(context)
@@ -116,13 +126,16 @@ def quota(
 
 
 def cancellations(
-    home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
+    layout: Layout,
+    home: Home,
+    clock: Callable[[], datetime],
+    service_now: Callable[[], datetime],
 ) -> dg.SensorDefinition:
     """Return the sensor that requests overdue cancellations; clocks as in `quota`."""
 
     @dg.sensor(
-        name="cancellations",
-        job_name=POLL,
+        name=layout.name("cancellations"),
+        job_name=layout.name(POLL),
         minimum_interval_seconds=EVERY_S * 10,
         description="Requests a pull of the cancellations if there was none for two days; after 90 "
         "days some are lost.",
@@ -133,11 +146,12 @@ def cancellations(
             return Decision("Nothing was pulled yet. Run: almanac run.").result(context)
         at_service = service_now()
         decision = decide_cancellations(
+            layout,
             cancellations_pulled_at(home, at_service),
             at_service,
             now=clock(),
-            running=run_in_progress(context.instance, (POLL, DAILY)),
-            last=last_runs(context.instance, POLL),
+            running=run_in_progress(context.instance, layout.names(POLL, DAILY)),
+            last=last_runs(context.instance, layout.name(POLL)),
         )
         return decision.result(context)
 
@@ -145,6 +159,7 @@ def cancellations(
 
 
 def decide_cancellations(
+    layout: Layout,
     pulled_at: datetime | None,
     at_service: datetime,
     *,
@@ -159,7 +174,7 @@ def decide_cancellations(
         return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
     since = None if pulled_at is None else pulled_at - timedelta(days=1)
     # It counts as a daily pull, which it replaces: polls may have no quota left.
-    config = config_of([CancellationsPull(since)], as_daily=True)
+    config = config_of(layout, [CancellationsPull(since)], as_daily=True)
     request = dg.RunRequest(run_key=_key("cancellations", now), run_config=config)
     return _unless_too_early(request, "The pull failed", last, now)
 
@@ -184,7 +199,7 @@ def _next_attempt_at(last: LastRuns) -> datetime | None:
     return last.newest_at + doubled(_FIRST_WAIT, last.failures, longest=_LONGEST_WAIT)
 
 
-def _resume_request(backfill: BackfillState, key: str) -> dg.RunRequest:
+def _resume_request(layout: Layout, backfill: BackfillState, key: str) -> dg.RunRequest:
     """Return the run that resumes a backfill."""
     lower, upper = backfill.scope.lower, backfill.scope.upper
     assert lower is not None and upper is not None
@@ -201,8 +216,8 @@ def _resume_request(backfill: BackfillState, key: str) -> dg.RunRequest:
     }
     return dg.RunRequest(
         run_key=key,
-        job_name=CALENDAR,
-        run_config={"ops": {"landed_calendar": {"config": config}}},
+        job_name=layout.name(CALENDAR),
+        run_config={"ops": {layout.name(LANDED_CALENDAR): {"config": config}}},
         tags={
             "dagster/asset_partition_range_start": first,
             "dagster/asset_partition_range_end": last,

@@ -4,7 +4,7 @@ A sensor reads local state, passes it to a function `decide_…`, and returns it
 Belongs here: what all sensors share. Does not: what is due (polls, resume, unmerged, alerts).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Self
@@ -71,9 +71,9 @@ class LastRuns:
     failures: int = 0
 
 
-def run_in_progress(instance: dg.DagsterInstance, job_names: Sequence[str]) -> str | None:
+def run_in_progress(instance: dg.DagsterInstance, job_names: Iterable[str]) -> str | None:
     """Return the id of a run of one of the jobs that has not ended, None if there is none."""
-    for job_name in job_names:
+    for job_name in sorted(job_names):
         filters = dg.RunsFilter(job_name=job_name, statuses=list(IN_PROGRESS_STATUSES))
         runs = instance.get_runs(filters=filters, limit=1)
         if runs:

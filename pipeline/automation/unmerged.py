@@ -11,7 +11,8 @@ from typing import Final
 
 import dagster as dg
 
-from pipeline.automation.jobs import DAILY, MERGE, merge_job
+from assets.layout import Layout
+from pipeline.automation.jobs import DAILY, MERGE
 from pipeline.automation.runs import Decision, SensorState, doubled, run_in_progress
 from warehouse.home import Home
 
@@ -61,12 +62,14 @@ def decide_merge(
     )
 
 
-def unmerged_batches(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
+def unmerged_batches(
+    layout: Layout, home: Home, clock: Callable[[], datetime]
+) -> dg.SensorDefinition:
     """Return the sensor that requests the merge and publication of landed batches."""
 
     @dg.sensor(
-        name="unmerged_batches",
-        job=merge_job,
+        name=layout.name("unmerged_batches"),
+        job_name=layout.name(MERGE),
         minimum_interval_seconds=EVERY_S,
         description="Requests a merge while landed batches are not merged.",
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -76,7 +79,7 @@ def unmerged_batches(home: Home, clock: Callable[[], datetime]) -> dg.SensorDefi
             home.landing.pending(),
             MergeState.of_cursor(context.cursor),
             now=clock(),
-            running=run_in_progress(context.instance, (MERGE, DAILY)),
+            running=run_in_progress(context.instance, layout.names(MERGE, DAILY)),
         )
         return decision.result(context)
 

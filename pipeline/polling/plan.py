@@ -13,9 +13,9 @@ from math import inf
 from typing import Final
 
 from catalog.contract.plans import Plan
+from pipeline.configuration.types import LEAST_POLL_INTERVAL_S
 from pipeline.polling.rates import NOTHING_WATCHED, ChangeRates, rates
 from pipeline.polling.windows import Calendar
-from pipeline.setting_types import LEAST_POLL_INTERVAL_S
 from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import next_reset
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.layout import Layout
 from pipeline.daily_run import RunSummary
 from pipeline.instance import instance_of
 from pipeline.settings import Settings
@@ -148,6 +149,7 @@ def test_a_past_day_that_was_not_landed_fails_with_the_reason(two_days: TwoDayHo
         two_days.instance,
         "landed_export",
         span=(missed, TODAY),
+        layout=Layout(),
         clock=lambda: NOW + timedelta(days=3),
     )
     assert not result.success
@@ -194,6 +196,7 @@ def test_a_past_day_without_batches_has_nothing_to_refold(two_days: TwoDayHome) 
         "event_changes",
         partition=date(2026, 2, 1),
         clock=lambda: NOW,
+        layout=Layout(),
     )
     assert "Nothing was landed on 2026-02-01" in failure_of(result)
 

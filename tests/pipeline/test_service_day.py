@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -10,15 +10,18 @@ import pytest
 
 from assets.calendar import EVENT_MONTHS
 from assets.feed_day import DayNotLanded, pull_or_reuse
-from assets.partitions import OBSERVED_DAYS
+from assets.layout import Layout
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.automation.jobs import daily_schedule
+from pipeline.build import layout_of
 from pipeline.health.report import health_of
 from resources.ingest.scopes import month_key
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import settings_of
 from warehouse.home import Home
+from warehouse.landing.batches import Scope
+from warehouse.landing.landing import Pull
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 APART = (-47, 47)
@@ -90,10 +93,31 @@ def test_a_service_with_an_implausible_date_is_pulled_and_reported(
     assert "sent no plausible Date" in almanac("doctor", code=1, **given).output
 
 
-def test_days_up_to_two_ahead_of_the_machine_are_partitions() -> None:
+def test_a_home_without_a_date_of_its_service_has_the_days_of_the_accepted_skew(
+    tmp_path: Path,
+) -> None:
+    settings = settings_of(tmp_path, base_url="http://127.0.0.1:9", api_key="unused")
+    layout = layout_of(settings, Home(tmp_path), datetime.now(UTC))
     today = datetime.now(UTC).date()
-    for ahead in (-2, 0, 1, 2):
-        assert OBSERVED_DAYS.has_partition_key((today + ahead * DAY).isoformat())
+    assert layout.observed_days.get_partition_keys() == [
+        (today + ahead * DAY).isoformat() for ahead in range(-3, 4)
+    ]
+
+
+def test_partitions_begin_at_the_first_landed_day_and_end_at_the_services_today(
+    tmp_path: Path,
+) -> None:
+    home, now = Home(tmp_path), datetime.now(UTC)
+    at = now - 2 * DAY
+    given = {"feed": "events", "scope": Scope(), "plan": "elite", "source": "sandbox:1"}
+    dated = {"observed_at": at, "content_at": at, "landed_at": at, "requests": 1}
+    home.landing.land(Pull(**given, **dated), [(b'{"data": [], "meta": {"total": 0}}', None)])
+    for ahead in (-1, 0, 1):
+        layout = layout_of(settings_of(tmp_path), home, now + ahead * DAY)
+        days = [date.fromisoformat(key) for key in layout.observed_days.get_partition_keys()]
+        assert days[0] == (now - 2 * DAY).date()
+        # The machine's day is always one, since Dagster counts by it.
+        assert days[-1] == (now + max(ahead, 0) * DAY).date()
 
 
 def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> None:
@@ -110,7 +134,7 @@ def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> 
 def test_the_schedule_requests_the_service_day(hours: float) -> None:
     now = datetime.now(UTC).replace(hour=0, minute=20, second=0, microsecond=0)
     service_now = now + hours * HOUR
-    schedule = daily_schedule(lambda: now, lambda: service_now)
+    schedule = daily_schedule(Layout(), lambda: now, lambda: service_now)
     request = schedule(dg.build_schedule_context(scheduled_execution_time=now))
     assert isinstance(request, dg.RunRequest)
     assert request.partition_key == service_now.date().isoformat()

@@ -39,7 +39,7 @@ COLUMN_OF: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """The meaning of an object's keys, determined once for all rows with the same keys."""
 
     id_key: str | None
@@ -56,7 +56,7 @@ class EventRows:
 
     def __init__(self, visible: int) -> None:
         self.visible = visible
-        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._layouts: dict[tuple[str, ...], RowLayout] = {}
 
     def row(self, event: Any, position: int) -> dict[str, Any]:
         """Return the row of one event.
@@ -86,7 +86,7 @@ class EventRows:
             row["extra"] = extra_of(event, layout.extras)
         return row
 
-    def layout(self, keys: tuple[str, ...]) -> Layout:
+    def layout(self, keys: tuple[str, ...]) -> RowLayout:
         """Return the layout of some keys."""
         known = self._layouts.get(keys)
         if known is None:
@@ -98,7 +98,7 @@ class EventRows:
             self._layouts[keys] = known
         return known
 
-    def _layout(self, keys: tuple[str, ...]) -> Layout:
+    def _layout(self, keys: tuple[str, ...]) -> RowLayout:
         places, extras = columns_of(keys)
         shown = shown_of(places, self.visible)
         visible = {
@@ -106,7 +106,7 @@ class EventRows:
             for column, key in places.items()
             if column != "event_id" and self._shows(column)
         }
-        return Layout(
+        return RowLayout(
             id_key=places.get("event_id"),
             texts=tuple(
                 (key, column, WIRE[column])

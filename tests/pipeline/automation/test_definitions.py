@@ -9,11 +9,12 @@ import dagster as dg
 import pytest
 import yaml
 
+from assets.layout import Layout
 from assets.published import PUBLISHED
 from pipeline.build import build_definitions, build_resources
 from pipeline.instance import config, instance_of, make_stores, write_config
 from resources.http.retries import utc_now
-from tests.pipeline.homes_in_days import settings_of
+from tests.pipeline.homes_in_days import run_sandbox_days, settings_of
 from tests.test_cli import ROOT, environment
 from warehouse.home import Home
 
@@ -72,9 +73,38 @@ def test_every_table_is_an_asset_and_every_asset_has_a_description(tmp_path: Pat
         assert node.kinds
 
 
+PREFIXES = {"key_prefix": ("market", "events"), "group_prefix": "cal_", "name_prefix": "cal_"}
+
+
+def test_prefixes_are_on_every_key_group_and_name(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, **PREFIXES, alert_url="http://127.0.0.1:9/x")
+    repository = build_definitions(settings).get_repository_def()
+    for key in repository.asset_graph.get_all_asset_keys():
+        assert key.path[:-1] == ["market", "events"]
+        assert repository.asset_graph.get(key).group_name.startswith("cal_")
+    named = [
+        *(job for job in repository.job_names if not job.startswith("__")),
+        *(sensor.name for sensor in repository.sensor_defs),
+        *(schedule.name for schedule in repository.schedule_defs),
+        *repository.get_top_level_resources(),
+    ]
+    assert len(named) > 12
+    assert [name for name in named if not name.startswith("cal_")] == []
+
+
+def test_a_run_with_prefixes_records_every_table_below_them(tmp_path: Path) -> None:
+    settings, layout = settings_of(tmp_path, **PREFIXES), Layout(("market", "events"))
+    with instance_of(Home(tmp_path)) as instance:
+        run_sandbox_days(settings, instance, days=1)
+        recorded = set(instance.all_asset_keys())
+    assert {layout.key(table.name) for table in PUBLISHED} <= recorded
+    assert layout.key("event_changes") in recorded
+    assert {tuple(key.path[:-1]) for key in recorded} == {("market", "events")}
+
+
 def test_a_resource_can_be_replaced_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
     other = Home(tmp_path / "other")
-    resources = build_resources(settings_of(tmp_path), clock=utc_now, home=other)
+    resources = build_resources(Layout(), settings_of(tmp_path), clock=utc_now, home=other)
     assert resources["home"] is other
     with pytest.raises(ValueError, match="there is no resource 'catalogue'"):
         build_definitions(settings_of(tmp_path), catalogue=1)

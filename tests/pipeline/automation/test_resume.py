@@ -12,6 +12,7 @@ import pytest
 from dagster import build_sensor_context
 
 from assets.calendar import EVENT_MONTHS
+from assets.layout import Layout
 from pipeline.automation.resume import decide_resume
 from pipeline.automation.runs import Decision, LastRuns
 from pipeline.build import build_definitions
@@ -76,7 +77,7 @@ def decide(
 ) -> Decision:
     """Decide with equal clocks of service and machine, and no earlier run."""
     return decide_resume(
-        deferrals, backfills, now, now=now, running=running, last=lambda _: LastRuns()
+        Layout(), deferrals, backfills, now, now=now, running=running, last=lambda _: LastRuns()
     )
 
 
@@ -144,7 +145,11 @@ def test_a_daily_pull_deferred_by_the_quota_is_recorded_until_it_succeeds(tmp_pa
         opened_session(settings, now=NOW) as (session, service),
     ):
         service.sandbox.faults.set("quota~/v2/events")
-        materialise = partial(run_assets, settings, instance, "landed_events", partition=NOW.date())
+        materialise = partial(
+            *(run_assets, settings, instance, "landed_events"),
+            partition=NOW.date(),
+            layout=Layout(),
+        )
         assert materialise(catalog=session).success
         (note,) = notes.all()
         assert (note.work, note.feed, note.resume_at.date()) == ("daily", "events", RESET.date())
@@ -163,7 +168,7 @@ def test_the_deferral_of_a_feed_that_left_the_plan_is_removed(tmp_path: Path) ->
     ):
         day = NOW.date()
         assert run_assets(
-            settings, instance, "landed_export", partition=day, catalog=session
+            settings, instance, "landed_export", partition=day, catalog=session, layout=Layout()
         ).success
     assert notes.all() == []
 

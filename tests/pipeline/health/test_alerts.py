@@ -12,6 +12,7 @@ import pytest
 from dagster import build_sensor_context
 from pydantic import SecretStr
 
+from assets.layout import Layout
 from pipeline.automation.alerts import EVERY_S, alert_job, alert_sensors, decide_alert
 from pipeline.automation.runs import Decision, LastRuns
 from pipeline.health.alerts import (
@@ -220,7 +221,7 @@ class TestDeciding:
 class TestDaemon:
     def test_without_an_address_there_is_no_sensor(self, tmp_path: Path) -> None:
         small = SmallHome(tmp_path / "other")
-        assert alert_sensors(small.settings, small.home, lambda: NOW) == []
+        assert alert_sensors(Layout(), small.settings, small.home, lambda: NOW) == []
 
     def test_the_sensor_sends_nothing_and_the_run_it_requests_posts_once(
         self, small: SmallHome, receiver: Receiver
@@ -259,7 +260,7 @@ class TestDaemon:
 
 
 def definitions_of(small: SmallHome, now: datetime) -> dg.Definitions:
-    return dg.Definitions(sensors=alert_sensors(small.settings, small.home, lambda: now))
+    return dg.Definitions(sensors=alert_sensors(Layout(), small.settings, small.home, lambda: now))
 
 
 def tick(
@@ -279,7 +280,7 @@ def tick(
 
 
 def run(small: SmallHome, instance: dg.DagsterInstance, now: datetime) -> dg.ExecuteInProcessResult:
-    job = alert_job(small.settings, small.home, lambda: now, retry_wait_s=0.0)
+    job = alert_job(Layout(), small.settings, small.home, lambda: now, retry_wait_s=0.0)
     return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
 
 

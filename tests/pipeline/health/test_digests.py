@@ -13,6 +13,7 @@ import pytest
 from dagster import build_sensor_context
 from pydantic import SecretStr
 
+from assets.layout import Layout
 from pipeline.automation.digests import decide_digest, digest_job, digest_sensors
 from pipeline.automation.runs import LastRuns
 from pipeline.health.digests import (
@@ -223,7 +224,7 @@ class TestDeciding:
 class TestDaemon:
     def test_without_an_address_there_is_no_sensor(self, tmp_path: Path) -> None:
         small = SmallHome(tmp_path / "other")
-        assert digest_sensors(small.settings, small.home, lambda: NOW) == []
+        assert digest_sensors(Layout(), small.settings, small.home, lambda: NOW) == []
 
     def test_a_receiver_that_is_down_fails_its_own_run_and_gets_the_digest_later(
         self, small: SmallHome, receiver: Receiver, published: list[Path]
@@ -263,7 +264,9 @@ def daily() -> None:
 def tick(small: SmallHome, instance: dg.DagsterInstance, now: datetime | None = None) -> Any:
     """Return what one tick requests, or why it requests nothing."""
     at = now or datetime.now(UTC)
-    definitions = dg.Definitions(sensors=digest_sensors(small.settings, small.home, lambda: at))
+    definitions = dg.Definitions(
+        sensors=digest_sensors(Layout(), small.settings, small.home, lambda: at)
+    )
     sensor = definitions.resolve_sensor_def("digest")
     result = sensor(build_sensor_context(instance=instance, definitions=definitions))
     assert isinstance(result, dg.SensorResult)
@@ -274,7 +277,7 @@ def run(
     small: SmallHome, instance: dg.DagsterInstance, now: datetime | None = None
 ) -> dg.ExecuteInProcessResult:
     at = now or datetime.now(UTC)
-    job = digest_job(small.settings, small.home, lambda: at, retry_wait_s=0.0)
+    job = digest_job(Layout(), small.settings, small.home, lambda: at, retry_wait_s=0.0)
     return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
 
 

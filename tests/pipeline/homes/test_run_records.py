@@ -16,7 +16,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import create_engine, text
 
-from assets.partitions import OBSERVED_DAYS
+from assets.layout import Layout
 from pipeline.daily_run import RunSummary, run_day
 from pipeline.health.run_checks import checked_runs, run_troubles
 from pipeline.instance import instance_of, make_stores
@@ -394,7 +394,7 @@ class TestDeadRuns:
         def step() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        @dg.job(partitions_def=OBSERVED_DAYS)
+        @dg.job(partitions_def=Layout().observed_days)
         def job() -> None:
             step()
 
@@ -420,7 +420,7 @@ class TestDeadRuns:
         def step() -> None:
             raise KeyboardInterrupt
 
-        @dg.job(partitions_def=OBSERVED_DAYS)
+        @dg.job(partitions_def=Layout().observed_days)
         def job() -> None:
             step()
 

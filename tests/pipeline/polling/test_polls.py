@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 from dagster import build_sensor_context
 
+from assets.layout import Layout
 from pipeline.automation.polls import POLL, PollState, config_of, decide_poll
 from pipeline.automation.runs import LastRuns
 from pipeline.build import build_definitions
@@ -65,6 +66,9 @@ class Polled:
             return job.execute_in_process(
                 instance=self.instance, raise_on_error=False, run_config={**QUIET, **config}
             )
+
+
+LAYOUT = Layout()
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +134,7 @@ def test_planner_inputs_are_read_from_warehouse_and_landing(polled: Polled) -> N
 
 def test_no_poll_is_requested_while_a_run_pulls(polled: Polled) -> None:
     inputs = polled.inputs(LATER + timedelta(hours=9))
-    decision = decide_poll(inputs, PollState(), LastRuns(), running="0123456789")
+    decision = decide_poll(LAYOUT, inputs, PollState(), LastRuns(), running="0123456789")
     assert decision.request is None
     assert "Run 01234567 is pulling" in decision.reason
 
@@ -139,11 +143,11 @@ def test_a_failed_poll_is_requested_after_a_wait_that_doubles(polled: Polled) ->
     now = LATER + timedelta(hours=9)
     inputs = polled.inputs(now)
     failed = LastRuns(now - timedelta(minutes=40), failures=6)
-    decision = decide_poll(inputs, PollState(), failed, running=None)
+    decision = decide_poll(LAYOUT, inputs, PollState(), failed, running=None)
     assert decision.request is None
     assert decision.reason.startswith("6 polls failed; the next one starts at 21:24:00")
     assert decide_poll(
-        inputs, PollState(), LastRuns(now - timedelta(minutes=70), 6), running=None
+        LAYOUT, inputs, PollState(), LastRuns(now - timedelta(minutes=70), 6), running=None
     ).request
 
 
@@ -152,12 +156,12 @@ def test_two_polls_are_never_closer_than_the_least_interval(polled: Polled) -> N
     inputs = polled.inputs(now)
     assert (
         decide_poll(
-            inputs, PollState(at=now - timedelta(minutes=14)), LastRuns(), running=None
+            LAYOUT, inputs, PollState(at=now - timedelta(minutes=14)), LastRuns(), running=None
         ).request
         is None
     )
     assert decide_poll(
-        inputs, PollState(at=now - timedelta(minutes=15)), LastRuns(), running=None
+        LAYOUT, inputs, PollState(at=now - timedelta(minutes=15)), LastRuns(), running=None
     ).request
 
 
@@ -168,7 +172,7 @@ def test_a_garbled_cursor_counts_as_none(polled: Polled) -> None:
 
 
 def test_a_poll_looks_up_each_missing_event_by_id(polled: Polled) -> None:
-    config = config_of([LookUps(("no-such-event", "nor-this-one"))])
+    config = config_of(LAYOUT, [LookUps(("no-such-event", "nor-this-one"))])
     over = Defer("asked to wait", resume_at=LATER, reason="asked_to_wait")
     DeferredPulls(Storage(polled.home.state)).note(
         deferred_pull("polls", "cancellations", over, NOW)
@@ -184,7 +188,7 @@ def test_a_poll_looks_up_each_missing_event_by_id(polled: Polled) -> None:
 
 def test_a_poll_deferred_by_the_quota_is_recorded_and_succeeds(polled: Polled) -> None:
     config = config_of(
-        [CancellationsPull(None), EventsPull(PollWindow(date(2026, 3, 2), None), 30)]
+        LAYOUT, [CancellationsPull(None), EventsPull(PollWindow(date(2026, 3, 2), None), 30)]
     )
     deferrals = DeferredPulls(Storage(polled.home.state))
     with open_service(polled.settings, now=LATER + timedelta(hours=2), work="polls") as service:
@@ -200,7 +204,7 @@ def test_a_poll_deferred_by_the_quota_is_recorded_and_succeeds(polled: Polled) -
 
 
 def test_a_failed_poll_has_the_reason(polled: Polled) -> None:
-    config = config_of([EventsPull(PollWindow(date(2026, 3, 2), None), 30)])
+    config = config_of(LAYOUT, [EventsPull(PollWindow(date(2026, 3, 2), None), 30)])
     with open_service(polled.settings, now=LATER + timedelta(hours=4), work="polls") as service:
         assert service.sandbox is not None
         service.sandbox.faults.set("repeat_cursor~events")
@@ -228,7 +232,7 @@ def test_the_config_of_a_run_has_the_due_pulls() -> None:
         CancellationsPull(since),
         LookUps(("a",)),
     ]
-    assert config_of(due)["ops"] == {
+    assert config_of(LAYOUT, due)["ops"] == {
         "look_again": {
             "config": {
                 "windows": [["2026-03-02", "2026-03-09"], ["2026-03-20"]],
@@ -252,10 +256,12 @@ def test_no_poll_is_requested_before_a_deferred_one_may_resume(polled: Polled) -
     now = LATER + timedelta(hours=9)
     until = now + timedelta(hours=2)
     inputs = polled.inputs(now)
-    decision = decide_poll(inputs, PollState(), LastRuns(), running=None, wait_until=until)
+    decision = decide_poll(LAYOUT, inputs, PollState(), LastRuns(), running=None, wait_until=until)
     assert decision.request is None
     assert decision.reason == "Deferred by the service until 2026-03-02 23:00:00 UTC."
-    assert decide_poll(inputs, PollState(), LastRuns(), running=None, wait_until=now).request
+    assert decide_poll(
+        LAYOUT, inputs, PollState(), LastRuns(), running=None, wait_until=now
+    ).request
 
 
 def test_free_has_no_polls_beside_the_daily_pull(

@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 from pydantic import SecretStr
 
+from assets.layout import Layout
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.build import build_definitions, build_resources
 from pipeline.health.report import health_of
@@ -42,7 +43,7 @@ def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
         assert [path for path in files if secret.encode() in path.read_bytes()] == []
     definitions = build_definitions(settings)
     shown = repr(settings) + repr(definitions.resources) + repr(definitions.sensors)
-    shown += repr(build_resources(settings, clock=utc_now))
+    shown += repr(build_resources(Layout(), settings, clock=utc_now))
     assert [secret for secret in secrets if secret in shown] == []
 
 

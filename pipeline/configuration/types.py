@@ -1,5 +1,6 @@
 """Types of settings with their validation: comma lists, paths, plans, hooks; secrets of files."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,6 +11,8 @@ from catalog.contract.plans import PLANS
 
 LEAST_POLL_INTERVAL_S: Final = 900
 """The default least interval between two polls."""
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NAME_TEXT: Final = "expected a letter, then letters, digits and underscores"
 
 
 class SettingsError(Exception):
@@ -61,11 +64,6 @@ def _known_plan(name: str) -> str:
     return name.lower()
 
 
-def _nothing(value: Any) -> Any:
-    """Return None for an empty text, which shells and compose files give for an unset variable."""
-    return None if value == "" else value
-
-
 def checked_hook(address: SecretStr) -> SecretStr:
     """Check the address of a hook; errors do not show it."""
     # Imported here, since few settings have a hook, and every command reads the settings.
@@ -90,8 +88,26 @@ def _expanded(path: Path) -> Path:
         raise ValueError(f"that user has no known home folder: {path}") from error
 
 
+def _key_parts(value: Any) -> Any:
+    """Return the parts of an asset key; other values are left to the type."""
+    if not isinstance(value, str):
+        return value
+    parts = tuple(part.strip() for part in value.split("/"))
+    for part in parts:
+        if not _NAME.fullmatch(part):
+            raise ValueError(f"{part!r} can't be part of an asset key; {_NAME_TEXT}")
+    return parts
+
+
+def _name_prefix(value: str) -> str:
+    if value and not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} can't be part of a name; {_NAME_TEXT}")
+    return value
+
+
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Place = Annotated[Path, AfterValidator(_expanded)]
 Hook = Annotated[SecretStr, AfterValidator(checked_hook)]
+KeyPrefix = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_key_parts)]
+NamePrefix = Annotated[str, AfterValidator(_name_prefix)]
 PlanName = Annotated[str, AfterValidator(_known_plan)]
-Unset = BeforeValidator(_nothing)

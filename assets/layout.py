@@ -1,0 +1,73 @@
+"""Where the definitions of a home stand in a deployment: keys, groups, names, and first day.
+
+Belongs here: every key and name that Dagster sees, and the partitions by observed day. Does not:
+the assets and jobs themselves. A deployment may hold several homes, and definitions of others, so
+nothing else composes a key or a name.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import Any, Final
+
+import dagster as dg
+
+FIRST_DAY: Final = date(2017, 1, 1)
+"""The first observed day where no home says otherwise: the catalog is not older."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Prefixes of keys, groups and names, and the observed days that are partitions.
+
+    `name_prefix` is for what shares one namespace in a deployment: jobs, schedules, sensors, ops,
+    pools and resources. Dagster counts partitions by the machine's day; `days_ahead` is how many
+    days the service's day may be ahead of it.
+    """
+
+    key_prefix: tuple[str, ...] = ()
+    group_prefix: str = ""
+    name_prefix: str = ""
+    first_day: date = FIRST_DAY
+    days_ahead: int = 2
+
+    def key(self, asset: str) -> dg.AssetKey:
+        """Return the key of an asset."""
+        return dg.AssetKey([*self.key_prefix, asset])
+
+    def keys(self, assets: Iterable[str]) -> list[dg.AssetKey]:
+        return [self.key(asset) for asset in assets]
+
+    def asset(self, key: dg.AssetKey) -> str:
+        """Return the asset's own name of a key. Raises ValueError for a key of others."""
+        *prefix, name = key.path
+        if tuple(prefix) != self.key_prefix:
+            raise ValueError(f"{key.to_user_string()} is not below {'/'.join(self.key_prefix)!r}")
+        return name
+
+    def group(self, name: str) -> str:
+        """Return the name of an asset group."""
+        return self.group_prefix + name
+
+    def name(self, name: str) -> str:
+        """Return the name of a job, schedule, sensor, op, pool or resource."""
+        return self.name_prefix + name
+
+    def names(self, *names: str) -> set[str]:
+        return {self.name(name) for name in names}
+
+    def resource(self, context: Any, name: str) -> Any:
+        """Return a resource of a run by its own name."""
+        return getattr(context.resources, self.name(name))
+
+    @cached_property
+    def observed_days(self) -> dg.DailyPartitionsDefinition:
+        """The partitions by observed day, from the first day to the service's today.
+
+        By default only ended days are partitions, so the offset adds today. A day that has not
+        begun for the service is refused when it is asked for.
+        """
+        return dg.DailyPartitionsDefinition(
+            self.first_day.isoformat(), end_offset=1 + self.days_ahead
+        )
