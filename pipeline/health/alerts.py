@@ -10,7 +10,7 @@ chat hooks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -38,6 +38,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
     since: _Instant
     at: _Instant
+    about: tuple[str, ...] = ()
 
 
 PostedBefore = Mapping[str, Reported]
@@ -94,7 +95,7 @@ def changes(
     begun, repeated = [], []
     for warning in warnings:
         warned = posted_before.get(warning.kind)
-        if warned is None:
+        if warned is None or set(warning.about) - set(warned.about):
             begun.append(_since(warning, now))
         elif now - warned.at >= REPEATED_AFTER:
             repeated.append(_since(warning, warned.since))
@@ -109,7 +110,7 @@ def posted_after(
     """Return the record of posted warnings after the changes are posted."""
     lasting = {kind: warned for kind, warned in posted_before.items() if kind not in changes.over}
     for warning in changes.warnings:
-        lasting[warning.kind] = Reported(since=warning.since or now, at=now)
+        lasting[warning.kind] = Reported(since=warning.since or now, at=now, about=warning.about)
     return lasting
 
 
@@ -163,7 +164,7 @@ def _changes(posted_before: PostedBefore, found: FoundWarnings, now: datetime) -
 
 
 def _since(warned: Warned, default: datetime) -> Warned:
-    return Warned(warned.kind, warned.text, warned.since or default)
+    return replace(warned, since=warned.since or default)
 
 
 class AlertNotPosted(NotPosted):

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from pipeline.health.coverage import Coverage
 from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
+from pipeline.health.waiting import Unmerged, Unpublished
+from pipeline.runs.history import RunHistory
 from resources.backfill.state import BackfillStates
 from resources.deferrals import DeferredPulls
 from resources.limits.allowance import Work
@@ -58,6 +60,8 @@ class Warned:
     kind: str
     text: str
     since: datetime | None = None
+    about: tuple[str, ...] = ()
+    """What it is about, if one kind may be about several: a new one is posted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,4 +133,7 @@ class Health:
     put_off: list[DeferredWork] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     run_troubles: list[Warned] = field(default_factory=list)
+    runs: RunHistory = field(default_factory=RunHistory)
+    unmerged: Unmerged = field(default_factory=Unmerged)
+    unpublished: Unpublished | None = None
     warnings: list[Warned] = field(default_factory=list)

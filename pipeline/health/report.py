@@ -4,6 +4,7 @@ Warnings have stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   damaged
     deferred   coverage   disk   deprecated   key   exposed   clock   runs   records
+    unmerged   unpublished   failed_runs   ticks   backfills   daemon
 
 It is read only from landing, the change log and the home's own notes, so that it can be reported
 while a merge runs. No request is sent.
@@ -21,16 +22,18 @@ from pipeline.health.coverage import coverage
 from pipeline.health.freshness import FeedHealth, Seen, SeenBatches, freshness, seen_since
 from pipeline.health.quota import quota_of
 from pipeline.health.records import ClockHealth, Deprecated, Health, Problems, Warned, deferred_work
-from pipeline.health.run_checks import run_troubles
+from pipeline.health.run_checks import run_history, run_troubles
+from pipeline.health.stuck import stuck
+from pipeline.health.waiting import find_unmerged, find_unpublished, published_of
 from pipeline.secrecy import cautions_of, open_home
 from pipeline.settings import Settings
 from resources.deferrals import RefusedFeeds
 from resources.request_log import ReportedUsage, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
 from warehouse.files.storage import Storage
+from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
 from warehouse.landing.verdicts import dismissed
-from warehouse.publish.publish import published_at
 
 RECENT: Final = timedelta(days=2)
 """Problems that can't be repaired are warned of for this long, and then only counted."""
@@ -40,10 +43,14 @@ OVERDUE: Final = timedelta(days=1)
 ENDS_SOON: Final = timedelta(days=90)
 """A deprecated version works for a year; it is warned of only this long before its end."""
 LEAST_FREE_BYTES: Final = 2_000_000_000
+JOBS: Final = {name: name for name in ("daily", "merge", "calendar", "poll", "alert", "digest")}
 
 
-def warnings_of(health: Health, now: datetime) -> list[Warned]:
-    """Return the warnings, at most one of a kind; none without a home."""
+def warnings_of(health: Health, now: datetime, machine_now: datetime) -> list[Warned]:
+    """Return the warnings, at most one of a kind; none without a home.
+
+    `now` is by the service's clock, `machine_now` by the machine's.
+    """
     if health.source is None:
         return []
     return [
@@ -58,6 +65,7 @@ def warnings_of(health: Health, now: datetime) -> list[Warned]:
         *_secrets(health),
         *_clock(health),
         *health.run_troubles,
+        *stuck(health, machine_now),
     ]
 
 
@@ -236,7 +244,8 @@ HISTORY_DAYS: Final = 100
 def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     """Return the health of a home over the last hundred days; `bytes` is left empty.
 
-    `now` is by the machine's clock, as requests and quota are; all else is by the service's.
+    `now` is by the machine's clock, as requests, quota, runs and the times of landing and
+    publication are; all else is by the service's.
 
     Raises:
         WarehouseError: the stamp or a file of the change log can't be read.
@@ -261,6 +270,7 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         for batch in seen.batches
         if batch.status == "quarantined" and batch.batch_id not in left_out
     ]
+    published, why_unreadable = published_of(home)
     health = Health(
         source=stamp.source,
         plan=plan,
@@ -291,9 +301,14 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         put_off=deferred_work(home, now),
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
-        published_at=published_at(home.warehouse),
+        runs=run_history(home, JOBS, machine_now),
+        unmerged=find_unmerged(home, machine_now),
+        unpublished=find_unpublished(
+            home, ChangeLog.of(home).days(), published, why_unreadable, machine_now
+        ),
+        published_at=None if published is None else published.at,
     )
-    health.warnings = warnings_of(health, now)
+    health.warnings = warnings_of(health, now, machine_now)
     return health
 
 

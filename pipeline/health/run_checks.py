@@ -4,15 +4,19 @@ Belongs here: the two checks, setting damaged databases aside, failing dead runs
 is shown (cli/maintenance), what is damaged (runs/store) or dead (runs/dead_runs).
 """
 
+import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from pipeline.health.records import Warned
 from pipeline.runs.dead_runs import dead_runs, fail_dead_runs, names_of
 from pipeline.runs.generated import is_changed
+from pipeline.runs.history import RunHistory
+from pipeline.runs.history_store import history_of
 from pipeline.runs.place import CONFIG, InstancePlace, place_of
 from pipeline.runs.presence import presence
 from pipeline.runs.store import Damage, RunInProgress, damages, set_aside
@@ -65,6 +69,14 @@ def run_troubles(home: Home) -> Iterator[Warned]:
         return
     if dead:
         yield Warned("runs", f"{names_of(dead)}: {_FIX}", min(run.changed_at for run in dead))
+
+
+def run_history(home: Home, roles: Mapping[str, str], now: datetime) -> RunHistory:
+    """Return what failed or hangs by the records of the home; unknown if they can't be read."""
+    try:
+        return history_of(home, roles, now)
+    except (sqlite3.Error, OSError, WarehouseError) as error:
+        return RunHistory(unknown=f"the run records can't be read ({type(error).__name__})")
 
 
 def _dead(home: Home) -> RunsChecked:

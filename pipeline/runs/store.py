@@ -25,7 +25,7 @@ from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
 from warehouse.home import Home
 from warehouse.sql import Statements
 
-_SQL = Statements(__package__)
+SQL: Final = Statements(__package__)
 
 RUNS: Final = "history/runs.db"
 INDEX: Final = "history/runs/index.db"
@@ -144,18 +144,19 @@ def runs_in_progress(home: Home) -> list[RunInProgress]:
     if folder is None or not (path := folder / RUNS).exists():
         return []
     try:
-        with _opened(path) as store:
+        with opened(path) as store:
             given = {"repository": REPOSITORY_TAG}
-            rows = store.execute(_SQL["list_runs_in_progress"], given).fetchall()
+            rows = store.execute(SQL["list_runs_in_progress"], given).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise _damage_of(path, error).error(home) from error
     return [
-        RunInProgress(run_id, job, status, _instant(at), (label or "").rpartition("@")[2])
+        RunInProgress(run_id, job, status, instant(at), (label or "").rpartition("@")[2])
         for run_id, job, status, at, label in rows
     ]
 
 
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
+    """Return an instant of Dagster's records, which are UTC without a zone."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
@@ -174,7 +175,7 @@ def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:
     if not path.stat().st_size:
         return Damage(path, "it is empty")
     try:
-        with _opened(path) as store:
+        with opened(path) as store:
             what = _wrong_within(store, tables, thorough)
     except (sqlite3.Error, OSError) as error:
         return _damage_of(path, error)
@@ -203,11 +204,12 @@ def _wrong_within(store: sqlite3.Connection, tables: frozenset[str], thorough: b
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an existing database, and close it at the end."""
     address = f"file:{quote(str(path.resolve()))}?mode=rw"
     with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S)) as store:
         yield store
 
 
 def _rows(store: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
-    return store.execute(_SQL[name]).fetchall()
+    return store.execute(SQL[name]).fetchall()

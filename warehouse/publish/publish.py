@@ -8,7 +8,6 @@ Checks run before readers see the new file.
 import hashlib
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cache
@@ -19,8 +18,6 @@ from typing import Final, Literal
 
 import duckdb
 
-from almanac.reading.attaching import attach_published
-from almanac.reading.connections import open_memory
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.publish import delta, lake_events
@@ -28,6 +25,7 @@ from warehouse.publish import full as publish_full
 from warehouse.publish.contents import FACT, contents_after, contents_in, contents_of
 from warehouse.publish.delta import DoesNotFit
 from warehouse.publish.inputs import Inputs, LakeDay, LocalState, find_inputs, find_local_state
+from warehouse.publish.published import PUBLISHED_AT
 from warehouse.publish.staged_file import Staged, note_published, put_in_place, staging
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
@@ -91,7 +89,6 @@ SMALL_BYTES: Final = 32_000_000
 """The bloat of a file up to this size does not matter."""
 Step = Callable[[str], None]
 """Called at each step with its name."""
-_PUBLISHED_AT: Final = "published_at"
 
 
 def _machine_time() -> datetime:
@@ -219,7 +216,7 @@ class _Publication:
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
         same = first_day is None and facts["local"] == self.local.fingerprint
         # A file of an older Almanac does not say when it was published.
-        if same and _PUBLISHED_AT in facts and not lake_events.unsettled_months(self.lake):
+        if same and PUBLISHED_AT in facts and not lake_events.unsettled_months(self.lake):
             return PublishReport("none", rows=_rows(staged), contents=contents_in(facts))
         months: set[str] = set()
         contents = contents_in(facts)
@@ -257,7 +254,7 @@ class _Publication:
         self.step("publish:lake_events_written")
         if report.mode == "full":
             _note(staged, "full_bytes", str(staged.path.stat().st_size))
-        _note(staged, _PUBLISHED_AT, self.now().isoformat())
+        _note(staged, PUBLISHED_AT, self.now().isoformat())
         staged.close()
         self.step("publish:finished")
         note_published(self.notes, staged.path, self.warehouse)
@@ -274,24 +271,6 @@ def _first_changed(published: Sequence[tuple[date, str]], chain: Sequence[LakeDa
         if old != new:
             return min(pair[0] for pair in (old, new) if pair is not None)
     return None
-
-
-def published_at(warehouse: Path) -> datetime | None:
-    """Return when a file was published, by the machine that did it; a copy of it says the same.
-
-    None if there is no file, it can't be read (`doctor` and `verify` say why), or an older Almanac
-    made it.
-    """
-    if not warehouse.exists():
-        return None
-    with closing(open_memory()) as connection:
-        try:
-            attach_published(connection, warehouse, "published")
-            connection.execute(ddl.use("published"))
-            facts = dict(connection.execute(_SQL["list_facts"]).fetchall())
-        except duckdb.Error:
-            return None
-    return datetime.fromisoformat(facts[_PUBLISHED_AT]) if _PUBLISHED_AT in facts else None
 
 
 def _facts(staged: Staged) -> dict[str, str]:

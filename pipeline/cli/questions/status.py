@@ -62,6 +62,8 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
     yield "Free disk space", f"{health.free_bytes / 1e9:,.1f} GB"
+    if health.runs.unknown:
+        yield "Failed runs, daemon", f"not known here: {health.runs.unknown}; see Dagster's pages"
     if health.clock is not None and health.clock.is_notable:
         yield "Service's clock", str(health.clock)
     if health.deprecated is not None:

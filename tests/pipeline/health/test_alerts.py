@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,7 @@ from tests.pipeline.conftest import Almanac
 from tests.pipeline.health.receiving import Receiver, receiving
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
+from warehouse.history.merge import merge
 from warehouse.home import Home
 
 STALE = Warned("stale:coins", "coins: last pulled at long ago: almanac run", NOW - DAY)
@@ -53,13 +55,21 @@ def receiver(hook: Receiver) -> Receiver:
     return hook
 
 
-@pytest.fixture
-def small(tmp_path: Path, receiver: Receiver) -> SmallHome:
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home whose coins, and nothing else, are stale in a day and an hour."""
-    small = SmallHome(tmp_path / "home", alert_url=SecretStr(receiver.url))
+    small = SmallHome(tmp_path_factory.mktemp("alerts") / "home")
     small.land("coins", "events", at=NOW - DAY)
     small.land("export", "events", "cancellations", "categories", at=NOW - timedelta(hours=1))
-    return small
+    merge(small.home)
+    return small.home.root
+
+
+@pytest.fixture
+def small(merged: Path, tmp_path: Path, receiver: Receiver) -> SmallHome:
+    """A copy of that home, with an address to post to."""
+    shutil.copytree(merged, tmp_path / "home")
+    return SmallHome(tmp_path / "home", alert_url=SecretStr(receiver.url))
 
 
 LATER = NOW + DAY + timedelta(hours=1)

@@ -58,13 +58,14 @@ def copied(made: Path, target: Path) -> Home:
     return Home(target)
 
 
-def run_of(home: Home, *, job: str = "daily", location: str = LOCATION) -> str:
-    """Add a started run of a code location to the records; return its id."""
+def run_of(home: Home, *, job: str = "daily", location: str = LOCATION, part: str = "") -> str:
+    """Add a started run of a code location to the records, for a partition; return its id."""
+    tags = {REPOSITORY_TAG: f"__repository__@{location}"}
     with instance_of(home) as instance:
         run = dg.DagsterRun(
             job_name=job,
             status=dg.DagsterRunStatus.STARTED,
-            tags={REPOSITORY_TAG: f"__repository__@{location}"},
+            tags={**tags, "dagster/partition": part} if part else tags,
         )
         instance.run_storage.add_run(run)
         return run.run_id

@@ -3,6 +3,7 @@
 --     find_facts → list_facts, list_published_chain      of the file that is published
 --     forget_fact → note_fact               of the one being made
 --     check_versions, check_counts          before it takes its name
+--     list_facts, list_published_chain, list_batches_of_days    for `almanac status`
 
 -- name: find_facts
 -- Grain: one row if the file has facts; an older Almanac kept them in another schema.
@@ -20,6 +21,11 @@ SELECT name, value FROM _almanac.facts
 -- Grain: one row per day of the change log that was published, oldest first.
 -- Parameters: none. Run twice: the same rows.
 SELECT day, sha256 FROM _almanac.published ORDER BY day
+
+-- name: list_batches_of_days
+-- Grain: one row per published batch that was observed on one of $days: its id.
+-- Parameters: $days. Run twice: the same rows.
+SELECT batch_id FROM batches WHERE observed_date IN (SELECT unnest($days)) ORDER BY batch_id
 
 -- name: forget_fact
 -- Grain: one fact.
