@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pipeline.health.coverage import Coverage
 from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
-from pipeline.health.waiting import Unmerged, Unpublished
+from pipeline.health.waiting import FailedPolls, Unmerged, Unpublished
 from pipeline.runs.history import RunHistory
 from resources.backfill.state import BackfillStates
 from resources.deferrals import DeferredPulls
@@ -134,6 +134,7 @@ class Health:
     coverage: Coverage = field(default_factory=Coverage)
     run_troubles: list[Warned] = field(default_factory=list)
     runs: RunHistory = field(default_factory=RunHistory)
+    failed_polls: FailedPolls | None = None
     unmerged: Unmerged = field(default_factory=Unmerged)
     unpublished: Unpublished | None = None
     warnings: list[Warned] = field(default_factory=list)

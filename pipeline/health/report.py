@@ -4,7 +4,7 @@ Warnings have stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   damaged
     deferred   coverage   disk   deprecated   key   exposed   clock   runs   records
-    unmerged   unpublished   failed_runs   ticks   backfills   daemon
+    unmerged   unpublished   failed_runs   polls   ticks   backfills   daemon
 
 It is read only from landing, the change log and the home's own notes, so that it can be reported
 while a merge runs. No request is sent.
@@ -24,7 +24,7 @@ from pipeline.health.quota import quota_of
 from pipeline.health.records import ClockHealth, Deprecated, Health, Problems, Warned, deferred_work
 from pipeline.health.run_checks import run_history, run_troubles
 from pipeline.health.stuck import stuck
-from pipeline.health.waiting import find_unmerged, find_unpublished, published_of
+from pipeline.health.waiting import find_failed_polls, find_unmerged, find_unpublished, published_of
 from pipeline.secrecy import cautions_of, open_home
 from pipeline.settings import Settings
 from resources.deferrals import RefusedFeeds
@@ -43,7 +43,8 @@ OVERDUE: Final = timedelta(days=1)
 ENDS_SOON: Final = timedelta(days=90)
 """A deprecated version works for a year; it is warned of only this long before its end."""
 LEAST_FREE_BYTES: Final = 2_000_000_000
-JOBS: Final = {name: name for name in ("daily", "merge", "calendar", "poll", "alert", "digest")}
+JOBS: Final = ("daily", "merge", "calendar", "poll", "alert", "digest")
+"""The names of the jobs whose failed runs are reported, without the prefix of a layout."""
 
 
 def warnings_of(health: Health, now: datetime, machine_now: datetime) -> list[Warned]:
@@ -70,15 +71,13 @@ def warnings_of(health: Health, now: datetime, machine_now: datetime) -> list[Wa
 
 
 def _stale(health: Health) -> Iterator[Warned]:
-    complete_pulls = [
-        feed.complete_at for feed in health.feeds if feed.feed in ("export", "events")
-    ]
+    is_pulled = _events_pulled_at(health.feeds) is not None
     first = health.coverage.since
     since = "yet" if first is None else f"since {first}"
-    if not any(complete_pulls):
+    if not is_pulled:
         yield Warned("stale:events", f"No complete pull of events {since}: almanac run")
     for feed in health.feeds:
-        if feed.stale_since is not None and (any(complete_pulls) or feed.feed != "events"):
+        if feed.stale_since is not None and (is_pulled or feed.feed != "events"):
             last = _last_pull(feed, since)
             text = f"{feed.feed}: {last}, expected every day: almanac run"
             yield Warned(f"stale:{feed.feed}", text, feed.stale_since)
@@ -271,10 +270,11 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         if batch.status == "quarantined" and batch.batch_id not in left_out
     ]
     published, why_unreadable = published_of(home)
+    feeds = freshness(seen, plan, now, RefusedFeeds(Storage(home.state)).all())
     health = Health(
         source=stamp.source,
         plan=plan,
-        feeds=freshness(seen, plan, now, RefusedFeeds(Storage(home.state)).all()),
+        feeds=feeds,
         days=seen.days,
         pending=seen.pending,
         quarantined=[batch.batch_id for batch in quarantined],
@@ -301,7 +301,8 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         put_off=deferred_work(home, now),
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
-        runs=run_history(home, JOBS, machine_now),
+        runs=run_history(home, {settings.name_prefix + job: job for job in JOBS}, machine_now),
+        failed_polls=find_failed_polls(home, _events_pulled_at(feeds)),
         unmerged=find_unmerged(home, machine_now),
         unpublished=find_unpublished(
             home, ChangeLog.of(home).days(), published, why_unreadable, machine_now
@@ -310,6 +311,12 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
     )
     health.warnings = warnings_of(health, now, machine_now)
     return health
+
+
+def _events_pulled_at(feeds: Iterable[FeedHealth]) -> datetime | None:
+    """Return when the events were last pulled completely, by the export or the list."""
+    pulled = (feed.complete_at for feed in feeds if feed.feed in ("export", "events"))
+    return max((at for at in pulled if at is not None), default=None)
 
 
 def _clock_health(service_clock: ServiceClock) -> ClockHealth | None:

@@ -1,4 +1,4 @@
-"""The warnings of work that is stuck: `unmerged`, `unpublished`, `failed_runs`, `ticks`,
+"""The warnings of work that is stuck: `unmerged`, `unpublished`, `failed_runs`, `polls`, `ticks`,
 `backfills` and `daemon`.
 
 Each says what, since when, and the command that helps; it is gone once the work is done, however
@@ -42,6 +42,7 @@ def stuck(health: Health, now: datetime) -> Iterator[Warned]:
     yield from _unpublished(health)
     history = health.runs
     yield from _failed_runs(history, health)
+    yield from _polls(health)
     yield from _ticks(history)
     yield from _backfills(history, now)
     yield from _daemon(history, now)
@@ -123,6 +124,20 @@ def _failure(work: FailedWork) -> str:
     why = f" ({_short(work.error)})" if work.error else ""
     remedy = REMEDIES.get(work.role, _ON_PAGE)
     return f"run {work.run_id[:8]} of {work.name} at {_at(work.at)}{times}{why}: {remedy}"
+
+
+def _polls(health: Health) -> Iterator[Warned]:
+    found = health.failed_polls
+    if found is None:
+        return
+    times = f"The last {found.times} polls" if found.times > 1 else "The last poll"
+    why = f" ({_short(found.error)})" if found.error else ""
+    yield Warned(
+        "polls",
+        f"{times} failed, the newest at {_at(found.since)}{why}. It is tried again by itself; "
+        "almanac run pulls now",
+        found.since,
+    )
 
 
 def _ticks(history: RunHistory) -> Iterator[Warned]:

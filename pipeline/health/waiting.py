@@ -1,17 +1,18 @@
-"""Work that waits: landed batches that are not merged, and days of the lake not published.
+"""Work that waits: batches not merged, days of the lake not published, and polls that failed.
 
 Batches that bring nothing new wait for the next merge by design, so they count only after a day
 and more. Belongs here: what waits, since when. Does not: the words of its warnings (stuck). It is
 read from landing, the change log and the published file, and takes no lock.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import duckdb
 
+from pipeline.polling.records import PollRecords, quiet_batches
 from warehouse.files.locks import holder, is_held
 from warehouse.history.change_log import ChangeLog, DayFile, records_of
 from warehouse.home import Home
@@ -22,14 +23,6 @@ STUCK_AFTER: Final = timedelta(hours=1)
 """Merges are requested within a minute and take seconds."""
 WITHOUT_NEWS_STUCK_AFTER: Final = timedelta(hours=26)
 """The daily pull merges batches that bring nothing new."""
-
-FindNews = Callable[[Home, Sequence[str]], Collection[str]]
-"""Returns those of some landed batches that bring something new."""
-
-
-def all_are_news(home: Home, batch_ids: Sequence[str]) -> Collection[str]:
-    """Return all batches: each may bring something new."""
-    return batch_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,32 @@ class Unpublished:
     why: str = ""
 
 
-def find_unmerged(home: Home, now: datetime, find_news: FindNews = all_are_news) -> Unmerged:
+@dataclass(frozen=True, slots=True)
+class FailedPolls:
+    """The last poll failed, as `times` did in a row, or was killed. `since` is when it began."""
+
+    since: datetime
+    times: int
+    error: str
+
+
+def find_failed_polls(home: Home, pulled_at: datetime | None) -> FailedPolls | None:
+    """Return the failure of the last poll, None if it succeeded, or a pull of all did since then.
+
+    An interrupted poll did not fail. `pulled_at` is the time of the last complete pull of events.
+    """
+    records = PollRecords(home)
+    record = records.last()
+    if record is None or (pulled_at is not None and pulled_at > record.started_at):
+        return None
+    if record.ended_at is None and not is_held(records.lock):
+        return FailedPolls(record.started_at, record.failures + 1, "its process was killed")
+    if record.failures:
+        return FailedPolls(record.started_at, record.failures, record.error)
+    return None
+
+
+def find_unmerged(home: Home, now: datetime) -> Unmerged:
     """Return the batches that have waited for a merge for too long.
 
     `now` is by the machine's clock, as the time of landing is. Batches whose manifest can't be read
@@ -71,9 +89,12 @@ def find_unmerged(home: Home, now: datetime, find_news: FindNews = all_are_news)
         and (at := _waits_since(home, batch)) is not None
         and now - at > STUCK_AFTER
     }
-    recent = [batch for batch, at in waiting.items() if now - at <= WITHOUT_NEWS_STUCK_AFTER]
-    news = frozenset(find_news(home, recent)) if recent else frozenset()
-    late = [batch for batch in waiting if batch in news or batch not in recent]
+    quiet = quiet_batches(home, waiting)
+    late = [
+        batch
+        for batch, at in waiting.items()
+        if batch not in quiet or now - at > WITHOUT_NEWS_STUCK_AFTER
+    ]
     if not late:
         return Unmerged()
     return Unmerged(late, min(waiting[batch] for batch in late), _merging(home))

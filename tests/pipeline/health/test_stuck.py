@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import duckdb
+import msgspec
 import pytest
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
@@ -30,11 +31,13 @@ from pipeline.health.alerts import Reported, changes, posted_after
 from pipeline.health.records import Warned
 from pipeline.health.report import health_of
 from pipeline.instance import instance_of
+from pipeline.polling.records import PollRecord, PollRecords
 from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.runs.place import LOCATION
 from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_of
 from tests.pipeline.small_home import DAY, SmallHome
 from warehouse.errors import DamagedBatch
+from warehouse.files.locks import hold_lock
 from warehouse.history.merge import merge
 
 ROOT = Path(__file__).parents[3]
@@ -66,9 +69,18 @@ def small(made: Path, tmp_path: Path) -> SmallHome:
 
 
 def stuck(small: SmallHome, now: datetime | None = None) -> dict[str, Warned]:
-    kinds = ("unmerged", "unpublished", "failed_runs", "ticks", "backfills", "daemon", "runs")
+    kinds = (
+        "polls",
+        "unmerged",
+        "unpublished",
+        "failed_runs",
+        "ticks",
+        "backfills",
+        "daemon",
+        "runs",
+    )
     found = health_of(small.settings, small.home, now or datetime.now(UTC)).warnings
-    return {warning.kind: warning for warning in found if warning.kind in kinds}
+    return {warning.kind: warning for warning in found if warning.kind in (*kinds, "daemon")}
 
 
 class TestUnmerged:
@@ -159,6 +171,40 @@ def merge_run(small: SmallHome) -> dg.ExecuteInProcessResult:
     job = build_definitions(small.settings).resolve_job_def("merge")
     with instance_of(small.home) as instance:
         return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
+
+
+class TestPolls:
+    def test_a_poll_that_fails_is_reported_until_one_succeeds(self, small: SmallHome) -> None:
+        at = datetime.now(UTC)
+        failed = PollRecord(poll_id="p", started_at=at, ended_at=at, error="No answer.", failures=2)
+        PollRecords(small.home).put(failed)
+        assert stuck(small)["polls"].text == (
+            f"The last 2 polls failed, the newest at {at:%Y-%m-%d %H:%M} UTC (No answer). It is "
+            "tried again by itself; almanac run pulls now"
+        )
+        PollRecords(small.home).put(PollRecord(poll_id="q", started_at=at, ended_at=at))
+        assert stuck(small) == {}
+        PollRecords(small.home).put(failed)
+        small.land("events", at=at + timedelta(minutes=1))
+        assert stuck(small) == {}
+
+    def test_a_poll_that_was_killed_is_reported_and_not_while_it_runs(
+        self, small: SmallHome
+    ) -> None:
+        records = PollRecords(small.home)
+        records.put(PollRecord(poll_id="p", started_at=datetime.now(UTC)))
+        assert "(its process was killed)" in stuck(small)["polls"].text
+        with hold_lock(records.lock, "to poll", wait_s=0.0):
+            assert stuck(small) == {}
+
+    def test_batches_without_news_count_after_26_hours(self, small: SmallHome) -> None:
+        landed = datetime.now(UTC)
+        (quiet,) = small.land("events", at=landed)
+        record = PollRecord(poll_id="p", started_at=landed, quiet=(quiet.batch_id,))
+        PollRecords(small.home).put(msgspec.structs.replace(record, ended_at=landed))
+        assert stuck(small, landed + 26 * HOUR) == {}
+        later = landed + 26 * HOUR + timedelta(minutes=1)
+        assert stuck(small, later).keys() == {"unmerged"}
 
 
 class TestFailedRuns:
