@@ -1,7 +1,7 @@
 """The programs that a person or a scheduler starts: command line and Dagster definitions.
 
     runs/        Dagster's records of runs, and which have a process
-    ui/          the programs of `almanac ui`
+    ui/          the programs of `almanac ui` and `almanac daemon`
     polling/     the planner of polls: windows and intervals within the budget
     health/      freshness, gaps, deferred work, quota; alerts
     automation/  Dagster's jobs, schedule and sensors

@@ -85,9 +85,9 @@ FLOORS = {
     ),
     "pipeline": (
         "configuration console hooks runs",
-        "instance settings ui",
+        "instance settings",
         "secrecy session",
-        "polling",
+        "polling ui",
         "health",
         "automation",
         "build",

@@ -109,6 +109,11 @@ COMMANDS: Final = {
         "Delete old logs, runs and files that were set aside, and files left by killed processes.",
     ),
     "ui": CommandPlace("ui", "ui", "Start Dagster on the home: pages, schedules and sensors."),
+    "daemon": CommandPlace(
+        *("ui", "daemon"),
+        "Start Dagster's schedules and sensors on the home, without pages. `--check` says if it is "
+        "well.",
+    ),
     "sandbox": CommandPlace(
         *("sandbox", "sandbox"),
         "Start the sandbox: the same interface over a synthetic catalog that keeps changing.",

@@ -1,123 +1,173 @@
-"""`almanac ui`: Dagster's pages and its daemon on the home, until Ctrl-C.
+"""`almanac ui` and `almanac daemon`: Dagster on the home, with or without its pages.
 
-Exit codes: 0 after a signal (Ctrl-C, SIGTERM, SIGHUP), 1 if one of the programs ended by itself.
+Exit codes: 0 after a signal (Ctrl-C, SIGTERM, SIGHUP), 1 if a program could not be started or ended
+too often; of `--check`, 0 if the daemon is well, 1 if it is not.
 """
 
+import sys
 import threading
-from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import monotonic
+from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
-import yaml
 
 from pipeline.cli.options import stop_by_signals
-from pipeline.console import people, print_json, warnings
-from pipeline.runs.generated import generate
-from pipeline.runs.place import LOCATION
+from pipeline.console import EXIT_USAGE, fail, people, print_json, warnings
 from pipeline.session import home_of
 from pipeline.settings import read_settings
-from pipeline.ui.attached import WEBSERVER
-from pipeline.ui.programs import (
-    DAEMON,
-    Program,
-    address_of,
-    end_orphans,
-    fail_if_ended,
-    wait_until_answering,
-)
-from warehouse.errors import RunRecordsBusy
+from pipeline.ui.alive import faults_of, last_report
+from pipeline.ui.logs import LogFormat, ProgramLog
+from pipeline.ui.names import CODE_SERVER, DAEMON, PagesAddress, ProgramWords, socket_in
+from pipeline.ui.programs import Program, end_orphans
+from pipeline.ui.supervisor import Supervisor, prepare
+from resources.http.retries import utc_now
 from warehouse.home import Home
 
 DEFAULT_PORT: Final = 3000
-_DEAD_RUNS_EVERY_S: Final = 5.0
-_WORKSPACE_FILE: Final = "workspace.yaml"
-_WORKSPACE: Final = {
-    "load_from": [
-        {"python_module": {"module_name": "pipeline.definitions", "location_name": LOCATION}}
-    ]
-}
+JsonOutput = Annotated[
+    bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(help="The form of the log files: text, or one JSON object a line."),
+]
+PrintLogs = Annotated[
+    bool,
+    typer.Option("--print-logs", help="Also print the logs on standard error, for containers."),
+]
 
 
 def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the pages.")] = (
         DEFAULT_PORT
     ),
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str,
+        typer.Option(help="The address to listen on. The pages have no password."),
+    ] = "127.0.0.1",
     known_as: Annotated[
         list[str] | None,
         typer.Option(help="Another host name of the pages, e.g. behind a proxy; repeatable."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
+    path_prefix: Annotated[
+        str, typer.Option(help="The path of the pages behind a proxy, such as /almanac.")
+    ] = "",
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="The pages can show everything and change nothing.")
     ] = False,
+    log_format: LogFormatOption = "text",
+    print_logs: PrintLogs = False,
+    as_json: JsonOutput = False,
 ) -> None:
     """Start Dagster on the home: pages, schedules and sensors."""
-    host = host.strip("[]")
+    pages = PagesAddress(
+        host=host.strip("[]"),
+        port=port,
+        path_prefix=_checked_prefix(path_prefix),
+        known_as=known_as or [],
+        read_only=read_only,
+    )
+    if not pages.is_local and not read_only:
+        warnings.print(
+            f"almanac: warning: the pages need no password, and on {pages.host} others reach them: "
+            "whoever does can start and delete runs. Put a proxy with a password in front of "
+            "them, or use --read-only.",
+            soft_wrap=True,
+        )
+    _serve(pages, log_format, print_logs=print_logs, as_json=as_json)
+
+
+def daemon(
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Start nothing; exit with 0 if the daemon of the home is well, 1 if not. For the "
+            "probes of containers; it sends no request.",
+        ),
+    ] = False,
+    log_format: LogFormatOption = "text",
+    print_logs: PrintLogs = False,
+    as_json: JsonOutput = False,
+) -> None:
+    """Start Dagster's schedules and sensors on the home, without pages. `--check` says if it is
+    well.
+    """
+    if check:
+        _check(as_json=as_json)
+    else:
+        _serve(None, log_format, print_logs=print_logs, as_json=as_json)
+
+
+def _serve(
+    pages: PagesAddress | None, log_format: LogFormat, *, print_logs: bool, as_json: bool
+) -> None:
     settings = read_settings()
     home = home_of(settings)
     home.check(settings.source)
     stop = threading.Event()
     # Two daemons on one home would each launch the same runs.
-    with home.ui_lock(), ExitStack() as stack:
-        from pipeline.instance import instance_of, plain_faults
-        from pipeline.runs.dead_runs import StartWatch, fail_dead_runs
-
+    with home.ui_lock(), TemporaryDirectory(prefix="almanac-") as folder:
         end_orphans(home)
-        # Otherwise both programs would create the databases at once, and one would fail.
-        instance = stack.enter_context(instance_of(home))
-        watch = StartWatch()
-        fail_dead_runs(home, instance, watch)
-        workspace = write_workspace(home)
+        prepare(home)
         stop_by_signals(stop.set)
-        address = address_of(host, port)
-        names = [word for name in known_as or () for word in ("--known-as", name)]
-        programs = [
-            Program(WEBSERVER, home, workspace, "-h", host, "-p", str(port), *names),
-            Program(DAEMON, home, workspace, "run"),
-        ]
-        for program in programs:
-            stack.callback(program.wait)
-            program.start()
-        for program in programs:
-            stack.callback(program.interrupt)
-        wait_until_answering(address, programs, stop.wait)
-        if not stop.is_set():
-            _announce(address, as_json=as_json)
-        checked_at = monotonic()
-        while not stop.wait(0.5):
-            fail_if_ended(programs)
-            if monotonic() - checked_at > _DEAD_RUNS_EVERY_S:
-                # The daemon may be in a long write; the next check is soon.
-                with suppress(RunRecordsBusy), plain_faults(home):
-                    fail_dead_runs(home, instance, watch)
-                checked_at = monotonic()
+        home.dagster.mkdir(parents=True, exist_ok=True)
+        socket = str(socket_in(home, Path(folder)))
+
+        def program(name: str, pages: PagesAddress | None = None) -> Program:
+            logged = "json" if log_format == "json" else "colored"
+            words = ProgramWords(socket=socket, log_format=logged, pages=pages)
+            log = ProgramLog(
+                home.dagster / f"{name}.log",
+                log_format=log_format,
+                now=utc_now,
+                also=sys.stderr.buffer.write if print_logs else lambda line: None,
+            )
+            return Program(name, home, words, log)
+
+        supervisor = Supervisor(home, program(DAEMON, pages), program(CODE_SERVER), stop.wait)
+        try:
+            if supervisor.start(pages):
+                _announce(home, pages, as_json=as_json)
+                supervisor.watch()
+        finally:
+            supervisor.stop()
     if not as_json:
         people.print("Stopped.")
 
 
-def write_workspace(home: Home) -> Path:
-    """Return the `workspace.yaml` to load: a person's, else the generated one of the home.
-
-    Raises:
-        OSError: it can't be written.
-    """
-    given = home.instance_folder / _WORKSPACE_FILE
-    path = home.dagster / _WORKSPACE_FILE
-    if given != path and given.exists():
-        warnings.print(f"Code locations of {given}", soft_wrap=True)
-        return given
-    text = yaml.safe_dump(_WORKSPACE)
-    if generate(path, text, older=[text]) == "kept":
-        warnings.print(f"Code locations of {path}, which was changed by hand", soft_wrap=True)
-    return path
-
-
-def _announce(address: str, *, as_json: bool) -> None:
+def _check(*, as_json: bool) -> None:
+    home = home_of(read_settings())
+    now = utc_now()
+    faults = faults_of(home, now)
     if as_json:
-        print_json({"address": address})
+        report = last_report(home)
+        at = None if report is None else report.at
+        print_json({"well": not faults, "faults": faults, "reported_at": at})
+        if faults:
+            raise typer.Exit(1)
+    elif faults:
+        fail(" ".join(faults))
+    else:
+        people.print("The daemon is well.")
+
+
+def _announce(home: Home, pages: PagesAddress | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"home": str(home.root)} if pages is None else {"address": pages.url})
         return
-    people.print(f"Dagster on {address}", soft_wrap=True)
-    people.print(f"Assets: {address}/asset-groups", soft_wrap=True)
+    if pages is None:
+        people.print(f"Dagster's daemon on {home.root}", soft_wrap=True)
+    else:
+        people.print(f"Dagster on {pages.url}", soft_wrap=True)
+        people.print(f"Assets: {pages.url}/asset-groups", soft_wrap=True)
     people.print("Press Ctrl-C to stop.")
+
+
+def _checked_prefix(text: str) -> str:
+    """Return the path of the pages, without a slash at its end; "" for the root."""
+    prefix = text.rstrip("/")
+    if prefix and not (prefix.startswith("/") and prefix.isprintable() and " " not in prefix):
+        fail(f"--path-prefix {text!r}: expected a path such as /almanac", code=EXIT_USAGE)
+    return prefix

@@ -1,4 +1,4 @@
-"""Dagster's programs that `almanac ui` starts on a home, and orphans that a killed one left.
+"""Dagster's programs that are started on a home, and orphans that a killed starter left.
 
 Each runs under `attached`, which ends it with the process that started it, and holds a lock with
 its process id while it lives. The lock identifies an orphan: its id can't be another program's.
@@ -8,91 +8,159 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
-
-import httpx
+from typing import IO, Final
 
 from pipeline.console import fail, warnings
-from pipeline.ui.attached import ATTACHED, WEBSERVER
+from pipeline.ui.attached import ATTACHED
+from pipeline.ui.logs import ProgramLog
+from pipeline.ui.names import CODE_SERVER, DAEMON, ProgramWords, lock_of
 from warehouse.errors import LockHeld
 from warehouse.files.locks import holder, holder_text, is_held
 from warehouse.home import Home
 
-DAEMON: Final = "dagster-daemon"
-_START_S: Final = 90.0
-_STOP_S: Final = 30.0
 _ORPHANS_S: Final = 10.0
-"""An orphan ends by itself within a second or two; after this time it is killed."""
+"""An orphan ends by itself within some seconds; after this time it is killed."""
+_LAST_LINES_S: Final = 0.5
+_LONGEST_LINE: Final = 1_000_000
 
 
 class Program:
-    """One of Dagster's programs, with its output in a file of the home."""
+    """One of Dagster's programs, with all processes that it starts, and its log."""
 
-    def __init__(self, name: str, home: Home, workspace: Path, *words: str) -> None:
+    def __init__(self, name: str, home: Home, words: ProgramWords, log: ProgramLog) -> None:
         self.name = name
-        self.log = home.dagster / f"{name}.log"
+        self.log = log
         self._home = home
-        self._workspace = workspace
         self._words = words
         self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._groups: set[int] = set()
+        """Groups of processes of it that may still live, earlier ones too: a run outlives it."""
+
+    def command(self) -> list[str]:
+        """Return what is executed; the environment is extended by `env`, since it is not read."""
+        folder = self._home.instance_folder.resolve()
+        return [
+            *("env", f"DAGSTER_HOME={folder}", f"ALMANAC_HOME={self._home.root.resolve()}"),
+            # Each arena of the allocator keeps memory for itself, and each thread has one else.
+            *("MALLOC_ARENA_MAX=2", "PYTHONUNBUFFERED=1"),
+            *(sys.executable, "-P", "-m", ATTACHED),
+            *(str(lock_of(self._home, self.name)), self.name, self._words.text()),
+        ]
 
     def start(self) -> None:
-        folder = self._home.instance_folder.resolve()
-        lock = lock_of(self._home, self.name)
-        # `env` extends the environment, so that this program does not have to read it.
-        command = [
-            *("env", f"DAGSTER_HOME={folder}", f"ALMANAC_HOME={self._home.root.resolve()}"),
-            *(sys.executable, "-m", ATTACHED, str(lock), self.name),
-            *(*self._words, "-w", str(self._workspace.resolve())),
-        ]
-        with self.log.open("wb") as log:
-            # In a session of its own, so that Ctrl-C reaches it once, from here. Its input is an
-            # empty pipe that closes when this process ends, however that happens.
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.PIPE, start_new_session=True
-            )
+        """Start it, again if it ended."""
+        # In a session of its own, so that Ctrl-C reaches it once, from here. Its input is an empty
+        # pipe that closes when this process ends, however that happens.
+        self._process = subprocess.Popen(
+            self.command(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._groups.add(self._process.pid)
+        assert self._process.stdout is not None
+        self._reader = threading.Thread(
+            target=_copy, args=(self._process.stdout, self.log), name=self.name, daemon=True
+        )
+        self._reader.start()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
 
     @property
     def ended(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
+        """Whether it was started and has ended."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        self._groups = {group for group in self._groups if _lives(group)}
+        return True
 
-    def interrupt(self) -> None:
-        if self._process is not None and not self.ended:
-            self._process.send_signal(signal.SIGINT)
+    @property
+    def is_gone(self) -> bool:
+        """Whether none of its processes is left."""
+        return (self._process is None or self.ended) and not self._groups
 
-    def wait(self) -> None:
-        if self._process is None:
-            return
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def how_it_ended(self) -> str:
+        """Return how it ended, with the last line that it printed."""
+        assert self._process is not None
+        if self._reader is not None:
+            self._reader.join(_LAST_LINES_S)
+        code = self._process.returncode
+        how = (
+            f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        )
+        line = self.log.last_line or "it printed nothing"
+        return f"{self.name} {how}: {line} (full log in {self.log.path})"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all of its processes."""
+        if self._process is not None:
+            self._process.poll()
+        for group in self._groups:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+
+    def wait(self, until: float) -> bool:
+        """Wait until none of its processes is left, or until an instant of `monotonic`."""
+        while not self.is_gone:
+            if monotonic() > until:
+                return False
+            sleep(0.05)
+        if self._reader is not None:
+            self._reader.join(_LAST_LINES_S)
+        return True
 
 
-def lock_of(home: Home, name: str) -> Path:
-    """Return the path of the lock that a program of a home holds while it lives."""
-    return home.dagster.resolve() / f"{name}.lock"
+def _lives(group: int) -> bool:
+    """Whether a group of processes has a member."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
-def address_of(host: str, port: int) -> str:
-    """Return the address of the pages; an IPv6 host is in brackets."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _copy(output: IO[bytes], log: ProgramLog) -> None:
+    """Copy what a program prints into its log until it ends; it never waits for its reader."""
+    is_reported = False
+    with output:
+        while line := output.readline(_LONGEST_LINE):
+            try:
+                log.write(line)
+            except OSError as error:
+                if not is_reported:
+                    is_reported = True
+                    warnings.print(
+                        f"almanac: {log.path} can't be written ({error.strerror}): lines of this "
+                        "log are lost until it can be. Nothing else is affected.",
+                        soft_wrap=True,
+                    )
+
+
+def fail_if_ended(programs: list[Program]) -> None:
+    for program in programs:
+        if program.ended:
+            fail(program.how_it_ended())
 
 
 def end_orphans(home: Home) -> None:
-    """Wait until the programs of a killed `almanac ui` have ended; kill those that do not.
+    """Wait until the programs of a killed starter have ended; kill those that do not.
 
     The caller must hold the lock of `almanac ui`, so that any living program is an orphan.
 
     Raises:
         LockHeld: a program lives that may not be an orphan of this machine, or can't be killed.
     """
-    for name in (WEBSERVER, DAEMON):
+    for name in (DAEMON, CODE_SERVER):
         lock = lock_of(home, name)
         if _free_within(_ORPHANS_S, lock):
             continue
@@ -111,30 +179,6 @@ def end_orphans(home: Home) -> None:
             "container, or as another user. Nothing was started. Stop it there, then start this "
             "one again."
         )
-
-
-def wait_until_answering(
-    address: str, programs: list[Program], stopped: Callable[[float], bool]
-) -> None:
-    """Wait until the pages answer, or until `stopped`, which waits some seconds, returns true."""
-    give_up_at = monotonic() + _START_S
-    while not stopped(0.2):
-        fail_if_ended(programs)
-        try:
-            httpx.get(f"{address}/server_info", timeout=5, trust_env=False).raise_for_status()
-        except httpx.HTTPError:
-            if monotonic() > give_up_at:
-                fail(f"Dagster did not respond on {address} within {_START_S:g} s")
-        else:
-            return
-
-
-def fail_if_ended(programs: list[Program]) -> None:
-    for program in programs:
-        if program.ended:
-            lines = program.log.read_text("utf-8", "replace").strip().splitlines()
-            last_line = lines[-1].strip() if lines else "it printed nothing"
-            fail(f"{program.name} ended: {last_line} (full log in {program.log})")
 
 
 def _free_within(seconds: float, lock: Path) -> bool:

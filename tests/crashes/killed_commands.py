@@ -18,8 +18,7 @@ import httpx
 
 from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.ui.attached import WEBSERVER
-from pipeline.ui.programs import DAEMON, lock_of
+from pipeline.ui.names import CODE_SERVER, DAEMON, lock_of
 from tests.crashes.tables import Digests, published
 from tests.pipeline.automation.daemon import Pages, programs_on, wait_for
 from tests.test_cli import ALMANAC, environment
@@ -147,7 +146,7 @@ def looked_up_events(home: Path) -> set[str]:
     return {scope.event_id for scope in scopes if scope.event_id is not None}
 
 
-VICTIMS: Final = ("almanac ui", "run", DAEMON, WEBSERVER)
+VICTIMS: Final = ("almanac ui", "run", DAEMON, CODE_SERVER)
 ASSET: Final = "landed_export"
 _STARTS_WITHIN_S: Final = 120.0
 

@@ -13,6 +13,7 @@ from assets.layout import Layout
 from assets.published import PUBLISHED
 from pipeline.build import build_definitions, build_resources
 from pipeline.instance import config, instance_of, make_stores, write_config
+from pipeline.ui.names import LOCATION, MODULE
 from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import run_sandbox_days, settings_of
 from tests.test_cli import ROOT, environment
@@ -126,9 +127,9 @@ def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> 
 
 
 def test_the_workspace_of_the_repository_names_the_same_module() -> None:
-    from pipeline.cli.ui import _WORKSPACE
-
-    assert yaml.safe_load((ROOT / "workspace.yaml").read_text()) == _WORKSPACE
+    names = {"module_name": MODULE, "location_name": LOCATION}
+    expected = {"load_from": [{"python_module": names}]}
+    assert yaml.safe_load((ROOT / "workspace.yaml").read_text()) == expected
 
 
 def test_the_stores_are_there_before_two_programs_open_them(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ EVERY = [
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
     ("batches", "dismiss", "x"),
     *(("import", "x.csv", "--content-at", "2026-01-01"), ("keys", "list"), ("run",), ("ui",)),
+    ("daemon",),
 ]
 ON_A_HOME = [
     *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",), ("prune",)),

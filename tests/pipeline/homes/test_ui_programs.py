@@ -1,12 +1,9 @@
 """The programs of `almanac ui`: their address, and those that an earlier one left running."""
 
-import http.server
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +14,8 @@ import pytest
 
 from pipeline.ui import programs
 from pipeline.ui.attached import ATTACHED
-from pipeline.ui.programs import DAEMON, address_of, end_orphans, lock_of, wait_until_answering
+from pipeline.ui.names import DAEMON, PagesAddress, ProgramWords, lock_of
+from pipeline.ui.programs import end_orphans
 from tests.pipeline.homes.run_records import forked, killed_after
 from warehouse.errors import LockHeld
 from warehouse.files.locks import hold_lock, holder
@@ -87,7 +85,8 @@ def test_a_lock_without_a_holder_is_reported_and_no_process_is_stopped(
 
 
 def test_a_program_whose_lock_another_holds_says_so_in_a_line(home: Home, orphan: int) -> None:
-    words = [sys.executable, "-m", ATTACHED, str(lock_of(home, DAEMON)), DAEMON]
+    given = ProgramWords(socket="", log_format="json").text()
+    words = [sys.executable, "-m", ATTACHED, str(lock_of(home, DAEMON)), DAEMON, given]
     done = subprocess.run(words, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
@@ -104,28 +103,12 @@ def test_a_program_whose_lock_another_holds_says_so_in_a_line(home: Home, orphan
     ],
 )
 def test_the_address_of_a_host_is_one_that_a_browser_reads(host: str, address: str) -> None:
-    assert address_of(host, 3000) == address
+    assert PagesAddress(host=host, port=3000).url == address
 
 
-class OverIpv6(http.server.HTTPServer):
-    address_family = socket.AF_INET6
-
-
-class Answering(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *words: object) -> None:
-        pass
-
-
-def test_pages_on_an_ipv6_host_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_START_S", 5.0)
-    try:
-        server = OverIpv6(("::1", 0), Answering)
-    except OSError:
-        pytest.skip("no IPv6 on this machine")
-    with server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        wait_until_answering(address_of("::1", server.server_port), [], lambda seconds: False)
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
+)
+def test_an_address_that_others_reach_is_known_as_one(host: str, is_local: bool) -> None:
+    assert PagesAddress(host=host, port=3000).is_local is is_local

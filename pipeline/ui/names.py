@@ -1,0 +1,81 @@
+"""Names and addresses that the programs share. This module imports no Dagster."""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from pipeline.runs.place import LOCATION as LOCATION
+from warehouse.home import Home
+
+__all__ = [
+    "CODE_SERVER",
+    "DAEMON",
+    "LOCATION",
+    "MODULE",
+    "PagesAddress",
+    "ProgramWords",
+    "lock_of",
+    "socket_in",
+]
+
+DAEMON: Final = "dagster-daemon"
+CODE_SERVER: Final = "dagster-code-server"
+MODULE: Final = "pipeline.definitions"
+_SOCKET_PATH_MAX: Final = 100
+"""Linux allows 107 bytes for the path of a socket, macOS 103."""
+
+
+class PagesAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the pages are served, under which names, and whether they can change anything."""
+
+    host: str
+    port: int
+    path_prefix: str = ""
+    known_as: Sequence[str] = ()
+    read_only: bool = False
+
+    @property
+    def url(self) -> str:
+        """The address of the pages; an IPv6 host is in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.path_prefix}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs of this machine reach the pages."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+class ProgramWords(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program is started with, as JSON on its command line."""
+
+    socket: str
+    log_format: str
+    pages: PagesAddress | None = None
+
+    def text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        return msgspec.json.decode(text, type=cls)
+
+
+def lock_of(home: Home, name: str) -> Path:
+    """Return the path of the lock that a program of a home holds while it lives."""
+    return home.dagster.resolve() / f"{name}.lock"
+
+
+def socket_in(home: Home, folder: Path) -> Path:
+    """Return the path of the code server's socket: in the home, or in a folder with a short path.
+
+    The home is the better place, since the path is part of what Dagster records of a run.
+    """
+    path = home.dagster.resolve() / "code-server.socket"
+    return path if len(str(path).encode()) <= _SOCKET_PATH_MAX else folder / path.name

@@ -1,0 +1,150 @@
+"""The programs are started again when they end, and ended with all that they started."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from pipeline.ui import supervisor as supervising
+from pipeline.ui.logs import ProgramLog
+from pipeline.ui.names import CODE_SERVER, DAEMON, ProgramWords
+from pipeline.ui.programs import Program
+from pipeline.ui.supervisor import RestartWaits, Supervisor
+from resources.http.retries import utc_now
+from warehouse.home import Home
+
+IDLE = "exec sleep 60"
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+
+
+class Script(Program):
+    """A program that is a line of shell."""
+
+    def __init__(self, name: str, home: Home, line: str) -> None:
+        home.dagster.mkdir(parents=True, exist_ok=True)
+        log = ProgramLog(home.dagster / f"{name}.log", log_format="text", now=utc_now)
+        super().__init__(name, home, ProgramWords(socket="", log_format="text"), log)
+        self._line = line
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", self._line]
+
+
+class Rounds:
+    """A stand-in for the wait for a signal: it comes after so many rounds, or never too late."""
+
+    def __init__(self, until: Callable[[], bool]) -> None:
+        self.waited: list[float] = []
+        self._until = until
+
+    def __call__(self, seconds: float) -> bool:
+        self.waited.append(seconds)
+        time.sleep(0.01)
+        return self._until() or len(self.waited) > 2000
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setattr(supervising, "_STOP_DAEMON_S", 0.3)
+    monkeypatch.setattr(supervising, "_STOP_S", 0.8)
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def started(home: Home) -> Iterator[Callable[..., Supervisor]]:
+    running: list[Script] = []
+
+    def start(daemon: str, code: str, until: Callable[[], bool]) -> Supervisor:
+        programs = Script(DAEMON, home, daemon), Script(CODE_SERVER, home, code)
+        running.extend(programs)
+        for program in programs:
+            program.start()
+        return Supervisor(home, *programs, Rounds(until))
+
+    yield start
+    for program in running:
+        program.signal(signal.SIGKILL)
+        program.wait(time.monotonic() + 5)
+
+
+def log_of(home: Home, name: str) -> str:
+    path = home.dagster / f"{name}.log"
+    return path.read_text() if path.exists() else ""
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or waits for its parent to notice."""
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return done.stdout.strip()[:1] in ("", "Z")
+
+
+def test_a_program_that_ends_is_said_and_started_again(
+    home: Home, started: Callable[..., Supervisor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"echo loading; test -e {home.root}/once && {IDLE}; touch {home.root}/once; exit 3"
+    supervisor = started(IDLE, line, lambda: log_of(home, CODE_SERVER).count("loading") == 2)
+    supervisor.watch()
+    supervisor.stop()
+    said = capsys.readouterr().err
+    assert "dagster-code-server ended with code 3: loading (full log in " in said
+    assert "Starting it again in 1 s." in log_of(home, CODE_SERVER)
+
+
+def test_a_killed_program_is_said_with_the_signal(
+    home: Home, started: Callable[..., Supervisor]
+) -> None:
+    supervisor = started("kill -KILL $$", IDLE, lambda: "again" in log_of(home, DAEMON))
+    supervisor.watch()
+    assert "dagster-daemon was ended by SIGKILL" in log_of(home, DAEMON)
+
+
+def test_a_program_that_ends_too_often_ends_the_command(
+    home: Home, started: Callable[..., Supervisor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervisor = started(IDLE, "echo no database; exit 1", lambda: False)
+    with pytest.raises(typer.Exit) as ended:
+        supervisor.watch()
+    assert ended.value.exit_code == 1
+    assert "no database" in capsys.readouterr().err
+    supervisor.stop()
+
+
+def test_waits_double_and_start_anew_when_a_program_lived_long() -> None:
+    now = [0.0]
+    waits = RestartWaits(lambda: now[0])
+    assert [waits.next_s() for _ in range(6)] == [1, 2, 4, 8, 16, None]
+    now[0] = 10_000.0
+    assert waits.next_s() == 1
+
+
+def test_what_ignores_the_signal_is_killed_with_its_children_in_time(
+    home: Home, started: Callable[..., Supervisor]
+) -> None:
+    child = home.root / "child"
+    # The child outlives its parent, as a run does whose code server was killed.
+    line = f'sh -c "{STUBBORN}" & echo $! > {child}; {STUBBORN}'
+    supervisor = started(STUBBORN, line, lambda: "ready" in log_of(home, CODE_SERVER))
+    supervisor.watch()
+    began = time.monotonic()
+    supervisor.stop()
+    assert time.monotonic() - began < 3
+    for name in (DAEMON, CODE_SERVER):
+        assert "did not end in time: killed" in log_of(home, name)
+    assert has_ended(int(child.read_text()))
+
+
+def test_runs_that_outlived_their_code_server_are_ended_too(
+    home: Home, started: Callable[..., Supervisor]
+) -> None:
+    child = home.root / "child"
+    line = f"test -e {child} && {IDLE}; sleep 60 & echo $! > {child}; exit 1"
+    supervisor = started(IDLE, line, lambda: "again" in log_of(home, CODE_SERVER))
+    supervisor.watch()
+    os.kill(int(child.read_text()), 0)
+    supervisor.stop()
+    assert has_ended(int(child.read_text()))
