@@ -1,5 +1,11 @@
-"""The change log of the lake, a partition for each observed day."""
+"""The change log of the lake, a partition for each observed day.
 
+A day's partition is recorded with the totals of the day whenever a merge changed it, whoever
+merged: `state/recorded_days.json` has the hash of each day's file when it was last recorded, so
+that the next step that merges also records what polls, backfills and `almanac merge` have changed.
+"""
+
+from collections.abc import Collection
 from datetime import date
 from typing import Final
 
@@ -7,16 +13,18 @@ import dagster as dg
 
 from assets.landed import LANDED
 from assets.layout import Layout
-from assets.metadata import log_problems, merge_metadata, outcome_metadata
+from assets.metadata import Metadata, day_metadata, log_problems, merge_metadata
 from assets.partitions import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
+from warehouse.files.notes import put_note, read_note
+from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import merge
 from warehouse.history.merge_report import MergeReport
-from warehouse.history.outcomes import Outcome
 from warehouse.home import Home
 
 CHANGES: Final = "event_changes"
+_RECORDED: Final = "recorded_days.json"
 
 
 def event_changes(layout: Layout) -> dg.AssetsDefinition:
@@ -59,11 +67,41 @@ def record_changes(
         raise dg.Failure(str(error), allow_retries=False) from error
     log_problems(context.log, report.problems)
     for day in days:
-        context.add_asset_metadata(
-            {**outcome_metadata(_outcomes_of(report, day)), **merge_metadata(report)},
-            partition_key=day.isoformat(),
-        )
+        context.add_asset_metadata(_metadata_of(home, day, report), partition_key=day.isoformat())
+    record_other_days(context, context.asset_key, home, report, recorded=days)
     return dg.MaterializeResult()
+
+
+def record_other_days(
+    context: dg.AssetExecutionContext,
+    changes: dg.AssetKey,
+    home: Home,
+    report: MergeReport,
+    *,
+    recorded: Collection[date] = (),
+) -> None:
+    """Record the days that this merge or one outside Dagster changed, but those recorded already.
+
+    `changes` is the key of the change log's asset. Call it after a merge.
+    """
+    files = {day_file.day.isoformat(): day_file.sha256 for day_file in ChangeLog.of(home).days()}
+    before = read_note(home.state_storage, _RECORDED, dict[str, str])
+    if before is None:
+        # Of an older home it is not known what was recorded: only this merge counts.
+        behind = {day.isoformat() for day in report.days}
+    else:
+        behind = {day for day, sha256 in files.items() if before.get(day) != sha256}
+    for day in sorted(behind - {day.isoformat() for day in recorded}):
+        metadata = _metadata_of(home, date.fromisoformat(day), report)
+        context.log_event(dg.AssetMaterialization(changes, partition=day, metadata=metadata))
+    if files != before:
+        put_note(home.state_storage, _RECORDED, files)
+
+
+def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:
+    """Return the totals of a day as the lake has them, and what is known of the merge."""
+    records = list(ChangeLog.of(home).records_on(day).values())
+    return {**day_metadata(records), **merge_metadata(report, day)}
 
 
 def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
@@ -89,7 +127,3 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
             + ", so there is nothing to refold. The lake was not changed."
         )
     return merge(home, publishing=False, refold_from=past[0])
-
-
-def _outcomes_of(report: MergeReport, day: date) -> list[Outcome]:
-    return [outcome for outcome in report.outcomes if outcome.manifest.observed_at.date() == day]

@@ -12,15 +12,16 @@ from catalog.contract.plans import PLANS
 from resources.errors import Defer
 from resources.feeds import OPTIONAL, Pulled, plan_lacks, pull
 from resources.session import LazySession
-from warehouse.landing.batches import Feed, Manifest
+from warehouse.landing.batches import Feed, Manifest, feed_of
 from warehouse.landing.landing import Landing
 
 NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 """Feeds whose batches arrive by themselves."""
 
 
+NONE_ARRIVED: Final = "none arrived"
 UNCHANGED: Final = "unchanged since the last pull"
-USUAL: Final = frozenset({"pulled", UNCHANGED, "reused from landing", "none arrived"})
+USUAL: Final = frozenset({"pulled", UNCHANGED, "reused from landing", NONE_ARRIVED})
 """Outcomes that nobody needs to be told of."""
 
 
@@ -41,6 +42,8 @@ class FeedDay:
     warnings: tuple[str, ...] = ()
     resume_at: datetime | None = None
     why_deferred: str = ""
+    why_empty: str = ""
+    """Why nothing arrived by itself; empty if something did, or the feed is pulled."""
     refused: str = ""
     """The service's refusal of an optional feed; empty if it was not refused."""
 
@@ -101,7 +104,7 @@ def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
             feed, day, "reused from landing", found, rows=sum(claimed) if claimed else None
         )
     if feed in NEVER_PULLED:
-        return FeedDay(feed, day, "none arrived", rows=0)
+        return FeedDay(feed, day, NONE_ARRIVED, rows=0, why_empty=_why_none_arrived(landing))
     plans = {batch.plan for batch in of_day}
     if plans and all(name in PLANS and plan_lacks(PLANS[name], feed) for name in plans):
         return FeedDay(feed, day, f"not in the plan {', '.join(sorted(plans))} of that day", rows=0)
@@ -111,4 +114,14 @@ def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
         f"No {feed} batch was landed on {day}, and the service gives today's data only, so that "
         "day can't be pulled later. Nothing was changed. Materialise today's partition, or "
         "import an archived export with `almanac import`."
+    )
+
+
+def _why_none_arrived(landing: Landing) -> str:
+    """Return why no delivery arrived: a home to which none ever did has no receiver."""
+    if any(feed_of(batch_id) in NEVER_PULLED for batch_id in landing.batch_ids()):
+        return "No webhook delivery arrived on that day."
+    return (
+        "No webhook receiver is set up for this home: no delivery was ever landed. Nothing is "
+        "missing, since the pulls have the same changes."
     )

@@ -110,7 +110,8 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
     "deliveries": (
         "webhook",
         "The webhook deliveries that arrived on the day. They arrive by themselves; this "
-        "asset only reports them.",
+        "asset only reports them. It is empty if no webhook receiver is set up, or none "
+        "arrived on the day: each materialisation says which.",
     ),
 }
 """The kind and the description of the asset of each feed."""

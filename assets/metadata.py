@@ -8,6 +8,7 @@ Estimated dates are shown as `displayed_date`, never as dates.
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from itertools import islice
@@ -24,7 +25,6 @@ from resources.feeds import Pulled
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
 from warehouse.errors import WarehouseError
 from warehouse.history.merge_report import MergeReport
-from warehouse.history.outcomes import Outcome
 from warehouse.landing.batches import Feed, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.payloads import decoded, pages
@@ -40,6 +40,7 @@ _PAGE_BYTES: Final = 4 << 20
 _WIDTH: Final = 48
 _CELL_CHARS_MAX: Final = 1_000
 _LIST_ITEMS_MAX: Final = 50
+_BATCHES_SHOWN: Final = 12
 _HARMLESS: Final = re.compile(r"[\w ,.;:'\"%+()/?=…–—’“”$€-]*")
 _LINKED: Final = re.compile(r"://|www\.", re.IGNORECASE)
 """Many renderers turn this into a link without any markup."""
@@ -140,6 +141,8 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
         "bytes": feed_day.bytes,
         "batches": _batch_table(feed_day.manifests),
     }
+    if feed_day.why_empty:
+        metadata["why it is empty"] = feed_day.why_empty
     if feed_day.rows is not None:
         metadata["rows"] = feed_day.rows
     if quota_left is not None:
@@ -179,42 +182,51 @@ def backfill_metadata(backfill: Backfill) -> Metadata:
     return metadata
 
 
-def outcome_metadata(outcomes: Sequence[Outcome]) -> Metadata:
-    """Return the metadata of the batches of a day in a merge."""
-    changes = changes_of(outcomes)
+def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
+    """Return the metadata of an observed day: the totals of all batches folded on it so far.
+
+    `records` are those of the day's file in the change log, so they are the rows of `batches`.
+    """
+    versions = sum(record["versions"] for record in records)
     metadata: Metadata = {
-        "rows": sum(outcome.arrived for outcome in outcomes),
-        "versions": sum(outcome.versions for outcome in outcomes),
-        "rejected": sum(outcome.rejected for outcome in outcomes),
-        "quarantined": sum(outcome.status == "quarantined" for outcome in outcomes),
-        "batches": _outcome_table(outcomes),
+        "rows": sum(record["arrived"] for record in records),
+        "versions": versions,
+        "dagster/row_count": versions,
+        "rejected": sum(record["rejected"] for record in records),
+        "quarantined": sum(record["status"] == "quarantined" for record in records),
+        "batches folded": len(records),
+        "newest batches": _record_table(records),
     }
     metadata |= _problem_metadata(
-        [problem for outcome in outcomes for problem in problems_of_record(outcome.record())]
+        [problem for record in records for problem in problems_of_record(record)]
     )
+    changes = _added(record["changes"] for record in records)
     if changes:
-        metadata["changes"] = dg.MetadataValue.md(markdown(("kind", "events"), changes.items()))
+        metadata["changes"] = dg.MetadataValue.md(markdown(("kind", "versions"), changes.items()))
     return metadata
 
 
-def merge_metadata(report: MergeReport) -> Metadata:
-    """Return the metadata of a merge as a whole."""
+def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:
+    """Return the metadata of a merge as a whole; with a day, of the refolded days that one alone.
+
+    A refold of a year is recorded for each of its days, and a list of all in each would be long.
+    """
     metadata: Metadata = {"seconds": round(report.seconds, 3), "waited for the lock": report.waited}
-    if report.refolded:
-        rows = ((day, *counts) for day, counts in sorted(report.refolded.items()))
+    shown = [each for each in sorted(report.refolded) if day in (None, each)]
+    if shown:
+        rows = ((each, *report.refolded[each]) for each in shown)
         metadata["folded again"] = dg.MetadataValue.md(markdown(("day", "new", "gone"), rows))
     if report.notes:
         metadata[REFOLD_NOTES] = "\n".join(map(plain_line, report.notes))
     return metadata
 
 
-def changes_of(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
-    """Return the number of changed events by change kind, largest first."""
-    found: dict[str, int] = {}
-    for outcome in outcomes:
-        for kind, count in outcome.changes.items():
-            found[kind] = found.get(kind, 0) + count
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of counts by kind, the largest first."""
+    sums: Counter[str] = Counter()
+    for count in counts:
+        sums.update(count)
+    return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
 def log_problems(log: dg.DagsterLogManager, problems: Iterable[BatchProblem]) -> None:
@@ -240,22 +252,13 @@ def _batch_table(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.md(markdown(("batch", "bytes", "complete"), rows))
 
 
-def _outcome_table(outcomes: Sequence[Outcome]) -> dg.MetadataValue[Any]:
-    if not outcomes:
+def _record_table(records: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
+    if not records:
         return dg.MetadataValue.text("none")
-    rows = (
-        (
-            outcome.manifest.batch_id,
-            outcome.status,
-            outcome.arrived,
-            outcome.versions,
-            outcome.rejected,
-            outcome.stale,
-        )
-        for outcome in outcomes
-    )
-    columns = ("batch", "status", "rows", "versions", "rejected", "stale")
-    return dg.MetadataValue.md(markdown(columns, rows))
+    columns = ("batch_id", "status", "arrived", "versions", "rejected", "stale")
+    newest = sorted(records, key=lambda record: str(record["observed_at"]), reverse=True)
+    rows = ([record[name] for name in columns] for record in newest[:_BATCHES_SHOWN])
+    return dg.MetadataValue.md(markdown(("batch", "status", "rows", *columns[3:]), rows))
 
 
 _PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-from assets.changes import CHANGES
+from assets.changes import CHANGES, record_other_days
 from assets.layout import Layout
 from assets.metadata import log_problems, merge_metadata, table_preview
 from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
@@ -64,14 +64,15 @@ def published_tables(layout: Layout) -> dg.AssetsDefinition:
     )
     def published(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         selected = {layout.asset(key) for key in context.selected_asset_keys}
-        for table, metadata in publish(context, layout.resource(context, "home"), selected):
+        home = layout.resource(context, "home")
+        for table, metadata in publish(layout, context, home, selected):
             yield dg.MaterializeResult(asset_key=layout.key(table), metadata=metadata)
 
     return published
 
 
 def publish(
-    context: dg.AssetExecutionContext, home: Home, selected: Collection[str]
+    layout: Layout, context: dg.AssetExecutionContext, home: Home, selected: Collection[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Merge what is not merged yet, publish, and yield name and metadata of the selected tables.
 
@@ -86,6 +87,7 @@ def publish(
     except WarehouseError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     log_problems(context.log, report.problems)
+    record_other_days(context, layout.key(CHANGES), home, report)
     with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
             if table.name not in selected:

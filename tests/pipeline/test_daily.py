@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.feed_day import pull_or_reuse
 from assets.layout import Layout
 from pipeline.daily_run import RunSummary
 from pipeline.instance import instance_of
@@ -23,7 +24,11 @@ from tests.pipeline.homes_in_days import (
     run_sandbox_days,
     settings_of,
 )
+from tests.pipeline.small_home import SmallHome
+from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.landing.batches import Scope
+from warehouse.landing.landing import Landing, Pull
 from warehouse.queries import connected
 
 
@@ -90,6 +95,57 @@ def test_every_materialisation_has_rows_requests_quota_bytes_and_batches(
     assert events.asset_materialization.metadata["rows"].value == len(
         rows_of(two_days.home, "events")
     )
+
+
+def test_every_day_of_the_change_log_shows_its_totals_in_the_lake(two_days: TwoDayHome) -> None:
+    # Polls and `almanac merge` merge outside Dagster, after the day was recorded.
+    small = Home(two_days.settings.home)
+    landed_at = NOW + timedelta(minutes=5)
+    small.landing.land(
+        Pull(
+            feed="events",
+            scope=Scope(event_id="0" * 24),
+            plan="elite",
+            source=small.stamp().source,  # type: ignore[union-attr]
+            observed_at=landed_at,
+            content_at=landed_at,
+            landed_at=landed_at,
+            requests=1,
+        ),
+        [(b'{"data": []}', None)],
+    )
+    merge(small, publishing=False)
+    assert run_assets(two_days.settings, two_days.instance, "events").success
+    with connected(two_days.home.warehouse) as connection:
+        totals = connection.execute(
+            "SELECT observed_date, count(*), sum(versions), sum(arrived) FROM batches GROUP BY ALL"
+        ).fetchall()
+    for day, *counts in totals:
+        of_day = dg.AssetRecordsFilter(
+            asset_key=dg.AssetKey("event_changes"), asset_partitions=[day.isoformat()]
+        )
+        (record,) = two_days.instance.fetch_materializations(of_day, limit=1).records
+        shown = record.asset_materialization.metadata  # type: ignore[union-attr]
+        names = ("batches folded", "versions", "rows")
+        assert [shown[name].value for name in names] == counts, day
+
+
+def test_deliveries_say_why_there_are_none(two_days: TwoDayHome) -> None:
+    landing = Landing(two_days.settings.home / "landing")
+    never = pull_or_reuse("deliveries", TODAY, None, landing)  # type: ignore[arg-type]
+    assert never.outcome == "none arrived"
+    assert never.why_empty.startswith("No webhook receiver is set up for this home")
+    record = two_days.instance.get_latest_materialization_event(dg.AssetKey("landed_deliveries"))
+    assert record is not None and record.asset_materialization is not None
+    shown = record.asset_materialization.metadata["why it is empty"].value
+    assert shown == never.why_empty
+
+
+def test_deliveries_of_another_day_mean_that_none_arrived_on_this_one(tmp_path: Path) -> None:
+    small = SmallHome(tmp_path / "home")
+    small.land("deliveries")
+    found = pull_or_reuse("deliveries", YESTERDAY, None, small.home.landing)  # type: ignore[arg-type]
+    assert found.why_empty == "No webhook delivery arrived on that day."
 
 
 def test_all_checks_of_the_published_file_passed(two_days: TwoDayHome) -> None:
@@ -183,7 +239,7 @@ def test_a_refold_of_past_days_gives_the_same_history(two_days: TwoDayHome) -> N
         clock=lambda: NOW + timedelta(days=3),
     )
     assert result.success
-    assert "-export-" in metadata_of(result, "event_changes", YESTERDAY)["batches"]
+    assert "-export-" in metadata_of(result, "event_changes", YESTERDAY)["newest batches"]
     assert "2026-03-02" in metadata_of(result, "event_changes", TODAY)["folded again"]
     assert run_assets(two_days.settings, two_days.instance, "events").success
     assert rows_of(two_days.home, "event_versions") == before
