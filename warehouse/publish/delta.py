@@ -106,16 +106,19 @@ def _apply(staged: Staged, table: Table, values: Values) -> str:
     query = query_of(table, values)
     compared = tuple(name for name in table.names if name not in _in_place(table))
     assert table.delta is not None
-    staged.run(ddl.want(table, compared, query), values)
-    staged.run(ddl.have(table, compared, _CONDITIONS[table.delta]), values)
-    staged.run(ddl.gone(table))
-    staged.run(ddl.new(table, query), values)
-    ((gone,),) = staged.run(ddl.count(table, "gone_"))
+    # A statement that makes a table returns the number of its rows.
+    ((wanted,),) = staged.run(ddl.want(table, compared, query), values)
+    ((there,),) = staged.run(ddl.have(table, compared, _CONDITIONS[table.delta]), values)
+    ((gone,),) = staged.run(ddl.gone(table))
+    # The query is the slow part. Keys differ, so that as many rows, none gone, are the same rows.
+    has_new = gone > 0 or wanted != there
+    staged.run(ddl.new(table, query if has_new else ddl.no_rows(table)), values)
     ((total,),) = staged.run(ddl.count(table))
     if gone <= max(ROWS_ALWAYS, SHARE_MAX * total):
         if gone:
             staged.run(ddl.delete_gone(table))
-        staged.run(ddl.insert_new(table))
+        if has_new:
+            staged.run(ddl.insert_new(table))
     elif table.delta in _REWRITTEN:
         staged.run(ddl.empty(table))
         staged.run(ddl.insert(table, query), {**values, "everything": True})

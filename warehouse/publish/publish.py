@@ -191,27 +191,31 @@ class _Publication:
     def build_full(self, why: str) -> PublishReport:
         """Build everything from the lake."""
         with staging(self.warehouse) as path:
-            staged = Staged(path)
             try:
-                inputs = find_inputs(self.lake, self.chain, self.chain)
-                publish_full.build(staged, inputs, self.local)
-                _note(staged, "signature", _signature())
-                _note(staged, "local", self.local.fingerprint)
-                check(staged, inputs, everything=True)
-                report = PublishReport("full", why_full=why, contents=contents_of(staged))
-                return self._put(staged, report, None)
+                staged = publish_full.begin(path)
+                try:
+                    return self._fill(staged, why)
+                finally:
+                    staged.abandon()
             except duckdb.Error as error:
                 raise WarehouseError(
                     f"the lake can't be published: {error}. The old warehouse is kept. If a file "
                     "of the lake is damaged, `almanac replay` rebuilds it."
                 ) from error
-            finally:
-                staged.abandon()
+
+    def _fill(self, staged: Staged, why: str) -> PublishReport:
+        inputs = find_inputs(self.lake, self.chain, self.chain)
+        publish_full.build(staged, inputs, self.local)
+        _note(staged, {"signature": _signature(), "local": self.local.fingerprint})
+        check(staged, inputs, everything=True)
+        report = PublishReport("full", why_full=why, contents=contents_of(staged))
+        return self._put(staged, report, None)
 
     def _apply(self, staged: Staged) -> PublishReport:
-        if not staged.run(_SQL["find_facts"]):
-            raise DoesNotFit("another version of Almanac made it")
-        facts = _facts(staged)
+        try:
+            facts = _facts(staged)
+        except duckdb.CatalogException:  # It has none, or in another schema.
+            raise DoesNotFit("another version of Almanac made it") from None
         self._refuse_misfit(facts)
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
         same = first_day is None and facts["local"] == self.local.fingerprint
@@ -229,7 +233,7 @@ class _Publication:
             months = lake_events.changed_months(staged)
         if facts["local"] != self.local.fingerprint:
             delta.apply_local(staged, self.local)
-            _note(staged, "local", self.local.fingerprint)
+            _note(staged, {"local": self.local.fingerprint})
         return self._put(staged, PublishReport("delta", contents=contents), months)
 
     def _refuse_misfit(self, facts: dict[str, str]) -> None:
@@ -247,14 +251,14 @@ class _Publication:
         """Write the lake's events, then rename the file."""
         self.step("publish:built")
         report.rows = _rows(staged)
-        for name, content in report.contents.items():
-            _note(staged, FACT + name, content)
+        _note(staged, {FACT + name: content for name, content in report.contents.items()})
         staged.commit()
         report.months = lake_events.write_events(staged, self.lake, months)
         self.step("publish:lake_events_written")
         if report.mode == "full":
-            _note(staged, "full_bytes", str(staged.path.stat().st_size))
-        _note(staged, PUBLISHED_AT, self.now().isoformat())
+            staged.checkpoint()
+            _note(staged, {"full_bytes": str(staged.path.stat().st_size)})
+        _note(staged, {PUBLISHED_AT: self.now().isoformat()})
         staged.close()
         self.step("publish:finished")
         note_published(self.notes, staged.path, self.warehouse)
@@ -277,9 +281,9 @@ def _facts(staged: Staged) -> dict[str, str]:
     return dict(staged.run(_SQL["list_facts"]))
 
 
-def _note(staged: Staged, name: str, value: str) -> None:
-    staged.run(_SQL["forget_fact"], {"name": name})
-    staged.run(_SQL["note_fact"], {"name": name, "value": value})
+def _note(staged: Staged, facts: dict[str, str]) -> None:
+    staged.run(_SQL["forget_facts"], {"names": list(facts)})
+    staged.run(_SQL["note_facts"], {"names": list(facts), "values": list(facts.values())})
 
 
 def _rows(staged: Staged) -> dict[str, int]:

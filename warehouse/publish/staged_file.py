@@ -15,6 +15,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,7 +72,21 @@ class Staged:
         self.connection = open_spilling(path.with_name(f"{path.name}-spill"))
         self.connection.execute(ddl.attach(path, "staged", read_only=False))
         self.connection.execute("USE staged")
+        self.begin()
+
+    def begin(self) -> None:
         self.connection.execute("BEGIN")
+
+    def copy_declarations(self, empty: bytes) -> None:
+        """Make the schemas, tables, views, macros and comments of another file, an empty one."""
+        other = self.path.with_name(f"{self.path.name}-empty")
+        other.write_bytes(empty)
+        self.connection.execute(ddl.attach(other, "empty", read_only=True))
+        self.connection.execute("COPY FROM DATABASE empty TO staged (SCHEMA)")
+        for text in ("COMMIT", "DETACH empty"):
+            self.connection.execute(text)
+        other.unlink()
+        self.begin()
 
     def run(self, sql: str, values: Values | None = None) -> list[tuple[Any, ...]]:
         """Run one statement, bound to those values that it names."""
@@ -95,9 +110,11 @@ class Staged:
             self.connection.execute(text)
 
     def commit(self) -> None:
-        """Write all data to the file, so that it needs no `.wal`."""
-        for text in ("COMMIT", "CHECKPOINT staged"):
-            self.connection.execute(text)
+        self.connection.execute("COMMIT")
+
+    def checkpoint(self) -> None:
+        """Write all committed data to the file, so that it needs no `.wal`."""
+        self.connection.execute("CHECKPOINT staged")
 
     def close(self) -> None:
         for text in ("CHECKPOINT staged", "USE memory", "DETACH staged"):
@@ -136,14 +153,16 @@ def put_in_place(staged: Path, warehouse: Path) -> None:
     sync(warehouse.parent)
 
 
-def parameters(sql: str) -> set[str]:
+@cache
+def parameters(sql: str) -> frozenset[str]:
     """Return the names of the parameters of a statement."""
     code = "\n".join(line.partition("--")[0] for line in sql.splitlines())
-    return {name for name in _PARAMETER.findall(code) if name}
+    return frozenset(_PARAMETER.findall(code))
 
 
 def _named(sql: str, values: Values) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name in parameters(sql)}
+    names = parameters(sql)
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _remove_unfinished(folder: Path) -> None:

@@ -1,19 +1,12 @@
 -- Facts stored in a published file, and the checks before readers see it.
 --
---     find_facts → list_facts, list_published_chain      of the file that is published
---     forget_fact → note_fact               of the one being made
+--     list_facts, list_published_chain      of the file that is published
+--     forget_facts → note_facts             of the one being made
 --     check_versions, check_counts          before it takes its name
 --     list_facts, list_published_chain, list_batches_of_days    for `almanac status`
 
--- name: find_facts
--- Grain: one row if the file has facts; an older Almanac kept them in another schema.
--- Parameters: none. Run twice: the same row.
-SELECT table_name
-FROM duckdb_tables()
-WHERE database_name = current_database() AND schema_name = '_almanac' AND table_name = 'facts'
-
 -- name: list_facts
--- Grain: one row per fact.
+-- Grain: one row per fact. An error if the file has none, or an older Almanac made it.
 -- Parameters: none. Run twice: the same rows.
 SELECT name, value FROM _almanac.facts
 
@@ -27,15 +20,15 @@ SELECT day, sha256 FROM _almanac.published ORDER BY day
 -- Parameters: $days. Run twice: the same rows.
 SELECT batch_id FROM batches WHERE observed_date IN (SELECT unnest($days)) ORDER BY batch_id
 
--- name: forget_fact
--- Grain: one fact.
--- Parameters: $name. Run twice: changes nothing.
-DELETE FROM _almanac.facts WHERE name = $name
+-- name: forget_facts
+-- Grain: one row per fact.
+-- Parameters: $names. Run twice: changes nothing.
+DELETE FROM _almanac.facts WHERE list_contains($names, name)
 
--- name: note_fact
--- Grain: one fact, in place of the one of that name.
--- Parameters: $name, $value. Run twice: two rows; forget_fact runs before.
-INSERT INTO _almanac.facts VALUES ($name, $value)
+-- name: note_facts
+-- Grain: one row per fact, in place of the one of that name.
+-- Parameters: $names, $values. Run twice: two rows for each; forget_facts runs before.
+INSERT INTO _almanac.facts SELECT unnest($names), unnest($values)
 
 -- name: check_versions
 -- Grain: one row per event that breaks a rule, three at most: its versions are numbered without gap
