@@ -6,6 +6,7 @@ Resources are plain objects, so that none of their values is in a config, page o
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -18,6 +19,7 @@ from assets.layout import Layout
 from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
 from pipeline.automation.digests import digest_sensors
+from pipeline.automation.first_pull import first_pull, pulled
 from pipeline.automation.jobs import Jobs, daily_schedule
 from pipeline.automation.polls import poll_job, polls
 from pipeline.automation.resume import cancellations, quota
@@ -58,8 +60,9 @@ def build_definitions(
         ],
         asset_checks=[published_checks(layout)],
         jobs=[jobs.daily, poll_job(layout), jobs.calendar, jobs.merge],
-        schedules=[daily_schedule(layout, clock, service_now)],
+        schedules=[daily_schedule(layout, clock, service_now, partial(pulled, home))],
         sensors=[
+            first_pull(layout, jobs, home, clock, service_now),
             unmerged_batches(layout, home, clock),
             polls(layout, PollFacts(settings, home), clock),
             cancellations(layout, home, clock, service_now),

@@ -6,7 +6,7 @@ since a process for each step would take seconds to import.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any, Final, Self
 
 import dagster as dg
@@ -21,7 +21,7 @@ from assets.published import PUBLISHED
 DAILY: Final = "daily"
 MERGE: Final = "merge"
 CALENDAR: Final = "calendar"
-EXPORT_IS_OUT: Final = "20 0 * * *"
+EXPORT_IS_OUT_AT: Final = time(0, 20)
 """The service makes the export at 00:05 UTC; at this time every plan can pull it."""
 
 
@@ -66,16 +66,20 @@ def _job(name: str, selection: dg.AssetSelection, description: str) -> Unresolve
 
 
 def daily_schedule(
-    layout: Layout, clock: Callable[[], datetime], service_now: Callable[[], datetime]
+    layout: Layout,
+    clock: Callable[[], datetime],
+    service_now: Callable[[], datetime],
+    pulled: Callable[[date], bool],
 ) -> dg.ScheduleDefinition:
     """Return the schedule that runs the job for the service's day, once a day of the machine.
 
-    If the clocks agree, that is once the export is out.
+    If the clocks agree, that is once the export is out. A day that was `pulled` since then, at the
+    first start or by `almanac run`, is not pulled again.
     """
 
     @dg.schedule(
         name=layout.name("daily_schedule"),
-        cron_schedule=EXPORT_IS_OUT,
+        cron_schedule=f"{EXPORT_IS_OUT_AT.minute} {EXPORT_IS_OUT_AT.hour} * * *",
         job_name=layout.name(DAILY),
         execution_timezone="UTC",
         description="Every day at 00:20 UTC, once the export is out.",
@@ -90,6 +94,8 @@ def daily_schedule(
                 f"The pull of {day} was missed: the service gives today's data only. The next "
                 f"one is on {today} or the day after, at 00:20 UTC."
             )
+        if pulled(day):
+            return dg.SkipReason(f"{day} was pulled already. The next pull is in a day.")
         return dg.RunRequest(run_key=day.isoformat(), partition_key=day.isoformat())
 
     return schedule

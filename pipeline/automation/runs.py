@@ -6,11 +6,12 @@ Belongs here: what all sensors share. Does not: what is due (polls, resume, unme
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final, Self
 
 import dagster as dg
 import msgspec
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 IN_PROGRESS_STATUSES: Final = (
     dg.DagsterRunStatus.QUEUED,
@@ -79,6 +80,16 @@ def run_in_progress(instance: dg.DagsterInstance, job_names: Iterable[str]) -> s
         if runs:
             return runs[0].run_id
     return None
+
+
+def run_succeeded(instance: dg.DagsterInstance, job_name: str, day: date) -> bool:
+    """Whether a run of a job succeeded for a day."""
+    filters = dg.RunsFilter(
+        job_name=job_name,
+        tags={PARTITION_NAME_TAG: day.isoformat()},
+        statuses=[dg.DagsterRunStatus.SUCCESS],
+    )
+    return bool(instance.get_runs(filters=filters, limit=1))
 
 
 def last_end(instance: dg.DagsterInstance, job_name: str) -> datetime | None:

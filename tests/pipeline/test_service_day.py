@@ -134,7 +134,7 @@ def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> 
 def test_the_schedule_requests_the_service_day(hours: float) -> None:
     now = datetime.now(UTC).replace(hour=0, minute=20, second=0, microsecond=0)
     service_now = now + hours * HOUR
-    schedule = daily_schedule(Layout(), lambda: now, lambda: service_now)
+    schedule = daily_schedule(Layout(), lambda: now, lambda: service_now, lambda day: False)
     request = schedule(dg.build_schedule_context(scheduled_execution_time=now))
     assert isinstance(request, dg.RunRequest)
     assert request.partition_key == service_now.date().isoformat()
