@@ -23,8 +23,12 @@ from pipeline.automation.first_pull import first_pull, pulled
 from pipeline.automation.jobs import Jobs, daily_schedule
 from pipeline.automation.polls import poll_job, polls
 from pipeline.automation.resume import cancellations, quota
+from pipeline.automation.retention import prune_job, prune_schedule
 from pipeline.automation.unmerged import unmerged_batches
 from pipeline.polling.inputs import PollFacts
+from pipeline.retention.lengths import Retention
+from pipeline.retention.owned import Owned, label_of
+from pipeline.runs.place import place_of
 from pipeline.runs.presence import announce
 from pipeline.session import home_of, open_service
 from pipeline.settings import Settings
@@ -51,6 +55,7 @@ def build_definitions(
     service_now = service_time(home.state, clock)
     layout = layout or layout_of(settings, home, service_now())
     jobs = Jobs.of(layout)
+    pruning = prune_job(layout, lambda: owned_by(settings, layout), Retention(), clock)
     return dg.Definitions(
         assets=[
             *landed_assets(layout),
@@ -59,8 +64,11 @@ def build_definitions(
             published_tables(layout),
         ],
         asset_checks=[published_checks(layout)],
-        jobs=[jobs.daily, poll_job(layout), jobs.calendar, jobs.merge],
-        schedules=[daily_schedule(layout, clock, service_now, partial(pulled, home))],
+        jobs=[jobs.daily, poll_job(layout), jobs.calendar, jobs.merge, pruning],
+        schedules=[
+            daily_schedule(layout, clock, service_now, partial(pulled, home)),
+            prune_schedule(layout, pruning),
+        ],
         sensors=[
             first_pull(layout, jobs, home, clock, service_now),
             unmerged_batches(layout, home, clock),
@@ -72,6 +80,21 @@ def build_definitions(
         ],
         resources=build_resources(layout, settings, clock=clock, **overrides),
         executor=dg.in_process_executor,
+    )
+
+
+def owned_by(settings: Settings, layout: Layout | None = None) -> Owned:
+    """Return what belongs to the home in the instance in use: all that is defined above."""
+    home = home_of(settings)
+    layout = layout or layout_of(settings, home, utc_now())
+    definitions = build_definitions(settings, layout=layout)
+    instigators = (*(definitions.schedules or ()), *(definitions.sensors or ()))
+    return Owned(
+        label=label_of(layout),
+        jobs=frozenset(job.name for job in definitions.resolve_all_job_defs()),
+        assets=frozenset(definitions.resolve_asset_graph().get_all_asset_keys()),
+        instigators=frozenset(instigator.name for instigator in instigators),
+        home=home if place_of(home).is_own else None,
     )
 
 

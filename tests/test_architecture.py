@@ -86,7 +86,7 @@ FLOORS = {
     "pipeline": (
         "configuration console hooks runs",
         "instance settings",
-        "secrecy session",
+        "retention secrecy session",
         "polling ui",
         "health",
         "automation",

@@ -16,6 +16,7 @@ from assets.layout import Layout
 from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
 from pipeline.health.alerts import Alerts, Changes, find_warnings, post_changes
 from pipeline.hooks import NotPosted
+from pipeline.retention.owned import owner_tags
 from pipeline.runs.presence import announce
 from pipeline.settings import Settings, SettingsError
 from warehouse.errors import WarehouseError
@@ -85,7 +86,12 @@ def posting_job(
             raise dg.Failure(str(error), allow_retries=False) from error
         context.log.info("Posted: %s", what)
 
-    @dg.job(name=layout.name(name), description=summary, executor_def=dg.in_process_executor)
+    @dg.job(
+        name=layout.name(name),
+        description=summary,
+        executor_def=dg.in_process_executor,
+        tags=owner_tags(layout),
+    )
     def job() -> None:
         posted()
 

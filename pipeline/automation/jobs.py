@@ -17,6 +17,7 @@ from assets.changes import CHANGES
 from assets.landed import LANDED
 from assets.layout import Layout
 from assets.published import PUBLISHED
+from pipeline.retention.owned import owner_tags
 
 DAILY: Final = "daily"
 MERGE: Final = "merge"
@@ -41,17 +42,20 @@ class Jobs:
         days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))
         return cls(
             daily=_job(
-                layout.name(DAILY),
+                layout,
+                DAILY,
                 days | published,
                 "One day: land every feed, merge, publish and check the tables.",
             ),
             merge=_job(
-                layout.name(MERGE),
+                layout,
+                MERGE,
                 published,
                 "Merge landed batches, then publish and check. Sends no request to the service.",
             ),
             calendar=_job(
-                layout.name(CALENDAR),
+                layout,
+                CALENDAR,
                 dg.AssetSelection.assets(layout.key(LANDED_CALENDAR)),
                 "All events of the chosen months: to pull them again, or on a plan without the "
                 "export.",
@@ -59,9 +63,15 @@ class Jobs:
         )
 
 
-def _job(name: str, selection: dg.AssetSelection, description: str) -> UnresolvedAssetJobDefinition:
+def _job(
+    layout: Layout, name: str, selection: dg.AssetSelection, description: str
+) -> UnresolvedAssetJobDefinition:
     return dg.define_asset_job(
-        name, selection=selection, description=description, executor_def=dg.in_process_executor
+        layout.name(name),
+        selection=selection,
+        description=description,
+        executor_def=dg.in_process_executor,
+        tags=owner_tags(layout),
     )
 
 

@@ -26,6 +26,7 @@ from pipeline.automation.runs import (
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.plan import CancellationsPull, EventsPull, PlannerInputs, PollPlan, Pull
 from pipeline.polling.planner import plan_polls
+from pipeline.retention.owned import owner_tags
 from resources.deferrals import DeferredPulls, deferred_pull
 from resources.errors import CatalogError, Defer
 from resources.feeds import Poll, Pulled, poll
@@ -106,6 +107,7 @@ def poll_job(layout: Layout) -> dg.JobDefinition:
         executor_def=dg.in_process_executor,
         description="Pulls what changes within a day: windows of event dates, cancellations, "
         "missing events. `almanac budget` shows when and why.",
+        tags=owner_tags(layout),
     )
     def job() -> None:
         pull_op()

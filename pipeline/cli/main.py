@@ -106,7 +106,7 @@ COMMANDS: Final = {
     ),
     "prune": CommandPlace(
         *("maintenance", "prune"),
-        "Delete old logs, runs and files that were set aside, and files left by killed processes.",
+        "Delete old runs, logs and files that were set aside, and files left by killed processes.",
     ),
     "ui": CommandPlace("ui", "ui", "Start Dagster on the home: pages, schedules and sensors."),
     "daemon": CommandPlace(

@@ -5,32 +5,31 @@ Prune never deletes landing or history.
 
 import os
 import platform
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from almanac.reading.attaching import abandoned_links, set_aside_foreign_wal
-from almanac.reading.temporary import leftovers, own_folder
+from almanac.reading.attaching import set_aside_foreign_wal
+from almanac.reading.temporary import own_folder
 from pipeline.cli.options import JsonOption
 from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
 from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
-from pipeline.runs.store import STORES
+from pipeline.retention.files import prune_files
+from pipeline.retention.lengths import Retention
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.session import OpenedSession, home_of, home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.service_clock import NOTABLE, ServiceClock
 from warehouse.errors import WarehouseError
-from warehouse.history.merge import ABANDONED_S
 from warehouse.history.verify import verify as verify_home
 from warehouse.history.verify_files import Finding
 from warehouse.home import Home
@@ -227,42 +226,36 @@ def _checked(what: str, check: Callable[[], str]) -> Checked:
         return Checked(what, False, str(error))
 
 
-_SET_ASIDE: Final = re.compile(r"\.(?:foreign|damaged)-(\d{8})T")
-"""The end of such a name has the day of the last write, or on which the file was set aside."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """The deleted files of one kind."""
-
-    what: str
-    count: int
-    bytes: int
-
-
 def prune(
-    days: Annotated[int, typer.Option(min=1, help="Keep this many days of each kind.")] = 90,
+    days: Annotated[
+        int | None,
+        typer.Option(min=1, help="Keep this many days of each kind, instead of the settings."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would be deleted.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete old logs, runs and files that were set aside, and files left by killed processes."""
+    """Delete old runs, logs and files that were set aside, and files left by killed processes.
+
+    The latest materialisation of each partition stays. With `almanac ui`, it runs every night.
+    """
     home = home_there()
-    before = datetime.now(UTC).date() - timedelta(days=days)
-    with home.merge_lock():
-        pruned = [
-            _files("request logs", _old_logs(home, before), dry_run=dry_run),
-            _files("unfinished files", _unfinished(home), dry_run=dry_run),
-            _files("foreign .wal files", _foreign_logs(home, before), dry_run=dry_run),
-            _files("damaged databases", _damaged(home, before), dry_run=dry_run),
-        ]
-    pruned.append(_files("temporary folders", leftovers(), dry_run=dry_run))
-    pruned.append(_runs(home, before, dry_run=dry_run))
+    settings = read_settings()
+    retention = Retention() if days is None else Retention.of_days(days)
+    now = datetime.now(UTC)
+    pruned = prune_files(home, retention, now, dry_run=dry_run)
+    if home.instance_folder.exists():
+        # Imported here, since importing Dagster takes longer than most commands.
+        from pipeline.build import owned_by
+        from pipeline.instance import instance_of
+        from pipeline.retention.prune import prune_instance
+
+        owned = owned_by(settings)
+        with instance_of(home) as instance:
+            pruned += prune_instance(instance, owned, retention, now, dry_run=dry_run)
     if as_json:
-        print_json(
-            [{"what": kind.what, "count": kind.count, "bytes": kind.bytes} for kind in pruned]
-        )
+        print_json([asdict(kind) for kind in pruned])
         return
     table = Table("What", "Count", "Bytes")
     for kind in pruned:
@@ -270,85 +263,6 @@ def prune(
     people.print(table)
     if dry_run:
         people.print("Nothing was deleted.")
-
-
-def _old_logs(home: Home, before: date) -> list[Path]:
-    return [
-        path
-        for path in sorted((home.state / "requests").glob("*.jsonl"))
-        if path.stem < before.isoformat()
-    ]
-
-
-def _unfinished(home: Home) -> list[Path]:
-    """Return the files that killed writers left; the merge lock excludes living writers.
-
-    Pulls write to landing without that lock, so from there only old files are returned.
-    """
-    left = [
-        *home.root.glob(".unfinished-*"),
-        *abandoned_links(home.root),
-        *home.lake.unfinished(),
-        *home.landing.storage.unfinished(older_than_s=ABANDONED_S),
-        *home.landing.never_landed(older_than_s=ABANDONED_S),
-        *home.state.glob("almanac-verify-*"),
-        *home.state.glob("spill/*"),
-    ]
-    return sorted(path for path in left if not _is_empty_spill(path))
-
-
-def _is_empty_spill(path: Path) -> bool:
-    return path.parent.name == "spill" and not any(inner.is_file() for inner in path.rglob("*"))
-
-
-def _foreign_logs(home: Home, before: date) -> list[Path]:
-    """Return the old logs that other programs wrote beside published files."""
-    return _old(home.root.glob(f"{home.warehouse.name}.wal.foreign-*"), before)
-
-
-def _damaged(home: Home, before: date) -> list[Path]:
-    """Return the Dagster databases that were set aside long ago, with their journals."""
-    folders = {(home.dagster / name).parent for name in STORES}
-    return _old((path for folder in folders for path in folder.glob("*.damaged-*")), before)
-
-
-def _old(paths: Iterable[Path], before: date) -> list[Path]:
-    named = ((path, _SET_ASIDE.search(path.name)) for path in sorted(paths))
-    return [path for path, day in named if day is not None and day[1] < f"{before:%Y%m%d}"]
-
-
-def _files(what: str, paths: Iterable[Path], *, dry_run: bool) -> Pruned:
-    count = size = 0
-    for path in paths:
-        count += 1
-        inside = (
-            [path] if path.is_file() else [inner for inner in path.rglob("*") if inner.is_file()]
-        )
-        size += sum(file.stat().st_size for file in inside)
-        if not dry_run:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return Pruned(what, count, size)
-
-
-def _runs(home: Home, before: date, *, dry_run: bool) -> Pruned:
-    """Remove the records of finished runs from before a day."""
-    if not home.dagster.exists():
-        return Pruned("Dagster runs", 0, 0)
-    # Imported here, since importing Dagster takes longer than most commands.
-    from dagster import RunsFilter
-
-    from pipeline.instance import instance_of
-
-    end = datetime(before.year, before.month, before.day, tzinfo=UTC)
-    with instance_of(home) as instance:
-        old = [
-            record.dagster_run.run_id
-            for record in instance.get_run_records(RunsFilter(created_before=end))
-            if record.dagster_run.is_finished
-        ]
-        for run_id in [] if dry_run else old:
-            instance.delete_run(run_id)
-    return Pruned("Dagster runs", len(old), 0)
 
 
 def verify(

@@ -1,0 +1,81 @@
+"""A prune that is killed at any moment does no damage, and the next one finishes it."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
+
+from pipeline.retention.events import EventLog
+from pipeline.runs.store import damages
+from tests.pipeline.retention.history import MUCH_LATER, Shown, opened, pruned, run_databases
+from warehouse.home import Home
+
+_FORKED = multiprocessing.get_context("fork")
+
+
+class Stopped(BaseException):
+    """Stands for the end of the process."""
+
+
+_MOMENTS_S = (0.02, 0.05, 0.08, 0.12, 0.18, 0.27, 0.4)
+
+
+def test_a_prune_killed_at_any_moment_keeps_the_latest_and_is_finished_by_the_next(
+    home: Home,
+) -> None:
+    with opened(home) as instance:
+        before = Shown.of(instance)
+    for moment_s in _MOMENTS_S:
+        process = _FORKED.Process(target=pruned, args=(home, MUCH_LATER))
+        process.start()
+        process.join(moment_s)
+        if process.pid is not None and process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert damages(home, thorough=True) == []
+        with opened(home) as instance:
+            assert Shown.of(instance) == before
+    pruned(home, MUCH_LATER)
+    with opened(home) as instance:
+        runs = {run.run_id for run in instance.get_runs()}
+        assert Shown.of(instance) == before
+    assert runs == run_databases(home)
+    assert len(runs) == 4
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_a_prune_that_stops_at_a_step_is_finished_by_the_next(
+    home: Home, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps are the deletions of files and the statements on both databases."""
+    with opened(home) as instance:
+        before = Shown.of(instance)
+    left = [step]
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not left[0]:
+                raise Stopped
+            left[0] -= 1
+            return function(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", counted(Path.unlink))
+        for name in ("forget_runs", "forget_superseded", "free_slots"):
+            patch.setattr(EventLog, name, counted(getattr(EventLog, name)))
+        patch.setattr(SqliteRunStorage, "delete_run", counted(SqliteRunStorage.delete_run))
+        with pytest.raises(Stopped):
+            pruned(home, MUCH_LATER)
+    with opened(home) as instance:
+        assert Shown.of(instance) == before
+    pruned(home, MUCH_LATER)
+    with opened(home) as instance:
+        assert Shown.of(instance) == before
+        assert {run.run_id for run in instance.get_runs()} == run_databases(home)
