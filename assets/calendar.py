@@ -9,11 +9,12 @@ from datetime import date, timedelta
 from typing import Final
 
 import dagster as dg
+import duckdb
 from pydantic import Field
 
 from assets.landed import GROUP
 from assets.layout import Layout
-from assets.metadata import backfill_metadata, log_problems
+from assets.metadata import SQL, backfill_metadata, log_problems
 from assets.partitions import CATALOG_POOL, quiet_about_beta
 from resources.backfill.backfill import Backfill, choose_price
 from resources.backfill.state import BackfillStates
@@ -147,6 +148,32 @@ def backfill_months(
     log_problems(context.log, problems_of_landed(work.manifests))
     if work.deferred is not None:
         _log_deferral(context, work.deferred)
+
+
+def record_covered_months(
+    context: dg.AssetExecutionContext, layout: Layout, connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Record the months that a pull of the whole catalog has covered, each once.
+
+    Without this the pages would show them as never landed, and offer to pull them again.
+    `connection` reads the published file.
+    """
+    key = layout.key(NAME)
+    recorded = context.instance.get_materialized_partitions(key)
+    missing = [month for month in EVENT_MONTHS.get_partition_keys() if month not in recorded]
+    if not missing:
+        return
+    rows = connection.execute(SQL["covered_months"], {"months": missing}).fetchall()
+    for month, events, batch_id, observed_at in rows:
+        metadata = {
+            "dagster/partition_row_count": events,
+            "rows": events,
+            "covered by": batch_id,
+            "observed at": dg.MetadataValue.timestamp(observed_at),
+        }
+        context.log_event(
+            dg.AssetMaterialization(key, partition=month_key(month.date()), metadata=metadata)
+        )
 
 
 def _log_deferral(context: dg.AssetExecutionContext, error: Defer) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 import dagster as dg
 
+from assets.calendar import NAME as LANDED_CALENDAR
 from assets.landed import LANDED
 from assets.layout import Layout
 from assets.metadata import Metadata, day_metadata, log_problems, merge_metadata
@@ -41,6 +42,7 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
         "without a request.",
         deps=[
             *layout.keys(LANDED),
+            dg.AssetDep(layout.key(LANDED_CALENDAR), partition_mapping=dg.AllPartitionMapping()),
             dg.AssetDep(layout.key(CHANGES), partition_mapping=YESTERDAY),
         ],
     )

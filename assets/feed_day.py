@@ -52,8 +52,13 @@ class FeedDay:
         return sum(manifest.bytes for manifest in self.manifests)
 
 
-def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing) -> FeedDay:
+def pull_or_reuse(
+    feed: Feed, day: date, session: LazySession, landing: Landing, *, alone: bool = True
+) -> FeedDay:
     """Pull a feed if the day is the service's, else reuse what was landed on it.
+
+    A past day on which only other feeds were landed is an error if it is asked for alone; in a
+    range it has no rows, and its outcome gives the reason.
 
     Raises:
         CatalogError: the pull failed, for another reason than plan or quota.
@@ -71,7 +76,7 @@ def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing)
             f"{day} has not begun for the service, whose day is {today}. No request was sent and "
             f"nothing was changed. Materialise {today}, or wait for that day."
         )
-    return _reused(feed, day, landing)
+    return _reused(feed, day, landing, alone=alone)
 
 
 def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
@@ -95,7 +100,7 @@ def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
     )
 
 
-def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
+def _reused(feed: Feed, day: date, landing: Landing, *, alone: bool = True) -> FeedDay:
     of_day = [landing.manifest(batch_id) for batch_id in landing.batch_ids(day=day)]
     found = tuple(batch for batch in of_day if batch.feed == feed)
     if found:
@@ -108,7 +113,7 @@ def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
     plans = {batch.plan for batch in of_day}
     if plans and all(name in PLANS and plan_lacks(PLANS[name], feed) for name in plans):
         return FeedDay(feed, day, f"not in the plan {', '.join(sorted(plans))} of that day", rows=0)
-    if of_day and feed in OPTIONAL:
+    if of_day and (feed in OPTIONAL or not alone):
         return FeedDay(feed, day, "not received on that day; the other feeds were", rows=0)
     raise DayNotLanded(
         f"No {feed} batch was landed on {day}, and the service gives today's data only, so that "

@@ -12,7 +12,7 @@ import dagster as dg
 from assets.feed_day import USUAL, DayNotLanded, FeedDay, pull_or_reuse
 from assets.layout import Layout
 from assets.metadata import Metadata, log_problems, pull_metadata
-from assets.partitions import CATALOG_POOL, day_asset, days_of, record_so_far
+from assets.partitions import CATALOG_POOL, day_asset, days_of, log_left_out, record_so_far
 from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.errors import CatalogError
 from resources.session import LazySession
@@ -30,9 +30,10 @@ def land(
 ) -> dg.MaterializeResult[None]:
     """Pull or reuse a feed on every day of the run; each day has its own metadata."""
     metadata_of_days: dict[date, Metadata] = {}
-    for day in days_of(context):
+    days = days_of(context)
+    for day in days:
         try:
-            feed_day = pull_or_reuse(feed, day, catalog, home.landing)
+            feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
         except (CatalogError, DayNotLanded, WarehouseError) as error:
             record_so_far(context, metadata_of_days)
             raise dg.Failure(str(error), allow_retries=False) from error
@@ -135,6 +136,7 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
         description=description,
     )
     def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        log_left_out(context, layout)
         catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
         return land(feed, context, catalog, home)
 

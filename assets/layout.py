@@ -7,7 +7,7 @@ nothing else composes a key or a name.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,15 +22,17 @@ class Layout:
     """Prefixes of keys, groups and names, and the observed days that are partitions.
 
     `name_prefix` is for what shares one namespace in a deployment: jobs, schedules, sensors, ops,
-    pools and resources. Dagster counts partitions by the machine's day; `days_ahead` is how many
-    days the service's day may be ahead of it.
+    pools and resources. `not_landed` are past days without a batch, which can never be pulled: they
+    are no partitions, and a range of days leaves them out. Dagster counts partitions by the
+    machine's day; `days_to_come` are those that have not ended there, its today among them.
     """
 
     key_prefix: tuple[str, ...] = ()
     group_prefix: str = ""
     name_prefix: str = ""
     first_day: date = FIRST_DAY
-    days_ahead: int = 2
+    not_landed: tuple[date, ...] = ()
+    days_to_come: int = 4
 
     def key(self, asset: str) -> dg.AssetKey:
         """Return the key of an asset."""
@@ -63,11 +65,13 @@ class Layout:
 
     @cached_property
     def observed_days(self) -> dg.DailyPartitionsDefinition:
-        """The partitions by observed day, from the first day to the service's today.
+        """The landed days, and those to the service's today.
 
         By default only ended days are partitions, so the offset adds today. A day that has not
         begun for the service is refused when it is asked for.
         """
         return dg.DailyPartitionsDefinition(
-            self.first_day.isoformat(), end_offset=1 + self.days_ahead
+            self.first_day.isoformat(),
+            end_offset=self.days_to_come,
+            exclusions=[datetime.combine(day, time(), UTC) for day in self.not_landed],
         )

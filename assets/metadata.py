@@ -171,7 +171,7 @@ def poll_metadata(
 
 def backfill_metadata(backfill: Backfill) -> Metadata:
     """Return the metadata of a month that a backfill has completed."""
-    metadata: Metadata = {"requests so far": backfill.requests}
+    metadata: Metadata = {"requests so far": backfill.requests, "rows so far": backfill.rows}
     if not backfill.manifests:
         return {**metadata, "batch": "landed before"}
     newest = backfill.manifests[-1]

@@ -71,6 +71,19 @@ def days_of(context: dg.AssetExecutionContext) -> list[date]:
     return [date.fromisoformat(key) for key in sorted(context.partition_keys)]
 
 
+def log_left_out(context: dg.AssetExecutionContext, layout: Layout) -> None:
+    """Log the days of a run's range that were never landed, and are no partitions."""
+    if not context.has_partition_key_range:
+        return
+    span = context.partition_key_range
+    left_out = [day for day in layout.not_landed if span.start <= day.isoformat() <= span.end]
+    if left_out:
+        context.log.warning(
+            "Left out, since nothing was landed and the service gives today's data only: %s",
+            ", ".join(day.isoformat() for day in left_out),
+        )
+
+
 def record_so_far(
     context: dg.AssetExecutionContext, metadata_of_days: Mapping[date, dict[str, Any]]
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from assets.calendar import record_covered_months
 from assets.changes import CHANGES, record_other_days
 from assets.layout import Layout
 from assets.metadata import log_problems, merge_metadata, table_preview
@@ -67,6 +68,8 @@ def published_tables(layout: Layout) -> dg.AssetsDefinition:
         home = layout.resource(context, "home")
         for table, metadata in publish(layout, context, home, selected):
             yield dg.MaterializeResult(asset_key=layout.key(table), metadata=metadata)
+        with connected(home.warehouse, own_files=True) as connection:
+            record_covered_months(context, layout, connection)
 
     return published
 

@@ -101,24 +101,34 @@ def owned_by(settings: Settings, layout: Layout | None = None) -> Owned:
 def layout_of(
     settings: Settings, home: Home, service_now: datetime, *, first_day: date | None = None
 ) -> Layout:
-    """Return where the definitions of a home stand, with its first landed day.
+    """Return where the definitions of a home stand, with its landed days.
 
-    Dagster counts partitions by this machine's clock, so days ahead are counted from that.
+    The days from `first_day` on are still to be pulled, and always those from the service's today
+    on. Dagster counts partitions by this machine's clock, so days to come are counted from that.
     """
     machine_today, today = utc_now().date(), service_now.date()
     # Without a Date of the service so far, its day may be any within the accepted skew.
     offset = ServiceClock(utc_now, state=Storage(home.state)).offset
     slack = MAX_SKEW.days if settings.base_url is not None and offset is None else 0
-    days = [today - timedelta(days=slack), *home.landing.days()[:1]]
-    if first_day is not None:
-        days.append(first_day)
+    landed = home.landing.days()
+    pulled_from = min(first_day or today, today - timedelta(days=slack))
+    first = min([pulled_from, *landed[:1]])
+    not_landed = tuple(sorted(set(_days(first, pulled_from)) - set(landed)))
+    last = max(today + timedelta(days=slack), machine_today)
+    to_come = _days(machine_today, last + timedelta(days=1))
     return Layout(
         key_prefix=settings.key_prefix,
         group_prefix=settings.group_prefix,
         name_prefix=settings.name_prefix,
-        first_day=min(days),
-        days_ahead=max((today - machine_today).days + slack, 0),
+        first_day=first,
+        days_to_come=sum(day not in not_landed for day in to_come),
+        not_landed=not_landed,
     )
+
+
+def _days(first: date, end: date) -> list[date]:
+    """Return the days from the first to before the end."""
+    return [first + timedelta(days=number) for number in range((end - first).days)]
 
 
 def build_resources(

@@ -144,7 +144,7 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
 
     session = LazySession(ready, clock=service.clock)
     session.service()
-    layout = layout_of(settings, home_of(settings), service.clock(), first_day=first_day)
+    layout = layout_of(settings, home_of(settings), service.now(), first_day=first_day)
     definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)
     return definitions.resolve_job_def(layout.name(DAILY))
 

@@ -80,7 +80,8 @@ FLOORS = {
         "feed_day layout",
         "metadata partitions",
         "checks landed",
-        "calendar changes",
+        "calendar",
+        "changes",
         "published",
     ),
     "pipeline": (

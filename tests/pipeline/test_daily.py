@@ -1,13 +1,15 @@
 """The daily job, in this process, with the real sandbox over HTTP."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from assets.calendar import EVENT_MONTHS
 from assets.feed_day import pull_or_reuse
 from assets.layout import Layout
 from pipeline.daily_run import RunSummary
@@ -262,3 +264,24 @@ def test_an_empty_home_publishes_empty_tables(tmp_path: Path) -> None:
     with instance_of(Home(tmp_path)) as instance:
         assert run_assets(settings, instance, "events").success
     assert rows_of(Home(tmp_path), "events") == []
+
+
+def test_the_months_that_the_export_covers_are_recorded_once_with_their_events(
+    two_days: TwoDayHome,
+) -> None:
+    key = dg.AssetKey("landed_calendar")
+    months = two_days.instance.get_materialized_partitions(key)
+    assert months == set(EVENT_MONTHS.get_partition_keys())
+    records = two_days.instance.fetch_materializations(key, limit=1_000).records
+    assert len(records) == len(months)
+    rows = {
+        record.partition_key: record.asset_materialization.metadata["rows"].value
+        for record in records
+    }
+    # As of the first day's run, which recorded them.
+    at = datetime.combine(YESTERDAY, time(6, 30), UTC)
+    with connected(two_days.home.warehouse) as connection:
+        dates = connection.execute("SELECT date FROM events_as_of(?)", [at]).fetchall()
+    known = Counter(f"{date:%Y-%m}-01" for (date,) in dates)
+    assert rows == {month: known[month] for month in months}
+    assert sum(known.values()) > 1_000

@@ -15,10 +15,11 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline.automation.jobs import daily_schedule
 from pipeline.build import layout_of
 from pipeline.health.report import health_of
+from pipeline.instance import instance_of
 from resources.ingest.scopes import month_key
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.homes_in_days import settings_of
+from tests.pipeline.homes_in_days import run_assets, settings_of
 from warehouse.home import Home
 from warehouse.landing.batches import Scope
 from warehouse.landing.landing import Pull
@@ -104,14 +105,27 @@ def test_a_home_without_a_date_of_its_service_has_the_days_of_the_accepted_skew(
     ]
 
 
+def land_empty_list(home: Home, at: datetime) -> None:
+    home.landing.land(
+        Pull(
+            feed="events",
+            scope=Scope(),
+            plan="elite",
+            source="sandbox:1",
+            observed_at=at,
+            content_at=at,
+            landed_at=at,
+            requests=1,
+        ),
+        [(b'{"data": [], "meta": {"total": 0}}', None)],
+    )
+
+
 def test_partitions_begin_at_the_first_landed_day_and_end_at_the_services_today(
     tmp_path: Path,
 ) -> None:
     home, now = Home(tmp_path), datetime.now(UTC)
-    at = now - 2 * DAY
-    given = {"feed": "events", "scope": Scope(), "plan": "elite", "source": "sandbox:1"}
-    dated = {"observed_at": at, "content_at": at, "landed_at": at, "requests": 1}
-    home.landing.land(Pull(**given, **dated), [(b'{"data": [], "meta": {"total": 0}}', None)])
+    land_empty_list(home, now - 2 * DAY)
     for ahead in (-1, 0, 1):
         layout = layout_of(settings_of(tmp_path), home, now + ahead * DAY)
         days = [date.fromisoformat(key) for key in layout.observed_days.get_partition_keys()]
@@ -138,3 +152,24 @@ def test_the_schedule_requests_the_service_day(hours: float) -> None:
     request = schedule(dg.build_schedule_context(scheduled_execution_time=now))
     assert isinstance(request, dg.RunRequest)
     assert request.partition_key == service_now.date().isoformat()
+
+
+def test_a_day_that_was_not_landed_is_no_partition_and_a_range_leaves_it_out(
+    tmp_path: Path,
+) -> None:
+    home, now = Home(tmp_path), datetime.now(UTC)
+    for ago in (5, 4, 2):
+        land_empty_list(home, now - ago * DAY)
+    settings = settings_of(tmp_path)
+    layout = layout_of(settings, home, now)
+    expected = [(now - ago * DAY).date().isoformat() for ago in (5, 4, 2, 0)]
+    assert layout.observed_days.get_partition_keys() == expected
+    with instance_of(home) as instance:
+        span = ((now - 5 * DAY).date(), (now - 2 * DAY).date())
+        result = run_assets(settings, instance, "landed_events", span=span, layout=layout)
+        recorded = instance.get_materialized_partitions(dg.AssetKey("landed_events"))
+        messages = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    assert result.success
+    assert recorded == set(expected[:3])
+    left_out = (now - 3 * DAY).date().isoformat()
+    assert any("Left out" in message and message.endswith(left_out) for message in messages)
