@@ -20,6 +20,7 @@ from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
 from pipeline.automation.digests import digest_sensors
 from pipeline.automation.first_pull import first_pull, pulled
+from pipeline.automation.health import health_check, health_sensor
 from pipeline.automation.jobs import Jobs, daily_schedule
 from pipeline.automation.polls import poll_job, polls
 from pipeline.automation.resume import cancellations, quota
@@ -56,6 +57,20 @@ def build_definitions(
     layout = layout or layout_of(settings, home, service_now())
     jobs = Jobs.of(layout)
     pruning = prune_job(layout, lambda: owned_by(settings, layout), Retention(), clock)
+    schedules = [
+        daily_schedule(layout, clock, service_now, partial(pulled, home)),
+        prune_schedule(layout, pruning),
+    ]
+    sensors = [
+        first_pull(layout, jobs, home, clock, service_now),
+        unmerged_batches(layout, home, clock),
+        polls(layout, PollFacts(settings, home), clock),
+        cancellations(layout, home, clock, service_now),
+        quota(layout, jobs, home, clock, service_now),
+        *alert_sensors(layout, settings, home, clock),
+        *digest_sensors(layout, settings, home, clock),
+    ]
+    names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
     return dg.Definitions(
         assets=[
             *landed_assets(layout),
@@ -63,21 +78,10 @@ def build_definitions(
             event_changes(layout),
             published_tables(layout),
         ],
-        asset_checks=[published_checks(layout)],
+        asset_checks=[published_checks(layout), health_check(layout, settings, home, clock)],
         jobs=[jobs.daily, poll_job(layout), jobs.calendar, jobs.merge, pruning],
-        schedules=[
-            daily_schedule(layout, clock, service_now, partial(pulled, home)),
-            prune_schedule(layout, pruning),
-        ],
-        sensors=[
-            first_pull(layout, jobs, home, clock, service_now),
-            unmerged_batches(layout, home, clock),
-            polls(layout, PollFacts(settings, home), clock),
-            cancellations(layout, home, clock, service_now),
-            quota(layout, jobs, home, clock, service_now),
-            *alert_sensors(layout, settings, home, clock),
-            *digest_sensors(layout, settings, home, clock),
-        ],
+        schedules=schedules,
+        sensors=[*sensors, health_sensor(layout, settings, home, clock, names)],
         resources=build_resources(layout, settings, clock=clock, **overrides),
         executor=dg.in_process_executor,
     )

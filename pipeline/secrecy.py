@@ -5,14 +5,17 @@ Does not: the settings (settings.py), the meaning of modes (file_modes.py).
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
+from pydantic import SecretStr
+
 from pipeline.settings import Settings, SettingsError, read_settings
-from resources.http.redaction import LEAST_CHARS
+from resources.http.redaction import LEAST_CHARS, redactor_for
 from warehouse.errors import HomeRefused
 from warehouse.files.file_modes import (
     close_to_others,
@@ -23,6 +26,8 @@ from warehouse.files.file_modes import (
 from warehouse.home import Home
 
 _SHOWN: Final = 3
+_FOLDERS: Final = re.compile(r"(?<![\w:/.])/(?:[^\s/'\":,;()]+/)+")
+_LOGIN: Final = re.compile(r"//[^/\s:@]*:[^/\s@]*@")
 
 
 def begin_private() -> None:
@@ -76,6 +81,26 @@ def close_files(settings: Settings) -> int:
     """
     mine = [path for path in _open_files(settings) if path.lstat().st_uid == os.getuid()]
     return close_to_others(mine, group_reads=settings.group_reads)
+
+
+def shareable(settings: Settings, text: str) -> str:
+    """Return a text of an error without the secrets of the settings and folders of this machine.
+
+    Errors of Almanac have no secret in them. Those of libraries, which repeat what they were
+    given, might.
+    """
+    for secret in _secrets(settings):
+        text = redactor_for(secret)(text)
+    return _FOLDERS.sub("…/", _LOGIN.sub("//…@", text))
+
+
+def _secrets(settings: Settings) -> Iterator[SecretStr]:
+    for read in (settings.service_address, settings.alert_address, settings.digest_address):
+        # Of a setting that can't be used, nothing was ever given to a library.
+        with suppress(SettingsError):
+            found = read()
+            if found is not None:
+                yield found[1] if isinstance(found, tuple) else found
 
 
 def _open_files(settings: Settings) -> list[Path]:

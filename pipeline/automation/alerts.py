@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets.layout import Layout
 from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
-from pipeline.health.alerts import Alerts, Changes, find_warnings, post_changes
+from pipeline.health.alerts import ALERT, Alerts, Changes, find_warnings, post_changes
 from pipeline.hooks import NotPosted
 from pipeline.retention.owned import owner_tags
 from pipeline.runs.presence import announce
@@ -22,7 +22,6 @@ from pipeline.settings import Settings, SettingsError
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
-ALERT: Final = "alert"
 _RETRIES: Final = 3
 _RETRY_WAIT_S: Final = 20.0
 

@@ -28,6 +28,8 @@ from warehouse.files.storage import Storage
 from warehouse.home import Home
 
 REPEATED_AFTER: Final = timedelta(hours=24)
+ALERT: Final = "alert"
+"""The name of the job that posts, without a prefix."""
 _FILE: Final = "alerts.json"
 _LOCK: Final = "alerts.lock"
 _Instant = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -115,9 +117,12 @@ def posted_after(
 
 
 def find_warnings(settings: Settings, home: Home, now: datetime) -> FoundWarnings:
-    """Return the warnings of a home. A home that can't be read is itself a warning."""
+    """Return the warnings of a home to post. A home that can't be read is itself a warning.
+
+    Failed runs of the job that posts are left out: whoever would receive that has received it.
+    """
     try:
-        health = health_of(settings, home, now)
+        health = health_of(settings, home, now, leave_out=ALERT)
     except WarehouseError as error:
         # Not its text: it may name folders of this machine.
         text = f"The home can't be read ({type(error).__name__}): almanac status shows why"

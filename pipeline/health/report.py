@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,8 @@ from pipeline.health.records import ClockHealth, Deprecated, Health, Problems, W
 from pipeline.health.run_checks import run_history, run_troubles
 from pipeline.health.stuck import stuck
 from pipeline.health.waiting import find_failed_polls, find_unmerged, find_unpublished, published_of
-from pipeline.secrecy import cautions_of, open_home
+from pipeline.runs.history import with_errors
+from pipeline.secrecy import cautions_of, open_home, shareable
 from pipeline.settings import Settings
 from resources.deferrals import RefusedFeeds
 from resources.request_log import ReportedUsage, last_usage
@@ -43,7 +45,7 @@ OVERDUE: Final = timedelta(days=1)
 ENDS_SOON: Final = timedelta(days=90)
 """A deprecated version works for a year; it is warned of only this long before its end."""
 LEAST_FREE_BYTES: Final = 2_000_000_000
-JOBS: Final = ("daily", "merge", "calendar", "poll", "alert", "digest")
+JOBS: Final = ("daily", "merge", "calendar", "poll", "alert", "digest", "prune")
 """The names of the jobs whose failed runs are reported, without the prefix of a layout."""
 
 
@@ -240,8 +242,10 @@ HISTORY_DAYS: Final = 100
 """The days of history that are read: cancellations are listed for 90 days and then lost."""
 
 
-def health_of(settings: Settings, home: Home, now: datetime) -> Health:
+def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str = "") -> Health:
     """Return the health of a home over the last hundred days; `bytes` is left empty.
+
+    Failed runs of the job `leave_out` are left out.
 
     `now` is by the machine's clock, as requests, quota, runs and the times of landing and
     publication are; all else is by the service's.
@@ -269,6 +273,8 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         for batch in seen.batches
         if batch.status == "quarantined" and batch.batch_id not in left_out
     ]
+    roles = {settings.name_prefix + job: job for job in JOBS}
+    shown = partial(shareable, settings)
     published, why_unreadable = published_of(home)
     feeds = freshness(seen, plan, now, RefusedFeeds(Storage(home.state)).all())
     health = Health(
@@ -301,8 +307,8 @@ def health_of(settings: Settings, home: Home, now: datetime) -> Health:
         put_off=deferred_work(home, now),
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
-        runs=run_history(home, {settings.name_prefix + job: job for job in JOBS}, machine_now),
-        failed_polls=find_failed_polls(home, _events_pulled_at(feeds)),
+        runs=with_errors(run_history(home, roles, machine_now), shown, leave_out=leave_out),
+        failed_polls=find_failed_polls(home, _events_pulled_at(feeds), shown),
         unmerged=find_unmerged(home, machine_now),
         unpublished=find_unpublished(
             home, ChangeLog.of(home).days(), published, why_unreadable, machine_now

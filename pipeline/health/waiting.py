@@ -5,7 +5,7 @@ and more. Belongs here: what waits, since when. Does not: the words of its warni
 read from landing, the change log and the published file, and takes no lock.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -57,10 +57,13 @@ class FailedPolls:
     error: str
 
 
-def find_failed_polls(home: Home, pulled_at: datetime | None) -> FailedPolls | None:
+def find_failed_polls(
+    home: Home, pulled_at: datetime | None, shown: Callable[[str], str]
+) -> FailedPolls | None:
     """Return the failure of the last poll, None if it succeeded, or a pull of all did since then.
 
-    An interrupted poll did not fail. `pulled_at` is the time of the last complete pull of events.
+    An interrupted poll did not fail. `pulled_at` is the time of the last complete pull of events,
+    `shown` returns the text of an error as it may leave this machine.
     """
     records = PollRecords(home)
     record = records.last()
@@ -69,7 +72,7 @@ def find_failed_polls(home: Home, pulled_at: datetime | None) -> FailedPolls | N
     if record.ended_at is None and not is_held(records.lock):
         return FailedPolls(record.started_at, record.failures + 1, "its process was killed")
     if record.failures:
-        return FailedPolls(record.started_at, record.failures, record.error)
+        return FailedPolls(record.started_at, record.failures, shown(record.error))
     return None
 
 

@@ -1,14 +1,19 @@
 """What Dagster's records say of work that failed or hangs: runs, ticks, backfills, the daemon.
 
-Belongs here: the records, and which failures count. Does not: where they are read (history_store,
-and for an instance elsewhere pipeline/automation), how they are warned of (pipeline/health). This
-module does not import Dagster.
+    state/runs.json    the same, as the daemon noted it of an instance without SQLite databases
+
+Belongs here: the records, which failures count, that note. Does not: where they are read
+(history_store; for other storages pipeline/automation), how they are warned of (pipeline/health).
+This module does not import Dagster.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
+
+from warehouse.files.notes import put_note, read_note
+from warehouse.home import Home
 
 REPORTED_FOR: Final = timedelta(days=7)
 """A failure that nobody tried again is reported for so long."""
@@ -93,6 +98,21 @@ class RunHistory:
     unknown: str = ""
 
 
+def with_errors(
+    history: RunHistory, changed: Callable[[str], str], *, leave_out: str = ""
+) -> RunHistory:
+    """Return a history whose texts of errors are changed, without failed runs of a job."""
+    return replace(
+        history,
+        failed=tuple(
+            replace(work, error=changed(work.error))
+            for work in history.failed
+            if not leave_out or work.role != leave_out
+        ),
+        ticks=tuple(replace(ticks, error=changed(ticks.error)) for ticks in history.ticks),
+    )
+
+
 def failed_work(runs: Iterable[EndedRun], roles: Mapping[str, str]) -> list[FailedWork]:
     """Return the work whose newest run failed, oldest failure first.
 
@@ -123,6 +143,11 @@ def failed_work(runs: Iterable[EndedRun], roles: Mapping[str, str]) -> list[Fail
     return sorted(failing.values(), key=lambda work: work.since)
 
 
+def part_of(first: str | None, last: str | None) -> str:
+    """Return the partition of a run, or its range of partitions, as text."""
+    return f"{first} to {last}" if last not in (None, first) else first or ""
+
+
 def first_line(text: str) -> str:
     """Return the first line of an error without the module of its class."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
@@ -132,3 +157,23 @@ def first_line(text: str) -> str:
         # A failure of our own says all in its text.
         return rest if name == "Failure" else f"{name}: {rest}"
     return line
+
+
+_NOTE: Final = "runs.json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    at: datetime
+    history: RunHistory
+
+
+def note_history(home: Home, history: RunHistory, now: datetime) -> None:
+    """Note what an instance says that can't be read from outside quickly."""
+    put_note(home.state_storage, _NOTE, _Noted(now, history))
+
+
+def noted_history(home: Home, unknown: str) -> RunHistory:
+    """Return what was noted; without a note it is unknown, for the given reason."""
+    noted = read_note(home.state_storage, _NOTE, _Noted)
+    return RunHistory(unknown=unknown) if noted is None else noted.history

@@ -22,6 +22,8 @@ from pipeline.runs.history import (
     RunHistory,
     failed_work,
     first_line,
+    noted_history,
+    part_of,
 )
 from pipeline.runs.place import CONFIG, LOCATION, InstancePlace, place_of
 from pipeline.runs.store import INDEX, RUNS, SCHEDULES, SQL, instant, opened
@@ -44,7 +46,8 @@ def history_of(home: Home, roles: Mapping[str, str], now: datetime) -> RunHistor
     """
     place = place_of(home)
     if place.databases is None:
-        return RunHistory(unknown=f"{place.folder / CONFIG} names {place.storage}")
+        why = f"{place.folder / CONFIG} names {place.storage}, and no daemon has noted them yet"
+        return noted_history(home, why)
     runs = place.databases / RUNS
     schedules = place.databases / SCHEDULES
     if not runs.exists():
@@ -79,9 +82,10 @@ def _ended(store: sqlite3.Connection, since: datetime) -> Iterator[EndedRun]:
     numbered = [(row, True) for row in failed] + [(row, False) for row in successes]
     for row, is_failed in sorted(numbered, key=lambda pair: pair[0][0]):
         _, run_id, job, first, last, backfill_id, at, label = row
-        part = f"{first} to {last}" if last not in (None, first) else first or ""
         location = (label or "").rpartition("@")[2]
-        yield EndedRun(run_id, job, part, instant(at), is_failed, backfill_id, location)
+        yield EndedRun(
+            run_id, job, part_of(first, last), instant(at), is_failed, backfill_id, location
+        )
 
 
 def _is_ours(run: EndedRun, place: InstancePlace, roles: Mapping[str, str]) -> bool:
