@@ -4,10 +4,12 @@ RUNTIME := .venv/.installed
 TESTS := .venv/.installed-tests
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: run sandbox test test-long check bench bench-analyst bench-limits bench-server lock clean
+.PHONY: run setup sandbox test test-long check bench bench-analyst bench-limits bench-server lock clean
 
 run: $(RUNTIME)
 	@$(BIN)/almanac run --days 7
+
+setup: $(RUNTIME)
 
 sandbox: $(RUNTIME)
 	@$(BIN)/almanac sandbox

@@ -1,0 +1,190 @@
+"""The files of deploy/ agree with the program: commands, settings, users, one writer."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from configparser import RawConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.settings import described
+from tests.deploy.page import DEPLOY, parse
+from tests.test_cli import ROOT
+
+CONTAINERFILE = (DEPLOY / "Containerfile").read_text("utf-8")
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+SETTINGS = {name for name, _, _ in described()}
+USER = 10001
+
+
+def manifests() -> dict[str, Any]:
+    """Return the manifests of Kubernetes by kind."""
+    files = (DEPLOY / "kubernetes").glob("*.yaml")
+    return {document["kind"]: document for document in map(_read, files)}
+
+
+def _read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def unit(path: Path) -> RawConfigParser:
+    parser = RawConfigParser(strict=False, delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(path)
+    return parser
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of `almanac` in the files, with the name of its file."""
+    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
+    yield "kubernetes", pod["args"]
+    for probe in ("startupProbe", "livenessProbe"):
+        yield "kubernetes", pod[probe]["exec"]["command"][1:]
+    for service in COMPOSE["services"].values():
+        yield "compose", service["command"]
+        yield "compose", service["healthcheck"]["test"][2:]
+    for given in re.findall(r"^(?:CMD|HEALTHCHECK.* CMD) (\[.*\])", CONTAINERFILE, re.MULTILINE):
+        yield "Containerfile", [word for word in json.loads(given) if word != "almanac"]
+    for path in UNITS:
+        words = shlex.split(unit(path)["Service"]["ExecStart"])
+        if words[0].endswith("/bin/almanac"):
+            yield path.name, words[1:]
+
+
+def test_every_command_of_the_files_exists() -> None:
+    found = list(commands())
+    assert {name for name, _ in found} >= {"kubernetes", "compose", "Containerfile"}
+    for _, words in found:
+        parse(words)
+
+
+def test_every_setting_of_the_files_exists() -> None:
+    own = {"ALMANAC_IMAGE"}  # The image of compose, not a setting of the program.
+    for path in (path for path in DEPLOY.rglob("*") if path.is_file()):
+        named = set(re.findall(r"\bALMANAC_[A-Z_]+\b", path.read_text("utf-8")))
+        assert named - SETTINGS - own == set(), path
+
+
+def test_the_image_is_built_from_the_lock_by_hash_and_runs_as_a_user_without_rights() -> None:
+    assert "--require-hashes -r /build/requirements.lock" in CONTAINERFILE
+    assert "--only-binary :all:" in CONTAINERFILE
+    users = re.findall(r"^USER (.+)$", CONTAINERFILE, re.MULTILINE)
+    assert users == [f"{USER}:{USER}"]
+    base = re.search(r"^ARG BASE=(\S+)$", CONTAINERFILE, re.MULTILINE)
+    assert base is not None
+    assert "/" not in base[1], "a short name: each machine has its own registries"
+
+
+def test_the_image_gets_no_file_but_what_runs() -> None:
+    lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    allowed = {line[1:] for line in lines if line.startswith("!")}
+    assert "*" in lines
+    assert all((ROOT / name).exists() for name in allowed)
+    assert allowed == {
+        *("almanac", "assets", "catalog", "pipeline", "resources", "warehouse"),
+        *("deploy/backup", "deploy/metrics.py", "requirements.lock"),
+    }
+
+
+def test_the_pod_is_the_only_writer_and_has_no_rights() -> None:
+    found = manifests()
+    stateful = found["StatefulSet"]["spec"]
+    pod = stateful["template"]["spec"]
+    (container,) = pod["containers"]
+    (claim,) = stateful["volumeClaimTemplates"]
+    assert stateful["replicas"] == 1
+    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] == USER
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["terminationGracePeriodSeconds"] > 10, "the programs end within 10 s"
+    assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+    assert {"cpu", "memory"} == container["resources"]["limits"].keys()
+    labels = stateful["template"]["metadata"]["labels"]
+    assert labels == stateful["selector"]["matchLabels"]
+    assert labels == found["Service"]["spec"]["selector"]
+    assert labels == found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]
+    assert set(found["ConfigMap"]["data"]) <= SETTINGS
+    mounts = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in pod["volumes"]} | {claim["metadata"]["name"]}
+
+
+def test_the_customisation_names_every_manifest() -> None:
+    folder = DEPLOY / "kubernetes"
+    named = set(_read(folder / "kustomization.yaml")["resources"])
+    assert named == {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
+
+
+@pytest.mark.long
+def test_the_manifests_have_the_schema_of_kubernetes() -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    for kind, manifest in manifests().items():
+        if kind != "Kustomization":
+            validate.validate(manifest, validate.latest_version(), strict=True)
+
+
+def test_compose_publishes_the_pages_on_this_machine_alone() -> None:
+    for service in COMPOSE["services"].values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+
+
+def test_the_units_share_account_and_limits_and_one_writer() -> None:
+    common = unit(DEPLOY / "systemd" / "almanac-.service.d" / "common.conf")["Service"]
+    assert common["User"] == "almanac"
+    assert common["ProtectSystem"] == "strict"
+    assert {path.name for path in UNITS} == {
+        f"almanac-{name}.service" for name in ("backup", "daemon", "ui", "watch")
+    }
+    for one, other in (("ui", "daemon"), ("daemon", "ui")):
+        parsed = unit(DEPLOY / "systemd" / f"almanac-{one}.service")
+        assert parsed["Unit"]["Conflicts"] == f"almanac-{other}.service"
+        assert int(parsed["Service"]["TimeoutStopSec"]) > 10, "the programs end within 10 s"
+
+
+def test_status_as_metrics_has_warnings_feeds_and_sizes() -> None:
+    status = {
+        "source": "s",
+        "warnings": [{"kind": "stale:export"}, {"kind": "disk"}],
+        "feeds": [{"feed": "export", "age_s": 5.5}, {"feed": "deliveries", "age_s": None}],
+        "pending": 2,
+        "published_at": "2026-03-02T06:00:00Z",
+        "quota": {"quota": 100, "remaining": 40, "projected": None},
+        "bytes": {"landing": 10},
+        "free_bytes": 20,
+    }
+    done = subprocess.run(
+        [sys.executable, DEPLOY / "metrics.py"],
+        input=json.dumps(status),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert [line for line in done.stdout.splitlines() if not line.startswith("#")] == [
+        "almanac_home 1",
+        "almanac_warnings 2",
+        'almanac_warning{kind="stale:export"} 1',
+        'almanac_warning{kind="disk"} 1',
+        'almanac_feed_age_seconds{feed="export"} 5.5',
+        "almanac_batches_to_merge 2",
+        "almanac_published_timestamp_seconds 1772431200.0",
+        "almanac_quota_requests 100",
+        "almanac_quota_remaining_requests 40",
+        'almanac_bytes{part="landing"} 10',
+        "almanac_free_bytes 20",
+    ]
+    types = [line for line in done.stdout.splitlines() if line.startswith("# TYPE")]
+    assert len(types) == len(set(types))

@@ -1,0 +1,240 @@
+"""Every command of docs/operate.md runs, or is checked where it needs another machine."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.page import DEPLOY, PAGE, almanac_commands, blocks, blocks_of, parse
+from tests.test_cli import ROOT, environment
+from tests.warehouse.landed_days import history, land
+from warehouse.history.merge import merge, replay
+from warehouse.home import Home
+
+CHECKED = ("server", "containers", "kubernetes")
+"""Blocks for systemd, podman and a cluster: their words are checked here, and run by hand."""
+PROGRAMS = {
+    *("almanac", "cp", "git", "install", "journalctl", "make", "mkdir", "nginx", "rm", "systemctl"),
+    *("useradd", "kubectl", "podman", "podman-compose", "/opt/almanac/.venv/bin/python"),
+}
+PLACES = {"/var/lib/almanac": "lib", "/var/backups/almanac": "backups", "/srv/almanac": "srv"}
+
+
+class Machine:
+    """A folder that stands for a server: `almanac` on its path, a home, the deployment files."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = Home(root / "lib" / "home")
+        programs = root / "programs"
+        programs.mkdir()
+        (programs / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
+        (programs / "almanac").chmod(0o755)
+        (root / "deploy").symlink_to(DEPLOY)
+        (root / "lib" / "state").mkdir(parents=True)
+        self._environment = {
+            **environment(self.home.root),
+            "ALMANAC_STATE": str(root / "lib" / "state"),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+        }
+
+    def run(self, text: str, *, codes: tuple[int, ...] = (0,)) -> str:
+        for place, here in PLACES.items():
+            text = text.replace(place, str(self.root / here))
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", text],
+            cwd=self.root,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        assert done.returncode in codes, f"{text}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with a home of two days, in which an event moved."""
+    before = os.umask(0o077)
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    machine.home.claim("s")
+    for day in (0, 1):
+        land(machine.home, day, id="a", title=f"title {day}")
+    merge(machine.home)
+    yield machine
+    os.umask(before)
+
+
+def test_every_block_of_commands_says_where_it_runs() -> None:
+    marks = {block.mark for block in blocks() if block.language == "sh"}
+    assert marks == {
+        *CHECKED,
+        *("home", "daily", "warned", "fails without a daemon", "restore", "move", "share"),
+    }
+
+
+def test_the_commands_for_a_home_run(machine: Machine) -> None:
+    output = machine.run("".join(block.text for block in blocks_of("home")))
+    assert "2 new batches and 2 new bodies" in output
+    assert "almanac_home 1\n" in output
+    assert re.search(r"^2\t2026-03-30 06:00:00", output, re.MULTILINE), "versions and the newest"
+    for block in blocks_of("warned"):
+        # The home was last pulled in March.
+        machine.run(block.text, codes=(1,))
+    for block in blocks_of("fails without a daemon"):
+        assert '"well":false' in machine.run(block.text, codes=(1,))
+
+
+def test_a_home_that_is_restored_by_the_page_has_the_same_history(machine: Machine) -> None:
+    (backup,) = [block for block in blocks_of("home") if "deploy/backup" in block.text]
+    machine.run(backup.text)
+    expected = history(machine.home)
+    lost = machine.root / "lost"
+    machine.home.root.rename(lost)
+    (restore,) = blocks_of("restore")
+    output = machine.run(restore.text)
+    assert history(machine.home) == expected
+    assert re.search(r"^2\t2026-03-30 06:00:00", output, re.MULTILINE)
+
+
+def test_a_home_that_is_moved_by_the_page_verifies(machine: Machine) -> None:
+    (move,) = blocks_of("move")
+    (machine.root / "backups").mkdir(exist_ok=True)
+    machine.run(move.text)
+
+
+def test_the_share_of_a_machine_is_what_budget_shows(machine: Machine) -> None:
+    (share,) = blocks_of("share")
+    exports = [line for line in share.commands if line.startswith("export ALMANAC_")]
+    assert len(exports) == 3
+    for line in share.commands:
+        for words in almanac_commands(line):
+            parse(words)
+
+
+@pytest.mark.parametrize("mark", CHECKED)
+def test_commands_for_another_machine_name_what_exists(mark: str) -> None:
+    for block in blocks_of(mark):
+        for line in block.commands:
+            check(line)
+
+
+def check(line: str) -> None:
+    """Check program, files, units and `almanac` of a command."""
+    assert line.split()[0] in PROGRAMS, line
+    for path in re.findall(r"(?<![\w/])deploy/[\w./*-]*", line):
+        assert list(ROOT.glob(path.rstrip("/"))), f"{line}: {path}"
+    for unit in re.findall(r"almanac-[\w-]+\.(?:service|timer)\b", line):
+        assert (DEPLOY / "systemd" / unit).exists(), f"{line}: {unit}"
+    for words in almanac_commands(line):
+        parse(words)
+
+
+def test_a_command_that_does_not_exist_is_noticed() -> None:
+    for line in (
+        "almanac status --nothing",
+        "systemctl start almanac-nothing.service",
+        "cp deploy/nothing /etc",
+        "podman exec almanac almanac daemon --nothing",
+        "nothing",
+    ):
+        with pytest.raises((AssertionError, Exception)):
+            check(line)
+
+
+def test_commands_in_the_text_of_the_page_exist() -> None:
+    text = re.sub(r"```.*?```", "", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    for code in re.findall(r"`([^`\n]+)`", text):
+        for words in almanac_commands(code):
+            if "…" not in code:
+                parse(words)
+
+
+def test_each_kind_of_warning_has_a_remedy_on_the_page() -> None:
+    modules = (ROOT / "pipeline" / "health").glob("*.py")
+    found = "\n".join(path.read_text("utf-8") for path in modules)
+    kinds = set(re.findall(r'Warned\(\s*f?"([a-z_]+)', found)) | {"partial", "flagged"}
+    incidents = PAGE.read_text("utf-8").partition("\n## Incidents\n")[2]
+    rows = [row.strip("| ").split(" | ") for row in incidents.splitlines() if row.startswith("| `")]
+    assert all(len(row) == 2 and row[1] for row in rows)
+    assert {kind for row in rows for kind in re.findall("`([a-z_]+)", row[0])} == kinds
+
+
+def test_a_second_backup_copies_what_is_new_and_replaces_nothing(tmp_path: Path) -> None:
+    home, folder = Home(tmp_path / "home"), tmp_path / "backup"
+    home.claim("s")
+    land(home, 0, id="a", title="first")
+    assert back_up(home.root, folder).startswith("1 new batches and 1 new bodies")
+    (body,) = (home.root / "landing" / "bodies").rglob("*.zst")
+    good = body.read_bytes()
+    body.chmod(0o600)
+    body.write_bytes(b"damaged")
+    land(home, 1, id="a", title="second")
+    assert back_up(home.root, folder).startswith("1 new batches and 1 new bodies")
+    assert (folder / body.relative_to(home.root)).read_bytes() == good
+    assert not list(folder.rglob("*.new"))
+
+
+def test_a_backup_of_another_home_is_refused(tmp_path: Path) -> None:
+    for source in ("s", "t"):
+        Home(tmp_path / source).claim(source)
+    back_up(tmp_path / "s", tmp_path / "backup")
+    before = sorted(path.name for path in (tmp_path / "backup").rglob("*"))
+    assert "another home" in back_up(tmp_path / "t", tmp_path / "backup", code=1)
+    assert "no home.json" in back_up(tmp_path, tmp_path / "other", code=1)
+    assert sorted(path.name for path in (tmp_path / "backup").rglob("*")) == before
+
+
+def test_a_backup_that_was_interrupted_has_no_manifest_without_its_body(tmp_path: Path) -> None:
+    home, folder = Home(tmp_path / "home"), tmp_path / "backup"
+    home.claim("s")
+    for day in range(3):
+        land(home, day, id="a", title=f"title {day}")
+    back_up(home.root, folder)
+    # A kill leaves a file under another name, and all that comes after it is missing.
+    body = sorted((folder / "landing" / "bodies").rglob("*.zst"))[1]
+    body.rename(body.with_name(f"{body.name}.new"))
+    shutil.rmtree(folder / "landing" / "batches")
+    back_up(home.root, folder)
+    restored = Home(folder)
+    replay(restored)
+    replay(home)
+    assert history(restored) == history(home)
+
+
+def test_a_home_restored_from_an_older_backup_continues_without_a_false_version(
+    tmp_path: Path,
+) -> None:
+    titles = ["first", "first", "second", "third"]
+    whole, folder = Home(tmp_path / "home"), tmp_path / "backup"
+    whole.claim("s")
+    for day in (0, 1):
+        land(whole, day, id="a", title=titles[day])
+    back_up(whole.root, folder)
+    # Both go on with the same pulls; then a home that lost one.
+    same, late = Home(tmp_path / "same"), Home(tmp_path / "late")
+    for restored in (same, late):
+        shutil.copytree(folder, restored.root)
+        replay(restored)
+    for home, days in ((whole, (2, 3)), (same, (2, 3)), (late, (3,))):
+        for day in days:
+            land(home, day, id="a", title=titles[day])
+            merge(home)
+    assert history(same) == history(whole)
+    versions, (event,), _ = history(late)
+    assert len(versions) == 2, "the first sighting, and the change that the last pull showed"
+    assert "third" in event
+
+
+def back_up(home: Path, folder: Path, *, code: int = 0) -> str:
+    done = subprocess.run(
+        [DEPLOY / "backup", home, folder], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
