@@ -148,8 +148,8 @@ def test_the_units_share_account_and_limits_and_one_writer() -> None:
     assert {path.name for path in UNITS} == {
         f"almanac-{name}.service" for name in ("backup", "daemon", "ui", "watch")
     }
-    for one, other in (("ui", "daemon"), ("daemon", "ui")):
-        parsed = unit(DEPLOY / "systemd" / f"almanac-{one}.service")
+    for named, other in (("ui", "daemon"), ("daemon", "ui")):
+        parsed = unit(DEPLOY / "systemd" / f"almanac-{named}.service")
         assert parsed["Unit"]["Conflicts"] == f"almanac-{other}.service"
         assert int(parsed["Service"]["TimeoutStopSec"]) > 10, "the programs end within 10 s"
 
