@@ -1,24 +1,29 @@
-PYTHON ?= python3
+# The Python that .venv was made with, unless one is named.
+PYTHON ?= $(or $(wildcard $(shell sed -n 's/^executable = //p' .venv/pyvenv.cfg 2>/dev/null)),python3)
 BIN := .venv/bin
-RUNTIME := .venv/.installed
-TESTS := .venv/.installed-tests
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: run setup sandbox test test-long check bench bench-analyst bench-limits bench-server lock clean
+.PHONY: setup tools run sandbox test test-long check bench bench-analyst bench-limits bench-server lock clean
 
-run: $(RUNTIME)
+# What the application needs, and what tests and benchmarks need.
+setup: LOCKS = requirements.lock
+tools: LOCKS = requirements.lock requirements-dev.lock
+setup tools:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and \
+		"Almanac needs Python 3.11 to 3.13; name one with make PYTHON=python3.12")'
+	@$(PYTHON) -P .ci/environment.py $(LOCKS)
+
+run: setup
 	@$(BIN)/almanac run --days 7
 
-setup: $(RUNTIME)
-
-sandbox: $(RUNTIME)
+sandbox: setup
 	@$(BIN)/almanac sandbox
 
 test: check
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder \
 		tests/test_readme.py tests/test_cli.py tests
 
-test-long: $(TESTS)
+test-long: tools
 	$(BIN)/python -m pytest -q -m "long"
 	$(BIN)/python tests/mutants/run.py
 	$(BIN)/python tests/mutants/run.py tests/mutants/history --tests tests/history tests/warehouse
@@ -29,55 +34,38 @@ test-long: $(TESTS)
 	$(BIN)/python tests/mutants/run.py tests/mutants/audit --tests tests/almanac/audit
 	$(BIN)/python tests/mutants/run.py tests/mutants/study --tests tests/almanac/study
 
-check: $(TESTS)
+check: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@.ci/audit
 
-bench: $(TESTS)
+bench: tools
 	$(BIN)/python -m bench.warehouse.load
 	$(BIN)/python -m bench.warehouse.daily
 	$(BIN)/python -m bench.warehouse.replay
 	$(BIN)/python -m bench.warehouse.year_five
 	$(BIN)/python -m bench.start
 
-bench-analyst: $(TESTS)
+bench-analyst: tools
 	$(BIN)/python -m bench.analyst.joins
 	$(BIN)/python -m bench.analyst.audit
 	$(BIN)/python -m bench.analyst.study
 	$(BIN)/python -m bench.analyst.calibration
 
-bench-limits: $(TESTS)
+bench-limits: tools
 	$(BIN)/python -m bench.limits
 	$(BIN)/python -m bench.limits.sweep
 	$(BIN)/python -m bench.polling
 
-bench-server: $(TESTS)
+bench-server: tools
 	$(BIN)/python -m bench.server
 
-lock: $(RUNTIME)
+lock: setup
 	$(LOCK) --group application pyproject.toml -o requirements.lock
 	$(LOCK) -c requirements.lock --group pyproject.toml:setup -o requirements-setup.lock
 	$(LOCK) -c requirements.lock -c requirements-setup.lock --group dev --group bench --extra study --extra polars \
 		pyproject.toml -o requirements-dev.lock
-
-INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
-
-$(RUNTIME): requirements.lock requirements-setup.lock pyproject.toml pipeline/almanac
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and \
-		"Almanac needs Python 3.11 to 3.13; name one with make PYTHON=python3.12")'
-	@echo 'Setting up .venv ...'
-	@$(PYTHON) -m venv .venv
-	@$(INSTALL) --require-hashes -r requirements-setup.lock -r requirements.lock
-	@$(INSTALL) --no-deps --no-build-isolation -e .
-	@install -m 755 pipeline/almanac $(BIN)/almanac
-	@touch $@
-
-$(TESTS): $(RUNTIME) requirements-dev.lock
-	@echo 'Setting up what the tests need ...'
-	@$(INSTALL) --require-hashes -r requirements-dev.lock
-	@touch $@
 
 clean:
 	rm -rf .venv build dist
