@@ -26,7 +26,6 @@ from resources.session import LazySession
 from warehouse.batch_problems import BatchProblem, problems_since
 from warehouse.errors import QUERY_INTERRUPTED
 from warehouse.history.change_log import ChangeLog
-from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
 
@@ -113,17 +112,20 @@ def run_days(
     """
     home, summary, sent_before = home_of(settings), RunSummary(), service.log.count
     known = set(home.landing.batch_ids())
-    job = _job(settings, service, first_day=min(instant.at for instant in instants).date())
+    publishing = _job(settings, service, first_day=min(instant.at for instant in instants).date())
+    merging = _without_publishing(publishing) if len(instants) > 1 else publishing
     for number, instant in enumerate(instants):
         on_instant(number, instant)
         if service.sandbox is not None:
             service.sandbox.set_clock(instant.at)
         if instant.kind == "poll":
             with _phase(summary, "polls"):
-                _poll(service, home, summary)
+                _poll(service, summary)
         else:
             if number:
                 service.request_usage()
+            # Nobody reads the file between the days of one run, so it is published at the end.
+            job = publishing if number == len(instants) - 1 else merging
             try:
                 run_day(home, job, service.today(), instance, summary)
             except RunFailed as error:
@@ -149,14 +151,22 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
     return definitions.resolve_job_def(layout.name(DAILY))
 
 
-def _poll(service: OpenedSession, home: Home, summary: RunSummary) -> None:
-    """Pull the feeds that change within a day, and merge them. The daily job publishes."""
+def _without_publishing(job: dg.JobDefinition) -> dg.JobDefinition:
+    """Return the daily job with the assets of a day alone: the published tables have no days."""
+    layer = job.asset_layer
+    return job.get_subset(
+        asset_selection={
+            key for key in layer.executable_asset_keys if layer.get(key).partitions_def is not None
+        }
+    )
+
+
+def _poll(service: OpenedSession, summary: RunSummary) -> None:
+    """Pull the feeds that change within a day. The next daily job merges them."""
     for feed in _POLLED:
         pulled = pull(feed, service)
         if pulled.why_nothing:
             _note(summary, f"{service.now():%Y-%m-%d} {feed}: {pulled.why_nothing}")
-    for note in merge(home, publishing=False).notes:
-        _note(summary, note)
 
 
 def run_day(

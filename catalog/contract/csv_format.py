@@ -15,7 +15,8 @@ HEADER = (",".join(EVENT_FIELDS) + "\r\n").encode()
 
 def instant_text(instant: datetime) -> str:
     """Return `<YYYY-MM-DD>T<HH:MM:SS>Z` (interface section 1)."""
-    return instant.strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Half the time of strftime, which is most of a row's.
+    return f"{instant.isoformat()[:19]}Z"
 
 
 def _optional(instant: datetime | None) -> str | None:

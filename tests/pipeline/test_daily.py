@@ -73,6 +73,21 @@ def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: Tw
     assert (feeds.count("events"), feeds.count("cancellations"), feeds.count("export")) == (3, 3, 1)
 
 
+def test_the_changes_of_each_day_are_recorded_and_the_tables_once_after_the_last_day(
+    two_days: TwoDayHome,
+) -> None:
+    def recorded(asset: str) -> list[str | None]:
+        found = two_days.instance.fetch_materializations(dg.AssetKey(asset), limit=10).records
+        return [record.partition_key for record in found]
+
+    assert recorded("event_changes") == [TODAY.isoformat(), YESTERDAY.isoformat()]
+    assert recorded("events") == [None]
+    assert recorded("event_versions") == [None]
+    with connected(two_days.home.warehouse) as connection:
+        merged = connection.table("batches").aggregate("status, count(*)").fetchall()
+    assert merged == [("merged", len(two_days.home.landing.batch_ids()))]
+
+
 def test_every_request_is_logged_and_none_is_refused(two_days: TwoDayHome) -> None:
     with connected(two_days.home.warehouse) as connection:
         statuses = connection.table("requests").aggregate("status, count(*)").fetchall()
