@@ -117,7 +117,7 @@ class Environment:
 
     def _try(self, *command: str, more: Mapping[str, str] | None = None) -> None:
         if code := self._run(command, more or {}):
-            raise SetUpFailed(f"`{' '.join(command)}` ended with {code}")
+            raise SetUpFailed(f"`... {' '.join(command[-2:])}` ended with {code}")
 
     def _settings_for_uv(self) -> dict[str, str]:
         """Return pip's index, proxy and certificates as uv's, for what is not set for uv."""
