@@ -230,7 +230,7 @@ def test_a_failure_says_what_is_missing_and_that_make_goes_on(
     monkeypatch.setattr(environment, "__file__", str(machine.root / ".ci" / "environment.py"))
     monkeypatch.chdir(machine.root)
     assert environment.main(["requirements.lock"]) == 1
-    told = capsys.readouterr().err
-    assert ".venv is not complete" in told
-    assert "needs a network" in told
-    assert "Run make again" in told
+    printed = capsys.readouterr().err
+    assert ".venv is not complete" in printed
+    assert "needs a network" in printed
+    assert "Run make again" in printed
