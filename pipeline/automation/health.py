@@ -18,12 +18,15 @@ from dagster_shared.error import SerializableErrorInfo
 
 from assets.layout import Layout
 from assets.metadata import bullets
+from pipeline.automation.runs import IN_PROGRESS_STATUSES
 from pipeline.health.alerts import FoundWarnings, find_warnings
 from pipeline.health.report import JOBS
 from pipeline.runs.history import (
+    LONG,
     REPORTED_FOR,
     EndedRun,
     FailedTicks,
+    LongRun,
     RunHistory,
     failed_work,
     first_line,
@@ -136,8 +139,19 @@ def history_of_instance(
     records = instance.get_run_records(filters, limit=_RUNS_MAX)
     ended = [_ended(record) for record in reversed(records) if record.dagster_run.job_name in roles]
     failed = failed_work(ended, roles)
+    unfinished = dg.RunsFilter(statuses=list(IN_PROGRESS_STATUSES), created_before=now - LONG)
     return RunHistory(
         failed=tuple(replace(work, error=_error(instance, work.run_id)) for work in failed),
+        long=tuple(
+            LongRun(
+                record.dagster_run.run_id,
+                record.dagster_run.job_name,
+                record.dagster_run.status.value,
+                record.create_timestamp.replace(tzinfo=UTC),
+            )
+            for record in instance.get_run_records(unfinished, limit=_RUNS_MAX, ascending=True)
+            if record.dagster_run.job_name in roles
+        ),
         ticks=tuple(_ticks(instance, names)),
         reported_at=tuple(
             (kind, datetime.fromtimestamp(beat.timestamp, UTC))

@@ -11,7 +11,7 @@ from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
 from pipeline.health.waiting import FailedPolls, Unmerged, Unpublished
 from pipeline.runs.history import RunHistory
-from resources.backfill.state import BackfillStates
+from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPulls
 from resources.limits.allowance import Work
 from resources.service_clock import NOTABLE
@@ -28,6 +28,9 @@ class DeferredWork:
     since: datetime
     resume_at: datetime | None
     why: str
+    stopped_at: datetime | None = None
+    """When a backfill was last begun or continued that is not finished, not deferred and in no
+    process; None for other work."""
 
 
 def deferred_work(home: Home, now: datetime) -> list[DeferredWork]:
@@ -40,14 +43,28 @@ def deferred_work(home: Home, now: datetime) -> list[DeferredWork]:
         for deferred in DeferredPulls(state).all()
     ]
     backfills = []
-    for backfill in BackfillStates(state, home.landing).open(now):
+    states = BackfillStates(state, home.landing)
+    for backfill in states.open(now):
         lower, upper = backfill.scope.lower, backfill.scope.upper
         assert lower is not None and upper is not None
         what = f"events of {lower:%Y-%m-%d} to {upper:%Y-%m-%d}"
         backfills.append(
-            DeferredWork("backfill", what, backfill.started_at, backfill.resume_at, backfill.why)
+            DeferredWork(
+                "backfill",
+                what,
+                backfill.started_at,
+                backfill.resume_at,
+                backfill.why,
+                stopped_at=_stopped_at(states, backfill),
+            )
         )
     return pulls + backfills
+
+
+def _stopped_at(states: BackfillStates, backfill: BackfillState) -> datetime | None:
+    if backfill.resume_at is not None or states.is_running():
+        return None
+    return backfill.resumed_at or backfill.started_at
 
 
 @dataclass(frozen=True, slots=True)

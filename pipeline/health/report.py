@@ -4,7 +4,7 @@ Warnings have stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   damaged
     deferred   coverage   disk   deprecated   key   exposed   clock   runs   records
-    unmerged   unpublished   failed_runs   polls   ticks   backfills   daemon
+    unmerged   unpublished   failed_runs   polls   ticks   long_runs   backfills   daemon
 
 It is read only from landing, the change log and the home's own notes, so that it can be reported
 while a merge runs. No request is sent.

@@ -1,5 +1,5 @@
 """The warnings of work that is stuck: `unmerged`, `unpublished`, `failed_runs`, `polls`, `ticks`,
-`backfills` and `daemon`.
+`long_runs`, `backfills` and `daemon`.
 
 Each says what, since when, and the command that helps; it is gone once the work is done, however
 that was done. Belongs here: their words, and what they count. Does not: finding what waits
@@ -44,7 +44,8 @@ def stuck(health: Health, now: datetime) -> Iterator[Warned]:
     yield from _failed_runs(history, health)
     yield from _polls(health)
     yield from _ticks(history)
-    yield from _backfills(history, now)
+    yield from _long_runs(history, health)
+    yield from _backfills(health, now)
     yield from _daemon(history, now)
 
 
@@ -156,7 +157,38 @@ def _ticks(history: RunHistory) -> Iterator[Warned]:
     )
 
 
-def _backfills(history: RunHistory, now: datetime) -> Iterator[Warned]:
+def _long_runs(history: RunHistory, health: Health) -> Iterator[Warned]:
+    dead = any(trouble.kind == "runs" for trouble in health.run_troubles)
+    # A backfill may take as long; what stops in it is a warning of its own.
+    found = [run for run in history.long if not run.job.endswith("calendar")]
+    if found and not dead:
+        first = found[0]
+        yield Warned(
+            "long_runs",
+            f"Run {first.run_id[:8]} of {first.job}{_more(found)}, created at {_at(first.since)}, "
+            f"has not ended ({first.status.lower()}): its page in almanac ui shows its step, and "
+            "can terminate it",
+            first.since,
+        )
+
+
+def _backfills(health: Health, now: datetime) -> Iterator[Warned]:
+    stopped = [
+        (work.stopped_at, work.what)
+        for work in health.put_off
+        if work.stopped_at is not None and now - work.stopped_at > STUCK_AFTER
+    ]
+    if stopped:
+        stopped_at, what = min(stopped)
+        yield Warned(
+            "backfills",
+            f"The backfill of {what}{_more(stopped)} was interrupted; it was last "
+            f"continued at {_at(stopped_at)}: the same almanac backfill continues it, "
+            "without another request for what is landed",
+            stopped_at,
+        )
+        return
+    history = health.runs
     stuck = [backfill for backfill in history.backfills if now - backfill.moved_at > STUCK_AFTER]
     if stuck:
         first = min(stuck, key=lambda backfill: backfill.moved_at)

@@ -17,6 +17,8 @@ from warehouse.home import Home
 
 REPORTED_FOR: Final = timedelta(days=7)
 """A failure that nobody tried again is reported for so long."""
+LONG: Final = timedelta(hours=3)
+"""The longest run of a job other than a backfill takes minutes."""
 ASSET_JOB: Final = "__ASSET_JOB"
 """Dagster's name for the job of assets that were materialised by hand."""
 
@@ -85,6 +87,16 @@ class OpenBackfill:
 
 
 @dataclass(frozen=True, slots=True)
+class LongRun:
+    """A run that has not ended for `LONG` since it was created. `status` is Dagster's."""
+
+    run_id: str
+    job: str
+    status: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class RunHistory:
     """What was found. `unknown` says why nothing could be read, empty if all is known.
 
@@ -94,6 +106,7 @@ class RunHistory:
     failed: tuple[FailedWork, ...] = ()
     ticks: tuple[FailedTicks, ...] = ()
     backfills: tuple[OpenBackfill, ...] = ()
+    long: tuple[LongRun, ...] = ()
     reported_at: tuple[tuple[str, datetime], ...] = ()
     unknown: str = ""
 

@@ -45,6 +45,17 @@ WHERE dagster_event_type IN ('STEP_FAILURE', 'PIPELINE_FAILURE')
 ORDER BY dagster_event_type DESC, id
 LIMIT 2
 
+-- name: list_long_runs
+-- Grain: one row per run that was created before $before and has not ended, oldest first: its id,
+-- job, status, when it was created, and repository@location. Run twice: the same rows.
+SELECT run.run_id, run.pipeline_name, run.status, run.create_timestamp, repository.value
+FROM runs AS run
+LEFT JOIN run_tags AS repository
+  ON repository.run_id = run.run_id AND repository.key = '.dagster/repository'
+WHERE run.status IN ('QUEUED', 'NOT_STARTED', 'STARTING', 'STARTED', 'CANCELING')
+  AND run.create_timestamp < $before
+ORDER BY run.id
+
 -- name: list_heartbeats
 -- Grain: one row per daemon that ever ran here: its type and when it last reported. Run twice:
 -- the same rows.

@@ -14,10 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from pipeline.runs.history import (
+    LONG,
     REPORTED_FOR,
     EndedRun,
     FailedTicks,
     FailedWork,
+    LongRun,
     OpenBackfill,
     RunHistory,
     failed_work,
@@ -54,9 +56,10 @@ def history_of(home: Home, roles: Mapping[str, str], now: datetime) -> RunHistor
         return RunHistory()
     with opened(runs) as store:
         ended = list(_ended(store, now - REPORTED_FOR))
+        long = _rows(store, "list_long_runs", before=_text(now - LONG))
         backfills = tuple(_backfills(store)) if place.is_own else ()
         reported_at = tuple((kind, instant(at)) for kind, at in _rows(store, "list_heartbeats"))
-    ours = (run for run in ended if _is_ours(run, place, roles))
+    ours = (run for run in ended if _is_ours(run.job, run.location, place, roles))
     failed = failed_work(ours, roles)
     ticks: tuple[FailedTicks, ...] = ()
     if schedules.exists() and place.is_own:
@@ -69,6 +72,11 @@ def history_of(home: Home, roles: Mapping[str, str], now: datetime) -> RunHistor
         ),
         ticks=ticks,
         backfills=backfills,
+        long=tuple(
+            LongRun(run_id, job, status, instant(at))
+            for run_id, job, status, at, label in long
+            if job in roles and _is_ours(job, _location(label), place, roles)
+        ),
         reported_at=reported_at,
     )
 
@@ -88,12 +96,16 @@ def _ended(store: sqlite3.Connection, since: datetime) -> Iterator[EndedRun]:
         )
 
 
-def _is_ours(run: EndedRun, place: InstancePlace, roles: Mapping[str, str]) -> bool:
+def _is_ours(job: str, location: str, place: InstancePlace, roles: Mapping[str, str]) -> bool:
     """Whether a run is of Almanac: others may have code locations in the same instance.
 
     There only the names of our jobs tell; what they materialise by hand is not known to be ours.
     """
-    return run.job in roles if not place.is_own else run.location in ("", LOCATION)
+    return job in roles if not place.is_own else location in ("", LOCATION)
+
+
+def _location(label: str | None) -> str:
+    return (label or "").rpartition("@")[2]
 
 
 def _error(databases: Path, work: FailedWork) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from catalog.contract.windows import INSTANT_STEP
 from resources.errors import BackfillInProgress
 from resources.ingest.scopes import single_requests
+from warehouse.files.locks import is_held
 from warehouse.files.notes import put_note, read_notes
 from warehouse.files.storage import Storage, make_folders
 from warehouse.landing.batches import Manifest, Scope
@@ -134,6 +135,10 @@ class BackfillStates:
                     "same pages. No request was sent"
                 ) from error
             yield
+
+    def is_running(self) -> bool:
+        """Whether a process runs a backfill of this home."""
+        return is_held(self._state.path(_LOCK))
 
     def put(self, state: BackfillState) -> None:
         put_note(self._state, state.name, state)

@@ -25,25 +25,43 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._daemon.types import DaemonHeartbeat
 from dagster_shared.error import SerializableErrorInfo
+from pydantic import SecretStr
 
 from pipeline.build import build_definitions
-from pipeline.health.alerts import Reported, changes, posted_after
+from pipeline.health.alerts import Reported, changes, post_changes, posted_after
 from pipeline.health.records import Warned
 from pipeline.health.report import health_of
 from pipeline.instance import instance_of
 from pipeline.polling.records import PollRecord, PollRecords
 from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.runs.place import LOCATION
+from resources.backfill.state import BackfillState, BackfillStates
+from tests.pipeline.health.receiving import receiving
 from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_of
 from tests.pipeline.small_home import DAY, SmallHome
 from warehouse.errors import DamagedBatch
 from warehouse.files.locks import hold_lock
 from warehouse.history.merge import merge
+from warehouse.landing.batches import Scope
 
 ROOT = Path(__file__).parents[3]
 HOUR = timedelta(hours=1)
 LANDED = datetime.now(UTC).replace(hour=9) - 3 * DAY
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+STUCK = frozenset(
+    [
+        "unmerged",
+        "unpublished",
+        "failed_runs",
+        "runs",
+        "polls",
+        "ticks",
+        "long_runs",
+        "backfills",
+        "daemon",
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +87,8 @@ def small(made: Path, tmp_path: Path) -> SmallHome:
 
 
 def stuck(small: SmallHome, now: datetime | None = None) -> dict[str, Warned]:
-    kinds = (
-        "polls",
-        "unmerged",
-        "unpublished",
-        "failed_runs",
-        "ticks",
-        "backfills",
-        "daemon",
-        "runs",
-    )
     found = health_of(small.settings, small.home, now or datetime.now(UTC)).warnings
-    return {warning.kind: warning for warning in found if warning.kind in (*kinds, "daemon")}
+    return {warning.kind: warning for warning in found if warning.kind in STUCK}
 
 
 class TestUnmerged:
@@ -379,3 +387,64 @@ def test_each_kind_of_warning_has_a_row_that_says_what_to_do() -> None:
     assert all(len(row) == 4 and all(row) for row in rows)
     documented = {kind for row in rows for kind in re.findall("`([a-z_]+)", row[0])}
     assert documented == kinds
+
+
+class TestUnfinished:
+    def test_a_run_that_does_not_end_is_reported_until_it_does(self, small: SmallHome) -> None:
+        run_id = run_of(small.home, job="merge")
+        later = datetime.now(UTC) + 4 * HOUR
+        assert "long_runs" not in stuck(small)
+        text = stuck(small, later)["long_runs"].text
+        assert text.startswith(f"Run {run_id[:8]} of merge, created at ")
+        assert "has not ended (started)" in text
+        with instance_of(small.home) as instance:
+            run = instance.get_run_by_id(run_id)
+            assert run is not None
+            instance.report_run_canceled(run)
+        assert "long_runs" not in stuck(small, later)
+
+    def test_a_backfill_that_was_interrupted_is_reported_until_it_is_continued(
+        self, small: SmallHome
+    ) -> None:
+        states = BackfillStates(small.home.state_storage, small.home.landing)
+        begun = datetime.now(UTC)
+        scope = Scope(lower=begun - 60 * DAY, upper=begun)
+        state = BackfillState(scope=scope, plan="elite", source="sandbox:1", started_at=begun)
+        states.put(state)
+        later = begun + 2 * HOUR
+        assert stuck(small, begun) == {}
+        text = stuck(small, later)["backfills"].text
+        assert f"{begun - 60 * DAY:%Y-%m-%d} to {begun:%Y-%m-%d} was interrupted" in text
+        with states.locked():
+            assert stuck(small, later) == {}
+        states.end(state)
+        assert stuck(small, later) == {}
+
+
+class TestPosts:
+    def test_a_failed_run_is_posted_with_its_job_id_error_and_remedy_and_its_end(
+        self, small: SmallHome
+    ) -> None:
+        with receiving() as receiver:
+            given = {"alert_url": SecretStr(receiver.url)}
+            posting = SmallHome(small.home.root, **given)
+            small.home.warehouse.unlink()
+            small.home.warehouse.mkdir()
+            failed = merge_run(small)
+            now = datetime.now(UTC)
+            post_changes(posting.settings, small.home, now)
+            assert not post_changes(posting.settings, small.home, now)
+            small.home.warehouse.rmdir()
+            assert merge_run(small).success
+            post_changes(posting.settings, small.home, datetime.now(UTC))
+        first, last = receiver.bodies
+        (posted,) = [each for each in first["warnings"] if each["kind"] == "failed_runs"]
+        for part in (
+            f"run {failed.run_id[:8]} of merge at ",
+            "is a folder, and must be the published file",
+            "`almanac merge` merges and publishes, or shows why not",
+        ):
+            assert part in posted["text"] and part in first["text"]
+        assert posted["since"] is not None
+        assert str(small.home.root) not in first["text"]
+        assert set(last["resolved"]) == {"failed_runs", "unpublished"}
