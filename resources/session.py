@@ -54,6 +54,7 @@ class CatalogSession:
     on_page: "OnPage | None" = None
     _counted: int = field(init=False)
     _resumed: bool = field(init=False, default=False)
+    _finished: "list[Landed]" = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._counted = self.log.count
@@ -83,6 +84,7 @@ class CatalogSession:
             source=self.source,
             clock=self.clock,
             on_page=self.on_page,
+            resumed=self._finished,
         )
 
     def resume_open(self) -> "list[Landed]":

@@ -11,11 +11,12 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from time import sleep
-from typing import Final
+from typing import Final, NoReturn
 
 from pipeline.ui.names import CODE_SERVER, DAEMON, ProgramWords
 from warehouse.errors import LockHeld
@@ -35,7 +36,24 @@ def main() -> None:
         except LockHeld as error:
             sys.exit(str(error))
         threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()
-        import_module(_MODULES[name]).main(ProgramWords.of_text(words))
+        try:
+            import_module(_MODULES[name]).main(ProgramWords.of_text(words))
+        except SystemExit as ended:
+            _exit(ended.code)
+        except BaseException:  # noqa: BLE001 - printed as the interpreter does
+            traceback.print_exc()
+            _exit(1)
+        _exit(0)
+
+
+def _exit(code: str | int | None) -> NoReturn:
+    """Exit without freeing every object, of which some modules print a page."""
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
 
 
 def _end_with_starter() -> None:

@@ -4,9 +4,14 @@ Sensors and schedules run in this process, each run in a child of it. Belongs he
 Dagster's own program does. Does not: restarting it (supervisor).
 """
 
+from pathlib import Path
+from typing import Final
+
 from dagster._cli.api import grpc_command
 
 from pipeline.ui.names import CODE_SERVER, LOCATION, MODULE, ProgramWords
+
+APPLICATION: Final = Path(__file__).parents[2]
 
 
 def main(words: ProgramWords) -> None:
@@ -17,8 +22,9 @@ def main(words: ProgramWords) -> None:
             *("--module-name", MODULE),
             *("--location-name", LOCATION),
             *("--log-format", words.log_format),
-            # The folder of the caller has no say in what is imported.
-            "--empty-working-directory",
+            # Dagster takes the first folder from the path, which may be that of the application,
+            # and the folder of the caller must have no say in what is imported.
+            *("--working-directory", str(APPLICATION)),
             "--use-python-environment-entry-point",
         ],
         prog_name=CODE_SERVER,

@@ -86,7 +86,6 @@ def main(words: ProgramWords) -> None:
             # The daemon may be in a long write; the next check is soon.
             with suppress(RunRecordsBusy), plain_faults(home):
                 fail_dead_runs(home, instance, runs)
-    os._exit(0)
 
 
 class DaemonWatch:

@@ -30,7 +30,7 @@ from resources.ingest.revalidation import (
     last_look,
     validators_of,
 )
-from resources.ingest.scopes import definite_scope, first_instant
+from resources.ingest.scopes import covers, definite_scope, first_instant
 from warehouse.landing.batches import Feed, Scope
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
 from warehouse.landing.landing import Landing
@@ -47,6 +47,9 @@ class Puller:
     of a list lands the pages before an error as a partial batch and raises RetryLater or Stop; a
     Defer after the first page is returned with the batch. Without any page nothing is landed. An
     answer that is no list (HTML, a JSON error, nothing) is landed, with a text in `warnings`.
+
+    What `resume_open` finished is in `resumed`, which pullers of one session share: the pull that
+    asks for the same next returns it, and sends nothing.
     """
 
     def __init__(
@@ -58,8 +61,10 @@ class Puller:
         source: str,
         clock: Callable[[], datetime],
         on_page: OnPage | None = None,
+        resumed: list[Landed] | None = None,
     ) -> None:
         self._client = client
+        self._resumed = [] if resumed is None else resumed
         self._landing = landing
         self._plan = plan
         self._service = client.service_clock
@@ -168,9 +173,15 @@ class Puller:
                 found = journal.recovered(pull_id) if is_locked else None
                 if found is not None and found.intent.feed in PAGED:
                     landed += self._resume(found)
+        self._resumed += landed
         return landed
 
     def _pull(self, feed: Feed, scope: Scope, validators: Validators | None = None) -> Landed:
+        for resumed in self._resumed:
+            manifest = resumed.manifest
+            if manifest.complete and manifest.feed == feed and covers(manifest.scope, scope):
+                self._resumed.remove(resumed)
+                return resumed
         with self.context.begun(feed, scope) as open_pull:
             return PagedPull(self.context, open_pull, validators).run()
 

@@ -70,6 +70,25 @@ def definite_scope(
     return scope
 
 
+def covers(scope: Scope, wanted: Scope) -> bool:
+    """Whether a scope has all of another one, of the same coins, categories and event."""
+    alike = (scope.coins, scope.categories, scope.event_id) == (
+        wanted.coins,
+        wanted.categories,
+        wanted.event_id,
+    )
+    return (
+        alike
+        and _is_from(scope.lower, wanted.lower)
+        and _is_from(scope.since, wanted.since)
+        and (scope.upper is None or (wanted.upper is not None and scope.upper >= wanted.upper))
+    )
+
+
+def _is_from(lower: datetime | None, wanted: datetime | None) -> bool:
+    return lower is None or (wanted is not None and lower <= wanted)
+
+
 def first_instant(bound: date | datetime) -> datetime:
     """Return the instant a lower bound means. Raises ValueError for a naive one."""
     if isinstance(bound, datetime):

@@ -53,15 +53,15 @@ class Pages:
     """A client of Dagster's GraphQL."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.address = address
 
     @property
     def port(self) -> int:
-        return int(self._address.rpartition(":")[2])
+        return int(self.address.rpartition(":")[2].partition("/")[0])
 
     def query(self, query: str, **values: Any) -> dict[str, Any]:
         answer = httpx.post(
-            f"{self._address}/graphql",
+            f"{self.address}/graphql",
             json={"query": query, "variables": values},
             timeout=60,
             trust_env=False,
@@ -97,13 +97,15 @@ class Pages:
 
 
 @contextmanager
-def ui(home: Path, env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], Pages]]:
+def ui(
+    home: Path, env: dict[str, str], *words: str
+) -> Iterator[tuple[subprocess.Popen[str], Pages]]:
     """Run `almanac ui` on a home: its process, and its pages."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [*ALMANAC, "ui", "--port", str(port), "--json"],
+        [*ALMANAC, "ui", "--port", str(port), "--json", *words],
         cwd=home.parent,
         env=env,
         stdout=subprocess.PIPE,

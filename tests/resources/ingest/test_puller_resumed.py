@@ -127,6 +127,32 @@ class TestKilled:
         assert landed.manifest.batch_id == whole.manifest.batch_id
         assert landed.manifest.rows_claimed == whole.manifest.rows_claimed == landed.rows
 
+    @pytest.mark.parametrize("feed", ["events", "coins", "cancellations"])
+    def test_the_pull_that_asks_for_the_same_next_pays_no_page_twice(
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path, feed: str
+    ) -> None:
+        almanac_sandbox.forget_requests()
+        what = kill(feed, "page", page=2)
+        puller = puller_of(make_client(), root)
+        (resumed,) = puller.resume_open()
+        paid = bought(almanac_sandbox)
+        assert pull_of(puller, what)() == resumed
+        assert bought(almanac_sandbox) == paid
+        # Only the next one: a pull after it looks again.
+        pull_of(puller, what)()
+        assert sum(bought(almanac_sandbox).values()) == 2 * sum(paid.values())
+
+    def test_a_pull_of_more_than_was_resumed_is_made(
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
+    ) -> None:
+        kill("events", "page", page=2)
+        puller = puller_of(make_client(), root)
+        (resumed,) = puller.resume_open()
+        scope = resumed.manifest.scope
+        assert scope.upper is not None
+        more = puller.events(scope.lower, scope.upper + timedelta(days=1))
+        assert more.manifest.batch_id != resumed.manifest.batch_id
+
     @pytest.mark.parametrize(
         ("point", "page"), [("page", 1), ("page", 2), ("page", 3), ("after", 0)]
     )

@@ -1,0 +1,152 @@
+"""The real `almanac ui` and `almanac daemon`: ended, killed, read-only, behind a path."""
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.ui.names import CODE_SERVER, DAEMON, lock_of
+from tests.pipeline.automation.daemon import Pages, programs_on, ui, wait_for
+from tests.test_cli import ALMANAC, environment
+from warehouse.files.locks import holder
+from warehouse.home import Home
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+ENDS_WITHIN_S = 10.0
+PAGE_S = 0.8
+CHANGE = 'mutation { setConcurrencyLimit(concurrencyKey: "x", limit: 1) }'
+LOCATIONS = """
+query { workspaceOrError { ... on Workspace { locationEntries {
+  locationOrLoadError { __typename }
+} } } }
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Sandbox]:
+    with Sandbox(seed=1, export_interval_s=0) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def env(tmp_path: Path, service: Sandbox) -> dict[str, str]:
+    return {
+        **environment(tmp_path / "home"),
+        "ALMANAC_BASE_URL": service.base_url,
+        "ALMANAC_API_KEY": service.new_key("pro"),
+    }
+
+
+@contextmanager
+def daemon(home: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run `almanac daemon` on a home."""
+    process = subprocess.Popen(
+        [*ALMANAC, "daemon", "--json"],
+        cwd=home.parent,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline(), process.communicate(timeout=30)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def pages_of(service: Sandbox) -> Counter[str]:
+    """Return how often each page of the events was answered."""
+    return Counter(
+        request.query
+        for request in service.requests
+        if request.path == "/v2/events" and request.status == 200
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_a_pull_ends_all_in_time_and_no_page_is_paid_twice(
+    tmp_path: Path, env: dict[str, str], service: Sandbox, number: signal.Signals
+) -> None:
+    home = tmp_path / "home"
+    service.faults.set(f"slow={PAGE_S}")
+    with daemon(home, env) as process:
+        # The first pull of a new home; the page after the third is on its way.
+        wait_for(lambda: len(pages_of(service)) >= 3)
+        time.sleep(PAGE_S / 3)
+        paid = set(pages_of(service))
+        began = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(30) == 0
+        assert time.monotonic() - began < ENDS_WITHIN_S
+    assert not programs_on(home)
+    service.faults.set("")
+    with daemon(home, env):
+        # Dagster starts the interrupted run again.
+        wait_for(lambda: list((home / "landing" / "batches").glob("*/*-events-*")))
+    times = pages_of(service)
+    assert {page: times[page] for page in paid} == dict.fromkeys(paid, 1)
+
+
+def test_programs_that_are_killed_are_said_and_started_again(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    home = tmp_path / "home"
+    with ui(home, env) as (process, pages):
+
+        def pid_of(program: str) -> int:
+            found = holder(lock_of(Home(home), program))
+            return 0 if found is None else found.pid
+
+        for program in (CODE_SERVER, DAEMON):
+            killed = pid_of(program)
+            os.kill(killed, signal.SIGKILL)
+            wait_for(lambda program=program, killed=killed: pid_of(program) != killed)
+            wait_for(lambda: is_loaded(pages))
+            wait_for(lambda: is_well(env))
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    for program in (CODE_SERVER, DAEMON):
+        assert f"{program} was ended by SIGKILL" in said
+    assert not programs_on(home)
+
+
+def is_loaded(pages: Pages) -> bool:
+    """Whether the pages answer and have the definitions."""
+    try:
+        return "RepositoryLocation" in str(pages.query(LOCATIONS))
+    except httpx.HTTPError:
+        return False
+
+
+def is_well(env: dict[str, str]) -> bool:
+    done = subprocess.run([*ALMANAC, "daemon", "--check"], env=env, capture_output=True)
+    return done.returncode == 0
+
+
+def test_pages_behind_a_path_that_only_read_refuse_every_change(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    home = tmp_path / "home"
+    with ui(home, env, "--path-prefix", "/almanac/", "--read-only") as (_, pages):
+        assert pages.address.endswith("/almanac")
+        answer = httpx.get(f"{pages.address}/server_info", trust_env=False)
+        assert answer.json()["dagster_version"]
+        change = httpx.post(f"{pages.address}/graphql", json={"query": CHANGE}, trust_env=False)
+        assert "GrapheneUnauthorizedError" in change.text
+        limits = "{ instance { concurrencyLimits { concurrencyKey } } }"
+        assert "'x'" not in str(pages.query(limits))
+        assert is_loaded(pages)
