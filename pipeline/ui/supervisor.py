@@ -10,15 +10,19 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from time import monotonic
 from typing import Final
 
 import httpx
 
 from pipeline.console import fail, warnings
+from pipeline.runs.presence import presence
 from pipeline.ui.alive import last_report
 from pipeline.ui.names import PagesAddress
 from pipeline.ui.programs import Program, fail_if_ended
+from resources.http.retries import utc_now
+from resources.service_clock import service_time
 from warehouse.home import Home
 
 _PREPARE: Final = "pipeline.ui.prepare"
@@ -30,6 +34,7 @@ _ENDS_MAX: Final = 5
 _ENDS_WITHIN_S: Final = 600.0
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 30.0
+_LOOK_EVERY_S: Final = 60.0
 
 Stopped = Callable[[float], bool]
 """Waits so many seconds, or until a signal; returns whether one came."""
@@ -54,13 +59,52 @@ class RestartWaits:
         return min(wait, _LONGEST_WAIT_S)
 
 
+class LandedDays:
+    """Whether other past days are landed than when the definitions were loaded.
+
+    Partitions by observed day are made when the code server starts. They go wrong when an older day
+    is imported, or when a day ends without a pull.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        now: Callable[[], datetime],
+        monotonic_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._home, self._now, self._monotonic_s = home, now, monotonic_s
+        self.note()
+
+    def note(self) -> None:
+        """Note the days as they are, at a start of the code server."""
+        self._noted, self._looked_at = self._past_days(), self._monotonic_s()
+
+    def differ(self) -> bool:
+        """Return whether they differ from the noted ones; reads the folder once a minute."""
+        if self._monotonic_s() - self._looked_at < _LOOK_EVERY_S:
+            return False
+        self._looked_at = self._monotonic_s()
+        return self._past_days() != self._noted
+
+    def _past_days(self) -> tuple[date | None, frozenset[date]]:
+        """Return the first landed day, and the days after it that ended without a batch."""
+        landed = self._home.landing.days()
+        if not landed:
+            return None, frozenset()
+        past = (self._now().date() - landed[0]).days
+        all_days = {landed[0] + timedelta(days=number) for number in range(past)}
+        return landed[0], frozenset(all_days.difference(landed))
+
+
 class Supervisor:
     """The programs of one home, from their start to their end."""
 
     def __init__(self, home: Home, daemon: Program, code_server: Program, stopped: Stopped) -> None:
         self._home = home
         self._daemon = daemon
+        self._code_server = code_server
         self._programs = [code_server, daemon]
+        self._days = LandedDays(home, service_time(home.state, utc_now))
         self._stopped = stopped
         self._ends = {program.name: RestartWaits() for program in self._programs}
 
@@ -85,6 +129,8 @@ class Supervisor:
     def watch(self) -> None:
         """Start programs again that end by themselves, until a signal comes.
 
+        The code server is also started again when other days are landed, between two runs.
+
         Raises:
             Exit: a program ended too often; the reason is printed.
         """
@@ -92,6 +138,8 @@ class Supervisor:
             for program in self._programs:
                 if program.ended:
                     self._start_again(program)
+            if self._days.differ() and not presence(self._home).alive:
+                self._reload()
 
     def stop(self) -> None:
         """End all programs and what they started: in at most ten seconds."""
@@ -117,6 +165,15 @@ class Supervisor:
         program.log.say(message, level="warning")
         if not self._stopped(wait_s):
             program.start()
+
+    def _reload(self) -> None:
+        self._code_server.log.say("other days are landed: loading the definitions again")
+        self._code_server.signal(signal.SIGTERM)
+        if not self._code_server.wait(monotonic() + _STOP_S):
+            self._code_server.signal(signal.SIGKILL)
+            self._code_server.wait(monotonic() + _KILLED_S)
+        self._days.note()
+        self._code_server.start()
 
     def _daemon_reports(self) -> bool:
         report = last_report(self._home)

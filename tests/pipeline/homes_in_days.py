@@ -15,6 +15,8 @@ from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.session import LazySession
 from warehouse.home import Home
+from warehouse.landing.batches import Scope
+from warehouse.landing.landing import Pull
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 TODAY = NOW.date()
@@ -94,3 +96,19 @@ def failure_of(result: dg.ExecuteInProcessResult) -> str:
     failure = event.step_failure_data.user_failure_data
     assert failure is not None, event.step_failure_data.error
     return str(failure.description)
+
+
+def land_empty_list(home: Home, at: datetime) -> None:
+    home.landing.land(
+        Pull(
+            feed="events",
+            scope=Scope(),
+            plan="elite",
+            source="sandbox:1",
+            observed_at=at,
+            content_at=at,
+            landed_at=at,
+            requests=1,
+        ),
+        [(b'{"data": [], "meta": {"total": 0}}', None)],
+    )

@@ -19,10 +19,8 @@ from pipeline.instance import instance_of
 from resources.ingest.scopes import month_key
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.homes_in_days import run_assets, settings_of
+from tests.pipeline.homes_in_days import land_empty_list, run_assets, settings_of
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
-from warehouse.landing.landing import Pull
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 APART = (-47, 47)
@@ -103,22 +101,6 @@ def test_a_home_without_a_date_of_its_service_has_the_days_of_the_accepted_skew(
     assert layout.observed_days.get_partition_keys() == [
         (today + ahead * DAY).isoformat() for ahead in range(-3, 4)
     ]
-
-
-def land_empty_list(home: Home, at: datetime) -> None:
-    home.landing.land(
-        Pull(
-            feed="events",
-            scope=Scope(),
-            plan="elite",
-            source="sandbox:1",
-            observed_at=at,
-            content_at=at,
-            landed_at=at,
-            requests=1,
-        ),
-        [(b'{"data": [], "meta": {"total": 0}}', None)],
-    )
 
 
 def test_partitions_begin_at_the_first_landed_day_and_end_at_the_services_today(
