@@ -56,7 +56,7 @@ def build_definitions(
     service_now = service_time(home.state, clock)
     layout = layout or layout_of(settings, home, service_now())
     jobs = Jobs.of(layout)
-    pruning = prune_job(layout, lambda: owned_by(settings, layout), Retention(), clock)
+    pruning = prune_job(layout, lambda: owned_by(settings, layout), Retention.of(settings), clock)
     schedules = [
         daily_schedule(layout, clock, service_now, partial(pulled, home)),
         prune_schedule(layout, pruning),

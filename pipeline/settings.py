@@ -26,6 +26,7 @@ from pydantic_settings import (
 
 from pipeline.configuration.deployment import DeploymentSettings
 from pipeline.configuration.machine import MachineSettings
+from pipeline.configuration.retention import RetentionSettings
 from pipeline.configuration.service import ServiceSettings
 from pipeline.configuration.types import Hook, Place, SettingsError, hook_of, secret_of
 from resources.service_address import checked_base_url, checked_key
@@ -37,7 +38,9 @@ PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
 
 
-class Settings(MachineSettings, DeploymentSettings, ServiceSettings, BaseSettings):
+class Settings(
+    RetentionSettings, MachineSettings, DeploymentSettings, ServiceSettings, BaseSettings
+):
     """Every setting, each with the prefix `ALMANAC_`. The groups have most of the fields."""
 
     model_config = SettingsConfigDict(

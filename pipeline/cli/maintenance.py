@@ -242,7 +242,7 @@ def prune(
     """
     home = home_there()
     settings = read_settings()
-    retention = Retention() if days is None else Retention.of_days(days)
+    retention = Retention.of(settings) if days is None else Retention.of_days(days, settings)
     now = datetime.now(UTC)
     pruned = prune_files(home, retention, now, dry_run=dry_run)
     if home.instance_folder.exists():

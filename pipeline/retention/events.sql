@@ -68,7 +68,7 @@ WHERE old.run_id IN :runs
 -- if its run is gone: id and run. What stays is as in list_spent_checks. Only reads.
 SELECT old.id, old.run_id
 FROM asset_check_executions AS old
-WHERE old.asset_key = :asset AND old.create_timestamp < :before
+WHERE old.asset_key = :asset AND old.evaluation_event_timestamp < :before
   AND (
     old.execution_status = 'PLANNED'
     OR old.id < CASE WHEN old."partition" IS NULL THEN (

@@ -1,8 +1,10 @@
 """How long records are kept, and what was deleted of them. This module does not import Dagster."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Self
+
+from pipeline.configuration.retention import RetentionSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,21 +15,34 @@ class Retention:
     kept, so that a busy week does not fill the disk.
     """
 
-    runs_days: int = 30
-    failed_runs_days: int = 60
-    runs_max: int = 300
-    ticks_days: int = 14
-    compute_logs_days: int = 14
-    request_logs_days: int = 90
+    runs_days: int
+    failed_runs_days: int
+    runs_max: int
+    ticks_days: int
+    compute_logs_days: int
+    request_logs_days: int
 
     def runs_before(self, now: datetime, *, succeeded: bool) -> datetime:
         """Return the instant before which runs of an outcome have ended for too long."""
         return now - timedelta(days=self.runs_days if succeeded else self.failed_runs_days)
 
     @classmethod
-    def of_days(cls, days: int) -> Self:
-        """Return the same number of days for every kind."""
+    def of(cls, settings: RetentionSettings) -> Self:
+        """Return the lengths of the settings."""
         return cls(
+            runs_days=settings.keep_runs_days,
+            failed_runs_days=settings.keep_failed_runs_days,
+            runs_max=settings.keep_runs,
+            ticks_days=settings.keep_ticks_days,
+            compute_logs_days=settings.keep_output_days,
+            request_logs_days=settings.keep_request_logs_days,
+        )
+
+    @classmethod
+    def of_days(cls, days: int, settings: RetentionSettings) -> Self:
+        """Return the same number of days for every kind."""
+        return replace(
+            cls.of(settings),
             runs_days=days,
             failed_runs_days=days,
             ticks_days=days,

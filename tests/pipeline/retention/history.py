@@ -17,7 +17,12 @@ from warehouse.home import Home
 
 LABEL = "almanac"
 KEPT = Retention(
-    runs_days=10, failed_runs_days=20, ticks_days=10, compute_logs_days=10, request_logs_days=10
+    runs_days=10,
+    failed_runs_days=20,
+    runs_max=300,
+    ticks_days=10,
+    compute_logs_days=10,
+    request_logs_days=10,
 )
 PARTS = dg.StaticPartitionsDefinition(["a", "b", "c"])
 LATER = timedelta(days=15)

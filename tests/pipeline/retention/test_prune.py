@@ -1,11 +1,11 @@
 """Pruning an instance: what is deleted, and what the pages of assets show before and after."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
 import pytest
 
-from pipeline.retention.lengths import Retention
 from pipeline.retention.owned import OWNER_TAG
 from tests.pipeline.retention.history import (
     DEFINITIONS,
@@ -142,7 +142,7 @@ def _from_the_page(instance: dg.DagsterInstance, *assets: dg.AssetKey) -> str:
 
 
 def test_at_most_a_number_of_runs_is_kept_however_young(home: Home) -> None:
-    few = Retention(runs_max=3)
+    few = replace(KEPT, runs_max=3)
     found = pruned(home, timedelta(hours=1), retention=few)
     with opened(home) as instance:
         left = instance.get_runs(dg.RunsFilter(tags={OWNER_TAG: LABEL}))
