@@ -29,7 +29,6 @@ from pipeline.automation.unmerged import unmerged_batches
 from pipeline.polling.inputs import PollFacts
 from pipeline.retention.lengths import Retention
 from pipeline.retention.owned import Owned, label_of
-from pipeline.runs.place import place_of
 from pipeline.runs.presence import announce
 from pipeline.session import home_of, open_service
 from pipeline.settings import Settings
@@ -88,7 +87,7 @@ def build_definitions(
 
 
 def owned_by(settings: Settings, layout: Layout | None = None) -> Owned:
-    """Return what belongs to the home in the instance in use: all that is defined above."""
+    """Return what belongs to the home: all that is defined above."""
     home = home_of(settings)
     layout = layout or layout_of(settings, home, utc_now())
     definitions = build_definitions(settings, layout=layout)
@@ -98,7 +97,7 @@ def owned_by(settings: Settings, layout: Layout | None = None) -> Owned:
         jobs=frozenset(job.name for job in definitions.resolve_all_job_defs()),
         assets=frozenset(definitions.resolve_asset_graph().get_all_asset_keys()),
         instigators=frozenset(instigator.name for instigator in instigators),
-        home=home if place_of(home).is_own else None,
+        home=home,
     )
 
 

@@ -170,7 +170,7 @@ class Replay:
             found = connection.execute(
                 JobTickTable.select().where(JobTickTable.c.id == tick.tick_id)
             )
-            row = dict(found.mappings().one())
+            row = dict(found.mappings().all()[0])
         del row["id"]
         self._ticks[name] = row
         return row

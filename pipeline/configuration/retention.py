@@ -9,8 +9,8 @@ class RetentionSettings(BaseModel):
     keep_runs_days: int = Field(
         default=30,
         ge=1,
-        description="Days after their end that runs which succeeded are kept in Dagster. The latest "
-        "materialisation of each partition stays without its run.",
+        description="Days after their end that runs which succeeded are kept in Dagster. The "
+        "latest materialisation of each partition stays without its run.",
     )
     keep_failed_runs_days: int = Field(
         default=60, ge=1, description="As that, for runs that failed or were canceled."
@@ -18,8 +18,8 @@ class RetentionSettings(BaseModel):
     keep_runs: int = Field(
         default=300,
         ge=1,
-        description="At most so many runs that succeeded are kept, and as many that failed, however "
-        "young. A run takes about 0.4 MB.",
+        description="At most so many runs that succeeded are kept, and as many that failed, "
+        "however young. A run takes about 0.4 MB.",
     )
     keep_output_days: int = Field(
         default=14, ge=1, description="Days that captured output of runs is kept."

@@ -3,16 +3,20 @@
 Belongs here: the rule. Does not: reading or deleting records.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
 
 import dagster as dg
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from assets.layout import Layout
+from pipeline.runs.store import INDEX
 from warehouse.home import Home
 
 OWNER_TAG: Final = "almanac/owner"
 """The tag of every run of a job of a home; its value is `Owned.label`."""
+_INDEX: Final = "index"
 _ASSET_JOB: Final = "__ASSET_JOB"
 """The name of runs that a person starts from the page of an asset; such a job has no tags."""
 
@@ -31,8 +35,8 @@ def owner_tags(layout: Layout) -> dict[str, str]:
 class Owned:
     """What belongs to one home: the label of its runs, and the names of its definitions.
 
-    `home` is given if the instance is the home's own. Then what has one of its names and no label
-    is the home's, too: runs of versions that set no label.
+    `home` is None in an instance elsewhere. In the home's own, what has one of its names and no
+    label is the home's, too: runs of versions that set no label.
     """
 
     label: str
@@ -40,6 +44,15 @@ class Owned:
     assets: frozenset[dg.AssetKey]
     instigators: frozenset[str]
     home: Home | None = None
+
+    def in_instance(self, instance: dg.DagsterInstance) -> Self:
+        """Return what belongs to the home in an instance, which may be its own or another."""
+        storage = instance.event_log_storage
+        if self.home is not None and isinstance(storage, SqliteEventLogStorage):
+            folder = Path(storage.path_for_shard(_INDEX)).parent
+            if folder.resolve() == (self.home.dagster / INDEX).parent.resolve():
+                return self
+        return replace(self, home=None)
 
     def has_run(self, run: dg.DagsterRun) -> bool:
         """Return whether a run is the home's."""

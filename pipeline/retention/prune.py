@@ -41,6 +41,7 @@ def prune_instance(
     Raises:
         TypeError: the events of the instance are not in an SQL storage.
     """
+    owned = owned.in_instance(instance)
     events = EventLog(instance, dry_run=dry_run)
     files = RunFiles(instance, owned.home, dry_run=dry_run)
     deletion = RunDeletion(instance, events, files, dry_run=dry_run)

@@ -47,6 +47,7 @@ def test_materialised_partitions_and_their_latest_metadata_are_the_same_after_a_
     assert len(run_databases(home)) == 4
 
 
+@pytest.mark.filterwarnings("ignore:Parameter `include_sources`")
 def test_a_prune_reports_nothing_anew_so_that_no_eager_asset_downstream_fires(home: Home) -> None:
     with opened(home) as instance:
         seen = dg.evaluate_automation_conditions(DEFINITIONS, instance)

@@ -1,0 +1,73 @@
+"""The job `prune` of a home: it runs by itself, at night, and leaves little."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+
+from pipeline.build import build_definitions, owned_by
+from pipeline.retention.owned import OWNER_TAG
+from tests.pipeline.homes_in_days import QUIET, settings_of
+from tests.pipeline.retention.history import opened, run_databases
+from tests.pipeline.small_home import SmallHome
+
+NIGHT = datetime(2026, 3, 2, 3, 40, tzinfo=UTC)
+
+
+def test_every_job_of_a_home_marks_its_runs(tmp_path: Path) -> None:
+    definitions = build_definitions(
+        settings_of(tmp_path / "home", name_prefix="north_", key_prefix=("north",))
+    )
+    jobs = [job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")]
+    assert {"north_daily", "north_merge", "north_prune"} <= {job.name for job in jobs}
+    assert {job.run_tags.get(OWNER_TAG) for job in jobs} == {"north/north_almanac"}
+
+
+def test_prune_is_scheduled_every_night_whatever_becomes_of_the_daily_pull(tmp_path: Path) -> None:
+    definitions = build_definitions(settings_of(tmp_path / "home"))
+    schedule = definitions.resolve_schedule_def("prune_schedule")
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+    assert schedule.cron_schedule == "40 3 * * *"
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticked = schedule.evaluate_tick(
+            dg.build_schedule_context(instance, scheduled_execution_time=NIGHT)
+        )
+    assert len(ticked.run_requests or ()) == 1
+
+
+def test_the_job_deletes_old_runs_and_leaves_a_light_run(tmp_path: Path) -> None:
+    small = SmallHome(tmp_path / "home", keep_runs_days=10)
+    later = datetime.now(UTC) + timedelta(days=11)
+    definitions = build_definitions(small.settings, clock=lambda: later)
+    job = definitions.resolve_job_def("prune")
+    with opened(small.home) as instance:
+        ids = [job.execute_in_process(instance=instance, run_config=QUIET).run_id for _ in range(4)]
+        records = instance.get_run_records()
+        ended = sum(record.dagster_run.status is dg.DagsterRunStatus.SUCCESS for record in records)
+    # Each deletes the one before the last: the last is the newest of its job.
+    assert {record.dagster_run.run_id for record in records} == set(ids[-2:])
+    assert ended == 2
+    assert run_databases(small.home) == set(ids[-2:])
+    databases = small.home.dagster / "history" / "runs"
+    assert (databases / f"{ids[-1]}.db").stat().st_size < 150_000
+
+
+def test_what_belongs_to_a_home_is_all_that_it_defines(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path / "home", key_prefix=("north",))
+    owned = owned_by(settings)
+    assert owned.label == "north/almanac"
+    assert {"daily", "merge", "calendar", "prune"} <= owned.jobs
+    assert {"unmerged_batches", "daily_schedule", "prune_schedule"} <= owned.instigators
+    assert dg.AssetKey(["north", "events"]) in owned.assets
+    assert owned.home is not None
+
+
+def test_an_instance_elsewhere_is_not_the_homes_own(tmp_path: Path) -> None:
+    small = SmallHome(tmp_path / "home")
+    owned = owned_by(small.settings)
+    with opened(small.home) as instance:
+        assert owned.in_instance(instance).home is not None
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        assert owned.in_instance(instance).home is None
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert owned.in_instance(instance).home is None
