@@ -147,8 +147,13 @@ def _advance(sandbox: "Sandbox", seconds: float) -> None:
 
 
 def home_of(settings: Settings) -> Home:
-    """Return the home of the settings, with their limit for waiting on its locks."""
-    return Home(settings.home, wait_s=settings.wait_s, wait_setting="ALMANAC_WAIT_S")
+    """Return the home of the settings, with their limits for locks and for DuckDB."""
+    return Home(
+        settings.home,
+        wait_s=settings.wait_s,
+        wait_setting="ALMANAC_WAIT_S",
+        limits=settings.making_limits,
+    )
 
 
 def home_there() -> Home:

@@ -4,6 +4,7 @@ Belongs here: limiting the memory of a connection, sharing one for footers. Does
 closing in general (almanac.reading.connections).
 """
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -12,9 +13,20 @@ import duckdb
 
 from almanac.reading.connections import open_memory
 
-MEMORY_LIMIT: Final = "1600MB"
-"""Memory limit of DuckDB while it makes lake or warehouse; the rest is spilled to disk. Together
-with Python and Dagster it fits on a machine with 4 GB."""
+
+@dataclass(frozen=True, slots=True)
+class MakingLimits:
+    """What DuckDB may use while it makes lake or warehouse; the rest is spilled to disk.
+
+    `threads` None means one for each core.
+    """
+
+    memory_bytes: int = 1_600_000_000
+    threads: int | None = None
+
+
+USUAL_LIMITS: Final = MakingLimits()
+"""Together with Python and Dagster they fit on a machine with 4 GB."""
 
 
 @cache
@@ -33,9 +45,11 @@ def open_for_footers() -> duckdb.DuckDBPyConnection:
     return _kept_open().cursor()
 
 
-def open_spilling(spill: Path) -> duckdb.DuckDBPyConnection:
-    """Open as `open_memory`, with `MEMORY_LIMIT` and a folder for spilled data."""
+def open_spilling(spill: Path, limits: MakingLimits = USUAL_LIMITS) -> duckdb.DuckDBPyConnection:
+    """Open as `open_memory`, with limits and a folder for spilled data."""
     connection = open_memory()
-    connection.execute("SET memory_limit = $limit", {"limit": MEMORY_LIMIT})
+    connection.execute("SET memory_limit = $limit", {"limit": f"{limits.memory_bytes}B"})
+    if limits.threads is not None:
+        connection.execute("SET threads = $threads", {"threads": limits.threads})
     connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
     return connection

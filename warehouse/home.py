@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import msgspec
 
-from warehouse.connections import open_spilling
+from warehouse.connections import USUAL_LIMITS, MakingLimits, open_spilling
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
 from warehouse.files.hashes import BrokenSeal, formatted, is_sealed, sealed
 from warehouse.files.locks import WAIT_S, hold_lock
@@ -45,8 +45,11 @@ class Home:
         wait_s: float = WAIT_S,
         wait_setting: str = "",
         dagster_home: Path | None = None,
+        limits: MakingLimits = USUAL_LIMITS,
     ) -> None:
         self.root = root
+        self.limits = limits
+        """What DuckDB may use while it makes lake or warehouse."""
         self.wait_s = wait_s
         """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting
@@ -238,4 +241,4 @@ class Home:
         """Return a database in memory that spills into the home, on UTC."""
         spill = self.state / "spill" / str(os.getpid())
         spill.parent.mkdir(parents=True, exist_ok=True)
-        return open_spilling(spill)
+        return open_spilling(spill, self.limits)

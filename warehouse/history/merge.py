@@ -103,6 +103,7 @@ def _locked(
                 state_folder=home.state,
                 full=refold_from == date.min,
                 step=step,
+                limits=home.limits,
             )
         if refold_from == date.min:
             remove_surplus(home)

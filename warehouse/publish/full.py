@@ -6,6 +6,7 @@ declared with the tables (schema/tables.py). Does not: the rows (sql/).
 
 from pathlib import Path
 
+from warehouse.connections import MakingLimits
 from warehouse.publish.inputs import Inputs, LocalState
 from warehouse.publish.staged_file import Staged, Values, parameters
 from warehouse.schema import ddl
@@ -30,13 +31,13 @@ _declared: list[bytes] = []
 """The empty file that this process declared first."""
 
 
-def begin(path: Path) -> Staged:
+def begin(path: Path, limits: MakingLimits) -> Staged:
     """Make a file with all declarations and no rows, and open it.
 
     They are made once in a process and copied from then on: the 560 statements take half as long
     as a small build. Not the file is copied, or a `.wal` of one publication would fit another.
     """
-    staged = Staged(path)
+    staged = Staged(path, limits)
     try:
         if _declared:
             staged.copy_declarations(_declared[0])

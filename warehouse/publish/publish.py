@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 import duckdb
 
+from warehouse.connections import USUAL_LIMITS, MakingLimits
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.publish import delta, lake_events
@@ -119,6 +120,7 @@ def publish(
     full: bool = False,
     step: Step = lambda _: None,
     now: Callable[[], datetime] = _machine_time,
+    limits: MakingLimits = USUAL_LIMITS,
 ) -> PublishReport:
     """Update the warehouse to the lake. Call only under the merge lock.
 
@@ -143,6 +145,7 @@ def publish(
         step,
         None if state_folder is None else Storage(state_folder),
         now,
+        limits,
     )
     why_full = "it was requested" if full else None
     if why_full is None:
@@ -171,6 +174,7 @@ class _Publication:
     notes: Storage | None
     """The state folder, which has the hash of the published file."""
     now: Callable[[], datetime]
+    limits: MakingLimits
 
     def bring_up_to_date(self) -> PublishReport:
         """Apply the differences to a copy of the published file.
@@ -182,7 +186,7 @@ class _Publication:
             raise DoesNotFit("there is no warehouse yet")
         with staging(self.warehouse) as path:
             shutil.copyfile(self.warehouse, path)
-            staged = Staged(path)
+            staged = Staged(path, self.limits)
             try:
                 return self._apply(staged)
             finally:
@@ -192,7 +196,7 @@ class _Publication:
         """Build everything from the lake."""
         with staging(self.warehouse) as path:
             try:
-                staged = publish_full.begin(path)
+                staged = publish_full.begin(path, self.limits)
                 try:
                     return self._fill(staged, why)
                 finally:

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from almanac.reading.attaching import remove_abandoned_links, set_aside_foreign_wal
-from warehouse.connections import open_spilling
+from warehouse.connections import MakingLimits, open_spilling
 from warehouse.files.file_modes import close_for_writing
 from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage, make_folders, sync
@@ -67,9 +67,9 @@ Values = Mapping[str, Any]
 class Staged:
     """A connection with the staged file attached and in use, in a transaction until `commit`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: MakingLimits) -> None:
         self.path = path
-        self.connection = open_spilling(path.with_name(f"{path.name}-spill"))
+        self.connection = open_spilling(path.with_name(f"{path.name}-spill"), limits)
         self.connection.execute(ddl.attach(path, "staged", read_only=False))
         self.connection.execute("USE staged")
         self.begin()

@@ -1,0 +1,118 @@
+"""DuckDB uses what the machine or the container allows, unless the settings say otherwise."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.configuration.capacity import cores, memory_bytes
+from pipeline.session import home_of
+from tests.pipeline.homes_in_days import settings_of
+from warehouse.connections import USUAL_LIMITS
+
+MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+MACHINE_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+MIB = 1 << 20
+
+
+def root_with(folder: Path, own: str, files: dict[str, str]) -> Path:
+    """Return a root folder with the cgroup of this process and the files of cgroups."""
+    for name, text in {"proc/self/cgroup": own, **files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        pytest.param("", {}, MACHINE_BYTES, id="no cgroups"),
+        pytest.param("0::/", {"sys/fs/cgroup/memory.max": "max"}, MACHINE_BYTES, id="no limit"),
+        pytest.param(
+            "0::/", {"sys/fs/cgroup/memory.max": f"{512 * MIB}"}, 512 * MIB, id="container"
+        ),
+        pytest.param(
+            "0::/pods/one",
+            {
+                "sys/fs/cgroup/pods/memory.max": f"{256 * MIB}",
+                "sys/fs/cgroup/pods/one/memory.max": f"{512 * MIB}",
+            },
+            256 * MIB,
+            id="a limit above the own group",
+        ),
+        pytest.param(
+            "0::/of/the/host",
+            {"sys/fs/cgroup/memory.max": f"{512 * MIB}"},
+            512 * MIB,
+            id="the path is that of the host",
+        ),
+        pytest.param(
+            "8:memory:/box\n0::/",
+            {"sys/fs/cgroup/memory/box/memory.limit_in_bytes": f"{300 * MIB}"},
+            300 * MIB,
+            id="version 1",
+        ),
+        pytest.param(
+            "8:memory:/",
+            {"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"},
+            MACHINE_BYTES,
+            id="version 1, no limit",
+        ),
+    ],
+)
+def test_memory_is_that_of_the_container_if_it_has_less(
+    tmp_path: Path, own: str, files: dict[str, str], expected: int
+) -> None:
+    assert memory_bytes(root_with(tmp_path, own, files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        pytest.param("", {}, MACHINE_CORES, id="no cgroups"),
+        pytest.param("0::/", {"sys/fs/cgroup/cpu.max": "max 100000"}, MACHINE_CORES, id="no limit"),
+        pytest.param("0::/", {"sys/fs/cgroup/cpu.max": "50000 100000"}, 1, id="half a core"),
+        pytest.param("0::/", {"sys/fs/cgroup/cpu.max": "damaged"}, MACHINE_CORES, id="damaged"),
+        pytest.param(
+            "1:cpu,cpuacct:/",
+            {
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "100000",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            },
+            1,
+            id="version 1",
+        ),
+        pytest.param(
+            "1:cpu:/",
+            {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1"},
+            MACHINE_CORES,
+            id="version 1, none",
+        ),
+    ],
+)
+def test_cores_are_those_of_the_container_if_it_has_fewer(
+    tmp_path: Path, own: str, files: dict[str, str], expected: int
+) -> None:
+    assert cores(root_with(tmp_path, own, files)) == expected
+
+
+def test_duckdb_takes_a_part_of_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline.configuration import machine
+
+    settings = settings_of(tmp_path)
+    for there, expected in ((1000 * MIB, 400 * MIB), (MIB, 200_000_000), (1 << 40, 1_600_000_000)):
+        monkeypatch.setattr(machine, "memory_bytes", lambda there=there: there)
+        assert settings.making_limits.memory_bytes == expected
+    assert USUAL_LIMITS.memory_bytes == 1_600_000_000
+
+
+def test_the_settings_decide_and_reach_the_connection(tmp_path: Path) -> None:
+    home = home_of(settings_of(tmp_path, duckdb_memory="300MiB", duckdb_threads=1))
+    with home.connect() as connection:
+        (row,) = connection.execute(
+            "SELECT current_setting('memory_limit'), current_setting('threads')"
+        ).fetchall()
+    assert row == ("300.0 MiB", 1)
