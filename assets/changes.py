@@ -5,6 +5,7 @@ merged: `state/recorded_days.json` has the hash of each day's file when it was l
 that the next step that merges also records what polls, backfills and `almanac merge` have changed.
 """
 
+import hashlib
 from collections.abc import Collection
 from datetime import date
 from typing import Final
@@ -16,6 +17,7 @@ from assets.landed import LANDED
 from assets.layout import Layout
 from assets.metadata import Metadata, day_metadata, log_problems, merge_metadata
 from assets.partitions import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
+from assets.polled import POLLED
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
 from warehouse.files.notes import put_note, read_note
@@ -41,7 +43,7 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
         "partition merges new batches. A past partition refolds from that day to the newest, "
         "without a request.",
         deps=[
-            *layout.keys(LANDED),
+            *layout.keys([*LANDED, *POLLED.values()]),
             dg.AssetDep(layout.key(LANDED_CALENDAR), partition_mapping=dg.AllPartitionMapping()),
             dg.AssetDep(layout.key(CHANGES), partition_mapping=YESTERDAY),
         ],
@@ -71,7 +73,15 @@ def record_changes(
     for day in days:
         context.add_asset_metadata(_metadata_of(home, day, report), partition_key=day.isoformat())
     record_other_days(context, context.asset_key, home, report, recorded=days)
-    return dg.MaterializeResult()
+    return dg.MaterializeResult(data_version=_version_of(home, days))
+
+
+def _version_of(home: Home, days: list[date]) -> dg.DataVersion:
+    """Return the data version of some days: the hash of the file, of several files of a range."""
+    hashes = [day_file.sha256 for day_file in ChangeLog.of(home).days() if day_file.day in days]
+    if len(hashes) == 1:
+        return dg.DataVersion(hashes[0])
+    return dg.DataVersion(hashlib.sha256("/".join(hashes).encode()).hexdigest())
 
 
 def record_other_days(
@@ -95,7 +105,10 @@ def record_other_days(
         behind = {day for day, sha256 in files.items() if before.get(day) != sha256}
     for day in sorted(behind - {day.isoformat() for day in recorded}):
         metadata = _metadata_of(home, date.fromisoformat(day), report)
-        context.log_event(dg.AssetMaterialization(changes, partition=day, metadata=metadata))
+        tags = {"dagster/data_version": files[day]}
+        context.log_event(
+            dg.AssetMaterialization(changes, partition=day, metadata=metadata, tags=tags)
+        )
     if files != before:
         put_note(home.state_storage, _RECORDED, files)
 

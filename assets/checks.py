@@ -1,10 +1,11 @@
 """Asset checks of the published tables.
 
 The first four were already checked before publication; here they run on the file that readers
-open. The others are warnings for people.
+open. The others are warnings for people. They run with every publication (published.py), whether
+or not their table changed: a step of their own would be skipped with a table that did not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import dagster as dg
@@ -50,38 +51,38 @@ _OTHER_CHECKS: Final = {
 _WARNINGS: Final = frozenset({"none_quarantined", "few_rejects", "recently_looked"})
 
 
-def published_checks(layout: Layout) -> dg.AssetChecksDefinition:
-    """Return the checks of the published file that readers open now."""
+def check_specs(layout: Layout) -> list[dg.AssetCheckSpec]:
+    """Return the checks of the published tables."""
     meanings = {key: meaning for key, (_, meaning) in _MUST_BE_ZERO.items()} | _OTHER_CHECKS
+    return [
+        dg.AssetCheckSpec(name, asset=layout.key(table), description=meaning)
+        for (table, name), meaning in meanings.items()
+    ]
 
-    @dg.multi_asset_check(
-        name=layout.name("published_checks"),
-        specs=[
-            dg.AssetCheckSpec(name, asset=layout.key(table), description=meaning)
-            for (table, name), meaning in meanings.items()
-        ],
-        can_subset=True,
-        required_resource_keys=layout.names("home", "catalog"),
-    )
-    def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
-        if not home.warehouse.exists():
-            raise dg.Failure("There is no published file to check.", allow_retries=False)
-        with connected(home.warehouse, own_files=True) as connection:
-            for key in sorted(context.selected_asset_check_keys):
-                check = (layout.asset(key.asset_key), key.name)
-                passed, metadata = _check(check, connection, catalog, home)
-                yield dg.AssetCheckResult(
-                    asset_key=key.asset_key,
-                    check_name=key.name,
-                    passed=passed,
-                    severity=dg.AssetCheckSeverity.WARN
-                    if key.name in _WARNINGS
-                    else dg.AssetCheckSeverity.ERROR,
-                    metadata=metadata,
-                )
 
-    return checks
+def check_results(
+    layout: Layout, keys: Iterable[dg.AssetCheckKey], catalog: LazySession, home: Home
+) -> Iterator[dg.AssetCheckResult]:
+    """Yield the results of some checks of the file that readers open now.
+
+    Raises:
+        dg.Failure: there is no published file.
+    """
+    if not home.warehouse.exists():
+        raise dg.Failure("There is no published file to check.", allow_retries=False)
+    with connected(home.warehouse, own_files=True) as connection:
+        for key in sorted(keys):
+            check = (layout.asset(key.asset_key), key.name)
+            passed, metadata = _check(check, connection, catalog, home)
+            yield dg.AssetCheckResult(
+                asset_key=key.asset_key,
+                check_name=key.name,
+                passed=passed,
+                severity=dg.AssetCheckSeverity.WARN
+                if key.name in _WARNINGS
+                else dg.AssetCheckSeverity.ERROR,
+                metadata=metadata,
+            )
 
 
 def _check(

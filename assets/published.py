@@ -1,9 +1,11 @@
 """The tables that analysts read, all published together in one file.
 
 They have no partitions, since each holds all days. They follow from the tables of the warehouse.
+Each has the hash of its content as its data version; a table that a merge did not change is not
+materialised again, so that an asset that follows it runs only after a change.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,6 +13,7 @@ import dagster as dg
 
 from assets.calendar import record_covered_months
 from assets.changes import CHANGES, record_other_days
+from assets.checks import check_results, check_specs
 from assets.layout import Layout
 from assets.metadata import log_problems, merge_metadata, table_preview
 from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
@@ -37,7 +40,7 @@ def spec_of(layout: Layout, table: Table) -> dg.AssetSpec:
     ]
     return dg.AssetSpec(
         layout.key(table.name),
-        deps=[layout.key(CHANGES)],
+        deps=[_changes(layout)],
         description=f"{table.grain[0].upper()}{table.grain[1:]}.",
         group_name=layout.group(GROUP),
         kinds={"duckdb"},
@@ -48,9 +51,20 @@ def spec_of(layout: Layout, table: Table) -> dg.AssetSpec:
         freshness_policy=dg.FreshnessPolicy.time_window(
             fail_window=FRESH_WITHIN, warn_window=_STALE_AFTER
         )
-        if table is tables.EVENTS
+        if table is tables.COVERAGE
         else None,
+        skippable=True,
     )
+
+
+def _changes(layout: Layout) -> dg.AssetDep:
+    """Return the dependency on the change log.
+
+    On its first day alone, as Dagster has it: with each new day it would show every table that did
+    not change as outdated.
+    """
+    first = dg.SpecificPartitionsPartitionMapping([layout.first_day.isoformat()])
+    return dg.AssetDep(layout.key(CHANGES), partition_mapping=first)
 
 
 def published_tables(layout: Layout) -> dg.AssetsDefinition:
@@ -61,50 +75,66 @@ def published_tables(layout: Layout) -> dg.AssetsDefinition:
         specs=[spec_of(layout, table) for table in PUBLISHED],
         can_subset=True,  # a single table may be selected; all are published together anyway
         pool=layout.name(WAREHOUSE_POOL),
-        required_resource_keys=layout.names("home"),
+        required_resource_keys=layout.names("home", "catalog"),
+        check_specs=check_specs(layout),
     )
-    def published(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
-        selected = {layout.asset(key) for key in context.selected_asset_keys}
-        home = layout.resource(context, "home")
-        for table, metadata in publish(layout, context, home, selected):
-            yield dg.MaterializeResult(asset_key=layout.key(table), metadata=metadata)
-        with connected(home.warehouse, own_files=True) as connection:
-            record_covered_months(context, layout, connection)
+    def published(
+        context: dg.AssetExecutionContext,
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        home, catalog = layout.resource(context, "home"), layout.resource(context, "catalog")
+        if context.selected_asset_keys:
+            yield from _publish(layout, context, home)
+        if checks := context.selected_asset_check_keys:
+            yield from check_results(layout, checks, catalog, home)
 
     return published
 
 
-def publish(
-    layout: Layout, context: dg.AssetExecutionContext, home: Home, selected: Collection[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Merge what is not merged yet, publish, and yield name and metadata of the selected tables.
+def _publish(
+    layout: Layout, context: dg.AssetExecutionContext, home: Home
+) -> Iterator[dg.MaterializeResult[None]]:
+    """Merge what is not merged yet, publish, and yield the selected tables that changed.
 
     Raises:
         dg.Failure: the lake can't be continued.
-        ValueError: a selected table is not published.
     """
-    if unknown := set(selected) - {table.name for table in PUBLISHED}:
-        raise ValueError(f"there is no published table {min(unknown)!r}")
     try:
         report = merge(home)
     except WarehouseError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     log_problems(context.log, report.problems)
     record_other_days(context, layout.key(CHANGES), home, report)
+    assert report.published is not None
+    contents, unchanged = report.published.contents, list[str]()
     with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
-            if table.name not in selected:
+            key = layout.key(table.name)
+            if key not in context.selected_asset_keys:
+                continue
+            if contents[table.name] == _recorded(context.instance, key):
+                unchanged.append(table.name)
                 continue
             ((count,),) = connection.table(table.name).aggregate("count(*)").fetchall()
-            yield (
-                table.name,
-                {
+            yield dg.MaterializeResult(
+                asset_key=key,
+                data_version=dg.DataVersion(contents[table.name]),
+                metadata={
                     "rows": count,
                     "dagster/row_count": count,
                     "preview": dg.MetadataValue.md(table_preview(connection, table)),
                     **_publication_metadata(report, home),
                 },
             )
+        record_covered_months(context, layout, connection)
+    if unchanged:
+        context.log.info("Not materialised again, since unchanged: %s", ", ".join(unchanged))
+
+
+def _recorded(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+    """Return the data version of the newest materialisation of an asset, None if it has none."""
+    newest = instance.get_latest_materialization_event(key)
+    found = None if newest is None else newest.asset_materialization
+    return None if found is None else (found.tags or {}).get("dagster/data_version")
 
 
 def _publication_metadata(report: MergeReport, home: Home) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Resources are plain objects, so that none of their values is in a config, page o
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -13,24 +14,25 @@ import dagster as dg
 
 from assets.calendar import landed_calendar
 from assets.changes import event_changes
-from assets.checks import published_checks
 from assets.landed import landed_assets
 from assets.layout import Layout
+from assets.polled import polled_assets
 from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
 from pipeline.automation.digests import digest_sensors
 from pipeline.automation.first_pull import first_pull, pulled
 from pipeline.automation.health import health_check, health_sensor
 from pipeline.automation.jobs import Jobs, daily_schedule
-from pipeline.automation.polls import poll_job, polls
+from pipeline.automation.polls import polls
 from pipeline.automation.resume import cancellations, quota
 from pipeline.automation.retention import prune_job, prune_schedule
 from pipeline.automation.unmerged import unmerged_batches
 from pipeline.polling.inputs import PollFacts
+from pipeline.polling.starter import PollProcess, PullLock
 from pipeline.retention.lengths import Retention
 from pipeline.retention.owned import Owned, label_of
 from pipeline.runs.presence import announce
-from pipeline.session import home_of, open_service
+from pipeline.session import OpenedSession, home_of, open_service
 from pipeline.settings import Settings
 from resources.http.retries import utc_now
 from resources.limits.allowance import Work
@@ -63,7 +65,7 @@ def build_definitions(
     sensors = [
         first_pull(layout, jobs, home, clock, service_now),
         unmerged_batches(layout, home, clock),
-        polls(layout, PollFacts(settings, home), clock),
+        polls(layout, PollFacts(settings, home), clock, PollProcess()),
         cancellations(layout, home, clock, service_now),
         quota(layout, jobs, home, clock, service_now),
         *alert_sensors(layout, settings, home, clock),
@@ -73,12 +75,13 @@ def build_definitions(
     return dg.Definitions(
         assets=[
             *landed_assets(layout),
+            polled_assets(layout),
             landed_calendar(layout),
             event_changes(layout),
             published_tables(layout),
         ],
-        asset_checks=[published_checks(layout), health_check(layout, settings, home, clock)],
-        jobs=[jobs.daily, poll_job(layout), jobs.calendar, jobs.merge, pruning],
+        asset_checks=[health_check(layout, settings, home, clock)],
+        jobs=[jobs.daily, jobs.poll, jobs.calendar, jobs.merge, pruning],
         schedules=schedules,
         sensors=[*sensors, health_sensor(layout, settings, home, clock, names)],
         resources=build_resources(layout, settings, clock=clock, **overrides),
@@ -142,10 +145,11 @@ def build_resources(
     Raises:
         ValueError: an override names an unknown resource.
     """
+    lock = PullLock(home_of(settings))
     resources: dict[str, Any] = {
         "home": dg.ResourceDefinition(_home(settings)),
-        "catalog": dg.ResourceDefinition(_session(settings, clock, "daily")),
-        "catalog_for_polls": dg.ResourceDefinition(_session(settings, clock, "polls")),
+        "catalog": dg.ResourceDefinition(_session(settings, clock, "daily", lock)),
+        "catalog_for_polls": dg.ResourceDefinition(_session(settings, clock, "polls", lock)),
         "catalog_for_backfills": dg.ResourceDefinition(_session(settings, clock, "backfill")),
     }
     unknown = overrides.keys() - resources.keys()
@@ -167,16 +171,22 @@ def _home(settings: Settings) -> Callable[..., Iterator[Any]]:
 
 
 def _session(
-    settings: Settings, clock: Callable[[], datetime], work: Work
+    settings: Settings, clock: Callable[[], datetime], work: Work, lock: PullLock | None = None
 ) -> Callable[..., Iterator[Any]]:
+    """Return the function of a resource; with `lock` no poll is in progress while it is open."""
+
+    @contextmanager
+    def opened() -> Iterator[OpenedSession]:
+        pulling = nullcontext() if lock is None else lock.held()
+        with pulling, open_service(settings, work=work) as service:
+            yield service
+
     def catalog(context: dg.InitResourceContext) -> Iterator[LazySession]:
         service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
         # Without a Date of the service so far, its day may be any within the accepted skew.
         is_known = service_clock.offset is not None or settings.base_url is None
         near_days = NEAR_DAYS if is_known else MAX_SKEW.days
-        with LazySession(
-            lambda: open_service(settings, work=work), clock=service_clock.now, near_days=near_days
-        ) as session:
+        with LazySession(opened, clock=service_clock.now, near_days=near_days) as session:
             yield session
 
     return catalog

@@ -39,7 +39,6 @@ _INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInte
 _PHASE_OF_STEP: Final = {
     "event_changes": "fold",
     "published_tables": "publish",
-    "published_checks": "check",
 }
 
 

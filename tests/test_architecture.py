@@ -79,7 +79,7 @@ FLOORS = {
     "assets": (
         "feed_day layout",
         "metadata partitions",
-        "checks landed",
+        "checks landed polled",
         "calendar",
         "changes",
         "published",

@@ -1,4 +1,6 @@
-"""Whether batches that wait to be merged would change what is known.
+"""Which batches that wait to be merged bring news: whether a merge would change what is known.
+
+    state/quiet_batches.json    the waiting batches that bring none
 
 They are folded into a copy of the newest state, in memory; the lake is not written. No lock is
 held: a merge at the same time may at most make the answer "yes". Belongs here: that question. Does
@@ -6,12 +8,14 @@ not: the merge (warehouse/history), when one is requested (pipeline).
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import duckdb
+import msgspec
 
 from warehouse.errors import BatchFailed, WarehouseError
+from warehouse.files.notes import put_note, read_note
 from warehouse.history.change_log import ChangeLog, DayFile
 from warehouse.history.checkpoints import Checkpoints
 from warehouse.history.day import follow
@@ -26,7 +30,36 @@ _SQL: Final = Statements(__package__)
 _FOLDED: Final = frozenset[Feed]({"events", "event", "cancellations"})
 """Batches of other feeds always count as news, and all that wait with them."""
 
+FILE: Final = "quiet_batches.json"
+
 log = logging.getLogger(__name__)
+
+
+class QuietBatches(msgspec.Struct, frozen=True, kw_only=True):
+    """The batches that were found to bring no news."""
+
+    batches: tuple[str, ...] = ()
+
+
+def quiet_batches(home: Home, pending: Iterable[str]) -> frozenset[str]:
+    """Return those of some waiting batches that were found to bring no news.
+
+    They wait for the next merge: that of a batch with news, or of the daily pull.
+    """
+    note = read_note(home.state_storage, FILE, QuietBatches)
+    return frozenset() if note is None else frozenset(note.batches).intersection(pending)
+
+
+def find_news(home: Home) -> frozenset[str]:
+    """Return the waiting batches that bring news, and note the others, each judged once."""
+    pending = home.landing.pending()
+    known = quiet_batches(home, pending)
+    new = [batch_id for batch_id in pending if batch_id not in known]
+    news = batches_with_news(home, new)
+    quiet = tuple(sorted({*known, *new} - news))
+    if quiet or known:
+        put_note(home.state_storage, FILE, QuietBatches(batches=quiet))
+    return news
 
 
 def batches_with_news(home: Home, batch_ids: Sequence[str]) -> frozenset[str]:

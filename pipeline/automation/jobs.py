@@ -1,6 +1,7 @@
 """The jobs, and the daily schedule.
 
-`daily` pulls every feed and publishes; `merge` publishes landed batches. A run is one process,
+`daily` pulls every feed and publishes; `merge` publishes landed batches; `poll` is for a person,
+and for overdue cancellations. A run is one process,
 since a process for each step would take seconds to import.
 """
 
@@ -16,12 +17,14 @@ from assets.calendar import NAME as LANDED_CALENDAR
 from assets.changes import CHANGES
 from assets.landed import LANDED
 from assets.layout import Layout
+from assets.polled import POLLED
 from assets.published import PUBLISHED
 from pipeline.retention.owned import owner_tags
 
 DAILY: Final = "daily"
 MERGE: Final = "merge"
 CALENDAR: Final = "calendar"
+POLL: Final = "poll"
 EXPORT_IS_OUT_AT: Final = time(0, 20)
 """The service makes the export at 00:05 UTC; at this time every plan can pull it."""
 
@@ -33,6 +36,7 @@ class Jobs:
     daily: UnresolvedAssetJobDefinition
     merge: UnresolvedAssetJobDefinition
     calendar: UnresolvedAssetJobDefinition
+    poll: UnresolvedAssetJobDefinition
 
     @classmethod
     def of(cls, layout: Layout) -> Self:
@@ -59,6 +63,13 @@ class Jobs:
                 dg.AssetSelection.assets(layout.key(LANDED_CALENDAR)),
                 "All events of the chosen months: to pull them again, or on a plan without the "
                 "export.",
+            ),
+            poll=_job(
+                layout,
+                POLL,
+                dg.AssetSelection.assets(*layout.keys(POLLED.values())),
+                "Pulls now what changes within a day: near events, cancellations, single events. "
+                "The sensor `polls` polls without a run; `almanac budget` shows when and why.",
             ),
         )
 

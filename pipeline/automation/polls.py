@@ -1,272 +1,283 @@
-"""The sensor of polls, and the job that executes the due pulls of the planner.
+"""The sensor of polls: it starts due polls, and reports what they brought.
 
-Due pulls follow from landing, so a crash of the daemon or of a run repeats no request. The cursor
-has only the time of the last run request. The sensor reads only local state.
+A poll runs in a process of its own (pipeline/polling/process.py), which writes a record. The
+sensor reads the record and reports a materialisation of each feed that brought news; a failed poll
+fails the tick. So a poll without news starts no run and leaves nothing in Dagster's databases. Due
+pulls follow from landing, so a crash repeats no request. The sensor itself sends none.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 import dagster as dg
-from pydantic import Field
+import msgspec
 
 from assets.layout import Layout
-from assets.metadata import log_problems, poll_metadata
-from assets.partitions import CATALOG_POOL
-from pipeline.automation.jobs import DAILY
-from pipeline.automation.runs import (
-    Decision,
-    LastRuns,
-    SensorState,
-    doubled,
-    last_runs,
-    run_in_progress,
-)
+from assets.metadata import Metadata, bullets
+from assets.polled import POLLED, version_of
+from pipeline.automation.jobs import DAILY, POLL
+from pipeline.automation.runs import LastRuns, SensorState, doubled, run_in_progress
 from pipeline.polling.inputs import PollFacts
-from pipeline.polling.plan import CancellationsPull, EventsPull, PlannerInputs, PollPlan, Pull
+from pipeline.polling.plan import PlannerInputs, PollPlan
 from pipeline.polling.planner import plan_polls
-from pipeline.retention.owned import owner_tags
-from resources.deferrals import DeferredPulls, deferred_pull
-from resources.errors import CatalogError, Defer
-from resources.feeds import Poll, Pulled, poll
-from resources.ingest.scopes import PollWindow
-from resources.session import LazySession
-from warehouse.batch_problems import problems_of_landed
+from pipeline.polling.records import PolledFeed, PollRecord, PollRecords, PollRequest
+from pipeline.polling.starter import Starter
+from resources.deferrals import DeferredPulls
 from warehouse.errors import WarehouseError
-from warehouse.files.storage import Storage
+from warehouse.files.locks import is_held
 from warehouse.home import Home
-from warehouse.landing.batches import Feed
-
-POLL: Final = "poll"
-OP: Final = "look_again"
-_ASSETS: Final[dict[Feed, str]] = {
-    "events": "landed_events",
-    "cancellations": "landed_cancellations",
-}
-"""Single look-ups have no asset of their own; their batches are in landing like all others."""
-
-
-class PollConfig(dg.Config):
-    """The pulls of a run."""
-
-    windows: list[list[str]] = Field(
-        default=[],
-        description=(
-            "First and last event date of each window; without a last date, up to the end of "
-            "the plan."
-        ),
-    )
-    cancellations: bool = Field(default=False, description="Whether to pull them.")
-    since: str = Field(
-        default="", description="Cancellations since this instant; empty means 90 days ago."
-    )
-    event_ids: list[str] = Field(default=[], description="Events to look up by id.")
-    as_daily: bool = Field(
-        default=False, description="Whether it counts as a daily pull, with access to the reserve."
-    )
-
-
-def config_of(layout: Layout, due: Sequence[Pull], *, as_daily: bool = False) -> dict[str, object]:
-    """Return the config of a run that executes the due pulls."""
-    windows: list[list[str]] = []
-    event_ids: list[str] = []
-    cancellations, since = False, ""
-    for pull in due:
-        if isinstance(pull, EventsPull):
-            windows.append(pull.window.texts())
-        elif isinstance(pull, CancellationsPull):
-            cancellations, since = True, "" if pull.since is None else pull.since.isoformat()
-        else:
-            event_ids += pull.event_ids
-    config = {
-        "windows": windows,
-        "cancellations": cancellations,
-        "since": since,
-        "event_ids": event_ids,
-        "as_daily": as_daily,
-    }
-    return {"ops": {layout.name(OP): {"config": config}}}
-
-
-def poll_job(layout: Layout) -> dg.JobDefinition:
-    """Return the job of one op that executes the pulls of its config."""
-
-    @dg.op(
-        name=layout.name(OP),
-        description="Executes the pulls of the config, and lands the results.",
-        pool=layout.name(CATALOG_POOL),
-        required_resource_keys=layout.names("home", "catalog", "catalog_for_polls"),
-        out=dg.Out(dg.Nothing),
-    )
-    def pull_op(context: dg.OpExecutionContext, config: PollConfig) -> None:
-        pull_due(layout, context, config)
-
-    @dg.job(
-        name=layout.name(POLL),
-        executor_def=dg.in_process_executor,
-        description="Pulls what changes within a day: windows of event dates, cancellations, "
-        "missing events. `almanac budget` shows when and why.",
-        tags=owner_tags(layout),
-    )
-    def job() -> None:
-        pull_op()
-
-    return job
-
-
-def pull_due(layout: Layout, context: dg.OpExecutionContext, config: PollConfig) -> None:
-    """Execute the pulls of the config, and land the results.
-
-    Raises:
-        dg.Failure: a pull failed, for another reason than plan or quota.
-    """
-    home: Home = layout.resource(context, "home")
-    deferrals = DeferredPulls(Storage(home.state))
-    session: LazySession = layout.resource(
-        context, "catalog" if config.as_daily else "catalog_for_polls"
-    )
-    try:
-        service = session.service()
-        deferrals.settle("polls", service.now())
-        for pulled in poll(service, _poll_of(config)):
-            _record_pull(layout, context, pulled, service.today(), home, session.quota_left)
-            if pulled.deferred is None:
-                deferrals.done("polls", pulled.feed)
-            else:
-                deferrals.note(deferred_pull("polls", pulled.feed, pulled.deferred, service.now()))
-    except Defer as error:
-        deferrals.note(deferred_pull("polls", "events", error, session.now()))
-        context.log.warning("Deferred before it started: %s", error)
-    except (CatalogError, WarehouseError) as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
-
-
-def _poll_of(config: PollConfig) -> Poll:
-    return Poll(
-        windows=tuple(PollWindow.of_texts(*texts) for texts in config.windows),
-        cancellations=config.cancellations,
-        since=datetime.fromisoformat(config.since) if config.since else None,
-        event_ids=tuple(config.event_ids),
-    )
-
-
-def _record_pull(
-    layout: Layout,
-    context: dg.OpExecutionContext,
-    pulled: Pulled,
-    today: date,
-    home: Home,
-    quota_left: int | None,
-) -> None:
-    log_problems(context.log, problems_of_landed(outcome.manifest for outcome in pulled.landed))
-    metadata = poll_metadata(pulled, home.landing, day=today, quota_left=quota_left)
-    asset = _ASSETS.get(pulled.feed)
-    if asset is None or not pulled.landed:
-        context.log.info(
-            "%s: %s requests, %s", pulled.feed, pulled.requests, pulled.why_nothing or "landed"
-        )
-        return
-    context.log_event(
-        dg.AssetMaterialization(layout.key(asset), partition=today.isoformat(), metadata=metadata)
-    )
-
 
 EVERY_S: Final = 60
+WAIT_S: Final = 5.0
+"""Most polls end within it, so that the tick that started one also reports it."""
 _FIRST_WAIT: Final = timedelta(minutes=2)
 _LONGEST_WAIT: Final = timedelta(hours=6)
+_PULLING: Final = "A poll or a daily pull is in progress. Next check after it."
+_KILLED: Final = (
+    "the poll of {:%Y-%m-%d %H:%M:%S} UTC ended without a result: its process was killed. Pages "
+    "that were received are in the journal, and the next poll lands them"
+)
+
+
+class PollFailed(Exception):
+    """A poll failed, and the tick with it."""
 
 
 class PollState(SensorState, frozen=True, kw_only=True):
-    """When a poll was last requested."""
+    """When a poll was last started, and the last poll that was reported."""
 
     at: datetime | None = None
+    reported: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PollDecision:
+    """The decision to start a poll or none. `reason` explains it."""
+
+    reason: str
+    request: PollRequest | None = None
 
 
 def decide_poll(
-    layout: Layout,
     inputs: PlannerInputs | None,
-    state: PollState,
     last: LastRuns,
     *,
     running: str | None,
     wait_until: datetime | None = None,
     ahead: timedelta = timedelta(0),
-) -> Decision:
-    """Decide whether to request a poll, and its pulls.
+) -> PollDecision:
+    """Decide whether to start a poll, and its pulls.
 
     There is at most one poll in the least interval; after a failure the wait doubles. None is
-    requested while a poll or the daily pull is in progress, since what it lands is no longer due,
-    nor before `wait_until`, if the service or the quota deferred a poll. `inputs` and `wait_until`
-    are by the service's clock, which is `ahead` of the machine's; state and runs are by the
-    machine's.
+    started while a run pulls (`running`), since what it lands is no longer due, nor before
+    `wait_until`, if the service or the quota deferred a poll. `inputs` and `wait_until` are by the
+    service's clock, which is `ahead` of the machine's; `last` is by the machine's.
     """
     if inputs is None:
-        return Decision("Nothing was pulled yet, and the plan is not known. Run: almanac run.")
+        return PollDecision("Nothing was pulled yet, and the plan is not known. Run: almanac run.")
     if wait_until is not None and inputs.now < wait_until:
-        return Decision(f"Deferred by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
+        return PollDecision(f"Deferred by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
     if running is not None:
-        return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
+        return PollDecision(f"Run {running[:8]} is pulling. Next decision after that run.")
     plan = plan_polls(inputs)
     if not plan.due:
-        return Decision(f"Nothing is due. {_next_pull_text(plan)}")
-    newest = max((at for at in (state.at, last.newest_at) if at is not None), default=None)
-    if newest is not None:
-        newest += ahead
+        return PollDecision(f"Nothing is due. {_next_pull_text(plan)}")
+    if last.newest_at is not None:
+        newest = last.newest_at + ahead
         next_attempt_at = newest + inputs.least_interval
         if last.failures:
             wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
             next_attempt_at = max(next_attempt_at, newest + wait)
         if inputs.now < next_attempt_at:
-            why = f"{last.failures} polls failed; " if last.failures else ""
-            return Decision(
+            why = ""
+            if last.failures:
+                why = "1 poll failed; " if last.failures == 1 else f"{last.failures} polls failed; "
+            return PollDecision(
                 f"{why}the next one starts at {next_attempt_at:%H:%M:%S} UTC at the earliest."
             )
     requests = sum(pull.requests for pull in plan.due)
-    now = inputs.now - ahead
-    return Decision(
-        f"{len(plan.due)} pulls are due, {requests} requests.",
-        dg.RunRequest(run_key=f"poll-{now:%Y%m%dT%H%M%S}", run_config=config_of(layout, plan.due)),
-        PollState(at=now),
+    return PollDecision(
+        f"{len(plan.due)} pulls are due, {requests} requests.", PollRequest.of_due(plan.due)
     )
 
 
-def polls(layout: Layout, facts: PollFacts, clock: Callable[[], datetime]) -> dg.SensorDefinition:
-    """Return the sensor that requests polls between the daily pulls."""
+def polls(
+    layout: Layout,
+    facts: PollFacts,
+    clock: Callable[[], datetime],
+    starter: Starter,
+    *,
+    wait_s: float = WAIT_S,
+) -> dg.SensorDefinition:
+    """Return the sensor that starts polls between the daily pulls, with `starter`."""
 
     @dg.sensor(
         name=layout.name("polls"),
         job_name=layout.name(POLL),
         minimum_interval_seconds=EVERY_S,
-        description="Requests the pulls that are due by the poll plan (almanac budget): near "
-        "events more often than far ones, cancellations, missing events.",
+        description="Pulls what is due by the poll plan (almanac budget): near events more often "
+        "than far ones, cancellations, missing events. A poll is no run: what brought news is "
+        "reported to the polled assets, and a poll without news is in the reason of the tick.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        now = clock()
-        try:
-            inputs = facts.inputs(now)
-        except WarehouseError as error:
-            return Decision(str(error)).result(context)
-        decision = decide_poll(
-            layout,
-            inputs,
-            PollState.of_cursor(context.cursor),
-            last_runs(context.instance, layout.name(POLL)),
-            running=run_in_progress(context.instance, layout.names(POLL, DAILY)),
-            wait_until=_deferred_until(facts.home),
-            ahead=timedelta(0) if inputs is None else inputs.now - now,
-        )
-        return decision.result(context)
+        return _Tick(layout, facts, clock, starter, wait_s, context).result()
 
     return sensor
 
 
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """One evaluation of the sensor."""
+
+    layout: Layout
+    facts: PollFacts
+    clock: Callable[[], datetime]
+    starter: Starter
+    wait_s: float
+    context: dg.SensorEvaluationContext
+
+    @property
+    def home(self) -> Home:
+        return self.facts.home
+
+    def result(self) -> dg.SensorResult:
+        """Report the last poll if it was not reported yet, else start one that is due.
+
+        Raises:
+            PollFailed: a poll failed; the next tick does not raise for it again.
+        """
+        state = PollState.of_cursor(self.context.cursor)
+        if self._is_pulling():
+            return self._skip(_PULLING, state)
+        record = self._ended()
+        if record is not None and record.poll_id != state.reported:
+            return self._report(record, state)
+        try:
+            decision = self._decision(state, record)
+        except WarehouseError as error:
+            return self._skip(str(error), state)
+        if decision.request is None:
+            return self._skip(_with_last(decision.reason, record), state)
+        state = msgspec.structs.replace(state, at=self.clock())
+        self.starter.start(decision.request)
+        if self.starter.is_running(wait_s=self.wait_s):
+            return self._skip(f"{decision.reason} The next tick reports the poll.", state)
+        started, record = record, self._ended()
+        if record is None or record == started:
+            if self._is_pulling():  # A run took the lock first.
+                return self._skip(_PULLING, state)
+            raise PollFailed(
+                f"{decision.reason} The process of the poll ended before it began; the log of the "
+                "code location has the reason. The next tick starts it again."
+            )
+        return self._report(record, state)
+
+    def _is_pulling(self) -> bool:
+        return self.starter.is_running() or is_held(PollRecords(self.home).lock)
+
+    def _ended(self) -> PollRecord | None:
+        """Return the record of the last poll, which has ended; a killed one counts as failed."""
+        records = PollRecords(self.home)
+        record = records.last()
+        if record is None or record.ended_at is not None:
+            return record
+        record = msgspec.structs.replace(
+            record,
+            ended_at=self.clock(),
+            error=_KILLED.format(record.started_at),
+            failures=record.failures + 1,
+        )
+        records.put(record)
+        return record
+
+    def _decision(self, state: PollState, record: PollRecord | None) -> PollDecision:
+        now = self.clock()
+        inputs = self.facts.inputs(now)
+        times = [state.at, None if record is None else record.started_at]
+        newest = max((at for at in times if at is not None), default=None)
+        if record is not None and record.interrupted:
+            newest = None  # What it did not pull is still due.
+        return decide_poll(
+            inputs,
+            LastRuns(newest, 0 if record is None else record.failures),
+            running=run_in_progress(self.context.instance, self.layout.names(POLL, DAILY)),
+            wait_until=_deferred_until(self.home),
+            ahead=timedelta(0) if inputs is None else inputs.now - now,
+        )
+
+    def _report(self, record: PollRecord, state: PollState) -> dg.SensorResult:
+        """Report what a poll brought; a failure first, by failing the tick once."""
+        if record.error and not record.interrupted and not record.is_shown:
+            # A tick that fails keeps its cursor, so the record has that it was shown.
+            PollRecords(self.home).put(msgspec.structs.replace(record, is_shown=True))
+            raise PollFailed(f"{record.cost()}, and failed: {record.error}")
+        state = msgspec.structs.replace(state, reported=record.poll_id)
+        events = list(self._materialisations(record))
+        news = " and ".join(polled.feed for polled in record.news) or "nothing new"
+        reason = f"{record.cost()}. It brought {news}. {self._next_due()}"
+        return dg.SensorResult(asset_events=events, skip_reason=reason, cursor=state.cursor())
+
+    def _materialisations(self, record: PollRecord) -> Iterator[dg.AssetMaterialization]:
+        """Yield a materialisation for each feed that brought news, if it is not reported yet.
+
+        A daemon that is killed after it recorded some of them has not stored the cursor.
+        """
+        for polled in record.news:
+            key = self.layout.key(POLLED[polled.feed])
+            version = version_of(polled.batches).value
+            newest = self.context.instance.get_latest_materialization_event(key)
+            found = None if newest is None else newest.asset_materialization
+            if found is not None and (found.tags or {}).get("dagster/data_version") == version:
+                continue
+            yield dg.AssetMaterialization(
+                key,
+                metadata=_metadata(record, polled),
+                tags={"dagster/data_version": version},
+            )
+
+    def _next_due(self) -> str:
+        try:
+            inputs = self.facts.inputs(self.clock())
+        except WarehouseError as error:
+            return str(error)
+        return "" if inputs is None else _next_pull_text(plan_polls(inputs))
+
+    def _skip(self, reason: str, state: PollState) -> dg.SensorResult:
+        return dg.SensorResult(skip_reason=reason, cursor=state.cursor())
+
+
+def _metadata(record: PollRecord, polled: PolledFeed) -> Metadata:
+    metadata: Metadata = {
+        "requests": polled.requests,
+        "rows": polled.rows,
+        "bytes": polled.bytes,
+        "requests of the whole poll": record.sent,
+        "batches": ", ".join(polled.batches),
+        "poll": record.poll_id,
+    }
+    if record.quota_left is not None:
+        metadata["quota left"] = record.quota_left
+    if polled.observed_at is not None:
+        metadata["observed at"] = dg.MetadataValue.timestamp(polled.observed_at)
+    if polled.warnings:
+        metadata["warnings"] = dg.MetadataValue.md(bullets(polled.warnings))
+    return metadata
+
+
+def _with_last(reason: str, record: PollRecord | None) -> str:
+    """Return a reason with what the last poll cost."""
+    if record is None or record.interrupted or record.error:
+        return reason
+    news = " and ".join(polled.feed for polled in record.news) or "nothing new"
+    return f"{reason} {record.cost()}; it brought {news}."
+
+
 def _deferred_until(home: Home) -> datetime | None:
     polls = (
-        deferred
-        for deferred in DeferredPulls(Storage(home.state)).all()
-        if deferred.work == "polls"
+        deferred for deferred in DeferredPulls(home.state_storage).all() if deferred.work == "polls"
     )
     return max((poll.resume_at for poll in polls), default=None)
 

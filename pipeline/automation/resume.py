@@ -15,10 +15,9 @@ import dagster as dg
 from assets.calendar import EVENT_MONTHS
 from assets.calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
-from pipeline.automation.jobs import CALENDAR, DAILY, Jobs
-from pipeline.automation.polls import POLL, config_of
+from assets.polled import POLLED, PollConfig, poll_run_config
+from pipeline.automation.jobs import CALENDAR, DAILY, POLL, Jobs
 from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
-from pipeline.polling.plan import CancellationsPull
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPull, DeferredPulls
 from resources.ingest.scopes import month_key, month_start
@@ -174,8 +173,12 @@ def decide_cancellations(
         return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
     since = None if pulled_at is None else pulled_at - timedelta(days=1)
     # It counts as a daily pull, which it replaces: polls may have no quota left.
-    config = config_of(layout, [CancellationsPull(since)], as_daily=True)
-    request = dg.RunRequest(run_key=_key("cancellations", now), run_config=config)
+    config = PollConfig(since="" if since is None else since.isoformat(), as_daily=True)
+    request = dg.RunRequest(
+        run_key=_key("cancellations", now),
+        run_config=poll_run_config(layout, config),
+        asset_selection=[layout.key(POLLED["cancellations"])],
+    )
     return _unless_too_early(request, "The pull failed", last, now)
 
 

@@ -12,11 +12,12 @@ from typing import Final
 
 import duckdb
 
-from pipeline.polling.records import PollRecords, quiet_batches
+from pipeline.polling.records import PollRecords
 from warehouse.files.locks import holder, is_held
 from warehouse.history.change_log import ChangeLog, DayFile, records_of
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
+from warehouse.news import quiet_batches
 from warehouse.publish.published import Published, published_batches, read_published
 
 STUCK_AFTER: Final = timedelta(hours=1)

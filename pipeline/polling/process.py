@@ -32,7 +32,7 @@ from resources.http.retries import utc_now
 from warehouse.errors import LockHeld, WarehouseError
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
-from warehouse.news import batches_with_news
+from warehouse.news import find_news
 
 EXIT_FAILED: Final = 1
 EXIT_LOCKED: Final = 3
@@ -59,7 +59,6 @@ def execute_poll(
             poll_id=f"{started_at:%Y%m%dT%H%M%S}-{os.getpid()}",
             started_at=started_at,
             failures=0 if before is None else before.failures,
-            quiet=() if before is None else before.quiet,
         )
         records.put(record)
         try:
@@ -104,11 +103,8 @@ def _judged(
     failure: str,
 ) -> PollRecord:
     """Return the record with the feeds that bring news."""
-    pending = home.landing.pending()
-    known = frozenset(record.quiet).intersection(pending)
-    # All that wait, and not only those of this poll: it may have landed what another left open.
-    new = [batch_id for batch_id in pending if batch_id not in known]
-    news = batches_with_news(home, new)
+    # Of all that wait, and not only of this poll: it may have landed what another left open.
+    news = find_news(home)
     judged = tuple(
         msgspec.structs.replace(polled, news=not news.isdisjoint(polled.batches))
         for polled in feeds
@@ -120,7 +116,6 @@ def _judged(
         quota_left=quota_left,
         error=failure,
         failures=record.failures + 1 if failure else 0,
-        quiet=tuple(sorted({*known, *new} - news)),
     )
 
 

@@ -9,7 +9,7 @@ here: these records. Does not: the process (process.py), how a record is shown (
 Dagster is not imported. Instants are aware UTC, by the machine's clock.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -106,8 +106,7 @@ class PollRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A poll. `ended_at` None is in progress, or killed.
 
     `sent` counts all its requests, with retries and requests of usage. `failures` counts the polls
-    that failed in a row, with this one. `quiet` are the landed batches that bring no news: they
-    wait for the next merge. `is_shown` says that its error was shown.
+    that failed in a row, with this one. `is_shown` says that its error was shown.
     """
 
     poll_id: str
@@ -119,7 +118,6 @@ class PollRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     interrupted: bool = False
     failures: int = 0
-    quiet: tuple[str, ...] = ()
     is_shown: bool = False
 
     @property
@@ -151,12 +149,3 @@ class PollRecords:
 
     def put(self, record: PollRecord) -> None:
         put_note(self.home.state_storage, FILE, record)
-
-
-def quiet_batches(home: Home, pending: Iterable[str]) -> frozenset[str]:
-    """Return those of some unmerged batches that bring no news, as the polls have found.
-
-    They wait for the next merge: that of a batch with news, or of the daily pull.
-    """
-    record = PollRecords(home).last()
-    return frozenset() if record is None else frozenset(record.quiet).intersection(pending)

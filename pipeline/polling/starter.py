@@ -1,19 +1,58 @@
-"""Starts the process of a poll, and knows whether it is in progress.
+"""Starts the process of a poll, and keeps it apart from the runs that pull.
 
-Belongs here: the side of the process that starts polls. Does not: the poll (process.py), when one
-is started (automation). Dagster is not imported.
+Belongs here: the side of the processes that start polls or pull beside them. Does not: the poll
+(process.py), when one is started (automation). Dagster is not imported.
 """
 
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Lock
 from typing import Final, Protocol
 
 import msgspec
 
-from pipeline.polling.records import PollRequest
+from pipeline.polling.records import PollRecords, PollRequest
+from warehouse.files.locks import hold_lock
+from warehouse.home import Home
 
 MODULE: Final = "pipeline.polling.process"
+
+
+class PullLock:
+    """The lock of polls, held while sessions of this process are open: at most one process pulls.
+
+    Sessions of one process share it; it is released with the last of them.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._threads = Lock()
+        self._sessions = 0
+        self._held = ExitStack()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock; waits for a poll in progress.
+
+        Raises:
+            LockHeld: another process still holds it after the home's `wait_s`.
+        """
+        with self._threads:
+            if not self._sessions:
+                home, path = self._home, PollRecords(self._home).lock
+                self._held.enter_context(
+                    hold_lock(path, "to pull", wait_s=home.wait_s, wait_setting=home.wait_setting)
+                )
+            self._sessions += 1
+        try:
+            yield
+        finally:
+            with self._threads:
+                self._sessions -= 1
+                if not self._sessions:
+                    self._held.close()
 
 
 class Starter(Protocol):

@@ -241,8 +241,8 @@ def test_cancellations_not_pulled_for_two_days_are_requested(
     land_cancellations(home, NOW - timedelta(hours=49))
     land_cancellations(home, NOW - timedelta(hours=1), why_incomplete="cut short")
     ((request,), _) = tick(home, instance, "cancellations", NOW)
-    config = request.run_config["ops"]["look_again"]["config"]
-    assert config["cancellations"] is True
+    config = request.run_config["ops"]["polled_feeds"]["config"]
+    assert request.asset_selection == [dg.AssetKey("polled_cancellations")]
     assert config["since"] == "2026-03-28T11:00:00+00:00"
     assert config["as_daily"] is True, "polls may have no share left"
 

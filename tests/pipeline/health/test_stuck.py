@@ -8,7 +8,6 @@ from pathlib import Path
 
 import dagster as dg
 import duckdb
-import msgspec
 import pytest
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
@@ -41,8 +40,11 @@ from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_o
 from tests.pipeline.small_home import DAY, SmallHome
 from warehouse.errors import DamagedBatch
 from warehouse.files.locks import hold_lock
+from warehouse.files.notes import put_note
 from warehouse.history.merge import merge
 from warehouse.landing.batches import Scope
+from warehouse.news import FILE as QUIET_FILE
+from warehouse.news import QuietBatches
 
 ROOT = Path(__file__).parents[3]
 HOUR = timedelta(hours=1)
@@ -208,8 +210,7 @@ class TestPolls:
     def test_batches_without_news_count_after_26_hours(self, small: SmallHome) -> None:
         landed = datetime.now(UTC)
         (quiet,) = small.land("events", at=landed)
-        record = PollRecord(poll_id="p", started_at=landed, quiet=(quiet.batch_id,))
-        PollRecords(small.home).put(msgspec.structs.replace(record, ended_at=landed))
+        put_note(small.home.state_storage, QUIET_FILE, QuietBatches(batches=(quiet.batch_id,)))
         assert stuck(small, landed + 26 * HOUR) == {}
         later = landed + 26 * HOUR + timedelta(minutes=1)
         assert stuck(small, later).keys() == {"unmerged"}

@@ -15,7 +15,7 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.planner import plan_polls
 from pipeline.polling.process import execute_poll
-from pipeline.polling.records import PollRecord, PollRecords, PollRequest, quiet_batches
+from pipeline.polling.records import PollRecord, PollRecords, PollRequest
 from pipeline.polling.starter import PollProcess
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
@@ -27,6 +27,7 @@ from warehouse.errors import LockHeld
 from warehouse.files.locks import hold_lock
 from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.news import quiet_batches
 
 WHOLE = PollRequest(windows=(("2026-03-01", "2026-03-31"),), cancellations=True)
 
@@ -99,7 +100,6 @@ def test_batches_with_which_a_merge_would_change_nothing_are_quiet(served: Serve
     versions = merge(served.home).versions
     assert versions == 0
     assert quiet_batches(served.home, served.home.landing.pending()) == frozenset()
-    assert served.poll().quiet == tuple(served.home.landing.pending())
 
 
 def test_a_change_of_an_event_is_news(served: Served) -> None:

@@ -1,0 +1,169 @@
+"""What polls brought between the daily pulls: an asset for each feed that is polled.
+
+The sensor `polls` reports a materialisation of each feed that brought news; the poll itself runs
+in a process of its own (pipeline/polling). A person who materialises one of these assets polls
+that feed at once, in a run. They have no partitions, so that their plots show poll after poll.
+Belongs here: these assets, and how a poll is shown. Does not: when polls are due.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import dagster as dg
+from pydantic import Field
+
+from assets.layout import Layout
+from assets.metadata import log_problems, poll_metadata
+from assets.partitions import CATALOG_POOL
+from resources.deferrals import DeferredPulls, deferred_pull
+from resources.errors import CatalogError, Defer
+from resources.feeds import (
+    NEAR_AFTER_DAYS,
+    NEAR_BEFORE_DAYS,
+    Poll,
+    Pulled,
+    poll_and_note,
+)
+from resources.ingest.scopes import PollWindow
+from resources.session import CatalogSession, LazySession
+from warehouse.batch_problems import problems_of_landed
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.landing.batches import Feed
+
+GROUP: Final = "landing"
+NAME: Final = "polled_feeds"
+_FEEDS: Final[Mapping[Feed, tuple[str, str]]] = {
+    "events": (
+        "polled_events",
+        "The events lists that polls pulled between the daily pulls, where they brought news.",
+    ),
+    "cancellations": (
+        "polled_cancellations",
+        "The cancellations that polls pulled between the daily pulls, where they brought news.",
+    ),
+    "event": (
+        "polled_look_ups",
+        "The single look-ups of missing events by polls, where they brought news.",
+    ),
+}
+"""The name and the description of the asset of each polled feed."""
+POLLED: Final[Mapping[Feed, str]] = {feed: name for feed, (name, _) in _FEEDS.items()}
+
+
+class PollConfig(dg.Config):
+    """The pulls of a run. Of the selected assets, those without a pull here take their default."""
+
+    windows: list[list[str]] = Field(
+        default=[],
+        description="First and last event date of each window; without a last date, up to the end "
+        "of the plan. Default: yesterday to 90 days ahead.",
+    )
+    since: str = Field(
+        default="", description="Cancellations since this instant; empty means 90 days ago."
+    )
+    event_ids: list[str] = Field(default=[], description="Events to look up by id.")
+    as_daily: bool = Field(
+        default=False, description="Whether it counts as a daily pull, with access to the reserve."
+    )
+
+
+def polled_assets(layout: Layout) -> dg.AssetsDefinition:
+    """Return the asset of each polled feed."""
+
+    @dg.multi_asset(
+        name=layout.name(NAME),
+        specs=[
+            dg.AssetSpec(
+                layout.key(name),
+                description=description,
+                group_name=layout.group(GROUP),
+                kinds={"json"},
+                skippable=True,
+            )
+            for name, description in _FEEDS.values()
+        ],
+        can_subset=True,
+        pool=layout.name(CATALOG_POOL),
+        required_resource_keys=layout.names("home", "catalog", "catalog_for_polls"),
+    )
+    def polled(
+        context: dg.AssetExecutionContext, config: PollConfig
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        session = "catalog" if config.as_daily else "catalog_for_polls"
+        selected = {layout.asset(key) for key in context.selected_asset_keys}
+        feeds = {feed for feed, name in POLLED.items() if name in selected}
+        catalog, home = layout.resource(context, session), layout.resource(context, "home")
+        for pulled in poll_feeds(context, config, feeds, catalog, home):
+            if pulled.landed:
+                batches = [landed.manifest.batch_id for landed in pulled.landed]
+                yield dg.MaterializeResult(
+                    asset_key=layout.key(POLLED[pulled.feed]),
+                    metadata=poll_metadata(
+                        pulled, home.landing, day=catalog.today(), quota_left=catalog.quota_left
+                    ),
+                    data_version=version_of(batches),
+                )
+
+    return polled
+
+
+def poll_feeds(
+    context: dg.AssetExecutionContext,
+    config: PollConfig,
+    feeds: Collection[Feed],
+    catalog: LazySession,
+    home: Home,
+) -> Iterator[Pulled]:
+    """Pull some feeds and land the results; what the quota deferred is noted.
+
+    Raises:
+        dg.Failure: a pull failed, for another reason than plan or quota.
+    """
+    deferrals = DeferredPulls(home.state_storage)
+    try:
+        service = catalog.service()
+        for pulled in poll_and_note(service, _poll_of(config, feeds, service), deferrals):
+            log_problems(context.log, problems_of_landed(part.manifest for part in pulled.landed))
+            context.log.info(
+                "%s: %s requests, %s", pulled.feed, pulled.requests, pulled.why_nothing or "landed"
+            )
+            yield pulled
+    except Defer as error:
+        deferrals.note(deferred_pull("polls", "events", error, catalog.now()))
+        context.log.warning("Deferred before it started: %s", error)
+    except (CatalogError, WarehouseError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+
+
+def version_of(batches: Collection[str]) -> dg.DataVersion:
+    """Return the data version of an asset that a poll brought."""
+    digest = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()
+    return dg.DataVersion(digest[:16])
+
+
+def _poll_of(config: PollConfig, feeds: Collection[Feed], service: CatalogSession) -> Poll:
+    windows = tuple(PollWindow.of_texts(*texts) for texts in config.windows)
+    return Poll(
+        windows=(windows or (_near(service),)) if "events" in feeds else (),
+        cancellations="cancellations" in feeds,
+        since=datetime.fromisoformat(config.since) if config.since else None,
+        event_ids=tuple(config.event_ids) if "event" in feeds else (),
+    )
+
+
+def _near(service: CatalogSession) -> PollWindow:
+    """Return the near dates, as far as the plan shows them."""
+    today, shown = service.today(), service.window()
+    last = today + timedelta(days=NEAR_AFTER_DAYS)
+    return PollWindow(
+        max(today - timedelta(days=NEAR_BEFORE_DAYS), shown.lower.date()),
+        None if shown.upper is not None and shown.upper.date() <= last else last,
+    )
+
+
+def poll_run_config(layout: Layout, config: PollConfig) -> dict[str, Any]:
+    """Return the config of a run of these assets."""
+    return {"ops": {layout.name(NAME): {"config": config.model_dump()}}}
