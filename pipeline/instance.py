@@ -29,7 +29,7 @@ from warehouse.files.locks import hold_lock
 from warehouse.files.storage import make_folders, sync
 from warehouse.home import Home
 
-_TICK_DAYS: Final = {"skipped": 3, "started": 30, "failure": 30, "success": 30}
+_TICK_DAYS: Final = {"skipped": 1, "started": 30, "failure": 30, "success": 30}
 _MAKING: Final = ".making-"
 _MAKING_S: Final = 120.0
 _RUNS_AT_ONCE: Final = 4

@@ -16,7 +16,7 @@ class RetentionSettings(BaseModel):
         default=60, ge=1, description="As that, for runs that failed or were canceled."
     )
     keep_runs: int = Field(
-        default=300,
+        default=200,
         ge=1,
         description="At most so many runs that succeeded are kept, and as many that failed, "
         "however young. A run takes about 0.4 MB.",
