@@ -1,11 +1,11 @@
-"""Where the definitions of a home stand in a deployment: keys, groups, names, and first day.
+"""Where the definitions of a home stand in a deployment: keys, groups, names, first day, executor.
 
 Belongs here: every key and name that Dagster sees, and the partitions by observed day. Does not:
 the assets and jobs themselves. A deployment may hold several homes, and definitions of others, so
 nothing else composes a key or a name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import cached_property
@@ -33,6 +33,10 @@ class Layout:
     first_day: date = FIRST_DAY
     not_landed: tuple[date, ...] = ()
     days_to_come: int = 4
+    executor: dg.ExecutorDefinition | None = dg.in_process_executor
+    """How the steps of a run are executed; None as the deployment says."""
+    is_on: Callable[[str], bool] = lambda name: True
+    """Whether a schedule or sensor is on at first, by its name without prefix."""
 
     def key(self, asset: str) -> dg.AssetKey:
         """Return the key of an asset."""
@@ -42,10 +46,18 @@ class Layout:
         return [self.key(asset) for asset in assets]
 
     def asset(self, key: dg.AssetKey) -> str:
-        """Return the asset's own name of a key. Raises ValueError for a key of others."""
+        """Return the asset's own name of a key.
+
+        Raises:
+            ValueError: the key is of others, or was renamed outside.
+        """
         *prefix, name = key.path
         if tuple(prefix) != self.key_prefix:
-            raise ValueError(f"{key.to_user_string()} is not below {'/'.join(self.key_prefix)!r}")
+            below = "/".join(self.key_prefix) or "the top level"
+            raise ValueError(
+                f"the asset {key.to_user_string()} is not one of {below}. Nothing was changed. "
+                "Keys can't be renamed from outside: set ALMANAC_KEY_PREFIX."
+            )
         return name
 
     def group(self, name: str) -> str:
@@ -58,6 +70,16 @@ class Layout:
 
     def names(self, *names: str) -> set[str]:
         return {self.name(name) for name in names}
+
+    def schedule_status(self, name: str) -> dg.DefaultScheduleStatus:
+        """Return whether a schedule is on until a person switches it."""
+        statuses = dg.DefaultScheduleStatus
+        return statuses.RUNNING if self.is_on(name) else statuses.STOPPED
+
+    def sensor_status(self, name: str) -> dg.DefaultSensorStatus:
+        """Return whether a sensor is on until a person switches it."""
+        statuses = dg.DefaultSensorStatus
+        return statuses.RUNNING if self.is_on(name) else statuses.STOPPED
 
     def resource(self, context: Any, name: str) -> Any:
         """Return a resource of a run by its own name."""

@@ -4,11 +4,11 @@ Nothing is opened here: the first asset of a run that needs the service opens th
 Resources are plain objects, so that none of their values is in a config, page or log.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
@@ -27,19 +27,26 @@ from pipeline.automation.polls import polls
 from pipeline.automation.resume import cancellations, quota
 from pipeline.automation.retention import prune_job, prune_schedule
 from pipeline.automation.unmerged import unmerged_batches
+from pipeline.configuration.deployment import EVERYTHING_ON, NOTHING_ON
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.starter import PollProcess, PullLock
 from pipeline.retention.lengths import Retention
 from pipeline.retention.owned import Owned, label_of
 from pipeline.runs.presence import announce
 from pipeline.session import OpenedSession, home_of, open_service
-from pipeline.settings import Settings
+from pipeline.settings import Settings, SettingsError
 from resources.http.retries import utc_now
 from resources.limits.allowance import Work
 from resources.service_clock import MAX_SKEW, ServiceClock, service_time
 from resources.session import NEAR_DAYS, LazySession
 from warehouse.files.storage import Storage
 from warehouse.home import Home
+
+_EXECUTORS: Final = {
+    "in_process": dg.in_process_executor,
+    "multiprocess": dg.multiprocess_executor,
+    "deployment": None,
+}
 
 
 def build_definitions(
@@ -72,6 +79,8 @@ def build_definitions(
         *digest_sensors(layout, settings, home, clock),
     ]
     names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
+    sensors.append(health_sensor(layout, settings, home, clock, names))
+    _check_automation(settings, {*names, sensors[-1].name})
     return dg.Definitions(
         assets=[
             *landed_assets(layout),
@@ -83,9 +92,9 @@ def build_definitions(
         asset_checks=[health_check(layout, settings, home, clock)],
         jobs=[jobs.daily, jobs.poll, jobs.calendar, jobs.merge, pruning],
         schedules=schedules,
-        sensors=[*sensors, health_sensor(layout, settings, home, clock, names)],
+        sensors=sensors,
         resources=build_resources(layout, settings, clock=clock, **overrides),
-        executor=dg.in_process_executor,
+        executor=layout.executor,
     )
 
 
@@ -102,6 +111,16 @@ def owned_by(settings: Settings, layout: Layout | None = None) -> Owned:
         instigators=frozenset(instigator.name for instigator in instigators),
         home=home,
     )
+
+
+def _check_automation(settings: Settings, names: Iterable[str]) -> None:
+    known = {name.removeprefix(settings.name_prefix) for name in names}
+    unknown = set(settings.automation) - known - {EVERYTHING_ON, NOTHING_ON}
+    if unknown:
+        raise SettingsError(
+            f"ALMANAC_AUTOMATION: there is no schedule or sensor {min(unknown)!r}; expected "
+            f"{EVERYTHING_ON}, {NOTHING_ON}, or some of {', '.join(sorted(known))}."
+        )
 
 
 def layout_of(
@@ -129,6 +148,8 @@ def layout_of(
         first_day=first,
         days_to_come=sum(day not in not_landed for day in to_come),
         not_landed=not_landed,
+        executor=_EXECUTORS[settings.executor],
+        is_on=settings.is_on,
     )
 
 
@@ -163,7 +184,8 @@ def build_resources(
 def _home(settings: Settings) -> Callable[..., Iterator[Any]]:
     def home(context: dg.InitResourceContext) -> Iterator[Home]:
         found = home_of(settings)
-        if context.run is not None:
+        # With another executor this is the process of a step, and the run outlives it.
+        if context.run is not None and settings.executor == "in_process":
             announce(found, context.run.run_id)
         yield found
 

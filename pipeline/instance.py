@@ -139,7 +139,7 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
         OSError: its folder can't be written; SQLite's own error would be long.
         RunRecordsUnusable: it can't be opened, or its storage can't be used later in the block.
     """
-    if home.instance_folder == home.dagster:
+    if home.instance_folder.resolve() == home.dagster.resolve():
         write_config(home)
     place = place_of(home)
     if not place.folder.is_dir():

@@ -153,6 +153,7 @@ def home_of(settings: Settings) -> Home:
         wait_s=settings.wait_s,
         wait_setting="ALMANAC_WAIT_S",
         limits=settings.making_limits,
+        dagster_home=settings.dagster_home,
     )
 
 

@@ -24,7 +24,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from pipeline.configuration.deployment import DeploymentSettings
+from pipeline.configuration.deployment import DagsterEnvironment, DeploymentSettings
 from pipeline.configuration.machine import MachineSettings
 from pipeline.configuration.retention import RetentionSettings
 from pipeline.configuration.service import ServiceSettings
@@ -208,6 +208,7 @@ def read_settings() -> Settings:
     try:
         settings = Settings()
         settings._from_file = _given_in_file()
+        settings._dagster_home = DagsterEnvironment().folder
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = PREFIX + str(first["loc"][0]).upper()
@@ -249,7 +250,8 @@ def described() -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for name, field in Settings.model_fields.items():
         default = field.default
-        shown = "" if field.default_factory or default in (None, ()) else f"`{default}`"
+        text = ",".join(default) if isinstance(default, tuple) else default
+        shown = "" if field.default_factory or text in (None, "") else f"`{text}`"
         rows.append((PREFIX + name.upper(), shown, field.description or ""))
     return rows
 
@@ -268,6 +270,9 @@ you received could send your key elsewhere. Almanac refuses a `.env` that others
 The files that Almanac creates in home and state belong to their owner only, or also to the group
 (`ALMANAC_SHARED`). `almanac doctor` reports files that others can read, and `almanac doctor --fix`
 restricts them. A file that you name (`--output`) gets the permissions of your own umask.
+
+`DAGSTER_HOME` names the folder of the Dagster instance to use, if it is not `dagster` in the home:
+[composing.md](composing.md). It is taken from the environment alone.
 
 | Setting | Default | Meaning |
 |---|---|---|

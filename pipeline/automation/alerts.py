@@ -147,7 +147,7 @@ def alerts_sensor(
         minimum_interval_seconds=EVERY_S,
         description="Requests a run when a warning of almanac status begins, has lasted another "
         "day, or ends.",
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        default_status=layout.sensor_status("alerts"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = clock()

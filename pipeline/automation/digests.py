@@ -97,7 +97,7 @@ def digest_sensor(
         minimum_interval_seconds=EVERY_S,
         description="Once a day, after the daily run, requests a run that posts what became known "
         "since the last digest.",
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        default_status=layout.sensor_status("digest"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance = context.instance

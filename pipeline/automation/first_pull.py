@@ -89,7 +89,7 @@ def first_pull(
         minimum_interval_seconds=EVERY_S,
         description="Requests the pull of today at the first start, if that day is not landed. "
         "From then on the daily schedule pulls.",
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        default_status=layout.sensor_status(NAME),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         at_service, state = service_now(), FirstPullState.of_cursor(context.cursor)

@@ -91,7 +91,7 @@ def health_sensor(
         minimum_interval_seconds=EVERY_S,
         description="Reports the warnings of almanac status as a check of the events, whenever one "
         "begins or ends. Starts no run.",
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        default_status=layout.sensor_status(HEALTH),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = clock()

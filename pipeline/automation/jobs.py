@@ -81,7 +81,7 @@ def _job(
         layout.name(name),
         selection=selection,
         description=description,
-        executor_def=dg.in_process_executor,
+        executor_def=layout.executor,
         tags=owner_tags(layout),
     )
 
@@ -104,7 +104,7 @@ def daily_schedule(
         job_name=layout.name(DAILY),
         execution_timezone="UTC",
         description="Every day at 00:20 UTC, once the export is out.",
-        default_status=dg.DefaultScheduleStatus.RUNNING,
+        default_status=layout.schedule_status("daily_schedule"),
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> Any:
         ahead = service_now() - clock()

@@ -120,7 +120,7 @@ def polls(
         description="Pulls what is due by the poll plan (almanac budget): near events more often "
         "than far ones, cancellations, missing events. A poll is no run: what brought news is "
         "reported to the polled assets, and a poll without news is in the reason of the tick.",
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        default_status=layout.sensor_status("polls"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         return _Tick(layout, facts, clock, starter, wait_s, context).result()

@@ -106,7 +106,7 @@ def quota(
         jobs=[jobs.daily, jobs.calendar],
         minimum_interval_seconds=EVERY_S,
         description="Resumes pulls and backfills that were deferred by the quota or the service.",
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        default_status=layout.sensor_status("quota"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         at_service, state = service_now(), Storage(home.state)
@@ -138,7 +138,7 @@ def cancellations(
         minimum_interval_seconds=EVERY_S * 10,
         description="Requests a pull of the cancellations if there was none for two days; after 90 "
         "days some are lost.",
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        default_status=layout.sensor_status("cancellations"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if home.stamp() is None:

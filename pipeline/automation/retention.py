@@ -69,5 +69,5 @@ def prune_schedule(layout: Layout, job: dg.JobDefinition) -> dg.ScheduleDefiniti
         cron_schedule=_AT_NIGHT,
         execution_timezone="UTC",
         description="Every night at 03:40 UTC.",
-        default_status=dg.DefaultScheduleStatus.RUNNING,
+        default_status=layout.schedule_status(PRUNE_SCHEDULE),
     )

@@ -95,7 +95,7 @@ def unmerged_batches(
         job_name=layout.name(MERGE),
         minimum_interval_seconds=EVERY_S,
         description="Requests a merge while landed batches with news are not merged.",
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        default_status=layout.sensor_status("unmerged_batches"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         pending = home.landing.pending()

@@ -58,11 +58,13 @@ def main(words: ProgramWords) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    home = home_of(read_settings())
+    settings = read_settings()
+    home = home_of(settings)
     with ExitStack() as stack:
         pages = None if words.pages is None else _listening(words.pages, stack)
         instance = stack.enter_context(DagsterInstance.get())
-        runs = StartWatch()
+        # Without it, runs that no process announced are left to Dagster's own monitoring.
+        runs = StartWatch() if settings.executor == "in_process" else None
         with plain_faults(home):
             fail_dead_runs(home, instance, runs)
         if not _code_server_answers(words.socket, stop):

@@ -31,6 +31,7 @@ def almanac(
     monkeypatch.setenv("COLUMNS", "200")
     for name, _, _ in described():
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setenv("ALMANAC_STATE", str(tmp_path_factory.mktemp("machine")))
     # The clocks of the tests' sandboxes are far from the machine's.
     monkeypatch.setenv("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")

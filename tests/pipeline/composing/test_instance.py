@@ -14,6 +14,9 @@ from pipeline.runs.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, f
 from pipeline.runs.generated import generate
 from pipeline.runs.place import place_of
 from pipeline.runs.store import INDEX, RUNS
+from pipeline.session import home_of
+from pipeline.settings import read_settings
+from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import dies_with, run_of, status_of
 from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
 from warehouse.home import Home
@@ -101,6 +104,35 @@ class TestAnInstanceElsewhere:
         assert not checked.holds
         assert [warned.kind for warned in run_troubles(home)] == ["records"]
         assert path.read_bytes() == before
+
+
+class TestDagsterHome:
+    @pytest.mark.usefixtures("almanac")
+    def test_it_names_the_instance_and_an_empty_text_means_the_homes_own(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for given, folder in (
+            (str(tmp_path / "company"), tmp_path / "company"),
+            ("company", tmp_path / "company"),
+            ("", Path("data/dagster")),
+        ):
+            monkeypatch.setenv("DAGSTER_HOME", given)
+            assert home_of(read_settings()).instance_folder == folder
+
+    @pytest.mark.usefixtures("almanac")
+    def test_a_received_env_file_does_not_name_it(self, tmp_path: Path) -> None:
+        (tmp_path / ".env").write_text("DAGSTER_HOME=/elsewhere\n")
+        assert home_of(read_settings()).instance_folder == Path("data/dagster")
+
+    def test_a_home_without_records_of_its_own_is_checked_and_shown(
+        self, tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        home = elsewhere(tmp_path)
+        run_of(home)
+        monkeypatch.setenv("DAGSTER_HOME", str(home.instance_folder))
+        assert '"kind": "records"' not in almanac("status", "--json", home=str(home.root)).output
+        found = almanac("doctor", "--json", home=str(home.root)).output
+        assert f"sound, in {home.instance_folder}" in found
 
 
 class TestRunsOfOthers:
