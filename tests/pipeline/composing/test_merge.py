@@ -8,10 +8,11 @@ import pytest
 
 from assets.layout import Layout
 from assets.published import PUBLISHED, published_tables
-from pipeline.build import build_definitions
+from pipeline.build import build_definitions, build_resources
 from pipeline.configuration.types import SettingsError
 from pipeline.instance import instance_of
 from pipeline.runs.presence import presence
+from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import SmallHome
 from warehouse.history.merge import merge
@@ -126,7 +127,7 @@ def test_keys_renamed_from_outside_fail_and_nothing_succeeds_in_silence(merged_h
     with instance_of(Home(merged_home)) as instance:
         done = dg.materialize(
             [renamed],
-            resources={"home": Home(merged_home)},
+            resources=build_resources(layout, settings_of(merged_home), clock=utc_now),
             instance=instance,
             raise_on_error=False,
         )
