@@ -51,8 +51,14 @@ def close_for_writing(path: Path) -> None:
 
 
 def readable_by_others(path: Path, *, group_reads: bool = False) -> bool:
-    """Whether others have more permissions on a file or folder than `keep_private` gives."""
-    return bool(stat.S_IMODE(path.stat().st_mode) & _closed(group_reads=group_reads))
+    """Whether others have more permissions on a file or folder than `keep_private` gives.
+
+    A file that root gives this user, as systemd gives a credential, has the group root: its mode
+    then shows the mask of an access list, not that of a group.
+    """
+    status = path.stat()
+    is_given = status.st_uid == status.st_gid == _ROOT != os.getuid()
+    return bool(stat.S_IMODE(status.st_mode) & _closed(group_reads=group_reads or is_given))
 
 
 def open_to_others(roots: Iterable[Path], *, group_reads: bool = False) -> list[Path]:

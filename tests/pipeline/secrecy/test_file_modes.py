@@ -1,6 +1,7 @@
 """Files of home and state are private; files that others can read are reported and restricted."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pipeline.cli.maintenance import PACKAGES
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import SmallHome
 from tests.test_cli import ALMANAC, ROOT, environment
-from warehouse.files.file_modes import close_for_writing
+from warehouse.files.file_modes import close_for_writing, readable_by_others
 
 
 def start(home: Path, *words: str, umask: int = 0o022, **given: str) -> str:
@@ -94,3 +95,21 @@ def test_a_file_closed_for_writing_keeps_its_readers(tmp_path: Path) -> None:
         file.chmod(mode)
         close_for_writing(file)
         assert stat.S_IMODE(file.stat().st_mode) == expected
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can own the file of this test")
+def test_a_credential_that_root_gives_this_user_is_not_open_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tmp_path / "api-key"
+    given.touch()
+    for mode, is_open in ((0o440, False), (0o444, True), (0o400, False)):
+        given.chmod(mode)
+        assert readable_by_others(given) is (mode != 0o400), "as root, of whom the file is"
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "getuid", lambda: 997)
+            assert readable_by_others(given) is is_open
+    os.chown(given, 0, 997)
+    given.chmod(0o440)
+    monkeypatch.setattr(os, "getuid", lambda: 997)
+    assert readable_by_others(given), "a group of others"
