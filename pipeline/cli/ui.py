@@ -122,7 +122,7 @@ def _serve(
                 home.dagster / f"{name}.log",
                 log_format=log_format,
                 now=utc_now,
-                also=sys.stderr.buffer.write if print_logs else lambda line: None,
+                also=_print_log if print_logs else lambda line: None,
             )
             return Program(name, home, words, log)
 
@@ -135,6 +135,12 @@ def _serve(
             supervisor.stop()
     if not as_json:
         people.print("Stopped.")
+
+
+def _print_log(line: bytes) -> None:
+    """Print a line of a log at once: a container that is killed loses what is still in a buffer."""
+    sys.stderr.buffer.write(line)
+    sys.stderr.buffer.flush()
 
 
 def _check(*, as_json: bool) -> None:

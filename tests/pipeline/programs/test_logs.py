@@ -1,11 +1,15 @@
 """The logs of the programs: appended, rotated by size, and one JSON object a line if wanted."""
 
+import io
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.cli.ui import _print_log
 from pipeline.ui.logs import KEPT, LogFormat, ProgramLog
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -74,3 +78,23 @@ def test_fields_of_the_program_are_kept(tmp_path: Path) -> None:
     log.write(json.dumps({"event": "x", "level": "error", "timestamp": at, "run": 7}).encode())
     (line,) = map(json.loads, (tmp_path / "daemon.log").read_text().splitlines())
     assert (line["level"], line["timestamp"], line["run"]) == ("error", at, 7)
+
+
+def test_a_printed_line_is_not_kept_in_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(RawBytes(printed))))
+    _print_log(b"a line\n")
+    assert printed.getvalue() == b"a line\n"
+
+
+class RawBytes(io.RawIOBase):
+    """An unbuffered stream, such as a pipe."""
+
+    def __init__(self, written: io.BytesIO) -> None:
+        self._written = written
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        return self._written.write(data)
