@@ -25,6 +25,9 @@ sys.dont_write_bytecode = False
 # Under nohup, the commands that tests start would ignore a closed terminal as well.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# In the background of a script, Ctrl-C would be ignored, also by the tests of it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MEMORY: Final = Path("/dev/shm")
 """A folder in memory: no test waits for a disk, and a kill leaves the same files as on a disk."""

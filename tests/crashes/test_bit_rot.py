@@ -21,7 +21,7 @@ from warehouse.history.verify import verify
 from warehouse.home import Home
 from warehouse.publish.publish import publish
 
-CHUNKS, IN_A_CHUNK, MENDED_EACH = 6, 10, 20
+CHUNKS, IN_A_CHUNK, MENDED_EACH = 3, 10, 20
 CHUNKS_LONG, IN_A_CHUNK_LONG = 20, 100
 _LAST_BEFORE_REPLAY = "the events by month match the warehouse"
 

@@ -24,7 +24,7 @@ from tests.crashes.pulls import land_again
 from tests.crashes.tables import published
 from warehouse.home import Home
 
-KILLS: Final = {"run": 8, "backfill": 4, "replay": 4, "merge": 4, "ui": 0}
+KILLS: Final = {"run": 4, "backfill": 2, "replay": 2, "merge": 2, "ui": 0}
 """Kills in the default run; one kill of `ui` takes as long as all of these."""
 LONG_CHUNKS: Final = 20
 LONG_KILLS: Final = {"run": 20, "backfill": 10, "replay": 8, "merge": 8, "ui": 4}

@@ -13,7 +13,7 @@ from tests.history.stories.clocks_apart import ClocksApart, fail_if_wrong
 from tests.history.stories.cutting_upstream import CuttingUpstream
 from tests.history.stories.disk import without_syncs
 
-RUNS, LONG_RUNS = 8, 2_000
+RUNS, LONG_RUNS = 4, 2_000
 EACH = 4
 """Runs of one test, so that a part can be run alone and workers share them."""
 SEED, PACE = 7, 9.0

@@ -31,7 +31,7 @@ from warehouse.landing.landing import Landing
 Tables = dict[str, list[tuple[object, ...]]]
 OUTSIDE_REPLAY = {"requests", "usage"}
 """Tables whose names start with `_`, in which a file describes itself, are outside too."""
-EXAMPLES, EXAMPLES_AT_LENGTH = 8, 300
+EXAMPLES, EXAMPLES_AT_LENGTH = 5, 300
 
 
 @st.composite

@@ -38,7 +38,7 @@ from tests.history.stories.merged_story import (
 )
 
 OFTEN = 20
-INSTANTS, INSTANTS_AT_LARGE = 150, 1_000
+INSTANTS, INSTANTS_AT_LARGE = 60, 1_000
 CLAIMED_EACH = 5
 """Every fifth instant is also queried for what was claimed."""
 SECOND = timedelta(seconds=1)

@@ -18,7 +18,7 @@ from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
 from tests.hostile_service.upstream import Upstream, serving
 
 ROOT = Path(__file__).parent.parent.parent
-LIVES = 3
+LIVES = 2
 LONG_LIVES = 1_000
 LIVES_A_PART = 20
 COMMANDS = 1
