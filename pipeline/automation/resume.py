@@ -24,7 +24,8 @@ from resources.ingest.scopes import month_key, month_start
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
-EVERY_S: Final = 60
+EVERY_S: Final = 300
+"""What is deferred waits for hours mostly, and each evaluation takes a fifth of a second."""
 PULLED_WITHIN: Final = timedelta(days=2)
 """The daily pull includes them; two days without one mean that it fails."""
 ABANDONED_AFTER: Final = timedelta(days=7)
@@ -135,7 +136,7 @@ def cancellations(
     @dg.sensor(
         name=layout.name("cancellations"),
         job_name=layout.name(POLL),
-        minimum_interval_seconds=EVERY_S * 10,
+        minimum_interval_seconds=EVERY_S * 2,
         description="Requests a pull of the cancellations if there was none for two days; after 90 "
         "days some are lost.",
         default_status=layout.sensor_status("cancellations"),

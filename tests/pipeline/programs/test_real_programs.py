@@ -1,6 +1,7 @@
 """The real `almanac ui` and `almanac daemon`: ended, killed, read-only, behind a path."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -150,3 +151,14 @@ def test_pages_behind_a_path_that_only_read_refuse_every_change(
         limits = "{ instance { concurrencyLimits { concurrencyKey } } }"
         assert "'x'" not in str(pages.query(limits))
         assert is_loaded(pages)
+        idle = programs_on(home)
+        assert len(idle) == 2
+        # Dagster's own web server, daemon and code servers take 680 MB.
+        assert sum(pss_mib(pid) for pid, _ in idle) < 400
+
+
+def pss_mib(pid: int) -> float:
+    """Return the memory of a process in MiB, its part of what is shared included (PSS)."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    (found,) = re.findall(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
+    return int(found) / 1024
