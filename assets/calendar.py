@@ -158,8 +158,16 @@ def record_covered_months(
     Without this the pages would show them as never landed, and offer to pull them again.
     `connection` reads the published file.
     """
+    for month in covered_months(context.instance, layout, connection):
+        context.log_event(month)
+
+
+def covered_months(
+    instance: dg.DagsterInstance, layout: Layout, connection: duckdb.DuckDBPyConnection
+) -> Iterator[dg.AssetMaterialization]:
+    """Yield the months that a pull of the whole catalog has covered, but those recorded already."""
     key = layout.key(NAME)
-    recorded = context.instance.get_materialized_partitions(key)
+    recorded = instance.get_materialized_partitions(key)
     missing = [month for month in EVENT_MONTHS.get_partition_keys() if month not in recorded]
     if not missing:
         return
@@ -171,9 +179,7 @@ def record_covered_months(
             "covered by": batch_id,
             "observed at": dg.MetadataValue.timestamp(observed_at),
         }
-        context.log_event(
-            dg.AssetMaterialization(key, partition=month_key(month.date()), metadata=metadata)
-        )
+        yield dg.AssetMaterialization(key, partition=month_key(month.date()), metadata=metadata)
 
 
 def _log_deferral(context: dg.AssetExecutionContext, error: Defer) -> None:

@@ -4,6 +4,7 @@ Belongs here: the result for a feed and day. Does not: how a feed is pulled (res
 result is shown (metadata.py).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Final
@@ -102,6 +103,17 @@ def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
 
 def _reused(feed: Feed, day: date, landing: Landing, *, alone: bool = True) -> FeedDay:
     of_day = [landing.manifest(batch_id) for batch_id in landing.batch_ids(day=day)]
+    return landed_feed_day(feed, day, of_day, landing, alone=alone)
+
+
+def landed_feed_day(
+    feed: Feed, day: date, of_day: Sequence[Manifest], landing: Landing, *, alone: bool = False
+) -> FeedDay:
+    """Return a feed on a day from the batches that were landed on it.
+
+    Raises:
+        DayNotLanded: it has no batch of the feed and no other, or the feed is asked for alone.
+    """
     found = tuple(batch for batch in of_day if batch.feed == feed)
     if found:
         claimed = [batch.rows_claimed for batch in found if batch.rows_claimed is not None]

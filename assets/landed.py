@@ -116,7 +116,13 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
     ),
 }
 """The kind and the description of the asset of each feed."""
+FEEDS_LANDED: Final[tuple[Feed, ...]] = tuple(_FEEDS)
 LANDED: Final = tuple(f"landed_{feed}" for feed in _FEEDS)
+
+
+def asset_of(feed: Feed) -> str:
+    """Return the name of the asset of a landed feed, without prefix."""
+    return f"landed_{feed}"
 
 
 def landed_assets(layout: Layout) -> list[dg.AssetsDefinition]:
@@ -129,7 +135,7 @@ def landed_assets(layout: Layout) -> list[dg.AssetsDefinition]:
 def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.AssetsDefinition:
     @day_asset(
         layout,
-        f"landed_{feed}",
+        asset_of(feed),
         group=GROUP,
         pool=CATALOG_POOL,
         kinds={kind},

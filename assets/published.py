@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
+import duckdb
 
 from assets.calendar import record_covered_months
 from assets.changes import CHANGES, record_other_days
@@ -111,18 +112,15 @@ def _publish(
             key = layout.key(table.name)
             if key not in context.selected_asset_keys:
                 continue
-            if contents[table.name] == _recorded(context.instance, key):
+            if contents[table.name] == recorded_version(context.instance, key):
                 unchanged.append(table.name)
                 continue
-            ((count,),) = connection.table(table.name).aggregate("count(*)").fetchall()
             yield dg.MaterializeResult(
                 asset_key=key,
                 data_version=dg.DataVersion(contents[table.name]),
                 metadata={
-                    "rows": count,
-                    "dagster/row_count": count,
-                    "preview": dg.MetadataValue.md(table_preview(connection, table)),
-                    **_publication_metadata(report, home),
+                    **table_metadata(connection, table, home),
+                    **_publication_metadata(report),
                 },
             )
         record_covered_months(context, layout, connection)
@@ -130,19 +128,29 @@ def _publish(
         context.log.info("Not materialised again, since unchanged: %s", ", ".join(unchanged))
 
 
-def _recorded(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+def recorded_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
     """Return the data version of the newest materialisation of an asset, None if it has none."""
     newest = instance.get_latest_materialization_event(key)
     found = None if newest is None else newest.asset_materialization
     return None if found is None else (found.tags or {}).get("dagster/data_version")
 
 
-def _publication_metadata(report: MergeReport, home: Home) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
+def table_metadata(
+    connection: duckdb.DuckDBPyConnection, table: Table, home: Home
+) -> dict[str, Any]:
+    """Return the metadata of a published table that follow from the file."""
+    ((count,),) = connection.table(table.name).aggregate("count(*)").fetchall()
+    return {
+        "rows": count,
+        "dagster/row_count": count,
+        "preview": dg.MetadataValue.md(table_preview(connection, table)),
         "file": dg.MetadataValue.path(str(home.warehouse.resolve())),
         "bytes": home.warehouse.stat().st_size,
-        **merge_metadata(report),
     }
+
+
+def _publication_metadata(report: MergeReport) -> dict[str, Any]:
+    metadata: dict[str, Any] = merge_metadata(report)
     if report.published is not None:
         metadata["published"] = report.published.mode
         if report.published.why_full:

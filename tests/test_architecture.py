@@ -83,6 +83,7 @@ FLOORS = {
         "calendar",
         "changes",
         "published",
+        "report",
     ),
     "pipeline": (
         "configuration console hooks runs",

@@ -114,6 +114,10 @@ COMMANDS: Final = {
         "Start Dagster's schedules and sensors on the home, without pages. `--check` says if it is "
         "well.",
     ),
+    "dagster": CommandPlace(
+        *("dagster", "dagster_app"),
+        "Record in a Dagster instance that is new what the home holds already.",
+    ),
     "sandbox": CommandPlace(
         *("sandbox", "sandbox"),
         "Start the sandbox: the same interface over a synthetic catalog that keeps changing.",

@@ -6,7 +6,7 @@ publishing (publish).
 
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ import duckdb
 
 from almanac.reading.attaching import attach_published
 from almanac.reading.connections import open_memory
+from warehouse.publish.contents import contents_in
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
@@ -28,11 +29,12 @@ class Published:
     """A published file. `days` has the hash of the change log's file of each day.
 
     `at` is when it was published, by the machine that did it; a copy says the same. It is None if
-    an older Almanac made the file.
+    an older Almanac made the file. `contents` has the hash of the content of each table.
     """
 
     at: datetime | None
     days: dict[date, str]
+    contents: dict[str, str] = field(default_factory=dict)
 
 
 def read_published(warehouse: Path) -> Published | None:
@@ -47,7 +49,8 @@ def read_published(warehouse: Path) -> Published | None:
         facts = dict(connection.execute(_SQL["list_facts"]).fetchall())
         days = dict(connection.execute(_SQL["list_published_chain"]).fetchall())
     at = facts.get(PUBLISHED_AT)
-    return Published(None if at is None else datetime.fromisoformat(at), days)
+    published_at = None if at is None else datetime.fromisoformat(at)
+    return Published(published_at, days, contents_in(facts))
 
 
 def published_batches(warehouse: Path, days: Collection[date]) -> frozenset[str]:

@@ -30,6 +30,7 @@ EVERY = [
     ("batches", "dismiss", "x"),
     *(("import", "x.csv", "--content-at", "2026-01-01"), ("keys", "list"), ("run",), ("ui",)),
     ("daemon",),
+    ("dagster", "report"),
 ]
 ON_A_HOME = [
     *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",), ("prune",)),
