@@ -19,7 +19,7 @@ dagster_app = typer.Typer(no_args_is_help=True)
 
 @dagster_app.callback()
 def dagster() -> None:
-    """The home in the Dagster instance in use: `DAGSTER_HOME`, or the home's own."""
+    """Record in a Dagster instance that is new what the home holds already."""
 
 
 @dagster_app.command()
