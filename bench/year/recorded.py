@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import dagster as dg
 
+from assets.metadata import poll_metadata
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from pipeline.session import OpenedSession, home_of, open_service
@@ -24,11 +25,10 @@ from resources.feeds import pull
 from resources.session import LazySession
 
 DAILY, MERGE, FAILED, PRUNE = "daily", "merge", "failed", "prune"
-KINDS: Final = (DAILY, MERGE, FAILED, PRUNE)
 OUTPUT_BYTES: Final = 10_100
 """Captured output of a run that the daemon started, as measured on a home with `almanac ui`."""
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-_TABLES: Final = ("event_logs", "asset_event_tags", "asset_check_executions")
+RawMetadata = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,11 @@ class Template:
         return sum(len(str(value)) for value in values)
 
 
-def record(folder: Path, *, now: datetime) -> dict[str, Template]:
-    """Execute a run of each kind in a home in `folder`, and return what they left."""
+def record(folder: Path, *, now: datetime) -> tuple[dict[str, Template], RawMetadata]:
+    """Execute a run of each kind in a home in `folder`, and return what they left.
+
+    Also the metadata of the event that a poll with news reports.
+    """
     settings = Settings(_env_file=None, home=folder / "home", state=folder / "state", wait_s=0)  # type: ignore[call-arg]
     home = home_of(settings)
     found: dict[str, Template] = {}
@@ -70,15 +73,17 @@ def record(folder: Path, *, now: datetime) -> dict[str, Template]:
             set_clock(now - timedelta(days=1))
             found[DAILY] = jobs.template("daily", folder, service.today())
             set_clock(now - timedelta(days=1) + timedelta(minutes=15))
-            for feed in ("events", "cancellations"):
-                pull(feed, service)
+            pulled = pull("events", service)
+            polled = poll_metadata(
+                pulled, home.landing, day=service.today(), quota_left=service.quota_left
+            )
             found[MERGE] = jobs.template("merge", folder)
             set_clock(now - timedelta(days=1) + timedelta(minutes=30))
             pull("events", service)
             with home.merge_lock():
                 found[FAILED] = jobs.template("merge", folder, name=FAILED)
             found[PRUNE] = jobs.template("prune", folder)
-    return found
+    return found, polled
 
 
 class _Jobs:

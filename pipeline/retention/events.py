@@ -72,32 +72,37 @@ class EventLog:
         Also those that were reported without a run. Events of runs that still exist stay.
         """
         given = {"asset": asset.to_string(), "before": before.replace(tzinfo=None)}
-        count = 0
         with self._storage.index_transaction() as connection:
-            for statement, delete in (
-                ("list_superseded_events", self._delete_events),
-                ("list_superseded_checks", self._delete_checks),
-            ):
-                rows = _rows(connection, statement, **given)
-                there = self._existing({run_id for _, run_id in rows})
-                count += delete(connection, [row_id for row_id, run in rows if run not in there])
-        return count
+            events = _rows(connection, "list_superseded_events", **given)
+            checks = _rows(connection, "list_superseded_checks", **given)
+            there = self._existing({row[1] for row in (*events, *checks)})
+            ids = [row[0] for row in events if row[1] not in there]
+            # The event of a result names no asset, so it is found by the result.
+            ids += [row[2] for row in checks if row[1] == NO_RUN and row[2] is not None]
+            count = self._delete_events(connection, ids)
+            gone = [row[0] for row in checks if row[1] not in there]
+            return count + self._delete_checks(connection, gone)
 
-    def forget_runless(self, asset: dg.AssetKey, before: datetime) -> None:
-        """Delete the copies of old events without a run that SQLite keeps beside the index."""
+    def forget_runless(
+        self, assets: Iterable[dg.AssetKey], before: datetime, *, is_own: bool
+    ) -> None:
+        """Delete the copies of old events without a run that SQLite keeps beside the index.
+
+        Results of checks name no asset there, and go only if the instance `is_own`.
+        """
         storage = self._storage
         if self._dry_run or not isinstance(storage, SqliteEventLogStorage):
             return
         # Opening a database that is missing would create it.
         if not Path(storage.path_for_shard(NO_RUN)).exists():
             return
-        with self._storage.run_connection(NO_RUN) as connection:
-            _execute(
-                connection,
-                "delete_runless_events",
-                asset=asset.to_string(),
-                before=before.replace(tzinfo=None),
-            )
+        instant = before.replace(tzinfo=None)
+        with storage.run_connection(NO_RUN) as connection:
+            for asset in assets:
+                given = {"asset": asset.to_string(), "before": instant}
+                _execute(connection, "delete_runless_events", **given)
+            if is_own:
+                _execute(connection, "delete_runless_results", before=instant)
 
     def free_slots(self, run_ids: Iterable[str]) -> None:
         """Free the places in pools that ended runs still hold; without a run nobody would."""

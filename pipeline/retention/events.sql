@@ -65,8 +65,8 @@ WHERE old.run_id IN :runs
 
 -- name: list_superseded_checks
 -- One row per old check execution of an asset `asset` from before an instant `before` that may go
--- if its run is gone: id and run. What stays is as in list_spent_checks. Only reads.
-SELECT old.id, old.run_id
+-- if its run is gone: id, run and its event. What stays is as in list_spent_checks. Only reads.
+SELECT old.id, old.run_id, old.evaluation_event_storage_id
 FROM asset_check_executions AS old
 WHERE old.asset_key = :asset AND old.evaluation_event_timestamp < :before
   AND (
@@ -92,3 +92,8 @@ SELECT run_id FROM event_logs ORDER BY id DESC LIMIT 1
 -- Deletes the old events of an asset `asset` without a run from the database that SQLite keeps for
 -- events without a run; the index keeps the latest. Run twice: nothing more.
 DELETE FROM event_logs WHERE run_id = '' AND asset_key = :asset AND "timestamp" < :before
+
+-- name: delete_runless_results
+-- Deletes the old results of checks without a run, which name no asset, from that database. Run
+-- twice: nothing more.
+DELETE FROM event_logs WHERE run_id = '' AND asset_key IS NULL AND "timestamp" < :before

@@ -4,7 +4,7 @@ Each step can be repeated: a prune that is killed is finished by the next one. I
 daemon and the pages run, since it deletes ended runs alone.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import dagster as dg
@@ -24,6 +24,8 @@ from pipeline.retention.sqlite_files import RunFiles
 from pipeline.retention.ticks import prune_backfills, prune_ticks
 
 _SHOWN_RUNS: Final = 50
+_COPIED: Final = timedelta(days=1)
+"""The index has the events without a run; no page reads their copies."""
 
 
 def prune_instance(
@@ -57,7 +59,7 @@ def prune_instance(
     superseded = 0
     for asset in sorted(owned.assets):
         superseded += events.forget_superseded(asset, before)
-        events.forget_runless(asset, before)
+    events.forget_runless(owned.assets, now - _COPIED, is_own=owned.home is not None)
     pruned.append(Pruned("superseded events", superseded))
     pruned.append(
         prune_ticks(instance, owned, retention, now, locations=locations, dry_run=dry_run)

@@ -1,5 +1,8 @@
 """The job `prune` of a home: it runs by itself, at night, and leaves little."""
 
+import json
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -7,6 +10,8 @@ import dagster as dg
 
 from pipeline.build import build_definitions, owned_by
 from pipeline.retention.owned import OWNER_TAG
+from pipeline.runs.store import RUNS
+from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import QUIET, settings_of
 from tests.pipeline.retention.history import opened, run_databases
 from tests.pipeline.small_home import SmallHome
@@ -50,6 +55,25 @@ def test_the_job_deletes_old_runs_and_leaves_a_light_run(tmp_path: Path) -> None
     assert run_databases(small.home) == set(ids[-2:])
     databases = small.home.dagster / "history" / "runs"
     assert (databases / f"{ids[-1]}.db").stat().st_size < 150_000
+
+
+def test_almanac_prune_reports_what_it_deletes_of_the_instance(
+    almanac: Almanac, tmp_path: Path
+) -> None:
+    small = SmallHome(tmp_path / "data")
+    job = build_definitions(small.settings).resolve_job_def("prune")
+    with opened(small.home) as instance:
+        for _ in range(3):
+            job.execute_in_process(instance=instance, run_config=QUIET)
+    with closing(sqlite3.connect(small.home.dagster / RUNS)) as store, store:
+        store.execute("UPDATE runs SET end_time = end_time - 40 * 86400")
+    planned = json.loads(almanac("prune", "--json", "--dry-run").stdout)
+    done = {kind["what"]: kind for kind in json.loads(almanac("prune", "--json").stdout)}
+    assert {kind["what"]: kind for kind in planned} == done
+    assert done["Dagster runs"]["count"] == done["run databases"]["count"] == 2
+    assert done["run databases"]["bytes"] > 200_000
+    assert len(run_databases(small.home)) == 1
+    almanac("prune", keep_runs_days="0", code=2)
 
 
 def test_what_belongs_to_a_home_is_all_that_it_defines(tmp_path: Path) -> None:

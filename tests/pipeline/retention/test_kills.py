@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,16 @@ from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorag
 
 from pipeline.retention.events import EventLog
 from pipeline.runs.store import damages
-from tests.pipeline.retention.history import MUCH_LATER, Shown, opened, pruned, run_databases
+from tests.pipeline.retention.history import (
+    KEPT,
+    MUCH_LATER,
+    Shown,
+    opened,
+    pruned,
+    run,
+    run_databases,
+    table,
+)
 from warehouse.home import Home
 
 _FORKED = multiprocessing.get_context("fork")
@@ -42,10 +53,31 @@ def test_a_prune_killed_at_any_moment_keeps_the_latest_and_is_finished_by_the_ne
             assert Shown.of(instance) == before
     pruned(home, MUCH_LATER)
     with opened(home) as instance:
-        runs = {run.run_id for run in instance.get_runs()}
+        runs = {each.run_id for each in instance.get_runs()}
         assert Shown.of(instance) == before
     assert runs == run_databases(home)
     assert len(runs) == 4
+
+
+def test_runs_are_executed_while_a_prune_is_under_way(home: Home) -> None:
+    process = _FORKED.Process(target=_prune_often, args=(home,))
+    process.start()
+    with opened(home) as instance:
+        made = [run(instance, "land", part) for part in ("a", "b", "c")]
+        made.append(run(instance, "publish"))
+        process.join()
+        assert process.exitcode == 0
+        assert all(instance.has_run(run_id) for run_id in made)
+        latest = instance.get_latest_materialization_event(table.key)
+    assert latest is not None
+    assert latest.run_id == made[-1]
+    assert damages(home, thorough=True) == []
+
+
+def _prune_often(home: Home) -> None:
+    for _ in range(4):
+        # The runs beside it are among the newest four.
+        pruned(home, timedelta(0), retention=replace(KEPT, runs_max=4))
 
 
 @pytest.mark.parametrize("step", range(12))
@@ -78,4 +110,4 @@ def test_a_prune_that_stops_at_a_step_is_finished_by_the_next(
     pruned(home, MUCH_LATER)
     with opened(home) as instance:
         assert Shown.of(instance) == before
-        assert {run.run_id for run in instance.get_runs()} == run_databases(home)
+        assert {each.run_id for each in instance.get_runs()} == run_databases(home)

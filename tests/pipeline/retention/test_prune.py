@@ -1,5 +1,7 @@
 """Pruning an instance: what is deleted, and what the pages of assets show before and after."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
@@ -178,12 +180,34 @@ def test_events_without_a_run_go_once_they_are_old_and_not_the_latest(home: Home
             instance.report_runless_asset_event(
                 dg.AssetMaterialization(landed.key, partition="a", metadata={"rows": rows})
             )
+            instance.report_runless_asset_event(
+                dg.AssetCheckEvaluation(table.key, "sound", passed=True, metadata={"rows": rows})
+            )
         before = Shown.of(instance)
     assert pruned(home, timedelta(days=9))["superseded events"].count == 0
     found = pruned(home, MUCH_LATER)
     with opened(home) as instance:
         assert Shown.of(instance) == before
-    assert found["superseded events"].count >= 2
+        storage = instance.event_log_storage
+        check = dg.AssetCheckKey(table.key, "sound")
+        results = storage.get_asset_check_execution_history(check, limit=10)
+    # Two materialisations; of each of two results the record and its event.
+    assert found["superseded events"].count == 2 + 2 * 2
+    # The latest, and that of the newest run of the job, which stays.
+    assert [bool(result.run_id) for result in results] == [False, True]
+    index, without_run = _events_without_run(home)
+    assert index == 2
+    assert without_run == 0
+
+
+def _events_without_run(home: Home) -> list[int]:
+    """Return how many events without a run are in the index, and in the database of their own."""
+    counts = []
+    for name in ("index.db", ".db"):
+        with closing(sqlite3.connect(home.dagster / "history" / "runs" / name)) as store:
+            rows = store.execute("SELECT COUNT(*) FROM event_logs WHERE run_id = ''")
+            counts += [int(count) for (count,) in rows]
+    return counts
 
 
 def test_runs_of_an_unfinished_backfill_stay(home: Home) -> None:

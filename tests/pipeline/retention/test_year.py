@@ -1,0 +1,23 @@
+"""A home that runs every day stays small, at four polls an hour of which each brings news."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.year.__main__ import BAR_MB, BAR_S
+from bench.year.simulation import Year
+
+
+@pytest.mark.long
+def test_records_stay_small_and_pages_quick_if_each_of_96_polls_a_day_brings_news(
+    tmp_path: Path,
+) -> None:
+    year = Year(tmp_path, news=96, failures=5)
+    ends = list(year.days(12))
+    assert max(end.mb_before for end in ends) < BAR_MB
+    # From the third day on as many runs go as come, and no partition does.
+    assert max(end.runs for end in ends[4:]) - min(end.runs for end in ends[4:]) < 96
+    assert [end.partitions for end in ends] == sorted(end.partitions for end in ends)
+    assert ends[-1].partitions >= len(ends)
+    for page, (_, again) in year.page_times().items():
+        assert again < BAR_S, page
