@@ -8,7 +8,9 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
+from pipeline.retention.events import EventLog
 from pipeline.retention.owned import OWNER_TAG
+from pipeline.retention.runs import needed_runs
 from tests.pipeline.retention.history import (
     DEFINITIONS,
     KEPT,
@@ -155,12 +157,18 @@ def test_at_most_a_number_of_runs_is_kept_however_young(home: Home) -> None:
 
 def test_nothing_is_deleted_that_has_the_newest_id(home: Home) -> None:
     with opened(home) as instance:
-        newest = run(instance, "publish")
-    with opened(home) as instance:
+        first = run(instance, "publish")
+        last = run(instance, "land", "a")
+        event = instance.all_logs(first)[-1]
+        # As if it had ended after the other.
+        instance.event_log_storage.store_event(event)
+        needed = needed_runs(instance, EventLog(instance, dry_run=False))
         last_event = instance.event_log_storage.get_maximum_record_id()
+    assert needed == {first, last}
     pruned(home, timedelta(days=1_000))
     with opened(home) as instance:
-        assert instance.has_run(newest)
+        assert instance.has_run(first)
+        assert instance.has_run(last)
         assert instance.event_log_storage.get_maximum_record_id() == last_event
 
 
