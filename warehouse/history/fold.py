@@ -6,7 +6,7 @@ run for an observation. Does not: the order of observations (observations.py), f
 (checkpoints.py, change_log.py).
 """
 
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 
@@ -35,6 +35,7 @@ from warehouse.schema.columns import BIT, GROUPS, plan_named
 from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
+_IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
 
 
 class Fold:
@@ -131,7 +132,6 @@ class Fold:
     def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> None:
         """Fold rows of different events: classify each, then write versions, then the state."""
         stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
-        impact = {"impact_bit": BIT["impact"]}
         content_at = {"content_at": manifest.content_at}
         self._run("classify_rows", **content_at)
         verdicts = dict(self._rows("count_verdicts"))
@@ -140,7 +140,7 @@ class Fold:
             self._run("find_creations")
             self._run("find_first_versions")
         if verdicts.get("differs"):
-            self._run("find_differences", **impact)
+            self._run("find_differences", **_IMPACT_BITS)
             self._run("name_change_kinds")
             self._run("log_new_versions", **stamp)
         observed_at = {"observed_at": manifest.observed_at}
@@ -149,7 +149,7 @@ class Fold:
         if verdicts.get("unchanged"):
             self._run("touch_unchanged", **content_at, **observed_at)
         if verdicts.get("same") or verdicts.get("differs"):
-            self._run("touch_seen", **impact)
+            self._run("touch_seen", **_IMPACT_BITS, updated_at_bit=BIT["updated_at"])
         if verdicts.get("differs"):
             self._run("take_new_content")
             outcome.count(dict(self._rows("count_change_kinds")))

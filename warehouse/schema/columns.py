@@ -278,7 +278,7 @@ _MARKS: Final[dict[str, dict[str, str]]] = {
         "digest": "len(@name), nul, array_to_string(@name, chr(0))",
     },
 }
-"""By type, the text for each mark in a statement, except `@name`, `@wire` and `@state`.
+"""By type, the text for each mark in a statement, except `@name`, `@wire`, `@bit` and `@state`.
 
 `type`: its type in CREATE TABLE. `json`: its type in a JSON text. `raw`: the column of
 `insert_events` with the value as received. `digest`: its part of `content_md5`.
@@ -289,6 +289,7 @@ def _marks(column: Column) -> dict[str, str]:
     marks = {"name": column.name, **_MARKS[column.type], "state": "c"}
     if isinstance(column, EventField):
         marks["wire"] = column.wire
+        marks["bit"] = str(BIT[column.name])
         if column.change is None:
             marks["state"] = "s"
     return marks

@@ -55,14 +55,3 @@ CREATE OR REPLACE TABLE watched_spans (
     coins VARCHAR[], categories VARCHAR[], lower TIMESTAMPTZ, upper TIMESTAMPTZ,
     since TIMESTAMPTZ
 );
-
--- name: define_macros
-CREATE OR REPLACE MACRO event_fields() AS [
-    'slug', 'title', 'description', 'displayed_date', 'date', 'date_end', 'date_type',
-    'is_estimated', 'categories', 'coins', 'impact', 'impact_band', 'impact_summary', 'source_url',
-    'snapshot_url', 'last_verified_at', 'created_at', 'updated_at'
-];
-CREATE OR REPLACE MACRO has(fields, name) AS
-    (fields >> (list_position(event_fields(), name) - 1)) & 1 = 1;
-CREATE OR REPLACE MACRO believed(instant, observed_at) AS
-    if(instant <= observed_at + INTERVAL 1 DAY, instant, NULL);

@@ -62,13 +62,9 @@ CREATE OR REPLACE TABLE watched_spans (
 );
 
 -- name: define_macros
--- The fields of an event in the order of their bits; whether a bitmask has a field; and an instant
--- from the service if it can be believed: one more than a day after the observation is unknown,
--- else a single wrong year would be newer than all later content.
-CREATE OR REPLACE MACRO event_fields() AS [
-    {each fields: '@name'}
-];
-CREATE OR REPLACE MACRO has(fields, name) AS
-    (fields >> (list_position(event_fields(), name) - 1)) & 1 = 1;
+-- Whether a bitmask has the bit of a field; and an instant from the service if it can be believed:
+-- one more than a day after the observation is unknown, else a single wrong year would be newer
+-- than all later content.
+CREATE OR REPLACE MACRO has(fields, field_bit) AS fields & field_bit <> 0;
 CREATE OR REPLACE MACRO believed(instant, observed_at) AS
     if(instant <= observed_at + INTERVAL 1 DAY, instant, NULL);
