@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli.main import COMMANDS
 from tests.deploy.page import DEPLOY, PAGE, almanac_commands, blocks, blocks_of, parse
 from tests.test_cli import ROOT, environment
 from tests.warehouse.landed_days import history, land
@@ -127,7 +128,9 @@ def test_commands_for_another_machine_name_what_exists(mark: str) -> None:
 
 def check(line: str) -> None:
     """Check program, files, units and `almanac` of a command."""
-    assert line.split()[0] in PROGRAMS, line
+    program, first, *_ = line.split()
+    assert program in PROGRAMS, line
+    assert program != "almanac" or first in COMMANDS, line
     for path in re.findall(r"(?<![\w/])deploy/[\w./*-]*", line):
         assert list(ROOT.glob(path.rstrip("/"))), f"{line}: {path}"
     for unit in re.findall(r"almanac-[\w-]+\.(?:service|timer)\b", line):
@@ -142,7 +145,8 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
         "systemctl start almanac-nothing.service",
         "cp deploy/nothing /etc",
         "podman exec almanac almanac daemon --nothing",
-        "nothing",
+        "almanac nothing",
+        "nothing here",
     ):
         with pytest.raises((AssertionError, Exception)):
             check(line)
@@ -151,6 +155,7 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
 def test_commands_in_the_text_of_the_page_exist() -> None:
     text = re.sub(r"```.*?```", "", PAGE.read_text("utf-8"), flags=re.DOTALL)
     for code in re.findall(r"`([^`\n]+)`", text):
+        assert not code.startswith("almanac ") or code.split()[1] in COMMANDS, code
         for words in almanac_commands(code):
             if "…" not in code:
                 parse(words)
