@@ -65,7 +65,12 @@ class TestCheck:
             again = tick(small, instance, first.cursor)
             assert again.asset_events == []
             merge(small.home)
-            assert evaluation(tick(small, instance, again.cursor)).passed
+            ended = evaluation(tick(small, instance, again.cursor))
+            # As the daemon does with the events of a tick.
+            for event in (raised, ended):
+                instance.report_runless_asset_event(event)
+            history = instance.event_log_storage.get_asset_check_execution_history(KEY, limit=5)
+            assert [record.status.value for record in history] == ["SUCCEEDED", "FAILED"]
 
     def test_the_check_can_be_run_by_hand(self, small: SmallHome) -> None:
         check = health_check(LAYOUT, small.settings, small.home, lambda: NOW)
