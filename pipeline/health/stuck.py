@@ -43,7 +43,7 @@ def stuck(health: Health, now: datetime) -> Iterator[Warned]:
     history = health.runs
     yield from _failed_runs(history, health)
     yield from _polls(health)
-    yield from _ticks(history)
+    yield from _ticks(health)
     yield from _long_runs(history, health)
     yield from _backfills(health, now)
     yield from _daemon(history, now)
@@ -141,11 +141,17 @@ def _polls(health: Health) -> Iterator[Warned]:
     )
 
 
-def _ticks(history: RunHistory) -> Iterator[Warned]:
-    if not history.ticks:
+def _ticks(health: Health) -> Iterator[Warned]:
+    # A poll that fails also fails the tick that reports it.
+    failed = [
+        ticks
+        for ticks in health.runs.ticks
+        if health.failed_polls is None or not ticks.name.endswith("polls")
+    ]
+    if not failed:
         return
-    first = min(history.ticks, key=lambda ticks: ticks.since)
-    more = _more(history.ticks)
+    first = min(failed, key=lambda ticks: ticks.since)
+    more = _more(failed)
     why = f" ({_short(first.error)})" if first.error else ""
     yield Warned(
         "ticks",
@@ -153,7 +159,7 @@ def _ticks(history: RunHistory) -> Iterator[Warned]:
         f"{_at(first.since)}{why}. It is tried again by itself; almanac ui shows it under "
         "Automation",
         first.since,
-        about=tuple(f"{ticks.name} since {ticks.since.isoformat()}" for ticks in history.ticks),
+        about=tuple(f"{ticks.name} since {ticks.since.isoformat()}" for ticks in failed),
     )
 
 
