@@ -319,6 +319,14 @@ class TestDaemon:
             ticked(instance, TickStatus.SUCCESS, minutes_ago=0)
         assert stuck(small) == {}
 
+    def test_a_poll_that_fails_with_its_tick_is_warned_of_once(self, small: SmallHome) -> None:
+        at = datetime.now(UTC)
+        failed = PollRecord(poll_id="p", started_at=at, ended_at=at, error="No answer.", failures=1)
+        PollRecords(small.home).put(failed)
+        with instance_of(small.home) as instance:
+            ticked(instance, TickStatus.FAILURE, minutes_ago=1)
+        assert stuck(small).keys() == {"polls"}
+
     def test_a_daemon_that_does_not_report_is_warned_of_until_it_does(
         self, small: SmallHome
     ) -> None:
