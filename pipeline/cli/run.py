@@ -23,11 +23,13 @@ from pipeline.console import (
     print_json,
     progress,
     show_problems,
+    show_rows,
     warnings,
 )
 from pipeline.session import home_of
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer
+from warehouse import queries
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
@@ -35,12 +37,12 @@ if TYPE_CHECKING:
     from pipeline.daily_run import RunInstant, RunSummary
 
 DAYS: Final = 7
-_TRY_CHANGES: Final = (
-    "SELECT title, displayed_date, change_kinds, known_from FROM event_versions "
-    "WHERE version > 1 ORDER BY known_from DESC LIMIT 5"
+_MOVED: Final = (
+    "SELECT title, old_displayed_date AS was, new_displayed_date AS moved_to, kind "
+    "FROM reschedules ORDER BY known_from DESC LIMIT 5"
 )
-_TRY_EVENTS: Final = "SELECT title, displayed_date, coins FROM upcoming_events LIMIT 5"
-_FIRST_SIGHTINGS: Final = frozenset({"created", "revealed"})
+_UPCOMING: Final = "SELECT title, displayed_date, coins FROM upcoming_events LIMIT 5"
+_COLUMNS: Final = "DESCRIBE events"
 
 
 def run(
@@ -167,10 +169,20 @@ def _show(summary: dict[str, Any]) -> None:
     show_problems(summary["problems"])
     for note in summary["notes"]:
         people.print(f"Note: {note}", soft_wrap=True)
-    # Otherwise, as on the first day, the query for changes may have no row.
-    query = _TRY_CHANGES if set(summary["changes"]) - _FIRST_SIGHTINGS else _TRY_EVENTS
-    people.print(f'\nTry: almanac sql "{query}"', soft_wrap=True)
+    # On the first day nothing moved yet.
+    moved = "rescheduled" in summary["changes"]
+    if summary["warehouse_bytes"]:
+        _answer(Path(summary["warehouse"]), _MOVED if moved else _UPCOMING)
+    people.print(f'\nTry: almanac sql "{_UPCOMING if moved else _COLUMNS}"', soft_wrap=True)
     people.print("     almanac ui")
+
+
+def _answer(warehouse: Path, query: str) -> None:
+    """Print a query, and its rows as `almanac sql` does."""
+    with queries.connected(warehouse) as connection:
+        answer = queries.run_sql(connection, query)
+    people.print(f'\nalmanac sql "{query}"', soft_wrap=True)
+    show_rows(answer.columns, answer.rows, vertical=None)
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:

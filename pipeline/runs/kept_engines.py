@@ -1,0 +1,79 @@
+"""Dagster's SQLite stores, kept ready while one process runs many steps.
+
+For each event Dagster makes an engine of SQLAlchemy, which compiles each statement anew, and closes
+the last connection, which makes SQLite write its log back into the database. That is most of the
+time of a short step. Belongs here: engines and one idle connection for each store, for a while.
+Does not: what is stored.
+"""
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._core.storage.sql import create_engine
+from sqlalchemy.engine import Engine, make_url
+
+_KEPT: Final = 4
+"""The store of runs, the index of events, and the events of the last runs."""
+_USERS: Final[tuple[Any, ...]] = (sqlite_event_log, sqlite_run_storage)
+
+
+@contextmanager
+def kept_engines() -> Iterator[None]:
+    """Keep the engines that Dagster makes for SQLite until the end; others are as without this.
+
+    A killed process leaves a log of SQLite beside a store, which the next reader takes over.
+    """
+    kept = _Kept(create_engine)
+    before = [user.create_engine for user in _USERS]
+    try:
+        for user in _USERS:
+            user.create_engine = kept
+        yield
+    finally:
+        for user, own in zip(_USERS, before, strict=True):
+            user.create_engine = own
+        kept.close()
+
+
+class _Kept:
+    """Stands for `create_engine`: the same store gets the same engine."""
+
+    def __init__(self, create_engine: Callable[..., Engine]) -> None:
+        self._create_engine = create_engine
+        self._engines: OrderedDict[str, Engine] = OrderedDict()
+        self._connections: dict[str, sqlite3.Connection] = {}
+
+    def __call__(self, url: str, **options: Any) -> Engine:
+        engine = self._engines.get(url)
+        if engine is None:
+            engine = self._engines[url] = self._create_engine(url, **options)
+            if len(self._engines) > _KEPT:
+                self._drop(next(iter(self._engines)))
+        else:
+            self._engines.move_to_end(url)
+            # Only now: the first use of a new store sets its form of log.
+            self._connect(url)
+        return engine
+
+    def close(self) -> None:
+        for url in list(self._engines):
+            self._drop(url)
+
+    def _connect(self, url: str) -> None:
+        file = make_url(url).database
+        if url in self._connections or file is None or file == ":memory:":
+            return
+        connection = sqlite3.connect(file, check_same_thread=False)
+        self._connections[url] = connection
+        # It holds the log open from its first look; without a transaction it locks nothing.
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def _drop(self, url: str) -> None:
+        self._engines.pop(url).dispose()
+        if (connection := self._connections.pop(url, None)) is not None:
+            connection.close()
