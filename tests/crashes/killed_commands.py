@@ -166,11 +166,15 @@ def kill_ui(killer: Killer, number: int) -> None:
         killer.kills += 1
         if victim == "almanac ui":
             killer.strike(process, signal.SIGKILL, with_group=False)
-        else:
+        elif victim == "run":
             with suppress(ProcessLookupError):
-                os.kill(worker if victim == "run" else pid_of(killer, victim), signalled)
-        if victim == "run":
+                os.kill(worker, signalled)
             wait_for(lambda: ended(pages, run_id), seconds=60)
+        else:
+            killed = pid_of(killer, victim)
+            os.kill(killed, signalled)
+            wait_for(lambda: pid_of(killer, victim) != killed, seconds=60)
+        if victim != "almanac ui":
             process.send_signal(signalled)
         process.wait(ENDS_WITHIN_S)
     finally:
@@ -187,10 +191,7 @@ def kill_ui(killer: Killer, number: int) -> None:
     finally:
         if restarted.poll() is None:
             end(restarted)
-    # Dagster's code servers end by themselves after twenty seconds without a request.
-    for pid, _ in programs_on(killer.home):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    assert not programs_on(killer.home)
 
 
 def wait_until_started(process: subprocess.Popen[str]) -> Pages:
@@ -212,8 +213,7 @@ def ended(pages: Pages, run_id: str) -> str | None:
 
 def pid_of(killer: Killer, program: str) -> int:
     found = holder(lock_of(Home(killer.home), program))
-    assert found is not None
-    return found.pid
+    return 0 if found is None else found.pid
 
 
 def free_port() -> int:
