@@ -70,7 +70,7 @@ def _unpublished(health: Health) -> Iterator[Warned]:
         yield Warned(
             "unpublished",
             f"The published file can't be read ({found.why}): almanac merge makes it anew from "
-            "the lake",
+            "the lake, or shows why not",
             found.since,
         )
         return

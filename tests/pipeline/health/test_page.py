@@ -62,15 +62,19 @@ class TestCheck:
             assert (raised.asset_check_key, raised.passed) == (KEY, False)
             assert raised.severity is dg.AssetCheckSeverity.WARN
             assert "almanac merge" in str(raised.metadata["what to do"].value)
+            # As the daemon does with the events of a tick.
+            instance.report_runless_asset_event(raised)
             again = tick(small, instance, first.cursor)
             assert again.asset_events == []
             merge(small.home)
-            ended = evaluation(tick(small, instance, again.cursor))
-            # As the daemon does with the events of a tick.
-            for event in (raised, ended):
-                instance.report_runless_asset_event(event)
+            done = tick(small, instance, again.cursor)
+            instance.report_runless_asset_event(evaluation(done))
             history = instance.event_log_storage.get_asset_check_execution_history(KEY, limit=5)
             assert [record.status.value for record in history] == ["SUCCEEDED", "FAILED"]
+            assert tick(small, instance, done.cursor).asset_events == []
+            # A run evaluated the check while what it repeated still counted as failed.
+            instance.report_runless_asset_event(raised)
+            assert evaluation(tick(small, instance, done.cursor)).passed
 
     def test_the_check_can_be_run_by_hand(self, small: SmallHome) -> None:
         check = health_check(LAYOUT, small.settings, small.home, lambda: NOW)
