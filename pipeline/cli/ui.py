@@ -122,18 +122,21 @@ def _serve(
                 home.dagster / f"{name}.log",
                 log_format=log_format,
                 now=utc_now,
-                also=_print_log if print_logs else lambda line: None,
+                also=_print_log if print_logs else None,
             )
             return Program(name, home, words, log)
 
         supervisor = Supervisor(home, program(DAEMON, pages), program(CODE_SERVER), stop.wait)
+        # What reads the lines of the logs as JSON can't read others between them.
+        quiet = print_logs and log_format == "json"
         try:
             if supervisor.start(pages):
-                _announce(home, pages, as_json=as_json)
+                if as_json or not quiet:
+                    _announce(home, pages, as_json=as_json)
                 supervisor.watch()
         finally:
             supervisor.stop()
-    if not as_json:
+    if not as_json and not quiet:
         people.print("Stopped.")
 
 

@@ -30,14 +30,16 @@ class ProgramLog:
         *,
         log_format: LogFormat,
         now: Callable[[], datetime],
-        also: Callable[[bytes], object] = lambda line: None,
+        also: Callable[[bytes], object] | None = None,
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self.path = path
+        self.is_printed = also is not None
+        """Whether `also` shows each line to a person or a program."""
         self.last_line = ""
         self._format = log_format
         self._now = now
-        self._also = also
+        self._also = also or (lambda line: None)
         self._max_bytes = max_bytes
         self._lock = Lock()
 
@@ -48,10 +50,12 @@ class ProgramLog:
             OSError: it can't be written.
         """
         plain = _COLOURS.sub(b"", line).rstrip(b"\n")
-        if plain.strip():
-            self.last_line = plain.strip().decode("utf-8", "replace")
+        last_line = plain.decode("utf-8", "replace").strip()
         if self._format == "json":
-            plain = self._as_json(plain)
+            fields = self._fields(plain)
+            last_line = str(fields["message"]).strip()
+            plain = escaped_in_json(msgspec.json.encode(fields).decode()).encode()
+        self.last_line = last_line or self.last_line
         with self._lock:
             self._append(plain + b"\n")
         self._also(plain + b"\n")
@@ -81,8 +85,8 @@ class ProgramLog:
                 older.replace(self.path.with_name(f"{self.path.name}.{number + 1}"))
         self.path.replace(self.path.with_name(f"{self.path.name}.1"))
 
-    def _as_json(self, line: bytes) -> bytes:
-        """Return a line as one JSON object; of a line that is none, it is the message."""
+    def _fields(self, line: bytes) -> dict[str, Any]:
+        """Return a line as fields; of one that is no JSON object, it is the message."""
         fields: dict[str, Any] = {"timestamp": self._now().isoformat(), "level": "info"}
         try:
             logged = msgspec.json.decode(line)
@@ -93,6 +97,4 @@ class ProgramLog:
             fields["message"] = fields.pop("event", "")
         else:
             fields["message"] = line.decode("utf-8", "replace")
-        return escaped_in_json(
-            msgspec.json.encode({**fields, "program": self.path.stem}).decode()
-        ).encode()
+        return {**fields, "program": self.path.stem}

@@ -161,8 +161,9 @@ class Supervisor:
         if wait_s is None:
             fail(f"{how}. It ended {_ENDS_MAX + 1} times within {_ENDS_WITHIN_S / 60:g} minutes.")
         message = f"{how}. Starting it again in {wait_s:g} s."
-        warnings.print(f"almanac: {message}", soft_wrap=True)
         program.log.say(message, level="warning")
+        if not program.log.is_printed:
+            warnings.print(f"almanac: {message}", soft_wrap=True)
         if not self._stopped(wait_s):
             program.start()
 

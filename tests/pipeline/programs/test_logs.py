@@ -70,6 +70,7 @@ def test_each_line_is_one_json_object(tmp_path: Path, printed: bytes, message: s
     assert (first["message"], first["program"], first["level"]) == (message, "daemon", "info")
     assert datetime.fromisoformat(first["timestamp"]) == NOW
     assert (second["message"], second["level"]) == ("started again", "warning")
+    assert log.last_line == "started again"
 
 
 def test_fields_of_the_program_are_kept(tmp_path: Path) -> None:
