@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.automation.jobs import EXPORT_IS_OUT_AT
+from pipeline.automation.retention import _AT_NIGHT
 from pipeline.cli.main import COMMANDS
+from pipeline.settings import read_settings
 from tests.deploy.page import DEPLOY, PAGE, almanac_commands, blocks, blocks_of, parse
 from tests.test_cli import ROOT, environment
 from tests.warehouse.landed_days import history, land
@@ -76,7 +79,7 @@ def test_every_block_of_commands_says_where_it_runs() -> None:
     marks = {block.mark for block in blocks() if block.language == "sh"}
     assert marks == {
         *CHECKED,
-        *("home", "daily", "warned", "fails without a daemon", "restore", "move", "share"),
+        *("home", "daily", "warned", "fails without a daemon", "restore", "move"),
     }
 
 
@@ -110,13 +113,23 @@ def test_a_home_that_is_moved_by_the_page_verifies(machine: Machine) -> None:
     machine.run(move.text)
 
 
-def test_the_share_of_a_machine_is_what_budget_shows(machine: Machine) -> None:
+def test_the_shares_of_the_page_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     (share,) = blocks_of("share")
-    exports = [line for line in share.commands if line.startswith("export ALMANAC_")]
-    assert len(exports) == 3
     for line in share.commands:
-        for words in almanac_commands(line):
-            parse(words)
+        name, _, value = line.partition("=")
+        monkeypatch.setenv(name, value)
+    settings = read_settings()
+    assert (settings.rate_per_s, settings.burst, settings.monthly_quota) == (25, 50, 1_500_000)
+
+
+def test_the_times_of_the_page_are_those_of_the_schedules() -> None:
+    text = PAGE.read_text("utf-8")
+    assert f"| {EXPORT_IS_OUT_AT:%H:%M} | the job `daily`" in text
+    minute, hour, *_ = _AT_NIGHT.split()
+    assert f"| {hour:0>2}:{minute:0>2} | the job `prune`" in text
+    timer = (DEPLOY / "systemd" / "almanac-backup.timer").read_text("utf-8")
+    (at,) = re.findall(r"OnCalendar=\*-\*-\* (\d\d:\d\d):00 UTC", timer)
+    assert f"| {at}, `almanac-backup.timer` |" in text
 
 
 @pytest.mark.parametrize("mark", CHECKED)
