@@ -100,7 +100,7 @@ def record_other_days(
     before = read_note(home.state_storage, _RECORDED, dict[str, str])
     if before is None:
         # Of an older home it is not known what was recorded: only this merge counts.
-        behind = {day.isoformat() for day in report.days}
+        behind = {day.isoformat() for day in report.days} & files.keys()
     else:
         behind = {day for day, sha256 in files.items() if before.get(day) != sha256}
     for day in sorted(behind - {day.isoformat() for day in recorded}):

@@ -114,7 +114,8 @@ def _failed_runs(history: RunHistory, health: Health) -> Iterator[Warned]:
     runs = "1 run failed and was" if len(found) == 1 else f"{len(found)} runs failed and were"
     yield Warned(
         "failed_runs",
-        f"{runs} not followed by a success: {failures}{more}",
+        f"{runs} not followed by a success: {failures}{more}. The "
+        "page of the run in almanac ui has the whole error",
         min(work.since for work in found),
         about=tuple(f"{work.name} since {work.since.isoformat()}" for work in found),
     )

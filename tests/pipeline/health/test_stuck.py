@@ -231,7 +231,10 @@ class TestFailedRuns:
         )
         assert " for the 2. time since " in text
         assert "is a folder, and must be the published file" in text
-        assert text.endswith(": `almanac merge` merges and publishes, or shows why not")
+        assert text.endswith(
+            ": `almanac merge` merges and publishes, or shows why not. The page of the run in "
+            "almanac ui has the whole error"
+        )
         small.home.warehouse.rmdir()
         assert merge_run(small).success
         assert "failed_runs" not in stuck(small)
