@@ -1,0 +1,1 @@
+"""A project downstream of Almanac."""
