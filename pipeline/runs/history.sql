@@ -1,5 +1,6 @@
 -- Questions to Dagster's databases about what failed or hangs (SQLite), without Dagster. All only
--- read. Instants are text in UTC without a zone, as Dagster stores them.
+-- read. Instants are text in UTC without a zone, as Dagster stores them. The `+` before a key keeps
+-- SQLite from reading all tags with it: the tags of a run are few, those with a key many.
 
 -- name: list_failed_runs
 -- Grain: one row per failed run that ended since $since, oldest first: its number, id, job, partition
@@ -11,11 +12,11 @@ SELECT
   repository.value
 FROM runs AS run
 LEFT JOIN run_tags AS repository
-  ON repository.run_id = run.run_id AND repository.key = '.dagster/repository'
+  ON repository.run_id = run.run_id AND +repository.key = '.dagster/repository'
 LEFT JOIN run_tags AS first
-  ON first.run_id = run.run_id AND first.key = 'dagster/asset_partition_range_start'
+  ON first.run_id = run.run_id AND +first.key = 'dagster/asset_partition_range_start'
 LEFT JOIN run_tags AS last
-  ON last.run_id = run.run_id AND last.key = 'dagster/asset_partition_range_end'
+  ON last.run_id = run.run_id AND +last.key = 'dagster/asset_partition_range_end'
 WHERE run.status = 'FAILURE' AND run.update_timestamp >= $since
 ORDER BY run.id
 
@@ -28,11 +29,11 @@ SELECT
   repository.value
 FROM runs AS run
 LEFT JOIN run_tags AS repository
-  ON repository.run_id = run.run_id AND repository.key = '.dagster/repository'
+  ON repository.run_id = run.run_id AND +repository.key = '.dagster/repository'
 LEFT JOIN run_tags AS first
-  ON first.run_id = run.run_id AND first.key = 'dagster/asset_partition_range_start'
+  ON first.run_id = run.run_id AND +first.key = 'dagster/asset_partition_range_start'
 LEFT JOIN run_tags AS last
-  ON last.run_id = run.run_id AND last.key = 'dagster/asset_partition_range_end'
+  ON last.run_id = run.run_id AND +last.key = 'dagster/asset_partition_range_end'
 WHERE run.status = 'SUCCESS' AND run.id > $number
 ORDER BY run.id
 
@@ -51,7 +52,7 @@ LIMIT 2
 SELECT run.run_id, run.pipeline_name, run.status, run.create_timestamp, repository.value
 FROM runs AS run
 LEFT JOIN run_tags AS repository
-  ON repository.run_id = run.run_id AND repository.key = '.dagster/repository'
+  ON repository.run_id = run.run_id AND +repository.key = '.dagster/repository'
 WHERE run.status IN ('QUEUED', 'NOT_STARTED', 'STARTING', 'STARTED', 'CANCELING')
   AND run.create_timestamp < $before
 ORDER BY run.id

@@ -19,6 +19,6 @@ PRAGMA integrity_check(1)
 SELECT runs.run_id, pipeline_name, status, update_timestamp, repository.value
 FROM runs
 LEFT JOIN run_tags AS repository
-    ON repository.run_id = runs.run_id AND repository.key = :repository
+    ON repository.run_id = runs.run_id AND +repository.key = :repository
 WHERE status IN ('NOT_STARTED', 'STARTING', 'STARTED', 'CANCELING')
 ORDER BY runs.id

@@ -34,6 +34,7 @@ from pipeline.instance import instance_of
 from pipeline.polling.records import PollRecord, PollRecords
 from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.runs.place import LOCATION
+from pipeline.runs.store import RUNS, SQL, opened
 from resources.backfill.state import BackfillState, BackfillStates
 from tests.pipeline.health.receiving import receiving
 from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_of
@@ -460,3 +461,13 @@ class TestPosts:
         assert posted["since"] is not None
         assert str(small.home.root) not in first["text"]
         assert set(last["resolved"]) == {"failed_runs", "unpublished"}
+
+
+@pytest.mark.parametrize("name", ["list_failed_runs", "list_successes_after", "list_long_runs"])
+def test_the_tags_of_a_run_are_found_by_the_run(small: SmallHome, name: str) -> None:
+    # By their key they would be those of all runs, for each run: most of a second after a year.
+    values = {"since": "", "number": 0, "before": ""}
+    with opened(small.home.dagster / RUNS) as store:
+        plan = store.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", values).fetchall()
+    tags = [step for *_, step in plan if "idx_run_tags" in step]
+    assert tags and all("idx_run_tags_run_idx (run_id=?)" in step for step in tags)
