@@ -144,8 +144,9 @@ def test_runs_that_outlived_their_code_server_are_ended_too(
     home: Home, started: Callable[..., Supervisor]
 ) -> None:
     child = home.root / "child"
-    line = f"test -e {child} && {IDLE}; sleep 60 & echo $! > {child}; exit 1"
-    supervisor = started(IDLE, line, lambda: "again" in log_of(home, CODE_SERVER))
+    back = f"test -e {child} && echo back && {IDLE}"
+    line = f"{back}; sleep 60 & echo $! > {child}; exit 1"
+    supervisor = started(IDLE, line, lambda: "back" in log_of(home, CODE_SERVER))
     supervisor.watch()
     os.kill(int(child.read_text()), 0)
     supervisor.stop()
