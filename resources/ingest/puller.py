@@ -48,8 +48,8 @@ class Puller:
     Defer after the first page is returned with the batch. Without any page nothing is landed. An
     answer that is no list (HTML, a JSON error, nothing) is landed, with a text in `warnings`.
 
-    What `resume_open` finished is in `resumed`, which pullers of one session share: the pull that
-    asks for the same next returns it, and sends nothing.
+    What `resume_open` finished of the last minutes is in `resumed`, which pullers of one session
+    share: the pull that asks for the same next, on the same day, returns it, and sends nothing.
     """
 
     def __init__(
@@ -172,14 +172,20 @@ class Puller:
             with self.context.room.locked(pull_id) as is_locked:
                 found = journal.recovered(pull_id) if is_locked else None
                 if found is not None and found.intent.feed in PAGED:
-                    landed += self._resume(found)
-        self._resumed += landed
+                    # Asked first, since landing removes the journal. What had ended is landed at
+                    # any time, and then shows an earlier catalog than a pull of now.
+                    is_of_now = not self._why_apart(found)
+                    resumed = self._resume(found)
+                    landed += resumed
+                    self._resumed += resumed if is_of_now else []
         return landed
 
     def _pull(self, feed: Feed, scope: Scope, validators: Validators | None = None) -> Landed:
+        today = self._service.now().date()
         for resumed in self._resumed:
             manifest = resumed.manifest
-            if manifest.complete and manifest.feed == feed and covers(manifest.scope, scope):
+            is_same = manifest.feed == feed and covers(manifest.scope, scope)
+            if is_same and manifest.complete and manifest.observed_at.date() == today:
                 self._resumed.remove(resumed)
                 return resumed
         with self.context.begun(feed, scope) as open_pull:
@@ -192,10 +198,13 @@ class Puller:
             return []
         if pull.ended:
             return [pull.close("")]
-        why = self._why_not_resumed(found, pull)
+        why = self._why_apart(found)
+        if not why and not pull.can_resume:
+            why = "its pages do not show what is left of it"
         return [pull.close(why) if why else pull.run_or_close()]
 
-    def _why_not_resumed(self, found: OpenPull, pull: PagedPull) -> str:
+    def _why_apart(self, found: OpenPull) -> str:
+        """Return why an open pull is none of now, empty if it is."""
         intent = found.intent
         if intent.source != self.context.source:
             return f"started with {intent.source}, which is no longer the source"
@@ -203,7 +212,7 @@ class Puller:
             return f"started under the plan {intent.plan}, which is now {self._plan.name}"
         if not found.may_continue(self.context.clock()):
             return f"{_TOO_LATE}; the rest is a new batch"
-        return "" if pull.can_resume else "its pages do not show what is left of it"
+        return ""
 
     def _land_event(self, answer: EventAnswer, why: str) -> Landed:
         pull = self.context.describe_batch(

@@ -17,6 +17,7 @@ import pytest
 from catalog.contract.plans import ELITE
 from catalog.sandbox.sandbox import Sandbox
 from resources.ingest.context import Landed
+from resources.service_clock import ServiceClock
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FaultScript, answering, mocked
 from tests.resources.ingest.killed_pulls import Killing, pull_of
@@ -141,6 +142,55 @@ class TestKilled:
         # Only the next one: a pull after it looks again.
         pull_of(puller, what)()
         assert sum(bought(almanac_sandbox).values()) == 2 * sum(paid.values())
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"clock": lambda: MACHINE_AT + timedelta(days=3)}, {"source": "other"}, {"plan": ELITE}],
+        ids=["days later", "another source", "another plan"],
+    )
+    def test_a_pull_that_had_ended_long_ago_or_elsewhere_does_not_stand_for_one_of_now(
+        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path,
+        options: dict[str, Any],
+    ) -> None:  # fmt: skip
+        what = kill("coins", "before")
+        almanac_sandbox.forget_requests()
+        puller = puller_of(make_client(), root, **options)
+        (resumed,) = puller.resume_open()
+        assert resumed.manifest.complete
+        assert bought(almanac_sandbox) == {}
+        pull_of(puller, what)()
+        assert bought(almanac_sandbox)
+
+    def test_a_pull_that_had_ended_before_midnight_does_not_stand_for_one_of_the_next_day(
+        self, tmp_path: Path
+    ) -> None:
+        asked: list[str] = []
+
+        def stop(feed: str, rows: int, total: int | None) -> None:
+            raise KeyboardInterrupt
+
+        def at(date: str) -> Callable[[httpx.Request], httpx.Response]:
+            def answer(request: httpx.Request) -> httpx.Response:
+                asked.append(date)
+                body = {"data": [{"slug": "a"}], "meta": {"total": 1, "cursor": None}}
+                return httpx.Response(200, headers={"Date": date}, json=body)
+
+            return answer
+
+        before, after = "Sat, 28 Feb 2026 23:59:00 GMT", "Sun, 01 Mar 2026 00:01:00 GMT"
+        machine = datetime(2026, 2, 28, 23, 59, tzinfo=UTC)
+        with (
+            mocked(at(before), service_clock=ServiceClock(lambda: machine)) as client,
+            pytest.raises(KeyboardInterrupt),
+        ):
+            puller_of(client, tmp_path, clock=lambda: machine, on_page=stop).coins()
+        later = machine + timedelta(minutes=2)
+        with mocked(at(after), service_clock=ServiceClock(lambda: later)) as client:
+            puller = puller_of(client, tmp_path, clock=lambda: later)
+            (resumed,) = puller.resume_open()
+            assert resumed.manifest.observed_at.date() == date(2026, 2, 28)
+            assert puller.coins().manifest.observed_at.date() == date(2026, 3, 1)
+        assert asked == [before, after]
 
     def test_a_pull_of_more_than_was_resumed_is_made(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
