@@ -18,6 +18,7 @@ from pipeline.automation.runs import Decision, LastRuns, last_end, last_runs, ru
 from pipeline.health.digests import PostedDigest, last_posted, post_digest
 from pipeline.settings import Settings
 from warehouse.home import Home
+from warehouse.news import quiet_batches
 
 DIGEST: Final = "digest"
 LEAST_INTERVAL: Final = timedelta(hours=20)
@@ -108,8 +109,14 @@ def digest_sensor(
             last_runs(instance, layout.name(DIGEST)),
             now=clock(),
             running=run_in_progress(instance, layout.names(DIGEST)),
-            merging=merging or bool(home.landing.pending()),
+            merging=merging or _has_news_to_merge(home),
         )
         return decision.result(context)
 
     return sensor
+
+
+def _has_news_to_merge(home: Home) -> bool:
+    """Whether a batch waits to be merged; one without news may wait for a day, and adds nothing."""
+    pending = home.landing.pending()
+    return len(quiet_batches(home, pending)) < len(pending)

@@ -56,7 +56,8 @@ def decide_merge(
         return Decision(reason, state=MergeState())
     quiet_since = (state.quiet_since or now) if quiet else None
     state = msgspec.structs.replace(state, quiet_since=quiet_since)
-    if len(quiet) == len(pending) and quiet_since is not None and now < quiet_since + _QUIET_FOR:
+    is_quiet = len(quiet) == len(pending)
+    if is_quiet and quiet_since is not None and now < quiet_since + _QUIET_FOR:
         bring = "1 batch brings" if len(quiet) == 1 else f"{len(quiet)} batches bring"
         return Decision(
             f"{bring} no news: merged with the next batch that does, or by the daily pull.",
@@ -66,7 +67,8 @@ def decide_merge(
     if running is not None:
         reason = f"{count}; run {running[:8]} merges. Next check after that run."
         return Decision(reason, state=state)
-    with_news = sorted(set(pending).difference(quiet)) or sorted(pending)
+    # Each poll adds a batch without news, so without others the time names them.
+    with_news = sorted(set(pending).difference(quiet)) or [f"without news since {quiet_since}"]
     waiting = hashlib.sha256("/".join(with_news).encode()).hexdigest()[:12]
     attempt = 1
     if waiting == state.waiting and state.at is not None:
@@ -81,7 +83,12 @@ def decide_merge(
     return Decision(
         f"{count}; requesting a merge.",
         dg.RunRequest(run_key=f"{waiting}-{attempt}"),
-        MergeState(waiting=waiting, attempt=attempt, at=now),
+        MergeState(
+            waiting=waiting,
+            attempt=attempt,
+            at=now,
+            quiet_since=quiet_since if is_quiet else None,
+        ),
     )
 
 

@@ -72,6 +72,21 @@ def test_batches_without_news_wait_for_one_with_news_or_a_day() -> None:
     assert decide_merge(["a"], state, now=later, running=None, quiet={"a"}).request
 
 
+def test_a_merge_of_batches_without_news_that_failed_is_requested_again_after_a_minute() -> None:
+    quiet = ["a"]
+    state = remembered(decide_merge(quiet, MergeState(), now=NOW, running=None, quiet=quiet))
+    keys, now = [], NOW + timedelta(hours=25)
+    for minute in range(40):
+        if minute % 15 == 14:
+            quiet = [*quiet, f"poll {minute}"]
+        decision = decide_merge(quiet, state, now=now, running=None, quiet=quiet)
+        if decision.request is not None:
+            keys.append((decision.request.run_key, minute))
+        state, now = remembered(decision), now + timedelta(minutes=1)
+    assert [minute for _, minute in keys] == [0, 1, 3, 7, 15, 31]
+    assert len({key for key, _ in keys}) == len(keys)
+
+
 def test_a_batch_without_news_does_not_hasten_a_failed_merge() -> None:
     first = decide_merge(["news"], MergeState(), now=NOW, running=None)
     soon = NOW + timedelta(seconds=30)

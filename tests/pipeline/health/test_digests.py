@@ -33,6 +33,8 @@ from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.warehouse.answers.handmade import Known
 from warehouse.errors import WarehouseError
+from warehouse.files.notes import put_note
+from warehouse.news import FILE, QuietBatches
 
 CANARY = "canary-hook-81c5"
 FIRST = NOW - timedelta(days=3)
@@ -225,6 +227,17 @@ class TestDaemon:
     def test_without_an_address_there_is_no_sensor(self, tmp_path: Path) -> None:
         small = SmallHome(tmp_path / "other")
         assert digest_sensors(Layout(), small.settings, small.home, lambda: NOW) == []
+
+    def test_batches_without_news_do_not_delay_a_digest(
+        self, small: SmallHome, published: list[Path]
+    ) -> None:
+        publish(small, published[3])
+        (batch,) = small.land("events")
+        with instance_of(small.home) as instance:
+            assert daily.execute_in_process(instance=instance, run_config=QUIET).success
+            assert "a batch is not merged yet" in str(tick(small, instance))
+            put_note(small.home.state_storage, FILE, QuietBatches(batches=(batch.batch_id,)))
+            assert isinstance(tick(small, instance), dg.RunRequest)
 
     def test_a_receiver_that_is_down_fails_its_own_run_and_gets_the_digest_later(
         self, small: SmallHome, receiver: Receiver, published: list[Path]
