@@ -36,7 +36,7 @@ _NAME_FOR_UV: Final = {
 
 
 class SetUpFailed(Exception):
-    """A step failed; its own message is on standard error."""
+    """A step failed. The text says which, and what to do."""
 
 
 class Environment:
@@ -90,12 +90,12 @@ class Environment:
         return record if self._python.exists() else None
 
     def _make_anew(self) -> dict[str, str]:
+        pip = _pip_of_the_standard_library()
         _say("Setting up .venv; the first time fetches about 150 MB ...")
         if self.folder.is_dir() and not self.folder.is_symlink():
             shutil.rmtree(self.folder)
         else:
             self.folder.unlink(missing_ok=True)
-        pip = _pip_of_the_standard_library()
         # The pip that Python has in it runs as it is, and installs the one of the lock. To install
         # it first would take seconds.
         self._try(sys.executable, "-m", "venv", *(["--without-pip"] if pip else []), ".venv")
@@ -117,7 +117,11 @@ class Environment:
 
     def _try(self, *command: str, more: Mapping[str, str] | None = None) -> None:
         if code := self._run(command, more or {}):
-            raise SetUpFailed(f"`... {' '.join(command[-2:])}` ended with {code}")
+            step = " ".join(command[-2:])
+            raise SetUpFailed(
+                f"the step `... {step}` ended with {code}; its reason is above. Packages come from "
+                "the index that pip is set up with, so the first make needs a network"
+            )
 
     def _settings_for_uv(self) -> dict[str, str]:
         """Return pip's index, proxy and certificates as uv's, for what is not set for uv."""
@@ -158,9 +162,20 @@ class Environment:
 
 
 def _pip_of_the_standard_library() -> Path | None:
-    """Return the wheel of pip that `ensurepip` installs, or None if it is elsewhere."""
-    import ensurepip
+    """Return the wheel of pip that `ensurepip` installs, or None if it is elsewhere.
+
+    Raises:
+        SetUpFailed: this Python has no `ensurepip`.
+    """
     import sysconfig
+
+    try:
+        import ensurepip
+    except ModuleNotFoundError as error:
+        raise SetUpFailed(
+            f"{sys.executable} has no module ensurepip. On Debian and Ubuntu: "
+            "apt-get install python3-venv"
+        ) from error
 
     name = f"pip-{ensurepip.version()}-py3-none-any.whl"
     kept = sysconfig.get_config_var("WHEEL_PKG_DIR")
@@ -198,11 +213,7 @@ def main(locks: Sequence[str]) -> int:
         with alone(root):
             Environment(root, _run).bring_up_to_date(locks)
     except SetUpFailed as error:
-        _say(
-            f"\nThe environment .venv is not complete: {error}; its reason is above.\n"
-            "Packages come from the index that pip is set up with, so the first make needs a "
-            "network.\nRun make again: it goes on from what is whole."
-        )
+        _say(f"\n.venv is not complete: {error}.\nRun make again: it goes on from what is whole.")
         return 1
     except KeyboardInterrupt:
         _say("Interrupted; run make again to finish .venv.")

@@ -234,3 +234,14 @@ def test_a_failure_says_what_is_missing_and_that_make_goes_on(
     assert ".venv is not complete" in printed
     assert "needs a network" in printed
     assert "Run make again" in printed
+
+
+def test_a_python_without_ensurepip_is_refused_before_anything_is_removed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine.root / ".venv").mkdir()
+    (machine.root / ".venv" / "file").touch()
+    monkeypatch.setitem(sys.modules, "ensurepip", None)
+    with pytest.raises(environment.SetUpFailed, match="apt-get install python3-venv"):
+        machine.make()
+    assert (machine.root / ".venv" / "file").exists()
