@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +64,7 @@ class Environment:
         record = self._read_record()
         if record is None:
             record = self._make_anew()
-        for lock in locks:
+        for lock in (INSTALLER, *locks):
             if record.get(lock) != (digest := self._digest(lock)):
                 _say(f"Installing the packages of {lock} ...")
                 self._change("--require-hashes", "-r", lock)
@@ -82,7 +83,7 @@ class Environment:
         except (OSError, ValueError):
             return None
         made = {name: record.get(name) for name in ("python", "root")}
-        if made != self._identity() or record.get(INSTALLER) != self._digest(INSTALLER):
+        if made != self._identity():
             return None
         if changed_before not in (None, self._changed_at()):
             return None
@@ -96,23 +97,28 @@ class Environment:
             shutil.rmtree(self.folder)
         else:
             self.folder.unlink(missing_ok=True)
-        # The pip that Python has in it runs as it is, and installs the one of the lock. To install
-        # it first would take seconds.
+        # The pip that Python has in it runs as it is. To install it first would take seconds.
         self._try(sys.executable, "-m", "venv", *(["--without-pip"] if pip else []), ".venv")
+        uv_alone = self.folder / "uv.lock"
+        uv_alone.write_text(_pin_of("uv", (self._root / INSTALLER).read_text()))
         self._try(
-            *(str(self._python), *([str(pip / "pip")] if pip else ["-m", "pip"]), "install"),
-            *("--quiet", "--no-compile", "--disable-pip-version-check", "--retries", "2"),
-            *("--require-hashes", "-r", INSTALLER),
+            *(*self._pip, "install", "--quiet", "--no-compile", "--disable-pip-version-check"),
+            *("--retries", "2", "--require-hashes", "-r", str(uv_alone)),
         )
         record = self._identity()
-        self._write_record(record, INSTALLER, self._digest(INSTALLER))
+        self._replace(self._record, json.dumps(record, indent=1))
         return record
+
+    @cached_property
+    def _pip(self) -> tuple[str, ...]:
+        pip = _pip_of_the_standard_library()
+        return (str(self._python), *((str(pip / "pip"),) if pip else ("-m", "pip")))
 
     def _change(self, *what: str) -> None:
         """Install with uv. A failure before it changed the packages leaves them trusted."""
         self._unfinished.write_text(self._changed_at())
         uv = (str(self.folder / "bin" / "uv"), "pip", "install", "--quiet")
-        self._try(*uv, "--python", str(self._python), *what, more=self._settings_for_uv())
+        self._try(*uv, "--python", str(self._python), *what, more=self._settings_for_uv)
         self._unfinished.unlink()
 
     def _try(self, *command: str, more: Mapping[str, str] | None = None) -> None:
@@ -123,10 +129,11 @@ class Environment:
                 "the index that pip is set up with, so the first make needs a network"
             )
 
+    @cached_property
     def _settings_for_uv(self) -> dict[str, str]:
         """Return pip's index, proxy and certificates as uv's, for what is not set for uv."""
         asked = subprocess.run(
-            [str(self._python), "-m", "pip", "config", "list"],
+            [*self._pip, "config", "list"],
             capture_output=True,
             text=True,
             check=False,
@@ -159,6 +166,14 @@ class Environment:
         new.write_text(text)
         new.chmod(0o755 if path.parent.name == "bin" else 0o644)
         new.replace(path)
+
+
+def _pin_of(name: str, lock: str) -> str:
+    """Return the lines of one package, with its hashes."""
+    found = re.search(rf"^{name}==.*\n(?:\s.*\n)*", lock, re.MULTILINE)
+    if found is None:
+        raise SetUpFailed(f"{INSTALLER} has no {name}; `make lock` writes it")
+    return found[0]
 
 
 def _pip_of_the_standard_library() -> Path | None:

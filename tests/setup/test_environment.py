@@ -43,7 +43,9 @@ class Machine:
         self.after_changes = False
         """Whether packages are put in before it fails."""
         for lock in LOCKS:
-            (root / lock).write_text("duckdb==2.0.0\n")
+            (root / lock).write_text(
+                "pip==26 \\\n    --hash=sha256:0\nuv==1 \\\n    --hash=sha256:1\n"
+            )
         (root / "pyproject.toml").write_text("")
         (root / "pipeline").mkdir()
         (root / "pipeline" / "almanac").write_text("#!/bin/sh\n")
@@ -65,7 +67,7 @@ class Machine:
     def kind_of(self, text: str) -> str:
         if " -m venv " in text:
             return "venv"
-        return next((lock for lock in LOCKS if text.endswith(lock)), "checkout")
+        return next((lock for lock in (*LOCKS, "uv.lock") if text.endswith(lock)), "checkout")
 
     def make(self, *locks: str) -> list[str]:
         """Return what was run."""
@@ -80,12 +82,12 @@ class Machine:
         self.fails_at, self.is_killed, self.after_changes = "", False, False
 
 
-COLD: Final = ["venv", "requirements-setup.lock", "requirements.lock", "checkout"]
+COLD: Final = ["venv", "uv.lock", "requirements-setup.lock", "requirements.lock", "checkout"]
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(environment.Environment, "_settings_for_uv", lambda self: {})
+    monkeypatch.setattr(environment.Environment, "_settings_for_uv", {})
     return Machine(tmp_path)
 
 
@@ -114,10 +116,11 @@ def test_a_changed_lock_alone_is_installed(machine: Machine) -> None:
     assert machine.make() == ["checkout"]
 
 
-def test_another_installer_makes_the_environment_anew(machine: Machine) -> None:
+def test_pip_installs_uv_alone_from_its_pin(machine: Machine) -> None:
     machine.make()
-    (machine.root / "requirements-setup.lock").write_text("uv==0.14\n")
-    assert machine.make() == COLD
+    assert (machine.root / ".venv" / "uv.lock").read_text() == "uv==1 \\\n    --hash=sha256:1\n"
+    (machine.root / "requirements-setup.lock").write_text("uv==2 \\\n    --hash=sha256:2\n")
+    assert machine.make() == ["requirements-setup.lock"]
 
 
 @pytest.mark.parametrize("at", COLD)
@@ -213,14 +216,15 @@ def test_uv_takes_the_index_proxy_and_certificates_of_pip_unless_it_has_its_own(
     monkeypatch.setenv("PIP_CERT", "/etc/own.pem")
     made = environment.Environment(machine.root, machine.run)
     index = {"UV_DEFAULT_INDEX": "https://packages.example/simple"}
-    assert made._settings_for_uv() == {
+    assert made._settings_for_uv == {
         **index,
         "ALL_PROXY": "http://proxy.example:3128",
         "SSL_CERT_FILE": "/etc/own.pem",
     }
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/other.pem")
     monkeypatch.setenv("UV_INDEX_URL", "https://other.example/simple")
-    assert made._settings_for_uv() == {"ALL_PROXY": "http://proxy.example:3128"}
+    made = environment.Environment(machine.root, machine.run)
+    assert made._settings_for_uv == {"ALL_PROXY": "http://proxy.example:3128"}
 
 
 def test_a_failure_says_what_is_missing_and_that_make_goes_on(
