@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 
 from pipeline.retention.events import EventLog
-from pipeline.runs.store import damages
+from pipeline.runs.store import INDEX, damages
 from tests.pipeline.retention.history import (
     KEPT,
     MUCH_LATER,
@@ -57,6 +59,7 @@ def test_a_prune_killed_at_any_moment_keeps_the_latest_and_is_finished_by_the_ne
         assert Shown.of(instance) == before
     assert runs == run_databases(home)
     assert len(runs) == 4
+    assert _events_of_gone_runs(home, runs) == set()
 
 
 def test_runs_are_executed_while_a_prune_is_under_way(home: Home) -> None:
@@ -110,4 +113,13 @@ def test_a_prune_that_stops_at_a_step_is_finished_by_the_next(
     pruned(home, MUCH_LATER)
     with opened(home) as instance:
         assert Shown.of(instance) == before
-        assert {each.run_id for each in instance.get_runs()} == run_databases(home)
+        runs = {each.run_id for each in instance.get_runs()}
+    assert runs == run_databases(home)
+    assert _events_of_gone_runs(home, runs) == set()
+
+
+def _events_of_gone_runs(home: Home, runs: set[str]) -> set[str]:
+    """Return the kinds of events that are left of deleted runs, but for what shall stay."""
+    with closing(sqlite3.connect(home.dagster / INDEX)) as store:
+        rows = store.execute("SELECT run_id, dagster_event_type FROM event_logs").fetchall()
+    return {kind for run_id, kind in rows if run_id not in runs} - {"ASSET_MATERIALIZATION"}

@@ -114,7 +114,7 @@ def test_runs_in_progress_and_young_runs_stay(home: Home) -> None:
 
 def test_in_an_instance_of_others_only_labelled_runs_and_runs_of_own_assets_go(home: Home) -> None:
     with opened(home) as instance:
-        other = run(instance, "other_home")
+        others = [run(instance, "other_home") for _ in range(2)]
         unlabelled = dg.define_asset_job("land", ["landed"]).resolve(
             asset_graph=DEFINITIONS.resolve_asset_graph()
         )
@@ -127,14 +127,14 @@ def test_in_an_instance_of_others_only_labelled_runs_and_runs_of_own_assets_go(h
     pruned(home, MUCH_LATER, own=False)
     with opened(home) as instance:
         assert not instance.has_run(by_hand)
-        assert all(instance.has_run(run_id) for run_id in (other, same_name, with_theirs))
+        assert all(instance.has_run(run_id) for run_id in (*others, same_name, with_theirs))
         labelled = instance.get_runs(dg.RunsFilter(tags={OWNER_TAG: LABEL}))
     assert len(labelled) == 2
     # In the home's own instance a job of that name is the home's, of a version without labels.
     pruned(home, MUCH_LATER)
     with opened(home) as instance:
         assert not instance.has_run(same_name)
-        assert all(instance.has_run(run_id) for run_id in (other, with_theirs))
+        assert all(instance.has_run(run_id) for run_id in (*others, with_theirs))
 
 
 def _from_the_page(instance: dg.DagsterInstance, *assets: dg.AssetKey) -> str:
