@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.report import parse_arguments
+from bench.year.pages import Asked
 from bench.year.simulation import DayEnd, Year
 
 BAR_MB: Final = 200
@@ -51,20 +52,23 @@ def main() -> None:
         times = year.page_times()
         show(console, year, ends, times)
         if arguments.json is not None:
-            figures = {"pages": times, "days": [asdict(end) for end in ends]}
+            pages = {name: [asdict(each) for each in asked] for name, asked in times.items()}
+            figures = {"pages": pages, "days": [asdict(end) for end in ends]}
             arguments.json.write_text(json.dumps(figures, indent=1, default=str))
 
 
 def show(
-    console: Console, year: Year, ends: list[DayEnd], times: dict[str, tuple[float, float]]
+    console: Console, year: Year, ends: list[DayEnd], times: dict[str, tuple[Asked, Asked]]
 ) -> None:
     """Print the times of the pages, and what the bars are about."""
-    table = Table("page", "first, s", "again, s")
-    for name, (first, again) in times.items():
-        table.add_row(name, f"{first:.2f}", f"{again:.2f}")
+    table = Table("page", "first, s", "of a processor", "again, s", "of a processor")
+    for name, asked in times.items():
+        table.add_row(
+            name, *(f"{seconds:.2f}" for each in asked for seconds in (each.seconds, each.cpu_s))
+        )
     console.print(table)
     most = max(end.mb_before for end in ends)
-    slowest = max(first for first, _ in times.values())
+    slowest = max(first.seconds for first, _ in times.values())
     console.print(
         f"{year.runs:,} runs in {len(ends)} days, {ends[-1].runs} are kept; "
         f"{ends[-1].partitions} days are materialised\n"

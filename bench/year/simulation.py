@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import dagster as dg
 
-from bench.year.pages import opened_pages
+from bench.year.pages import Asked, opened_pages
 from bench.year.recorded import DAILY, FAILED, MERGE, PRUNE, record
 from bench.year.replay import Replay, of_the_past
 from pipeline.build import owned_by
@@ -93,8 +93,8 @@ class Year:
                     perf_counter() - began,
                 )
 
-    def page_times(self) -> dict[str, tuple[float, float]]:
-        """Return the seconds of the queries behind each page: the first time, and again."""
+    def page_times(self) -> dict[str, tuple[Asked, Asked]]:
+        """Return what the queries behind each page take: the first time, and again."""
         # The code server reads its settings from the environment.
         given = {
             "ALMANAC_HOME": str(self._home.root),
@@ -109,7 +109,7 @@ class Year:
             newest = instance.get_runs(limit=1)[0].run_id
             first = pages.times(newest, LANDED, _TABLE)
             again = pages.times(newest, LANDED, _TABLE)
-        return {name: (seconds, again[name]) for name, seconds in first.items()}
+        return {name: (asked, again[name]) for name, asked in first.items()}
 
     def _day(self, replay: Replay, midnight: datetime) -> None:
         replay.run(self.templates[DAILY], midnight + timedelta(minutes=20), midnight.date())

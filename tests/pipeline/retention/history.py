@@ -66,7 +66,6 @@ DEFINITIONS = dg.Definitions(
         dg.define_asset_job("land", ["landed"], tags={OWNER_TAG: LABEL}),
         dg.define_asset_job("publish", ["table"], tags={OWNER_TAG: LABEL}),
         dg.define_asset_job("theirs", ["company"]),
-        dg.define_asset_job("other_home", ["table"], tags={OWNER_TAG: "other"}),
     ],
     executor=dg.in_process_executor,
 )
