@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from pipeline.settings import read_settings
 from tests.deploy.page import DEPLOY, PAGE, almanac_commands, blocks, blocks_of, parse
 from tests.test_cli import ROOT, environment
 from tests.warehouse.landed_days import history, land
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge
 from warehouse.home import Home
 
 CHECKED = ("server", "containers", "kubernetes")
@@ -182,77 +181,3 @@ def test_each_kind_of_warning_has_a_remedy_on_the_page() -> None:
     rows = [row.strip("| ").split(" | ") for row in incidents.splitlines() if row.startswith("| `")]
     assert all(len(row) == 2 and row[1] for row in rows)
     assert {kind for row in rows for kind in re.findall("`([a-z_]+)", row[0])} == kinds
-
-
-def test_a_second_backup_copies_what_is_new_and_replaces_nothing(tmp_path: Path) -> None:
-    home, folder = Home(tmp_path / "home"), tmp_path / "backup"
-    home.claim("s")
-    land(home, 0, id="a", title="first")
-    assert back_up(home.root, folder).startswith("1 new batches and 1 new bodies")
-    (body,) = (home.root / "landing" / "bodies").rglob("*.zst")
-    good = body.read_bytes()
-    body.chmod(0o600)
-    body.write_bytes(b"damaged")
-    land(home, 1, id="a", title="second")
-    assert back_up(home.root, folder).startswith("1 new batches and 1 new bodies")
-    assert (folder / body.relative_to(home.root)).read_bytes() == good
-    assert not list(folder.rglob("*.new"))
-
-
-def test_a_backup_of_another_home_is_refused(tmp_path: Path) -> None:
-    for source in ("s", "t"):
-        Home(tmp_path / source).claim(source)
-    back_up(tmp_path / "s", tmp_path / "backup")
-    before = sorted(path.name for path in (tmp_path / "backup").rglob("*"))
-    assert "another home" in back_up(tmp_path / "t", tmp_path / "backup", code=1)
-    assert "no home.json" in back_up(tmp_path, tmp_path / "other", code=1)
-    assert sorted(path.name for path in (tmp_path / "backup").rglob("*")) == before
-
-
-def test_a_backup_that_was_interrupted_has_no_manifest_without_its_body(tmp_path: Path) -> None:
-    home, folder = Home(tmp_path / "home"), tmp_path / "backup"
-    home.claim("s")
-    for day in range(3):
-        land(home, day, id="a", title=f"title {day}")
-    back_up(home.root, folder)
-    # A kill leaves a file under another name, and all that comes after it is missing.
-    body = sorted((folder / "landing" / "bodies").rglob("*.zst"))[1]
-    body.rename(body.with_name(f"{body.name}.new"))
-    shutil.rmtree(folder / "landing" / "batches")
-    back_up(home.root, folder)
-    restored = Home(folder)
-    replay(restored)
-    replay(home)
-    assert history(restored) == history(home)
-
-
-def test_a_home_restored_from_an_older_backup_continues_without_a_false_version(
-    tmp_path: Path,
-) -> None:
-    titles = ["first", "first", "second", "third"]
-    whole, folder = Home(tmp_path / "home"), tmp_path / "backup"
-    whole.claim("s")
-    for day in (0, 1):
-        land(whole, day, id="a", title=titles[day])
-    back_up(whole.root, folder)
-    # Both go on with the same pulls; then a home that lost one.
-    same, late = Home(tmp_path / "same"), Home(tmp_path / "late")
-    for restored in (same, late):
-        shutil.copytree(folder, restored.root)
-        replay(restored)
-    for home, days in ((whole, (2, 3)), (same, (2, 3)), (late, (3,))):
-        for day in days:
-            land(home, day, id="a", title=titles[day])
-            merge(home)
-    assert history(same) == history(whole)
-    versions, (event,), _ = history(late)
-    assert len(versions) == 2, "the first sighting, and the change that the last pull showed"
-    assert "third" in event
-
-
-def back_up(home: Path, folder: Path, *, code: int = 0) -> str:
-    done = subprocess.run(
-        [DEPLOY / "backup", home, folder], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == code, done.stderr
-    return done.stderr if code else done.stdout
