@@ -6,7 +6,7 @@ can't be read quickly from outside, so the sensor also notes what they say of fa
 (pipeline/health), posting them (alerts).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -32,7 +32,7 @@ from pipeline.runs.history import (
     failed_work,
     first_line,
     note_history,
-    part_of,
+    part_of_tags,
 )
 from pipeline.runs.place import place_of
 from pipeline.settings import Settings
@@ -148,11 +148,9 @@ def history_of_instance(
 
     `roles` are our jobs, each with its name without a prefix; `names` our schedules and sensors.
     """
-    filters = dg.RunsFilter(statuses=list(_ENDED), updated_after=now - REPORTED_FOR)
-    records = instance.get_run_records(filters, limit=_RUNS_MAX)
-    ended = [_ended(record) for record in reversed(records) if record.dagster_run.job_name in roles]
-    failed = failed_work(ended, roles)
-    unfinished = dg.RunsFilter(statuses=list(IN_PROGRESS_STATUSES), created_before=now - LONG)
+    since, long_since = now - REPORTED_FOR, now - LONG
+    ended = _records(instance, roles, statuses=list(_ENDED), updated_after=since)
+    failed = failed_work(map(_ended, ended), roles)
     return RunHistory(
         failed=tuple(replace(work, error=_error(instance, work.run_id)) for work in failed),
         long=tuple(
@@ -162,8 +160,9 @@ def history_of_instance(
                 record.dagster_run.status.value,
                 record.create_timestamp.replace(tzinfo=UTC),
             )
-            for record in instance.get_run_records(unfinished, limit=_RUNS_MAX, ascending=True)
-            if record.dagster_run.job_name in roles
+            for record in _records(
+                instance, roles, statuses=list(IN_PROGRESS_STATUSES), created_before=long_since
+            )
         ),
         ticks=tuple(_ticks(instance, names)),
         reported_at=tuple(
@@ -173,13 +172,29 @@ def history_of_instance(
     )
 
 
+def _records(
+    instance: dg.DagsterInstance, jobs: Iterable[str], **filters: Any
+) -> list[dg.RunRecord]:
+    """Return runs of some jobs in the order in which they were made, of each the newest.
+
+    They are asked for by job: in an instance that is shared, others may have thousands.
+    """
+    found = [
+        record
+        for job in jobs
+        for record in instance.get_run_records(
+            dg.RunsFilter(job_name=job, **filters), limit=_RUNS_MAX
+        )
+    ]
+    return sorted(found, key=lambda record: record.storage_id)
+
+
 def _ended(record: dg.RunRecord) -> EndedRun:
     run, tags = record.dagster_run, record.dagster_run.tags
-    first = tags.get("dagster/partition") or tags.get("dagster/asset_partition_range_start")
     return EndedRun(
         run.run_id,
         run.job_name,
-        part_of(first, tags.get("dagster/asset_partition_range_end")),
+        part_of_tags(tags),
         record.update_timestamp.replace(tzinfo=UTC),
         run.status is dg.DagsterRunStatus.FAILURE,
         tags.get("dagster/backfill"),

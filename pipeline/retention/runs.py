@@ -19,6 +19,7 @@ from pipeline.retention.events import EventLog, in_chunks
 from pipeline.retention.lengths import Pruned, Retention
 from pipeline.retention.owned import Owned
 from pipeline.retention.sqlite_files import RunFiles
+from pipeline.runs.history import ASSET_JOB, REPORTED_FOR, part_of_tags
 
 _PAGE: Final = 500
 _AT_ONCE: Final = 20
@@ -39,7 +40,8 @@ _UNFINISHED: Final = (
 class OwnRun:
     """A run that ended. `ended_at` is aware UTC; `backfill` is the backfill that started it.
 
-    `number` is the order in which the runs of an instance were created.
+    `number` is the order in which the runs of an instance were created, `part` is its partition or
+    range, or empty.
     """
 
     run_id: str
@@ -48,6 +50,12 @@ class OwnRun:
     succeeded: bool
     ended_at: datetime
     backfill: str | None = None
+    part: str = ""
+
+    @property
+    def work(self) -> tuple[str, str]:
+        """What it did: as the warning of failed runs compares runs."""
+        return self.job, self.part or self.backfill or ""
 
 
 def spent_runs(
@@ -60,9 +68,10 @@ def spent_runs(
     """Return the runs to delete, the oldest first.
 
     The newest of each job stays, since sensors ask when their job last ran; so do `needed` runs and
-    those of `needed` backfills.
+    those of `needed` backfills, and a success by which a failed run is no longer warned of.
     """
     newest_first = sorted(runs, key=lambda run: (run.ended_at, run.number), reverse=True)
+    needed |= _successes_after_failures(newest_first, now)
     seen: set[str] = set()
     kept = {True: 0, False: 0}
     spent: list[OwnRun] = []
@@ -78,6 +87,20 @@ def spent_runs(
         else:
             kept[run.succeeded] += 1
     return spent[::-1]
+
+
+def _successes_after_failures(newest_first: Iterable[OwnRun], now: datetime) -> frozenset[str]:
+    """Return the runs that did what had failed so lately that it would be warned of again."""
+    newest: dict[tuple[str, str], OwnRun] = {}
+    found: set[str] = set()
+    for run in newest_first:
+        newest.setdefault(run.work, run)
+        if run.succeeded:
+            # It also counts for assets that were materialised by hand.
+            newest.setdefault((ASSET_JOB, run.work[1]), run)
+        elif run.ended_at >= now - REPORTED_FOR and newest[run.work].succeeded:
+            found.add(newest[run.work].run_id)
+    return frozenset(found)
 
 
 def ended_runs(instance: dg.DagsterInstance, owned: Owned) -> list[OwnRun]:
@@ -100,6 +123,7 @@ def ended_runs(instance: dg.DagsterInstance, owned: Owned) -> list[OwnRun]:
                     succeeded,
                     ended_at,
                     run.tags.get(BACKFILL_ID_TAG),
+                    part_of_tags(run.tags),
                 )
     return list(found.values())
 

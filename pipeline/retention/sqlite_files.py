@@ -8,7 +8,7 @@ not: which runs go (runs), rows (events).
 import shutil
 import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -153,6 +153,10 @@ class RunFiles:
             size += sum(inner.stat().st_size for inner in path.rglob("*") if inner.is_file())
             if not self._dry_run:
                 shutil.rmtree(path)
+                if self._home is None:
+                    # The folder of the run, unless others have files in it.
+                    with suppress(OSError):
+                        path.parent.rmdir()
         return Pruned(what, count, size)
 
 

@@ -161,6 +161,12 @@ def part_of(first: str | None, last: str | None) -> str:
     return f"{first} to {last}" if last not in (None, first) else first or ""
 
 
+def part_of_tags(tags: Mapping[str, str]) -> str:
+    """Return the partition of a run with some tags, or its range of partitions, as text."""
+    first = tags.get("dagster/partition") or tags.get("dagster/asset_partition_range_start")
+    return part_of(first, tags.get("dagster/asset_partition_range_end"))
+
+
 def first_line(text: str) -> str:
     """Return the first line of an error without the module of its class."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")

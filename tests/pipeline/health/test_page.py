@@ -10,6 +10,7 @@ from dagster._daemon.types import DaemonHeartbeat
 from pydantic import SecretStr
 
 from assets.layout import Layout
+from pipeline.automation import health
 from pipeline.automation.health import health_check, health_sensor
 from pipeline.build import build_definitions
 from pipeline.health.alerts import Changes, find_warnings, summary_of
@@ -131,6 +132,18 @@ class TestAnotherStorage:
         ended(instance, "almanac_daily")
         tick(small, instance)
         assert health_of(small.settings, small.home, NOW).warnings == []
+
+    def test_runs_of_others_hide_no_failure_of_ours(
+        self, company: tuple[SmallHome, dg.DagsterInstance], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        small, instance = company
+        monkeypatch.setattr(health, "_RUNS_MAX", 2)
+        ended(instance, "almanac_daily", error="no space")
+        for _ in range(3):
+            ended(instance, "of_the_company")
+        tick(small, instance)
+        (warning,) = health_of(small.settings, small.home, NOW).warnings
+        assert warning.kind == "failed_runs"
 
     def test_a_daemon_that_no_longer_notes_anything_is_warned_of(
         self, company: tuple[SmallHome, dg.DagsterInstance]

@@ -23,6 +23,7 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
+from pipeline.retention.sqlite_files import RunFiles
 from pipeline.runs.store import INDEX
 from tests.pipeline.retention.history import KEPT, LATER, MUCH_LATER, opened, pruned, table
 from warehouse.home import Home
@@ -82,6 +83,20 @@ def test_captured_output_goes_before_its_run_does(home: Home) -> None:
         # The failed run stays for longer than its output.
         left = {run.run_id for run in instance.get_runs()} & ours
     assert left
+
+
+@pytest.mark.parametrize("others", [(), ("result",)])
+def test_in_an_instance_of_others_an_empty_folder_of_a_run_goes_with_its_output(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        folder = tmp_path / "storage" / "run"
+        for name in ("compute_logs", *others):
+            (folder / name).mkdir(parents=True)
+        RunFiles(instance, dry_run=False).delete_output(["run"])
+        assert not (folder / "compute_logs").exists()
+        assert folder.exists() is bool(others)
 
 
 def test_old_ticks_of_own_sensors_go_and_those_of_others_stay(home: Home) -> None:
