@@ -108,14 +108,19 @@ class Program:
                 os.killpg(group, number)
 
     def wait(self, until: float) -> bool:
-        """Wait until none of its processes is left, or until an instant of `monotonic`."""
+        """Wait until none of its processes is left, or until an instant of `monotonic`.
+
+        A poll is in a session of its own and ends after its starter, so its part of the output is
+        waited for, too: that is open for as long as a process has it.
+        """
         while not self.is_gone:
             if monotonic() > until:
                 return False
             sleep(0.05)
-        if self._reader is not None:
-            self._reader.join(_LAST_LINES_S)
-        return True
+        if self._reader is None:
+            return True
+        self._reader.join(max(_LAST_LINES_S, until - monotonic()))
+        return not self._reader.is_alive()
 
 
 def _lives(group: int) -> bool:

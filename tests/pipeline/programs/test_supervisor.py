@@ -153,6 +153,18 @@ def test_runs_that_outlived_their_code_server_are_ended_too(
     assert has_ended(int(child.read_text()))
 
 
+def test_a_poll_in_a_session_of_its_own_has_ended_when_all_is_stopped(
+    home: Home, started: Callable[..., Supervisor]
+) -> None:
+    child = home.root / "child"
+    # It ends a little after the pipe of its starter closed, as a poll does.
+    line = f"sleep 60 | setsid sh -c 'echo $$ > {child}; echo ready; cat; sleep 0.3'"
+    supervisor = started(IDLE, line, lambda: "ready" in log_of(home, CODE_SERVER))
+    supervisor.watch()
+    supervisor.stop()
+    assert has_ended(int(child.read_text()))
+
+
 class TestLandedDays:
     def test_an_older_day_and_a_day_that_ended_without_a_batch_are_noticed(
         self, tmp_path: Path
