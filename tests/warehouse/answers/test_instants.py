@@ -301,8 +301,20 @@ def examples() -> list[str]:
     return [*blocks, *cells]
 
 
-@pytest.mark.parametrize("sql", examples())
+ATTACHED = [sql for sql in examples() if re.search(r"ATTACH|\balmanac\.", sql)]
+"""The examples of a connection of the reader's own, in the order of the page."""
+
+
+@pytest.mark.parametrize("sql", [sql for sql in examples() if sql not in ATTACHED])
 def test_examples_of_the_page_on_queries_run(lake: SmallLake, sql: str) -> None:
     opened = connect(lake.warehouse)
     run_sql(opened, sql)
     opened.close()
+
+
+def test_examples_with_an_attached_file_run_one_after_another(lake: SmallLake) -> None:
+    assert len(ATTACHED) == 2
+    with duckdb.connect() as connection:
+        for sql in ATTACHED:
+            connection.execute(sql.replace("data/warehouse.duckdb", str(lake.warehouse)))
+        assert connection.execute("FROM memory.main.then_known").fetchall()
