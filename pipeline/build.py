@@ -6,7 +6,7 @@ Resources are plain objects, so that none of their values is in a config, page o
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from pipeline.session import OpenedSession, home_of, open_service
 from pipeline.settings import Settings, SettingsError
 from resources.http.retries import utc_now
 from resources.limits.allowance import Work
-from resources.service_clock import MAX_SKEW, ServiceClock, service_time
+from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, service_time
 from resources.session import NEAR_DAYS, LazySession
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -131,7 +131,8 @@ def layout_of(
     The days from `first_day` on are still to be pulled, and always those from the service's today
     on. Dagster counts partitions by this machine's clock, so days to come are counted from that.
     """
-    machine_today, today = utc_now().date(), service_now.date()
+    now, today = utc_now(), service_now.date()
+    machine_today = now.date()
     # Without a Date of the service so far, its day may be any within the accepted skew.
     offset = ServiceClock(utc_now, state=Storage(home.state)).offset
     slack = MAX_SKEW.days if settings.base_url is not None and offset is None else 0
@@ -139,7 +140,10 @@ def layout_of(
     pulled_from = min(first_day or today, today - timedelta(days=slack))
     first = min([pulled_from, *landed[:1]])
     not_landed = tuple(sorted(set(_days(first, pulled_from)) - set(landed)))
-    last = max(today + timedelta(days=slack), machine_today)
+    # The definitions may stay loaded until the machine's day ends; then it is later at the service.
+    day_ends = datetime.combine(machine_today + timedelta(days=1), time(), UTC) - NOTABLE
+    latest = (day_ends + (service_now - now)).date()
+    last = max(today + timedelta(days=slack), machine_today, latest)
     to_come = _days(machine_today, last + timedelta(days=1))
     return Layout(
         key_prefix=settings.key_prefix,

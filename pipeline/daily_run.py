@@ -203,7 +203,7 @@ def run_day(
     for event in result.all_events:
         if event.is_step_success:
             seconds = event.step_success_data.duration_ms / 1000
-            phase = _PHASE_OF_STEP.get(event.step_key or "", "land")
+            phase = phase_of(event.step_key or "")
             summary.seconds[phase] = summary.seconds.get(phase, 0.0) + seconds
             in_steps += seconds
         elif event.is_step_failure:
@@ -220,6 +220,12 @@ def run_day(
     rest = monotonic() - began - in_steps
     summary.seconds["dagster"] = summary.seconds.get("dagster", 0.0) + rest
     summary.days.append(day)
+
+
+def phase_of(step: str) -> str:
+    """Return the phase of a step, whose key begins with the prefixes of the layout."""
+    found = (phase for name, phase in _PHASE_OF_STEP.items() if step.endswith(name))
+    return next(found, "land")
 
 
 def _is_interrupt(cause: Any) -> bool:

@@ -12,6 +12,7 @@ from assets.calendar import EVENT_MONTHS
 from assets.feed_day import DayNotLanded, pull_or_reuse
 from assets.layout import Layout
 from catalog.sandbox.sandbox import Sandbox
+from pipeline import build
 from pipeline.automation.jobs import daily_schedule
 from pipeline.build import layout_of
 from pipeline.health.report import health_of
@@ -114,6 +115,19 @@ def test_partitions_begin_at_the_first_landed_day_and_end_at_the_services_today(
         assert days[0] == (now - 2 * DAY).date()
         # The machine's day is always one, since Dagster counts by it.
         assert days[-1] == (now + max(ahead, 0) * DAY).date()
+
+
+@pytest.mark.parametrize("hours", [-47, -3.5, 0, 3.5, 47])
+def test_the_services_today_stays_a_partition_while_definitions_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: float
+) -> None:
+    loaded_at = datetime(2026, 3, 2, 6, tzinfo=UTC)
+    monkeypatch.setattr(build, "utc_now", lambda: loaded_at)
+    layout = layout_of(settings_of(tmp_path), Home(tmp_path), loaded_at + hours * HOUR)
+    for later in range(60):
+        at = loaded_at + later * HOUR
+        days = layout.observed_days.get_partition_keys(current_time=at)
+        assert (at + hours * HOUR).date().isoformat() in days
 
 
 def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> None:

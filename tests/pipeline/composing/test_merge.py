@@ -10,6 +10,7 @@ from assets.layout import Layout
 from assets.published import PUBLISHED, published_tables
 from pipeline.build import build_definitions, build_resources
 from pipeline.configuration.types import SettingsError
+from pipeline.daily_run import phase_of
 from pipeline.instance import instance_of
 from pipeline.runs.presence import presence
 from resources.http.retries import utc_now
@@ -70,6 +71,15 @@ def merged_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small.land()
     merge(small.home)
     return small.home.root
+
+
+def test_the_phases_of_a_run_are_those_of_its_steps_with_any_prefix(tmp_path: Path) -> None:
+    definitions = build_definitions(settings_of(tmp_path, **APART))
+    steps = definitions.resolve_job_def("almanac_daily").graph.node_names()
+    phases = {step: phase_of(step) for step in steps}
+    assert phases["almanac__event_changes"] == "fold"
+    assert phases["almanac_published_tables"] == "publish"
+    assert phases["almanac__landed_events"] == "land"
 
 
 def test_with_prefixes_they_merge_and_both_have_their_own(tmp_path: Path) -> None:
