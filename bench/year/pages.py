@@ -50,7 +50,7 @@ query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNod
 _OVERVIEW: Final = """
 query { assetNodes { id assetKey { path }
   partitionStats { numMaterialized numPartitions numFailed numMaterializing }
-  latestMaterializationByPartition(partitions: null) { timestamp runId }
+  assetMaterializations(limit: 1) { timestamp runId }
   assetChecksOrError { ... on AssetChecks { checks { name
     executionForLatestMaterialization { status timestamp } } } } } }
 """
