@@ -277,6 +277,7 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
     shown = partial(shareable, settings)
     published, why_unreadable = published_of(home)
     feeds = freshness(seen, plan, now, RefusedFeeds(Storage(home.state)).all())
+    pulled_at = _events_pulled_at(feeds)
     health = Health(
         source=stamp.source,
         plan=plan,
@@ -308,7 +309,9 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
         runs=with_errors(run_history(home, roles, machine_now), shown, leave_out=leave_out),
-        failed_polls=find_failed_polls(home, _events_pulled_at(feeds), shown),
+        failed_polls=find_failed_polls(
+            home, None if pulled_at is None else pulled_at - (now - machine_now), shown
+        ),
         unmerged=find_unmerged(home, machine_now),
         unpublished=find_unpublished(
             home, ChangeLog.of(home).days(), published, why_unreadable, machine_now

@@ -63,8 +63,9 @@ def find_failed_polls(
 ) -> FailedPolls | None:
     """Return the failure of the last poll, None if it succeeded, or a pull of all did since then.
 
-    An interrupted poll did not fail. `pulled_at` is the time of the last complete pull of events,
-    `shown` returns the text of an error as it may leave this machine.
+    An interrupted poll did not fail. `pulled_at` is the time of the last complete pull of events by
+    the machine's clock, as the record is; `shown` returns the text of an error as it may leave this
+    machine.
     """
     records = PollRecords(home)
     record = records.last()

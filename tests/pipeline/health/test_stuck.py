@@ -4,6 +4,7 @@ import re
 import resource
 import shutil
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import dagster as dg
@@ -36,6 +37,7 @@ from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.runs.place import LOCATION
 from pipeline.runs.store import RUNS, SQL, opened
 from resources.backfill.state import BackfillState, BackfillStates
+from resources.service_clock import ServiceClock
 from tests.pipeline.health.receiving import receiving
 from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_of
 from tests.pipeline.small_home import DAY, SmallHome
@@ -198,6 +200,20 @@ class TestPolls:
         PollRecords(small.home).put(failed)
         small.land("events", at=at + timedelta(minutes=1))
         assert stuck(small) == {}
+
+    def test_a_pull_before_a_failed_poll_does_not_hide_it_where_the_service_is_ahead(
+        self, small: SmallHome
+    ) -> None:
+        at = datetime.now(UTC).replace(microsecond=0)
+        clock = ServiceClock(lambda: at, state=small.home.state_storage)
+        clock.record_response_date([format_datetime(at + 5 * HOUR, usegmt=True)])
+        clock.keep()
+        small.land("events", at=at + 4 * HOUR)
+        failed = PollRecord(poll_id="p", started_at=at, ended_at=at, error="No answer.", failures=1)
+        PollRecords(small.home).put(failed)
+        assert "polls" in stuck(small)
+        small.land("events", at=at + 5 * HOUR + timedelta(minutes=1))
+        assert "polls" not in stuck(small)
 
     def test_a_poll_that_was_killed_is_reported_and_not_while_it_runs(
         self, small: SmallHome
