@@ -49,7 +49,10 @@ def main() -> None:
 def _exit(code: str | int | None) -> NoReturn:
     """Exit without freeing every object, of which some modules print a page."""
     if isinstance(code, str):
-        sys.stderr.write(f"{code}\n")
+        # Imported here, since the programs print nothing else and rich takes memory.
+        from pipeline.console import warnings
+
+        warnings.print(code, soft_wrap=True)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()

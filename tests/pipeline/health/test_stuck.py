@@ -5,6 +5,7 @@ import resource
 import shutil
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import count
 from pathlib import Path
 
 import dagster as dg
@@ -318,12 +319,18 @@ class TestFailedRuns:
         ]
 
 
+_ENDED = count()
+
+
 def ended(small: SmallHome, job: str, part: str, *, failed: bool = False) -> None:
     """Add a run that ended to the records."""
     tags = {"dagster/partition": part} if part else {}
     with instance_of(small.home) as instance:
         status = dg.DagsterRunStatus.FAILURE if failed else dg.DagsterRunStatus.SUCCESS
-        instance.run_storage.add_run(dg.DagsterRun(job_name=job, status=status, tags=tags))
+        run = dg.DagsterRun(job_name=job, status=status, tags=tags)
+        # A second apart, since runs have their time in seconds.
+        created_at = datetime.now(UTC) - timedelta(hours=1) + timedelta(seconds=next(_ENDED))
+        instance.run_storage.add_historical_run(run, created_at)
 
 
 class TestDaemon:
