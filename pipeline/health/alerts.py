@@ -127,7 +127,9 @@ def find_warnings(settings: Settings, home: Home, now: datetime) -> FoundWarning
         # Not its text: it may name folders of this machine.
         text = f"The home can't be read ({type(error).__name__}): almanac status shows why"
         return FoundWarnings(settings.source, (Warned("damaged", text),), is_all=False)
-    return FoundWarnings(health.source, tuple(health.warnings))
+    # Before the first pull the home has no stamp; what failed then is posted all the same.
+    source = settings.source if health.warnings else health.source
+    return FoundWarnings(source, tuple(health.warnings))
 
 
 class Alerts:

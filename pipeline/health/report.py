@@ -50,12 +50,12 @@ JOBS: Final = ("daily", "merge", "calendar", "poll", "alert", "digest", "prune")
 
 
 def warnings_of(health: Health, now: datetime, machine_now: datetime) -> list[Warned]:
-    """Return the warnings, at most one of a kind; none without a home.
+    """Return the warnings, at most one of a kind; without a home, those of its first runs.
 
     `now` is by the service's clock, `machine_now` by the machine's.
     """
     if health.source is None:
-        return []
+        return [*health.run_troubles, *stuck(health, machine_now)]
     return [
         *_stale(health),
         *_cancellations(health, now),
@@ -255,9 +255,14 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
     """
     home.refuse_lost_stamp()
     stamp = home.stamp()
-    if stamp is None:
-        return Health(source=None)
     machine_now = now
+    roles = {settings.name_prefix + job: job for job in JOBS}
+    shown = partial(shareable, settings)
+    runs = with_errors(run_history(home, roles, machine_now), shown, leave_out=leave_out)
+    if stamp is None:
+        health = Health(source=None, run_troubles=list(run_troubles(home)), runs=runs)
+        health.warnings = warnings_of(health, now, machine_now)
+        return health
     service_clock = ServiceClock(lambda: machine_now, state=Storage(home.state))
     now = service_clock.now()
     seen = seen_since(home, (now - timedelta(days=HISTORY_DAYS)).date())
@@ -273,8 +278,6 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
         for batch in seen.batches
         if batch.status == "quarantined" and batch.batch_id not in left_out
     ]
-    roles = {settings.name_prefix + job: job for job in JOBS}
-    shown = partial(shareable, settings)
     published, why_unreadable = published_of(home)
     feeds = freshness(seen, plan, now, RefusedFeeds(Storage(home.state)).all())
     pulled_at = _events_pulled_at(feeds)
@@ -308,7 +311,7 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
         put_off=deferred_work(home, now),
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
-        runs=with_errors(run_history(home, roles, machine_now), shown, leave_out=leave_out),
+        runs=runs,
         failed_polls=find_failed_polls(
             home, None if pulled_at is None else pulled_at - (now - machine_now), shown
         ),

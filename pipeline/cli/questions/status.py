@@ -39,6 +39,11 @@ def show(home: Home, health: Health) -> None:
     for name, fact in _facts(health):
         facts.add_row(name, fact)
     people.print(facts)
+    show_warnings(health)
+
+
+def show_warnings(health: Health) -> None:
+    """Print the warnings, a line each."""
     for warning in health.warnings:
         people.print(f"! {warning.text}", soft_wrap=True)
 
@@ -155,6 +160,7 @@ def status(
         print_json({**asdict(health), **({} if changes is None else {"told": changes.kinds})})
     elif health.source is None:
         people.print(f"There is no home at {home.root} yet: almanac run", soft_wrap=True)
+        show_warnings(health)
     else:
         show(home, health)
         if changes:

@@ -3,6 +3,7 @@
 import re
 import resource
 import shutil
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import count
@@ -29,7 +30,7 @@ from dagster_shared.error import SerializableErrorInfo
 from pydantic import SecretStr
 
 from pipeline.build import build_definitions
-from pipeline.health.alerts import Reported, changes, post_changes, posted_after
+from pipeline.health.alerts import Reported, changes, find_warnings, post_changes, posted_after
 from pipeline.health.records import Warned
 from pipeline.health.report import health_of
 from pipeline.instance import instance_of
@@ -41,11 +42,13 @@ from resources.backfill.state import BackfillState, BackfillStates
 from resources.service_clock import ServiceClock
 from tests.pipeline.health.receiving import receiving
 from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_of
+from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import DAY, SmallHome
 from warehouse.errors import DamagedBatch
 from warehouse.files.locks import hold_lock
 from warehouse.files.notes import put_note
 from warehouse.history.merge import merge
+from warehouse.home import Home
 from warehouse.landing.batches import Scope
 from warehouse.news import FILE as QUIET_FILE
 from warehouse.news import QuietBatches
@@ -319,6 +322,19 @@ class TestFailedRuns:
         ]
 
 
+def test_a_first_run_that_fails_is_reported_before_there_is_a_home(tmp_path: Path) -> None:
+    home, settings = Home(tmp_path), settings_of(tmp_path)
+    assert health_of(settings, home, datetime.now(UTC)).warnings == []
+    with instance_of(home) as instance:
+        run = dg.DagsterRun(job_name="daily", status=dg.DagsterRunStatus.FAILURE)
+        instance.run_storage.add_run(run)
+    health = health_of(settings, home, datetime.now(UTC))
+    assert health.source is None
+    assert [warning.kind for warning in health.warnings] == ["failed_runs"]
+    found = find_warnings(settings, home, datetime.now(UTC))
+    assert (found.source, len(found.warnings)) == ("sandbox:1", 1)
+
+
 _ENDED = count()
 
 
@@ -328,9 +344,14 @@ def ended(small: SmallHome, job: str, part: str, *, failed: bool = False) -> Non
     with instance_of(small.home) as instance:
         status = dg.DagsterRunStatus.FAILURE if failed else dg.DagsterRunStatus.SUCCESS
         run = dg.DagsterRun(job_name=job, status=status, tags=tags)
-        # A second apart, since runs have their time in seconds.
-        created_at = datetime.now(UTC) - timedelta(hours=1) + timedelta(seconds=next(_ENDED))
-        instance.run_storage.add_historical_run(run, created_at)
+        instance.run_storage.add_run(run)
+    # A second apart: Dagster notes the second of an update, and that tells two failures apart.
+    ended_at = datetime.now(UTC) - timedelta(hours=1) + timedelta(seconds=next(_ENDED))
+    with sqlite3.connect(small.home.dagster / RUNS) as records:
+        records.execute(
+            "UPDATE runs SET update_timestamp = ? WHERE run_id = ?",
+            (f"{ended_at:%Y-%m-%d %H:%M:%S.%f}", run.run_id),
+        )
 
 
 class TestDaemon:
