@@ -126,7 +126,11 @@ class Life:
         self.upstream.untrue = set()
 
     def _work(self, timeouts: Timeouts) -> list[str]:
-        """Run a day: pull, poll and merge. Return the batches that were merged."""
+        """Run a day: pull, poll and merge. Return the batches of the day that were merged.
+
+        A day with another date than the one before may fold batches of earlier days again.
+        """
+        landed_before = set(self.home.landing.batch_ids())
         with self._service(timeouts) as service:
             self._pull(service)
         report = merge(self.home)
@@ -140,7 +144,8 @@ class Life:
         size = sum(path.stat().st_size for path in self.home.root.rglob("*") if path.is_file())
         self.account.disk_bytes = max(self.account.disk_bytes, size)
         self.untrue |= self.upstream.untrue
-        return [outcome.manifest.batch_id for outcome in report.outcomes]
+        merged = [outcome.manifest.batch_id for outcome in report.outcomes]
+        return [batch_id for batch_id in merged if batch_id not in landed_before]
 
     def _pull(self, service: CatalogSession) -> None:
         """Send all requests of a day. Only errors of the tree may be raised."""
