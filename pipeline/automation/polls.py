@@ -223,7 +223,8 @@ class _Tick:
     def _materialisations(self, record: PollRecord) -> Iterator[dg.AssetMaterialization]:
         """Yield a materialisation for each feed that brought news, if it is not reported yet.
 
-        A daemon that is killed after it recorded some of them has not stored the cursor.
+        A daemon that is killed after it recorded some of them has not stored the cursor. A feed
+        that never brought news is reported once, since the pages would show it as missing.
         """
         for polled in record.news:
             key = self.layout.key(POLLED[polled.feed])
@@ -237,6 +238,14 @@ class _Tick:
                 metadata=_metadata(record, polled),
                 tags={"dagster/data_version": version},
             )
+        for feed in POLLED.keys() - {polled.feed for polled in record.news}:
+            key = self.layout.key(POLLED[feed])
+            if self.context.instance.get_latest_materialization_event(key) is None:
+                yield dg.AssetMaterialization(
+                    key,
+                    metadata={"requests": 0, "rows": 0, "outcome": "no news so far"},
+                    tags={"dagster/data_version": version_of(()).value},
+                )
 
     def _next_due(self) -> str:
         try:

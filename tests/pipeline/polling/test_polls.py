@@ -12,7 +12,7 @@ import pytest
 from dagster import build_sensor_context
 
 from assets.layout import Layout
-from assets.polled import PollConfig, poll_run_config
+from assets.polled import POLLED, PollConfig, poll_run_config
 from pipeline.automation.jobs import POLL
 from pipeline.automation.polls import PollFailed, PollState, decide_poll, polls
 from pipeline.automation.runs import LastRuns
@@ -174,7 +174,8 @@ def test_a_due_poll_is_started_and_reported_without_a_run(polled: Polled) -> Non
     result = polled.tick(LATER, starter=starter)
     assert len(starter.requests) == 1
     found = reported(result)
-    assert "polled_events" in found
+    assert set(found) == set(POLLED.values()), "without news once, so that no page misses it"
+    assert found["polled_look_ups"].metadata["rows"].value == 0
     metadata = found["polled_events"].metadata
     assert {"requests", "rows", "quota left", "bytes"} <= metadata.keys()
     assert "The next pull is due at" in reason_of(result)
@@ -204,7 +205,7 @@ def test_a_poll_without_news_is_in_the_reason_of_the_tick(polled: Polled) -> Non
     record = PollRecords(polled.home).last()
     assert record is not None
     if not record.news:
-        assert reported(result) == {}
+        assert all(event.metadata["rows"].value == 0 for event in reported(result).values())
         assert "It brought nothing new." in reason_of(result)
     assert f"{record.sent} request" in reason_of(result)
 
