@@ -28,12 +28,13 @@ Run = Callable[[Sequence[str], Mapping[str, str]], int]
 INSTALLER: Final = "requirements-setup.lock"
 PROJECT: Final = "pyproject.toml"
 COMMAND: Final = "pipeline/almanac"
-_SET_FOR_PIP: Final = re.compile(r"(?::env:|global|install)\.(index-url|proxy|cert)='(.*)'")
+_SET_FOR_PIP: Final = re.compile(r"(?::env:|global|install)\.([\w-]+)='(.*)'")
 _NAME_FOR_UV: Final = {
-    "index-url": "UV_DEFAULT_INDEX",
-    "proxy": "ALL_PROXY",
-    "cert": "SSL_CERT_FILE",
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_PROXY": "ALL_PROXY",
+    "PIP_CERT": "SSL_CERT_FILE",
 }
+"""The variables of uv, by those that pip has for its settings."""
 
 
 class SetUpFailed(Exception):
@@ -138,7 +139,11 @@ class Environment:
             text=True,
             check=False,
         )
-        found = {_NAME_FOR_UV[key]: value for key, value in _SET_FOR_PIP.findall(asked.stdout)}
+        found = {
+            _NAME_FOR_UV[name]: value
+            for key, value in _SET_FOR_PIP.findall(asked.stdout)
+            if (name := f"PIP_{key.replace('-', '_').upper()}") in _NAME_FOR_UV
+        }
         if "UV_INDEX_URL" in os.environ:
             found.pop("UV_DEFAULT_INDEX", None)
         return {name: value for name, value in found.items() if name not in os.environ}
