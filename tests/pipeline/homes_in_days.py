@@ -15,7 +15,7 @@ from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.session import LazySession
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
+from warehouse.landing.batches import Feed, Scope
 from warehouse.landing.landing import Pull
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -98,10 +98,10 @@ def failure_of(result: dg.ExecuteInProcessResult) -> str:
     return str(failure.description)
 
 
-def land_empty_list(home: Home, at: datetime) -> None:
+def land_empty_list(home: Home, at: datetime, feed: Feed = "events") -> None:
     home.landing.land(
         Pull(
-            feed="events",
+            feed=feed,
             scope=Scope(),
             plan="elite",
             source="sandbox:1",

@@ -9,10 +9,8 @@ from dagster import build_sensor_context
 from pipeline.automation.runs import Decision
 from pipeline.automation.unmerged import MergeState, decide_merge
 from pipeline.build import build_definitions
-from tests.pipeline.homes_in_days import settings_of
+from tests.pipeline.homes_in_days import land_empty_list, settings_of
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
-from warehouse.landing.landing import Pull
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -97,22 +95,6 @@ def test_a_batch_without_news_does_not_hasten_a_failed_merge() -> None:
     assert "attempt 1 failed to merge" in second.reason
 
 
-def land(home: Home) -> None:
-    home.landing.land(
-        Pull(
-            feed="categories",
-            scope=Scope(),
-            plan="elite",
-            source="test",
-            observed_at=NOW,
-            content_at=NOW,
-            landed_at=NOW,
-            requests=1,
-        ),
-        [(b'{"data": []}', None)],
-    )
-
-
 def tick(path: Path, instance: dg.DagsterInstance, cursor: str | None) -> dg.SensorResult:
     """Evaluate the sensor of a fresh daemon, which has only the cursor."""
     definitions = build_definitions(settings_of(path), clock=lambda: NOW)
@@ -130,7 +112,7 @@ def test_a_restarted_daemon_requests_one_merge_for_a_landed_batch(
         empty = tick(tmp_path, instance, None)
         assert empty.run_requests == []
         assert empty.skip_reason is not None
-        land(Home(tmp_path))
+        land_empty_list(Home(tmp_path), NOW, "categories")
         first = tick(tmp_path, instance, empty.cursor)
         assert first.run_requests is not None
         assert len(first.run_requests) == 1
@@ -140,7 +122,7 @@ def test_a_restarted_daemon_requests_one_merge_for_a_landed_batch(
 
 
 def test_an_unreadable_cursor_counts_as_none(tmp_path: Path) -> None:
-    land(Home(tmp_path))
+    land_empty_list(Home(tmp_path), NOW, "categories")
     with dg.DagsterInstance.ephemeral() as instance:
         result = tick(tmp_path, instance, "{not json")
         assert result.run_requests is not None
