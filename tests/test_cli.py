@@ -1,5 +1,6 @@
 """The command line as a program: started, read, stopped."""
 
+import hmac
 import json
 import os
 import pty
@@ -138,11 +139,10 @@ def test_the_export_interval_of_the_option_is_that_of_each_key(tmp_path: Path) -
 
 
 def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
-    from datetime import UTC, datetime
     from http.server import BaseHTTPRequestHandler, HTTPServer
     from threading import Thread
 
-    from catalog.contract.signature import verify
+    from catalog.contract.decisions import WEBHOOK_KINDS
 
     received: list[tuple[str, bytes]] = []
 
@@ -175,10 +175,10 @@ def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
     finally:
         receiver.shutdown()
     assert len(received) >= 3
-    secret = added["secret"]
+    secret = added["secret"].encode()
     for header, body in received:
-        verify(header, body, secrets=[secret], now=datetime(2026, 3, 2, 18, tzinfo=UTC))
-        assert json.loads(body)["type"] in ("event.created", "event.updated", "event.cancelled")
+        assert header == hmac.digest(secret, body, "sha256").hex()
+        assert json.loads(body)["type"] in WEBHOOK_KINDS
 
 
 def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(

@@ -5,7 +5,7 @@ is in the other modules of this folder and in the server. Durations are seconds 
 name says otherwise.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 VERSION: Final = "v2"
 VERSION_PATH: Final = "/v2"
@@ -66,7 +66,27 @@ ENTERPRISE_BURST: Final = 500
 
 SIGNATURE_HEADER: Final = "SVC-Signature"
 SIGNATURE_TOLERANCE_S: Final = 300
-WEBHOOK_KINDS: Final = ("event.created", "event.updated", "event.cancelled")
+SignatureForm = Literal["hex", "t,v1"]
+SIGNATURE_FORMS: Final[tuple[SignatureForm, ...]] = ("hex", "t,v1")
+"""The forms in which an endpoint can be signed to, the default first."""
+WEBHOOK_API_VERSION: Final = "2025-10-01"
+WEBHOOK_KINDS: Final = (
+    "events.created",
+    "events.updated",
+    "events.cancelled",
+    "events.high-impact",
+)
+WEBHOOK_MEANINGS: Final[dict[str, Literal["created", "updated", "cancelled"]]] = {
+    "events.created": "created",
+    "events.updated": "updated",
+    "events.cancelled": "cancelled",
+    "events.high-impact": "updated",
+    "event.created": "created",
+    "event.updated": "updated",
+    "event.cancelled": "cancelled",
+    "event.high-impact": "updated",
+}
+"""What each kind means to a receiver. We send `WEBHOOK_KINDS`; other names are accepted."""
 WEBHOOK_TIMEOUT_S: Final = 15.0
 WEBHOOK_RETRY_AFTER_S: Final = (
     5.0,

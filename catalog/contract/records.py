@@ -49,7 +49,7 @@ class Event(Record, frozen=True, kw_only=True):
 
 
 class CancelledEvent(Event, frozen=True, kw_only=True):
-    """The payload of an `event.cancelled` delivery."""
+    """The payload of an `events.cancelled` delivery."""
 
     cancelled_at: datetime
 
@@ -118,11 +118,13 @@ class Page(Record, Generic[RecordT], frozen=True):
 
 
 class Delivery(Record, frozen=True):
-    """The body of a webhook; `id` is the same at every attempt."""
+    """The body of a webhook, the same at every attempt."""
 
     id: str
     type: str
-    created_at: datetime
+    api_version: str
+    delivered_at: datetime
+    """When it was put into the outbox, by the catalog's clock."""
     data: Event
 
 

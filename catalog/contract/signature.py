@@ -1,7 +1,10 @@
-"""The webhook signature: `t=<unix seconds>,v1=<hex>` (interface section 6, decisions).
+"""The webhook signature in the form of an endpoint (interface section 6, decisions).
 
-HMAC-SHA256 over `<t>.<raw body>` with the endpoint's secret; several `v1` while a secret
-rotates. Verify the raw bytes before anything parses them.
+    hex    lower-case hex of HMAC-SHA256 over the raw body
+    t,v1   `t=<unix seconds>,v1=<hex>`, the hex of HMAC-SHA256 over `<t>.<raw body>`
+
+While a secret rotates there are several values, or several `v1`, joined by a comma. Verify the raw
+bytes before anything parses them.
 """
 
 import hashlib
@@ -9,24 +12,37 @@ import hmac
 from collections.abc import Iterable
 from datetime import datetime
 
-from catalog.contract.decisions import SIGNATURE_TOLERANCE_S
+from catalog.contract.decisions import SIGNATURE_FORMS, SIGNATURE_TOLERANCE_S, SignatureForm
 
 
 class SignatureRejected(Exception):
     """A delivery whose signature is not valid; its body must not be trusted."""
 
 
-def _digest(secret: str, timestamp: str, body: bytes) -> str:
-    return hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+def sign(
+    body: bytes, *, secrets: Iterable[str], at: datetime, form: SignatureForm = SIGNATURE_FORMS[0]
+) -> str:
+    """Return the header's value for a raw body, with one digest per secret.
 
-
-def sign(body: bytes, *, secrets: Iterable[str], at: datetime) -> str:
-    """Return the header's value for a raw body, with one `v1` per secret."""
+    Only the form `t,v1` has the time in it.
+    """
     timestamp = str(int(at.timestamp()))
-    parts = [f"v1={_digest(secret, timestamp, body)}" for secret in secrets]
-    if not parts:
+    stamped = form == "t,v1"
+    digests = [
+        f"v1={_digest(secret, timestamp, body)}" if stamped else _hex(secret, body)
+        for secret in secrets
+    ]
+    if not digests:
         raise ValueError("sign() needs at least one secret, got none")
-    return ",".join([f"t={timestamp}", *parts])
+    return ",".join([f"t={timestamp}", *digests] if stamped else digests)
+
+
+def _hex(secret: str, message: bytes) -> str:
+    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
+
+
+def _digest(secret: str, timestamp: str, body: bytes) -> str:
+    return _hex(secret, timestamp.encode() + b"." + body)
 
 
 def _parse(header: str) -> tuple[str, list[str]]:

@@ -5,10 +5,11 @@ advances costs only the changes. Belongs here: the world's records as the server
 plans, HTTP, clocks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from catalog.contract.decisions import IMPACT_MAJOR
 from catalog.sandbox.world.gc_pause import collector_paused
 from catalog.sandbox.world.records import Change, TrueEvent
 from catalog.sandbox.world.world import World
@@ -59,9 +60,12 @@ class SandboxStore:
         return cached.view
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
-        """Return the changes that webhooks report: created, updated, cancelled; not verified."""
-        changes = (self._change_with_event(change) for change in self._world.changes(after, until))
-        return [change for change in changes if change is not None]
+        """Return the changes that webhooks report; withdrawn and verified are none of them."""
+        return [
+            reported
+            for change in self._world.changes(after, until)
+            for reported in self._reported(change)
+        ]
 
     def _make(self, instant: datetime) -> _CachedView:
         near = min(self._cached, key=lambda cached: abs(cached.first - instant), default=None)
@@ -116,17 +120,29 @@ class SandboxStore:
             )
         return book
 
-    def _change_with_event(self, change: Change) -> CatalogChange | None:
+    def _reported(self, change: Change) -> Iterator[CatalogChange]:
+        """Yield what webhooks report of a change of the world: nothing, one kind or two."""
         kinds = set(change.kinds)
         cancelled_at = self._world.cancelled_at(change.event_id, change.at)
         if cancelled_at is not None:
             last = self._world.history(change.event_id, change.at)[-1].event
-            return CatalogChange(change.at, "event.cancelled", stored_event(last), cancelled_at)
+            yield CatalogChange(change.at, "events.cancelled", stored_event(last), cancelled_at)
+            return
         event = self._world.event_at(change.event_id, change.at)
         if event is None or kinds <= {"verified"}:
-            return None
-        kind: ChangeKind = "event.created" if "created" in kinds else "event.updated"
-        return CatalogChange(change.at, kind, stored_event(event))
+            return
+        kind: ChangeKind = "events.created" if "created" in kinds else "events.updated"
+        yield CatalogChange(change.at, kind, stored_event(event))
+        if _is_major(event) and not self._was_major_before(change):
+            yield CatalogChange(change.at, "events.high-impact", stored_event(event))
+
+    def _was_major_before(self, change: Change) -> bool:
+        *earlier, _ = self._world.history(change.event_id, change.at)
+        return any(_is_major(version.event) for version in earlier)
+
+
+def _is_major(event: TrueEvent) -> bool:
+    return event.impact is not None and event.impact >= IMPACT_MAJOR
 
 
 def stored_event(event: TrueEvent) -> StoredEvent:

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from catalog.contract.parameters import SortBy
 from catalog.contract.windows import Window
 
-ChangeKind = Literal["event.created", "event.updated", "event.cancelled"]
+ChangeKind = Literal["events.created", "events.updated", "events.cancelled", "events.high-impact"]
 DateKey = tuple[float, str]
 """Epoch seconds of the date, id: the order of the events list."""
 ImpactKey = tuple[float, float, str]
@@ -131,7 +131,10 @@ class CancellationSlice:
 
 @dataclass(frozen=True, slots=True)
 class CatalogChange:
-    """An event was created, updated or cancelled; `event` is its content then."""
+    """An event was created, updated or cancelled; `event` is its content then.
+
+    The change by which its score is 7.5 or more for the first time is a second one, high-impact.
+    """
 
     at: datetime
     kind: ChangeKind

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
 from catalog.server.accounts.json_file import JsonFileError
 from catalog.server.accounts.keys import KeyBook, KeyBookError, StoredKey
@@ -145,13 +146,16 @@ def add_endpoint(
         bool,
         typer.Option("--allow-private", help="Allow an address on this host or a private network."),
     ] = False,
+    signature: Annotated[
+        SignatureForm, typer.Option(help="The form of the signature.")
+    ] = SIGNATURE_FORMS[0],
     directory: DirOption = None,
     as_json: EndpointJsonOption = False,
 ) -> None:
     """Add an endpoint and print its signing secret once."""
     with errors_as_messages(*_PLAIN):
         endpoint, secret = _endpoint_book(directory).add(
-            url, account=account, allow_private=allow_private
+            url, account=account, allow_private=allow_private, signature=signature
         )
     _show_secret(endpoint.id, secret, as_json=as_json)
 
@@ -168,7 +172,7 @@ def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = Fa
     if not found:
         people.print("No endpoints yet: almanac endpoints add URL --account NAME")
         return
-    table = Table(Column("id", no_wrap=True), "account", "url", "state")
+    table = Table(Column("id", no_wrap=True), "account", "url", "signature", "state")
     for endpoint in found:
         state = "enabled" if endpoint.enabled else f"disabled: {endpoint.disabled_reason}"
         no_push = endpoints.why_no_push(endpoint.account, plans.get(endpoint.account))
@@ -176,7 +180,7 @@ def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = Fa
             state += f"; no push: {no_push}"
         if endpoint.allow_private:
             state += ", private allowed"
-        cells = (endpoint.id, endpoint.account, endpoint.url, state)
+        cells = (endpoint.id, endpoint.account, endpoint.url, endpoint.signature, state)
         table.add_row(*map(folded, cells))
     people.print(table)
 
@@ -202,6 +206,18 @@ def rotate_secret(
     with errors_as_messages(*_PLAIN):
         secret = _endpoint_book(directory).rotate(endpoint_id, overlap_hours=overlap_hours)
     _show_secret(endpoint_id, secret, as_json=as_json)
+
+
+@endpoints_app.command("signature")
+def change_signature(
+    endpoint_id: IdArgument,
+    form: Annotated[SignatureForm, typer.Argument(help="The form of the signature.")],
+    directory: DirOption = None,
+) -> None:
+    """Sign to an endpoint in another form, from the next attempt on."""
+    with errors_as_messages(*_PLAIN):
+        _endpoint_book(directory).sign_as(endpoint_id, form)
+    people.print(f"{endpoint_id} is signed to in the form {form}", soft_wrap=True)
 
 
 @endpoints_app.command("enable")

@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
@@ -390,7 +389,9 @@ def test_closed_lists_of_values_are_those_of_the_code() -> None:
     assert band["enum"] == [name for _, name in decisions.IMPACT_BANDS]
     assert (score["minimum"], score["maximum"]) == (decisions.IMPACT_MIN, decisions.IMPACT_MAX)
     assert SCHEMAS["Usage"]["properties"]["plan"]["enum"] == list(PLANS)
-    assert SCHEMAS["Delivery"]["properties"]["type"]["enum"] == list(decisions.WEBHOOK_KINDS)
+    delivery = SCHEMAS["Delivery"]["properties"]
+    assert delivery["type"]["enum"] == list(decisions.WEBHOOK_KINDS)
+    assert delivery["apiVersion"]["enum"] == [decisions.WEBHOOK_API_VERSION]
 
 
 def test_bands_and_the_major_score_are_described_with_their_edges() -> None:
@@ -661,6 +662,7 @@ HOOK: Node = DOCUMENT["x-webhooks"]["delivery"]["post"]
 
 def test_webhooks_are_described_with_the_values_of_the_code() -> None:
     assert HOOK["x-signature-header"] == decisions.SIGNATURE_HEADER
+    assert HOOK["x-signature-forms"] == list(decisions.SIGNATURE_FORMS)
     assert HOOK["x-signature-tolerance-s"] == decisions.SIGNATURE_TOLERANCE_S
     assert HOOK["x-timeout-s"] == decisions.WEBHOOK_TIMEOUT_S
     assert HOOK["x-retry-after-s"] == list(decisions.WEBHOOK_RETRY_AFTER_S)
@@ -672,6 +674,12 @@ def test_text_on_webhooks_names_the_same_values() -> None:
     assert f"`{decisions.SIGNATURE_HEADER}`" in text
     assert f"{decisions.SIGNATURE_TOLERANCE_S} seconds away" in text
     assert f"within {decisions.WEBHOOK_TIMEOUT_S:g} seconds" in text
+    assert f"score is {decisions.IMPACT_MAJOR:g} or more for the first time" in text
+    assert "A withdrawn event is not pushed" in text
+    for kind in re.findall(r"`(events\.[\w-]+)`", text):
+        assert kind in decisions.WEBHOOK_KINDS
+    for form in re.findall(r"`(hex|t,v1)`", text):
+        assert form in decisions.SIGNATURE_FORMS
     units = {"seconds": 1, "minutes": 60, "hours": 3_600}
     (delays,) = re.findall(r"after ([^.]*?), counted", text)
     delays_s = [int(n) * units[unit] for n, unit in re.findall(r"(\d+) (\w+)", delays)]
@@ -681,13 +689,12 @@ def test_text_on_webhooks_names_the_same_values() -> None:
 def test_code_sample_accepts_what_the_service_signs_and_nothing_else() -> None:
     sample: Node = {}
     exec(HOOK["x-code-sample"], sample)
-    is_genuine, now, body = sample["is_genuine"], time.time(), b'{"id": "1"}'
+    is_genuine, body = sample["is_genuine"], b'{"id": "1"}'
 
-    def signed(seconds_ago: float, *secrets: str) -> str:
-        return sign(body, secrets=secrets, at=datetime.fromtimestamp(now - seconds_ago, tz=UTC))
+    def signed(*secrets: str) -> str:
+        return sign(body, secrets=secrets, at=datetime(2026, 10, 8, tzinfo=UTC))
 
-    assert is_genuine(signed(0, "old", "new"), body, "new")
-    assert not is_genuine(signed(0, "other"), body, "new")
-    assert not is_genuine(signed(0, "new"), body + b" ", "new")
-    assert not is_genuine(signed(decisions.SIGNATURE_TOLERANCE_S + 5, "new"), body, "new")
-    assert not any(is_genuine(wrong, body, "new") for wrong in ("", "t=,v1=", "v1=00", "t=x,v1=0"))
+    assert is_genuine(signed("old", "new"), body, "new")
+    assert not is_genuine(signed("other"), body, "new")
+    assert not is_genuine(signed("new"), body + b" ", "new")
+    assert not any(is_genuine(wrong, body, "new") for wrong in ("", ",", "t=,v1=", "é", "00" * 32))

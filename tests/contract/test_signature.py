@@ -1,12 +1,19 @@
 """A receiver accepts the right body, secret and time, and nothing else."""
 
+import hashlib
+import hmac
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from catalog.contract.decisions import SIGNATURE_TOLERANCE_S
+from catalog.contract.decisions import (
+    SIGNATURE_FORMS,
+    SIGNATURE_TOLERANCE_S,
+    SignatureForm,
+)
 from catalog.contract.signature import SignatureRejected, sign, verify
 
 NOW = datetime(2026, 10, 8, 12, 0, tzinfo=UTC)
@@ -15,6 +22,9 @@ BODY = '{"id":"dlv_1","data":"é"}'.encode()
 BODIES = st.binary(max_size=200)
 SECRETS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 INSTANTS = st.floats(0, 4e9).map(lambda epoch_s: datetime.fromtimestamp(epoch_s, tz=UTC))
+
+
+stamped = partial(sign, form="t,v1")
 
 
 def is_accepted(
@@ -31,7 +41,7 @@ def is_accepted(
 def test_each_secret_that_signed_verifies_alone(
     body: bytes, secrets: list[str], at: datetime
 ) -> None:
-    header = sign(body, secrets=secrets, at=at)
+    header = stamped(body, secrets=secrets, at=at)
     assert header.startswith(f"t={int(at.timestamp())},v1=")
     for secret in secrets:
         verify(header, body, secrets=[secret], now=at)
@@ -39,7 +49,7 @@ def test_each_secret_that_signed_verifies_alone(
 
 @given(body=BODIES, at=INSTANTS, signing=SECRETS, other=SECRETS)
 def test_another_secret_never_verifies(body: bytes, at: datetime, signing: str, other: str) -> None:
-    header = sign(body, secrets=[signing], at=at)
+    header = stamped(body, secrets=[signing], at=at)
     # HMAC pads a short key with zero bytes, so keys that differ only in them are the same key.
     same = signing.rstrip("\0") == other.rstrip("\0")
     assert is_accepted(header, body, secrets=(other,), now=at) == same
@@ -51,19 +61,19 @@ def test_any_flipped_bit_of_the_body_is_rejected(body: bytes, data: st.DataObjec
     bit = data.draw(st.integers(0, 7))
     flipped = bytearray(body)
     flipped[position] ^= 1 << bit
-    assert not is_accepted(sign(body, secrets=["s"], at=NOW), bytes(flipped))
+    assert not is_accepted(stamped(body, secrets=["s"], at=NOW), bytes(flipped))
 
 
 @given(more=st.binary(min_size=1, max_size=20))
 def test_a_longer_or_shorter_body_is_rejected(more: bytes) -> None:
-    header = sign(BODY, secrets=["s"], at=NOW)
+    header = stamped(BODY, secrets=["s"], at=NOW)
     assert not is_accepted(header, BODY + more)
     assert not is_accepted(header, more + BODY)
     assert not is_accepted(header, BODY[: -len(more)])
 
 
 def test_any_changed_character_of_the_header_is_rejected() -> None:
-    header = sign(BODY, secrets=["s"], at=NOW)
+    header = stamped(BODY, secrets=["s"], at=NOW)
     for position, character in enumerate(header):
         changed = header[:position] + ("0" if character != "0" else "1") + header[position + 1 :]
         assert not is_accepted(changed), changed
@@ -74,13 +84,13 @@ def test_any_changed_character_of_the_header_is_rejected() -> None:
 @example(off_s=-SIGNATURE_TOLERANCE_S)
 @example(off_s=SIGNATURE_TOLERANCE_S + 1)
 def test_the_time_counts_both_ways_up_to_the_tolerance(off_s: int) -> None:
-    header = sign(BODY, secrets=["s"], at=NOW - timedelta(seconds=off_s))
+    header = stamped(BODY, secrets=["s"], at=NOW - timedelta(seconds=off_s))
     assert is_accepted(header) == (abs(off_s) <= SIGNATURE_TOLERANCE_S)
 
 
 def test_a_time_moved_into_the_tolerance_is_rejected() -> None:
-    old = sign(BODY, secrets=["s"], at=NOW - timedelta(days=1))
-    fresh = sign(BODY, secrets=["other"], at=NOW).partition(",")[0]
+    old = stamped(BODY, secrets=["s"], at=NOW - timedelta(days=1))
+    fresh = stamped(BODY, secrets=["other"], at=NOW).partition(",")[0]
     assert not is_accepted(f"{fresh},{old.partition(',')[2]}")
 
 
@@ -97,7 +107,7 @@ def test_a_time_moved_into_the_tolerance_is_rejected() -> None:
 def test_one_secret_in_common_is_enough_while_a_secret_rotates(
     signed_with: tuple[str, ...], known: tuple[str, ...], accepted: bool
 ) -> None:
-    assert is_accepted(sign(BODY, secrets=signed_with, at=NOW), secrets=known) == accepted
+    assert is_accepted(stamped(BODY, secrets=signed_with, at=NOW), secrets=known) == accepted
 
 
 @pytest.mark.parametrize(
@@ -130,10 +140,20 @@ def test_arbitrary_text_is_rejected_and_never_breaks_the_receiver(
 
 
 def test_unknown_parts_and_spaces_are_ignored() -> None:
-    stamp, _, digest = sign(BODY, secrets=["s"], at=NOW).partition(",")
+    stamp, _, digest = stamped(BODY, secrets=["s"], at=NOW).partition(",")
     assert is_accepted(f"{digest} , v0=x, {stamp}, flag")
 
 
-def test_signing_without_a_secret_is_an_error() -> None:
+@pytest.mark.parametrize("form", SIGNATURE_FORMS)
+def test_signing_without_a_secret_is_an_error(form: SignatureForm) -> None:
     with pytest.raises(ValueError, match="at least one secret"):
-        sign(BODY, secrets=[], at=NOW)
+        sign(BODY, secrets=[], at=NOW, form=form)
+
+
+@given(body=BODIES, secrets=st.lists(SECRETS, min_size=1, max_size=3), at=INSTANTS)
+def test_the_plain_form_is_the_hex_of_the_raw_body_with_each_secret_whatever_the_time(
+    body: bytes, secrets: list[str], at: datetime
+) -> None:
+    digests = [hmac.new(secret.encode(), body, hashlib.sha256).hexdigest() for secret in secrets]
+    assert sign(body, secrets=secrets, at=at) == ",".join(digests)
+    assert sign(body, secrets=secrets, at=at, form="hex") == ",".join(digests)

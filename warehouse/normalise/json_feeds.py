@@ -6,10 +6,10 @@ the fields of an event (json_rows.py).
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from catalog.contract.bodies import ListBody, single_body
-from catalog.contract.decisions import WEBHOOK_KINDS
+from catalog.contract.decisions import WEBHOOK_MEANINGS
 from warehouse.landing.batches import LandedPage, Manifest
 from warehouse.normalise.json_rows import EventRows
 from warehouse.normalise.payloads import HtmlBody, Unreadable, decoded, error_words, list_in
@@ -18,7 +18,6 @@ from warehouse.normalise.values import BadRow, shown_raw, storable, text_of
 
 Pages = Iterable[tuple[LandedPage, bytes]]
 MakeRow = Callable[[Any, int], dict[str, Any]]
-_CANCELLED_KIND: Final = "event.cancelled"
 
 
 def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts) -> None:
@@ -86,7 +85,7 @@ def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCoun
             continue
         value = value if strict else _storable_or_none(value)
         kind = value.get("type") if isinstance(value, dict) else None
-        if isinstance(kind, str) and kind not in WEBHOOK_KINDS:
+        if isinstance(kind, str) and kind not in WEBHOOK_MEANINGS:
             counts.arrived += 1
             counts.ignored += 1
             counts.note(f"deliveries of an unknown type: {kind[:80]!a}")
@@ -149,18 +148,28 @@ def _delivery_maker(rows: EventRows) -> MakeRow:
             raise BadRow("type: expected the type of a delivery, but it is missing")
         event: Any = value.get("data")
         row = rows.row(event, position)
-        created = text_of(value.get("createdAt"), "createdAt of the delivery")
-        if created is None:
-            raise BadRow("createdAt of the delivery: expected an instant, but it is missing")
-        row["content_text"] = created
+        at = _content_time(value, event)
         if received_at is not None:
             row["observed_text"] = instant(received_at)
-        if value["type"] == _CANCELLED_KIND:
-            at = text_of(event.get("cancelledAt"), "cancelledAt")
-            row |= {"status": "cancelled", "cancelled_text": at or created}
+            at = at or instant(received_at)
+        row["content_text"] = at
+        if WEBHOOK_MEANINGS[value["type"]] == "cancelled":
+            cancelled = text_of(event.get("cancelledAt"), "cancelledAt")
+            row |= {"status": "cancelled", "cancelled_text": cancelled or at}
         return row
 
     return make_row
+
+
+def _content_time(delivery: dict[str, Any], event: dict[str, Any]) -> str | None:
+    """Return when the content of a delivery was true, as far as it says (decisions)."""
+    stated = (
+        (delivery.get("createdAt"), "createdAt of the delivery"),
+        (event.get("cancelledAt"), "cancelledAt"),
+        (event.get("updatedAt"), "updatedAt"),
+        (delivery.get("deliveredAt"), "deliveredAt of the delivery"),
+    )
+    return next((at for value, name in stated if (at := text_of(value, name)) is not None), None)
 
 
 def instant(at: datetime) -> str:

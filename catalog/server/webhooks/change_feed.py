@@ -13,6 +13,7 @@ from operator import attrgetter
 
 import msgspec
 
+from catalog.contract.decisions import WEBHOOK_API_VERSION
 from catalog.contract.plans import Plan
 from catalog.contract.records import Delivery, Event
 from catalog.server.store import CatalogChange, CatalogStore, Clock
@@ -63,7 +64,7 @@ class Feed:
             until = min(now, mark + SLICE)
             for batch in batches(self._store.changes(mark, until)):
                 deliveries = [
-                    _new_delivery(change, endpoint, plans[endpoint.id], self._render)
+                    _new_delivery(change, endpoint, plans[endpoint.id], self._render, at=now)
                     for change in batch
                     for endpoint in served
                     if change.at > since[endpoint.id]
@@ -142,14 +143,19 @@ def _start(
 
 
 def _new_delivery(
-    change: CatalogChange, endpoint: Endpoint, plan: Plan, render: Render
+    change: CatalogChange, endpoint: Endpoint, plan: Plan, render: Render, *, at: datetime
 ) -> OutboxDelivery:
-    """Return the delivery of a change to an endpoint; the same for the same change."""
+    """Return the delivery of a change to an endpoint; its id is the same for the same change.
+
+    `at` is stated as the time of delivery: the body is stored, so each attempt states the same.
+    """
     id_ = delivery_id(endpoint.id, change.event.id, kind=change.kind, at=change.at)
     message = Delivery(
         id=id_,
         type=change.kind,
-        created_at=change.at,
+        api_version=WEBHOOK_API_VERSION,
+        # The interface has whole seconds, and a change is never later than its delivery.
+        delivered_at=at.replace(microsecond=0),
         data=render(change, plan),
     )
     return OutboxDelivery(

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
 from catalog.server.accounts.json_file import JsonFile
 from catalog.server.accounts.keys import KeyBook
@@ -65,6 +66,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[Secret, ...]
     created_at: Instant
     allow_private: bool = False
+    signature: SignatureForm = "t,v1"
+    """A file in which an endpoint has none was written when this was the only form."""
     disabled_at: Instant | None = None
     disabled_reason: str | None = None
 
@@ -124,7 +127,14 @@ class EndpointBook:
         """Return one endpoint, or raise UnknownEndpoint."""
         return _find(self.endpoints(), endpoint_id)
 
-    def add(self, url: str, *, account: str, allow_private: bool = False) -> tuple[Endpoint, str]:
+    def add(
+        self,
+        url: str,
+        *,
+        account: str,
+        allow_private: bool = False,
+        signature: SignatureForm = SIGNATURE_FORMS[0],
+    ) -> tuple[Endpoint, str]:
         """Add an endpoint; return it and its signing secret, which is not shown again.
 
         Raises:
@@ -145,6 +155,7 @@ class EndpointBook:
             secrets=(secret,),
             created_at=now,
             allow_private=allow_private,
+            signature=signature,
         )
         with self._file.editing() as edit:
             edit.value = Endpoints(endpoints=(*edit.value.endpoints, endpoint))
@@ -174,6 +185,12 @@ class EndpointBook:
 
         self._change(endpoint_id, rotated)
         return new.value
+
+    def sign_as(self, endpoint_id: str, form: SignatureForm) -> None:
+        """Sign to an endpoint in another form from the next attempt on."""
+        self._change(
+            endpoint_id, lambda endpoint: (msgspec.structs.replace(endpoint, signature=form),)
+        )
 
     def enable(self, endpoint_id: str) -> None:
         """Send to it from now on; changes of the time when it was disabled are not sent."""

@@ -152,7 +152,9 @@ class WebhookSender:
             headers={
                 "Content-Type": "application/json",
                 "User-Agent": USER_AGENT,
-                SIGNATURE_HEADER: sign(delivery.body, secrets=secrets, at=self._clock.now()),
+                SIGNATURE_HEADER: sign(
+                    delivery.body, secrets=secrets, at=self._clock.now(), form=endpoint.signature
+                ),
             },
         )
 

@@ -201,6 +201,7 @@ def test_an_unknown_endpoint_is_named(book: EndpointBook) -> None:
     "change",
     [
         ('"format": 1', '"format": 2'),
+        ('"signature": "hex"', '"signature": "base64"'),
         ("2026-05-01T12:00:00Z", "2026-05-01T12:00:00"),
         ('"expires_at": null', '"expires_at": "2026-05-02T12:00:00Z"'),
         ("{", ""),
@@ -228,6 +229,19 @@ def test_a_plan_that_an_older_file_has_beside_the_account_does_not_count(
     assert book.endpoints() == (endpoint,)
 
 
+def test_an_endpoint_of_a_file_without_forms_of_signature_is_signed_to_as_before(
+    book: EndpointBook, path: Path
+) -> None:
+    endpoint, _ = book.add(URL, account="acme")
+    assert endpoint.signature == "hex"
+    older = path.read_text().replace('"signature": "hex",', "")
+    assert older != path.read_text()
+    path.write_text(older)
+    assert book.get(endpoint.id).signature == "t,v1"
+    book.sign_as(endpoint.id, "hex")
+    assert book.get(endpoint.id) == endpoint
+
+
 def test_no_repr_shows_a_secret(book: EndpointBook) -> None:
     endpoint, secret = book.add(URL, account="acme")
     assert secret == "whsec_canary1of32"
@@ -238,7 +252,7 @@ def test_no_repr_shows_a_secret(book: EndpointBook) -> None:
 
 
 def delivery(number: int, **fields: object) -> OutboxDelivery:
-    values = {"endpoint_id": "ep_1", "kind": "event.created", "body": b"{}", "created_at": START}
+    values = {"endpoint_id": "ep_1", "kind": "events.created", "body": b"{}", "created_at": START}
     return OutboxDelivery(**{"id": f"dlv_{number}", **values, **fields})  # type: ignore[arg-type]
 
 
@@ -360,6 +374,9 @@ def test_the_commands_show_a_secret_only_when_it_is_made(almanac: Commands) -> N
     (endpoint,) = json.loads(listed)
     assert len(endpoint["secrets"]) == 2
     assert (endpoint["plan"], endpoint["no_push"]) == ("elite", None)
+    assert endpoint["signature"] == "hex"
+    assert "t,v1" in almanac("signature", made["id"], "t,v1")
+    assert json.loads(almanac("list", "--json"))[0]["signature"] == "t,v1"
     almanac("disable", made["id"], "--reason", "too slow")
     assert json.loads(almanac("list", "--json"))[0]["disabled_reason"] == "too slow"
     almanac("enable", made["id"])
@@ -384,6 +401,10 @@ def test_the_commands_list_and_requeue_dead_letters(almanac: Commands, tmp_path:
 def test_the_commands_report_an_error_in_one_line(almanac: Commands) -> None:
     assert "no push" in almanac("add", URL, "--account", "pro", exits=1)
     assert "almanac keys create" in almanac("add", URL, "--account", "a", exits=1)
+    made = almanac("add", URL, "--account", "acme", "--signature", "t,v1", "--json")
+    assert json.loads(almanac("list", "--json"))[0]["id"] == json.loads(made)["id"]
+    assert "t,v1" in almanac("list")
+    assert "hex" in almanac("add", URL, "--account", "acme", "--signature", "md5", exits=2)
     assert "--allow-private" in almanac("add", "http://10.0.0.1/", "--account", "acme", exits=1)
     assert "no such endpoint" in almanac("remove", "ep_1", exits=1)
     assert "not a dead delivery" in almanac("requeue", "dlv_1", exits=1)

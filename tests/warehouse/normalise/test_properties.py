@@ -94,7 +94,8 @@ def test_an_event_has_the_same_content_by_export_list_and_delivery(
     by_list = contents(batches)
     assert [row["event_id"] for row in by_list] == [clean(event.id) for event in events]
     deliveries = [
-        Delivery(id="d", type="event.updated", created_at=AT, data=event) for event in shown
+        Delivery(id="d", type="events.updated", api_version="", delivered_at=AT, data=event)
+        for event in shown
     ]
     batches.read("deliveries", map(msgspec.json.encode, deliveries), plan=plan.name)
     assert contents(batches) == by_list

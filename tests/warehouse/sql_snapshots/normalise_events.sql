@@ -94,7 +94,7 @@ checked AS (
             WHEN status = 'cancelled' AND cancelled_at IS NULL
                 THEN almanac_expected('cancelledAt', 'an instant', cancelled_text)
             WHEN content_text IS NOT NULL AND content_of_row IS NULL
-                THEN almanac_expected('createdAt of the delivery', 'an instant', content_text)
+                THEN almanac_expected('time of the delivery', 'an instant', content_text)
             WHEN title IS NULL AND shown & $title_bit <> 0
                 THEN 'title: expected a text, but it is missing'
             WHEN date IS NULL
