@@ -1,23 +1,40 @@
 """The pages of each feed as rows: lists, single look-ups, cancellations, deliveries.
 
-Belongs here: the form of a feed's pages, and what its rows contain besides the event. Does not:
-the fields of an event (json_rows.py).
+Belongs here: the form of a feed's pages, and what its rows contain besides the event; the head of
+a delivery, read alone. Does not: the fields of an event (json_rows.py).
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
-from catalog.contract.bodies import ListBody, single_body
+from catalog.contract.bodies import DeliveryBody, ListBody, delivery_body, single_body
 from catalog.contract.decisions import WEBHOOK_MEANINGS
+from warehouse import bounds
 from warehouse.landing.batches import LandedPage, Manifest
-from warehouse.normalise.json_rows import EventRows
+from warehouse.normalise.json_rows import EventRows, columns_of
 from warehouse.normalise.payloads import HtmlBody, Unreadable, decoded, error_words, list_in
 from warehouse.normalise.sink import RAW_MAX, BatchCounts, Sink
-from warehouse.normalise.values import BadRow, shown_raw, storable, text_of
+from warehouse.normalise.values import BadRow, shown_raw, storable, storable_text, text_of
 
 Pages = Iterable[tuple[LandedPage, bytes]]
 MakeRow = Callable[[Any, int], dict[str, Any]]
+_ID_BYTES: Final = 200
+_KIND_CHARS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryHead:
+    """What a receiver records of a delivery beside its bytes. The texts can be stored anywhere."""
+
+    delivery_id: str | None = None
+    """None if the body has no id of its own, or one that is not a text of at most 200 bytes."""
+    kind: str | None = None
+    """The type as sent, of at most 80 characters; also one that is not known."""
+    event_id: str | None = None
+    why_unreadable: str | None = None
+    """None if nothing is wrong with its form; the reader may still reject a field of the event."""
 
 
 def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts) -> None:
@@ -84,13 +101,77 @@ def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCoun
             _refuse(body, str(error), sink, counts)
             continue
         value = value if strict else _storable_or_none(value)
-        kind = value.get("type") if isinstance(value, dict) else None
+        delivery = delivery_body(value)
+        kind = delivery.type if delivery is not None else None
         if isinstance(kind, str) and kind not in WEBHOOK_MEANINGS:
             counts.arrived += 1
             counts.ignored += 1
             counts.note(f"deliveries of an unknown type: {kind[:80]!a}")
             continue
-        _add((value, page.received_at), _delivery_maker(rows), sink, counts)
+        _add(value, _delivery_maker(delivery, page.received_at, rows), sink, counts)
+
+
+def delivery_head(body: bytes) -> DeliveryHead:
+    """Return the head of a delivery of any bytes; the reader rejects what is unreadable here."""
+    try:
+        value, strict = decoded(body)
+    except Unreadable as error:
+        return DeliveryHead(why_unreadable=storable_text(str(error)))
+    # As sent: as a storable text, NaN would be an id that two deliveries have in common.
+    sent = delivery_body(value)
+    delivery = sent if strict else delivery_body(_storable_or_none(value))
+    if sent is None or delivery is None:
+        why = f"expected an object, got {shown_raw(value)}"
+        return DeliveryHead(why_unreadable=storable_text(why))
+    event_id, unreadable = None, None
+    try:
+        if _meaning(delivery) is not None:
+            event_id = _event_id(delivery.event)
+    except BadRow as error:
+        unreadable = storable_text(str(error))
+    kind = delivery.type
+    return DeliveryHead(
+        delivery_id=sent.id if _is_id(sent.id) else None,
+        kind=storable_text(kind[:_KIND_CHARS]) if isinstance(kind, str) else None,
+        event_id=event_id,
+        why_unreadable=unreadable,
+    )
+
+
+def _meaning(delivery: DeliveryBody) -> str | None:
+    """Return what a delivery means, None if its type is not known.
+
+    Raises:
+        BadRow: it has no type.
+    """
+    if not isinstance(delivery.type, str):
+        raise BadRow("type: expected the type of a delivery, but it is missing")
+    return WEBHOOK_MEANINGS.get(delivery.type)
+
+
+def _event_id(event: Any) -> str:
+    """Raises BadRow: it is not an event, or has no id that can be stored."""
+    if not isinstance(event, dict):
+        raise BadRow(f"expected an object, got {shown_raw(event)}")
+    if len(event) > bounds.KEYS:
+        raise BadRow(f"expected at most {bounds.KEYS} fields, got {len(event)}")
+    key = "id" if "id" in event else columns_of(tuple(event))[0].get("event_id", "id")
+    text = text_of(event.get(key), "id")
+    if text is None:
+        raise BadRow("id: expected a text, but it is missing")
+    if not _is_id(text):
+        raise BadRow(f"id: expected a text of at most {_ID_BYTES} bytes, got {shown_raw(text)}")
+    return text
+
+
+def _is_id(value: Any) -> bool:
+    """Whether a value is a text that can be stored without a change, and is not too long."""
+    if not isinstance(value, str) or not value or len(value) > _ID_BYTES or "\0" in value:
+        return False
+    try:
+        return len(value.encode()) <= _ID_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def _add(record: Any, make_row: MakeRow, sink: Sink, counts: BatchCounts) -> None:
@@ -139,37 +220,35 @@ def _not_found_maker(manifest: Manifest) -> MakeRow:
     return make_row
 
 
-def _delivery_maker(rows: EventRows) -> MakeRow:
-    def make_row(record: Any, position: int) -> dict[str, Any]:
-        value, received_at = record
-        if not isinstance(value, dict):
+def _delivery_maker(
+    delivery: DeliveryBody | None, received_at: datetime | None, rows: EventRows
+) -> MakeRow:
+    def make_row(value: Any, position: int) -> dict[str, Any]:
+        if delivery is None:
             raise BadRow(f"expected an object, got {shown_raw(value)}")
-        if not isinstance(value.get("type"), str):
-            raise BadRow("type: expected the type of a delivery, but it is missing")
-        event: Any = value.get("data")
-        row = rows.row(event, position)
-        at = _content_time(value, event)
-        if received_at is not None:
-            row["observed_text"] = instant(received_at)
-            at = at or instant(received_at)
-        row["content_text"] = at
-        if WEBHOOK_MEANINGS[value["type"]] == "cancelled":
-            cancelled = text_of(event.get("cancelledAt"), "cancelledAt")
-            row |= {"status": "cancelled", "cancelled_text": cancelled or at}
+        meaning = _meaning(delivery)
+        row = rows.row(delivery.event, position)
+        receipt = None if received_at is None else instant(received_at)
+        cancelled = None
+        if meaning == "cancelled":
+            event = delivery.event
+            cancelled = text_of(event.get("cancelledAt", event.get("cancelled_at")), "cancelledAt")
+        # The first that is stated counts, readable or not: with a later one in place of a time
+        # that can't be read, old content would pass for new.
+        row["content_text"] = (
+            text_of(delivery.created_at, "createdAt of the delivery")
+            or cancelled
+            or row.get("updated_at")
+            or text_of(delivery.delivered_at, "deliveredAt of the delivery")
+            or receipt
+        )
+        if receipt is not None:
+            row["observed_text"] = receipt
+        if meaning == "cancelled":
+            row |= {"status": "cancelled", "cancelled_text": cancelled or row["content_text"]}
         return row
 
     return make_row
-
-
-def _content_time(delivery: dict[str, Any], event: dict[str, Any]) -> str | None:
-    """Return when the content of a delivery was true, as far as it says (decisions)."""
-    stated = (
-        (delivery.get("createdAt"), "createdAt of the delivery"),
-        (event.get("cancelledAt"), "cancelledAt"),
-        (event.get("updatedAt"), "updatedAt"),
-        (delivery.get("deliveredAt"), "deliveredAt of the delivery"),
-    )
-    return next((at for value, name in stated if (at := text_of(value, name)) is not None), None)
 
 
 def instant(at: datetime) -> str:
