@@ -101,6 +101,8 @@ def _secrets(settings: Settings) -> Iterator[SecretStr]:
             found = read()
             if found is not None:
                 yield found[1] if isinstance(found, tuple) else found
+    with suppress(SettingsError):
+        yield from settings.signing_secrets()
 
 
 def _open_files(settings: Settings) -> list[Path]:

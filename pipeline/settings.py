@@ -26,6 +26,7 @@ from pydantic_settings import (
 
 from pipeline.configuration.deployment import DagsterEnvironment, DeploymentSettings
 from pipeline.configuration.machine import MachineSettings
+from pipeline.configuration.push import PushSettings, secrets_in
 from pipeline.configuration.retention import RetentionSettings
 from pipeline.configuration.service import ServiceSettings
 from pipeline.configuration.types import Hook, Place, SettingsError, hook_of, secret_of
@@ -39,7 +40,12 @@ ENV_FILE: Final = Path(".env")
 
 
 class Settings(
-    RetentionSettings, MachineSettings, DeploymentSettings, ServiceSettings, BaseSettings
+    PushSettings,
+    RetentionSettings,
+    MachineSettings,
+    DeploymentSettings,
+    ServiceSettings,
+    BaseSettings,
 ):
     """Every setting, each with the prefix `ALMANAC_`. The groups have most of the fields."""
 
@@ -155,6 +161,20 @@ class Settings(
         return hook_of(PREFIX + "DIGEST_URL", self.digest_url, self.digest_url_file)
 
     @property
+    def push(self) -> bool:
+        """Whether secrets are set, so that webhooks are to be received."""
+        return self.webhook_secrets is not None or self.webhook_secrets_file is not None
+
+    def signing_secrets(self) -> tuple[SecretStr, ...]:
+        """Return the signing secrets of the webhook endpoint, empty if none is set.
+
+        Raises:
+            SettingsError: both settings are set, or they have no secret that can be used.
+        """
+        name = PREFIX + "WEBHOOK_SECRETS"
+        return secrets_in(name, secret_of(name, self.webhook_secrets, self.webhook_secrets_file))
+
+    @property
     def group_reads(self) -> bool:
         """Whether the group of a file may read it."""
         return self.shared == "group"
@@ -165,7 +185,8 @@ class Settings(
         found = {"ALMANAC_API_KEY_FILE": self.api_key_file}
         found["ALMANAC_ALERT_URL_FILE"] = self.alert_url_file
         found["ALMANAC_DIGEST_URL_FILE"] = self.digest_url_file
-        if self._from_file & {"api_key", "alert_url", "digest_url"}:
+        found["ALMANAC_WEBHOOK_SECRETS_FILE"] = self.webhook_secrets_file
+        if self._from_file & {"api_key", "alert_url", "digest_url", "webhook_secrets"}:
             found[str(ENV_FILE)] = ENV_FILE.absolute()
         return {name: path for name, path in found.items() if path is not None}
 

@@ -42,7 +42,7 @@ FLOORS = {
     ),
     "catalog.contract": (
         "bodies decisions records",
-        "csv_format errors plans signature",
+        "csv_format errors plans signature verification",
         "openapi windows",
         "parameters",
     ),
@@ -73,7 +73,7 @@ FLOORS = {
         "limits",
         "deferrals http",
         "ingest request_log",
-        "session",
+        "inbox session",
         "backfill feeds",
     ),
     "assets": (
@@ -89,7 +89,7 @@ FLOORS = {
         "configuration console hooks runs",
         "instance settings",
         "retention secrecy session",
-        "polling ui",
+        "polling receiver ui",
         "health",
         "automation",
         "build",

@@ -14,6 +14,7 @@ WarehouseError        of almanac.errors
 │   ├── RunRecordsDamaged     it changed after it was written: `almanac doctor --fix`
 │   ├── RunRecordsBusy        another program uses it: try again later
 │   └── RunRecordsInaccessible  the disk is full, or this user may not use it
+├── InboxUnusable     a file of the inbox of deliveries can't be read or written
 ├── LockHeld          another process holds a lock of the home for longer than the wait
 └── LakeDamaged       a file of the lake can't be read; `almanac replay` rebuilds it
 """
@@ -30,6 +31,7 @@ __all__ = [
     "DamagedManifest",
     "DamagedStamp",
     "HomeRefused",
+    "InboxUnusable",
     "LakeDamaged",
     "LandingError",
     "LockHeld",
@@ -101,6 +103,10 @@ class RunRecordsBusy(RunRecordsUnusable):
 
 class RunRecordsInaccessible(RunRecordsUnusable):
     """The disk is full, or this user lacks permission."""
+
+
+class InboxUnusable(WarehouseError):
+    """A file of the inbox can't be used; what was landed before is in landing."""
 
 
 class LockHeld(WarehouseError):

@@ -122,6 +122,10 @@ COMMANDS: Final = {
         *("sandbox", "sandbox"),
         "Start the sandbox: the same interface over a synthetic catalog that keeps changing.",
     ),
+    "receive": CommandPlace(
+        *("receive", "receive"),
+        "Receive webhooks: verify, store durably, then acknowledge.",
+    ),
     "batches": CommandPlace("merge", "batches_app", "List, show and release landed batches."),
     "keys": CommandPlace(
         "accounts", "keys_app", "Create, list, revoke and rotate API keys of the server."

@@ -1,0 +1,104 @@
+"""`almanac receive`: receive webhooks until Ctrl-C; each is stored before it is answered."""
+
+import threading
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.options import stop_by_signals
+from pipeline.console import fail, people, print_json
+from pipeline.session import home_of
+from pipeline.settings import Settings, read_settings
+from resources.http.retries import utc_now
+from resources.service_clock import service_time
+
+
+def receive(
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on. Default: ALMANAC_RECEIVE_HOST.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="The port; 0 takes a free one. Default: ALMANAC_RECEIVE_PORT."
+        ),
+    ] = None,
+    merge: Annotated[
+        bool,
+        typer.Option(
+            "--merge", help="Also merge what arrives, within seconds. Without it, Dagster does."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
+    ] = False,
+) -> None:
+    """Receive webhooks: verify, store durably, then acknowledge.
+
+    Only deliveries signed with a secret of ALMANAC_WEBHOOK_SECRETS are accepted. They wait in the
+    inbox until Dagster, `almanac merge` or --merge puts them into the warehouse. TLS is for a
+    reverse proxy in front.
+    """
+    # Imported here, so that the help and wrong options need no server.
+    from catalog.server.hosting import HostedApp, HostingError
+    from pipeline.receiver.app import ReceiverApp
+    from pipeline.receiver.merging import MergeThread
+    from pipeline.receiver.secret_files import CurrentVerifier
+    from resources.inbox.inbox_file import InboxWriter
+
+    settings = read_settings()
+    verifier = CurrentVerifier(settings)
+    home = home_of(settings)
+    home.check(settings.source)
+    home.claim(settings.source)
+    clock = service_time(home.state, utc_now)
+    stop = threading.Event()
+    stop_by_signals(stop.set)
+    with ExitStack() as opened:
+        writer = opened.enter_context(InboxWriter.open(home, clock))
+        merging = MergeThread(home, utc_now) if merge else None
+        app = ReceiverApp(
+            verifier,
+            writer,
+            clock,
+            path=settings.receive_path,
+            stored=(lambda: None) if merging is None else merging.wake,
+        )
+        server = HostedApp(
+            app,
+            host=settings.receive_host if host is None else host,
+            port=settings.receive_port if port is None else port,
+        )
+        try:
+            server.start()
+        except HostingError as error:
+            fail(str(error))
+        opened.callback(server.stop)
+        if merging is not None:
+            merging.start()
+            opened.callback(merging.stop)
+        _announce(settings, server.base_url, merge=merge, as_json=as_json)
+        stop.wait()
+    if not as_json:
+        people.print("Stopped. What was acknowledged is in the inbox.")
+
+
+def _announce(settings: Settings, base_url: str, *, merge: bool, as_json: bool) -> None:
+    url = base_url + settings.receive_path
+    if as_json:
+        print_json({"url": url, "health": f"{base_url}/healthz", "merge": merge})
+        return
+    people.print(f"Receiving webhooks on {url}", soft_wrap=True)
+    people.print(
+        f"Accepted: {settings.signature_header} of the forms "
+        f"{', '.join(settings.signature_forms)}, by {len(settings.signing_secrets())} secret(s).",
+        soft_wrap=True,
+    )
+    if merge:
+        people.print("What arrives is merged within seconds.")
+    else:
+        people.print(
+            "What arrives waits in the inbox for Dagster (`almanac ui`, `almanac daemon`)."
+        )
+    people.print("Press Ctrl-C to stop.")

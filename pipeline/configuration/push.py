@@ -1,0 +1,89 @@
+"""The settings of push: secrets, forms of signatures, where to listen, when silence is reported."""
+
+import re
+from typing import Final
+
+from pydantic import BaseModel, Field, SecretStr
+
+from catalog.contract import decisions
+from catalog.contract.verification import FORMS
+from pipeline.configuration.types import CommaList, Place, SettingsError
+
+DEFAULT_PORT: Final = 8030
+LEAST_SECRET: Final = 16
+"""Characters of the shortest secret; a shorter one could be guessed."""
+
+
+def secrets_in(name: str, given: SecretStr | None) -> tuple[SecretStr, ...]:
+    """Return the secrets in the text of the setting `name`, separated by commas or line ends.
+
+    Raises:
+        SettingsError: one can't be used; the text does not show it.
+    """
+    if given is None:
+        return ()
+    found = [part.strip() for part in re.split(r"[,\n]", given.get_secret_value())]
+    secrets = tuple(SecretStr(part) for part in found if part)
+    if not secrets:
+        raise SettingsError(f"{name} has no secret; expected one or more, separated by commas.")
+    if any(len(secret) < LEAST_SECRET for secret in secrets):
+        raise SettingsError(
+            f"{name} has a secret of fewer than {LEAST_SECRET} characters, which could be guessed; "
+            "expected those that the service shows for the endpoint."
+        )
+    return secrets
+
+
+class PushSettings(BaseModel):
+    """How webhooks are received (`almanac receive`)."""
+
+    webhook_secrets: SecretStr | None = Field(
+        default=None,
+        description="The signing secrets of the webhook endpoint, separated by commas: more than "
+        "one while a secret rotates. A file is safer: `ALMANAC_WEBHOOK_SECRETS_FILE`.",
+    )
+    webhook_secrets_file: Place | None = Field(
+        default=None,
+        description="A file that contains the secrets, one a line, and nothing else. It is read "
+        "again when it changes.",
+    )
+    signature_header: str = Field(
+        default=decisions.SIGNATURE_HEADER,
+        pattern=r"^[A-Za-z0-9-]{1,100}$",
+        description="The header of a webhook that has the signature.",
+    )
+    signature_forms: CommaList = Field(
+        default=FORMS,
+        description="The forms of signatures that are accepted, separated by commas: "
+        f"{', '.join(f'`{form}`' for form in FORMS)}. Allow only what your service sends.",
+    )
+    receive_host: str = Field(
+        default="127.0.0.1",
+        description="The address on which `almanac receive` listens. It has no TLS of its own.",
+    )
+    receive_port: int = Field(
+        default=DEFAULT_PORT, ge=0, le=65_535, description="Its port; 0 takes a free one."
+    )
+    receive_path: str = Field(
+        default="/webhooks",
+        pattern=r"^/[A-Za-z0-9._~/-]{0,200}$",
+        description="The path to which webhooks are sent.",
+    )
+    push_silence_h: float = Field(
+        default=24.0,
+        gt=0,
+        description="Hours without a delivery after which `almanac status` warns, once push was "
+        "received.",
+    )
+    push_poll_interval_s: int = Field(
+        default=21_600,
+        ge=0,
+        description="The shortest time between two polls of the same dates while push brings the "
+        "changes, in seconds: push does not tell of withdrawals.",
+    )
+    keep_deliveries_days: int = Field(
+        default=30,
+        ge=0,
+        description="Days that the inbox keeps the body of a delivery that was landed. Landing "
+        "keeps it for ever.",
+    )

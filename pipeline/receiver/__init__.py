@@ -1,0 +1,1 @@
+"""The receiver of webhooks: verified, stored in the inbox, acknowledged; `almanac receive`."""

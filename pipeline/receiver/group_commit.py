@@ -1,0 +1,109 @@
+"""Group commit: deliveries that arrive during a commit are stored by the next one, together.
+
+A commit waits for the disk, so a commit for each delivery would limit the receiver to some hundreds
+a second. Belongs here: which deliveries are stored together, and the counts of refused requests.
+Does not: the file (resources/inbox).
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from resources.inbox.inbox_file import Arrival, InboxWriter, Stored
+
+AT_ONCE_MAX: Final = 512
+"""Deliveries in one commit; more wait for the next one."""
+WAITING_MAX: Final = 8_192
+"""Deliveries that wait for a commit; the receiver then asks senders to come back."""
+_COUNTS_AFTER_S: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class NotStored(Exception):
+    """A delivery is not on the disk, so it must not be acknowledged."""
+
+
+class GroupCommit:
+    """Stores deliveries through the one writer, in a thread of its own.
+
+    `store` is for the event loop's thread; `run` is a background task of it.
+    """
+
+    def __init__(self, writer: InboxWriter, *, at_once: int = AT_ONCE_MAX) -> None:
+        self._writer = writer
+        self._at_once = at_once
+        self._thread = ThreadPoolExecutor(1, "almanac-inbox")
+        self._waiting: list[tuple[Arrival, asyncio.Future[Stored]]] = []
+        self._refused: Counter[str] = Counter()
+        self._woken = asyncio.Event()
+
+    async def store(self, arrival: Arrival) -> Stored:
+        """Return when the delivery is on the disk.
+
+        Raises:
+            NotStored: the disk can't be written, or too many deliveries wait.
+        """
+        if len(self._waiting) >= WAITING_MAX:
+            raise NotStored("too many deliveries wait for the disk")
+        stored: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+        self._waiting.append((arrival, stored))
+        self._woken.set()
+        return await stored
+
+    def count_refused(self, reason: str) -> None:
+        """Count a refused request; counts are stored every few seconds."""
+        self._refused[reason] += 1
+
+    async def run(self) -> None:
+        """Commit what waits, until this task is cancelled."""
+        while True:
+            try:
+                await asyncio.wait_for(self._woken.wait(), _COUNTS_AFTER_S)
+            except TimeoutError:
+                await self._store_counts()
+                continue
+            self._woken.clear()
+            while self._waiting:
+                await self._commit()
+
+    async def close(self) -> None:
+        """Store what waits, and the counts; then no call is allowed."""
+        while self._waiting:
+            await self._commit()
+        await self._store_counts()
+        self._thread.shutdown()
+
+    async def _commit(self) -> None:
+        group, self._waiting = self._waiting[: self._at_once], self._waiting[self._at_once :]
+        arrivals = [arrival for arrival, _ in group]
+        try:
+            results: Sequence[Stored] = await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._writer.store, arrivals
+            )
+        except (sqlite3.Error, OSError) as error:
+            log.error("%d deliveries could not be stored, and are refused: %s", len(group), error)
+            for _, stored in group:
+                if not stored.done():
+                    stored.set_exception(NotStored(str(error)))
+            return
+        for (_, stored), result in zip(group, results, strict=True):
+            # A request whose client has gone is cancelled; its delivery is stored all the same.
+            if not stored.done():
+                stored.set_result(result)
+
+    async def _store_counts(self) -> None:
+        if not self._refused:
+            return
+        counts, self._refused = self._refused, Counter()
+        try:
+            await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._writer.count_refusals, counts
+            )
+        except (sqlite3.Error, OSError) as error:
+            self._refused += counts
+            log.warning("the counts of refused requests could not be stored: %s", error)

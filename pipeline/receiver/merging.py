@@ -1,0 +1,70 @@
+"""Merging in the receiver's process, for those without Dagster: `almanac receive --merge`.
+
+A thread lands and merges what the inbox holds, soon after it arrives. Belongs here: when it does.
+Does not: landing (resources/inbox), the merge (warehouse.history).
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from resources.inbox.landing import land_deliveries, waiting_deliveries
+from warehouse.errors import WarehouseError
+from warehouse.history import merge as merging
+from warehouse.home import Home
+
+LOOK_EVERY_S: Final = 30.0
+"""Other processes land batches too, so there is a look without a new delivery."""
+FIRST_WAIT_S: Final = 5.0
+LONGEST_WAIT_S: Final = 600.0
+
+log = logging.getLogger(__name__)
+
+
+class MergeThread:
+    """Lands and merges in the background from `start` to `stop`; `wake` says that there is work.
+
+    A failure is logged and tried again after a wait that doubles. Nothing is lost meanwhile:
+    deliveries stay in the inbox, and batches in landing.
+    """
+
+    def __init__(self, home: Home, clock: Callable[[], datetime]) -> None:
+        self._home = home
+        self._clock = clock
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="almanac-merge")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Return when the merge in progress has ended; the rest waits in the inbox."""
+        self._stopping.set()
+        self._woken.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        wait_s, failures = 0.0, 0
+        while not self._stopping.wait(wait_s):
+            self._woken.clear()
+            try:
+                self._merge()
+            except (WarehouseError, OSError) as error:
+                wait_s = min(FIRST_WAIT_S * 2**failures, LONGEST_WAIT_S)
+                failures = min(failures + 1, 10)
+                log.warning("not merged: %s. Tried again in %.0f s.", error, wait_s)
+                continue
+            wait_s, failures = 0.0, 0
+            self._woken.wait(LOOK_EVERY_S)
+
+    def _merge(self) -> None:
+        if waiting_deliveries(self._home).count:
+            land_deliveries(self._home, self._clock)
+        if self._home.landing.pending():
+            merging.merge(self._home)

@@ -1,0 +1,227 @@
+"""The file of the inbox: accepted deliveries in order of receipt, written by one process.
+
+    state/inbox/deliveries.sqlite   the deliveries (SQLite, WAL)
+    state/inbox/receiver.lock       held by the receiver, the only writer
+
+SQLite before 3.51.3 can damage a WAL file if two connections write or checkpoint at the same time.
+So one connection of one process writes, under an OS lock; all others open the file read-only, which
+never checkpoints. What happens to a delivery after its receipt is recorded elsewhere (progress).
+Belongs here: the file. Does not: HTTP and signatures (pipeline/receiver), landing.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from resources.inbox.sqlite_files import (
+    SQL,
+    connected,
+    inbox_folder,
+    instant_of,
+    micros,
+    prepare,
+    transaction,
+    using,
+)
+from warehouse.files.locks import hold_lock
+from warehouse.home import Home
+from warehouse.normalise.json_feeds import delivery_head
+
+FILE_NAME: Final = "deliveries.sqlite"
+LOCK_NAME: Final = "receiver.lock"
+INBOX_ID: Final = 1097617257
+VERSION: Final = 1
+ID_REUSED: Final = "its id was received before, with another body"
+_CREATE: Final = (
+    *("create_deliveries", "create_deliveries_by_id", "create_deliveries_in_trouble"),
+    *("create_deliveries_with_body", "create_deliveries_by_event", "create_refusals"),
+    *("set_inbox_id", "set_inbox_version"),
+)
+_LOCK_WAIT_S: Final = 1.0
+_CLEARED_AT_ONCE: Final = 500
+
+Stored = Literal["stored", "duplicate", "set aside"]
+"""New; received before with the same body; new, and a dead letter that is not landed by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An accepted body, and its id in the header, for forms that sign one there."""
+
+    body: bytes = field(repr=False)
+    header_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InboxDelivery:
+    """A delivery of the inbox. `body` is None once it was cleared, and in lists."""
+
+    seq: int
+    delivery_id: str
+    received_at: datetime
+    kind: str | None
+    event_id: str | None
+    size: int
+    """Bytes of the body."""
+    trouble: str | None
+    body: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """The requests that were refused for a reason, and when the last one was."""
+
+    reason: str
+    requests: int
+    last_at: datetime
+
+
+def inbox_path(home: Home) -> Path:
+    return inbox_folder(home) / FILE_NAME
+
+
+def lock_path(home: Home) -> Path:
+    return inbox_folder(home) / LOCK_NAME
+
+
+class InboxWriter:
+    """The only writer of an inbox, for calls of one thread at a time.
+
+    `clock` returns the service's time. Use `open`, which holds the lock.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], datetime]) -> None:
+        self._connection = connection
+        self._clock = clock
+
+    @classmethod
+    @contextmanager
+    def open(cls, home: Home, clock: Callable[[], datetime]) -> Iterator[Self]:
+        """Open the inbox of a home as its writer; it is made if it is absent.
+
+        Raises:
+            LockHeld: another receiver runs on this home.
+            InboxUnusable: the file is no inbox, of another version, or can't be opened.
+        """
+        path = inbox_path(home)
+        with hold_lock(lock_path(home), "to receive", wait_s=_LOCK_WAIT_S):
+            with using(path):
+                connection = connected(path)
+            with closing(connection):
+                with using(path):
+                    prepare(
+                        connection,
+                        path,
+                        application_id=INBOX_ID,
+                        version=VERSION,
+                        create=_CREATE,
+                    )
+                    connection.execute("PRAGMA journal_mode = WAL")
+                yield cls(connection, clock)
+
+    def store(self, arrivals: Sequence[Arrival]) -> list[Stored]:
+        """Store a group of deliveries in one transaction; at the return they are on the disk.
+
+        Raises:
+            sqlite3.Error: none of them is stored, by a full disk for example.
+        """
+        received_at = micros(self._clock())
+        with transaction(self._connection):
+            return [self._store(arrival, received_at) for arrival in arrivals]
+
+    def count_refusals(self, requests: Mapping[str, int]) -> None:
+        """Add refused requests to the counts, by reason."""
+        now = micros(self._clock())
+        with transaction(self._connection):
+            for reason, count in requests.items():
+                self._run("count_refusals", reason=reason, requests=count, last_at=now)
+
+    def clear_bodies(self, *, before: datetime, landed_to: int) -> int:
+        """Clear some bodies of landed deliveries; return how many. Call again until it is 0."""
+        values = {"before": micros(before), "landed_to": landed_to, "limit": _CLEARED_AT_ONCE}
+        return self._connection.execute(SQL["clear_bodies"], values).rowcount
+
+    def _store(self, arrival: Arrival, received_at: int) -> Stored:
+        digest = hashlib.sha256(arrival.body).digest()
+        head = delivery_head(arrival.body)
+        delivery_id = arrival.header_id or head.delivery_id or f"sha256:{digest.hex()}"
+        received = [row[0] for row in self._run("get_received", delivery_id=delivery_id)]
+        if digest in received:
+            return "duplicate"
+        trouble = ID_REUSED if received else head.why_unreadable
+        self._run(
+            "add",
+            delivery_id=delivery_id,
+            body_sha256=digest,
+            received_at=received_at,
+            kind=head.kind,
+            event_id=head.event_id,
+            bytes=len(arrival.body),
+            trouble=trouble,
+            body=arrival.body,
+        )
+        return "stored" if trouble is None else "set aside"
+
+    def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(SQL[statement], values).fetchall()
+
+
+class InboxReader:
+    """Reads the inbox of a home while it is written. An absent file is an empty inbox."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = inbox_path(home)
+
+    def last(self) -> tuple[int, datetime] | None:
+        """Return seq and receipt of the newest delivery; None if there is none. Reads one row.
+
+        Raises:
+            InboxUnusable: the file can't be read; as all methods here.
+        """
+        for seq, received_at in self._run("get_last_seq"):
+            return seq, instant_of(received_at)
+        return None
+
+    def sizes(self, *, after: int, limit: int) -> list[tuple[int, int]]:
+        """Return seq and bytes of the first deliveries with `after` < seq, in order of receipt."""
+        return self._run("list_sizes", after=after, limit=limit)
+
+    def pending(self, *, after: int, to: int) -> list[InboxDelivery]:
+        """Return the deliveries with `after` < seq <= `to` that can be landed, with bodies."""
+        return _deliveries(self._run("list_pending", after=after, to=to))
+
+    def by_seq(self, seq: int) -> InboxDelivery | None:
+        return next(iter(_deliveries(self._run("list_by_seq", seq=seq))), None)
+
+    def by_id(self, delivery_id: str) -> list[InboxDelivery]:
+        return _deliveries(self._run("list_by_id", delivery_id=delivery_id))
+
+    def newest(self, limit: int) -> list[InboxDelivery]:
+        return _deliveries(self._run("list_newest", limit=limit))
+
+    def in_trouble(self, limit: int) -> list[InboxDelivery]:
+        return _deliveries(self._run("list_in_trouble", limit=limit))
+
+    def refusals(self) -> list[Refusals]:
+        return [
+            Refusals(reason, requests, instant_of(last_at))
+            for reason, requests, last_at in self._run("list_refusals")
+        ]
+
+    def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        if not self._path.exists():
+            return []
+        with using(self._path), closing(connected(self._path, read_only=True)) as connection:
+            return connection.execute(SQL[statement], values).fetchall()
+
+
+def _deliveries(rows: Iterable[tuple[Any, ...]]) -> list[InboxDelivery]:
+    return [
+        InboxDelivery(seq, delivery_id, instant_of(received_at), *others)
+        for seq, delivery_id, received_at, *others in rows
+    ]

@@ -1,0 +1,110 @@
+"""The two SQLite files of the inbox: how they are made, opened and checked.
+
+Belongs here: what both share. Does not: their tables (inbox_file, progress).
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from warehouse.errors import InboxUnusable
+from warehouse.files.storage import make_folders
+from warehouse.home import Home
+from warehouse.sql import Statements
+
+SQL: Final = Statements(__package__)
+FOLDER: Final = "inbox"
+_BUSY_TIMEOUT_S: Final = 10.0
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def inbox_folder(home: Home) -> Path:
+    return home.state / FOLDER
+
+
+def connected(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """Open a connection without implicit transactions. A file opened for writing is made."""
+    if not read_only:
+        make_folders(path.parent)
+        # Made first, with the mode of this process. Never opened by us if it exists: closing it
+        # would drop the locks that SQLite holds on it elsewhere in this process.
+        with suppress(FileExistsError):
+            path.touch(exist_ok=False)
+    return sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode={'ro' if read_only else 'rw'}",
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=True,
+    )
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: Path,
+    *,
+    application_id: int,
+    version: int,
+    create: Sequence[str],
+) -> None:
+    """Make the tables of a new file by the statements `create`, and check an existing one.
+
+    Raises:
+        InboxUnusable: it belongs to another program or has another version.
+    """
+    with transaction(connection):
+        (found_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (found_version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if (found_id, found_version, tables) == (0, 0, 0):
+            for statement in create:
+                connection.execute(SQL[statement])
+        elif found_id != application_id:
+            raise _unusable(path, "it belongs to another program")
+        elif found_version != version:
+            raise _unusable(path, f"it has version {found_version}, expected {version}")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit at the end, durably; on an error nothing is changed."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # SQLite itself ends the transaction on some errors, a full disk among them.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def using(path: Path) -> Iterator[None]:
+    """Raise InboxUnusable for what SQLite raises about a file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _unusable(path, str(error)) from error
+
+
+def _unusable(path: Path, why: str) -> InboxUnusable:
+    return InboxUnusable(
+        f"the file {path} of the inbox can't be used: {why}. It was not changed, and deliveries "
+        "that were landed are in landing. Restore it from a backup; or stop the receiver and move "
+        "the folder away, and a new inbox begins."
+    )
+
+
+def micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def instant_of(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND
