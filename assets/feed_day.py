@@ -135,10 +135,11 @@ def landed_feed_day(
 
 
 def _why_none_arrived(landing: Landing) -> str:
-    """Return why no delivery arrived: a home to which none ever did has no receiver."""
+    """Return why no delivery arrived; most homes have no receiver."""
     if any(feed_of(batch_id) in NEVER_PULLED for batch_id in landing.batch_ids()):
         return "No webhook delivery arrived on that day."
     return (
-        "No webhook receiver is set up for this home: no delivery was ever landed. Nothing is "
-        "missing, since the pulls have the same changes."
+        "No delivery was ever pushed to this home: no webhook receiver is set up (`almanac "
+        "receive`), or nothing was sent to it yet. Nothing is missing, since the pulls have the "
+        "same changes."
     )

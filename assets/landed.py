@@ -9,12 +9,21 @@ from typing import Final
 
 import dagster as dg
 
-from assets.feed_day import USUAL, DayNotLanded, FeedDay, pull_or_reuse
+from assets.feed_day import NEVER_PULLED, USUAL, DayNotLanded, FeedDay, pull_or_reuse
 from assets.layout import Layout
 from assets.metadata import Metadata, log_problems, pull_metadata
-from assets.partitions import CATALOG_POOL, day_asset, days_of, log_left_out, record_so_far
+from assets.partitions import (
+    CATALOG_POOL,
+    INBOX_POOL,
+    day_asset,
+    days_of,
+    log_left_out,
+    record_so_far,
+)
 from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.errors import CatalogError
+from resources.http.retries import utc_now
+from resources.inbox.landing import land_deliveries
 from resources.session import LazySession
 from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
@@ -31,6 +40,8 @@ def land(
     """Pull or reuse a feed on every day of the run; each day has its own metadata."""
     metadata_of_days: dict[date, Metadata] = {}
     days = days_of(context)
+    if feed in NEVER_PULLED:
+        _land_inbox(context, catalog, home, days)
     for day in days:
         try:
             feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
@@ -46,6 +57,29 @@ def land(
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return dg.MaterializeResult()
+
+
+def _land_inbox(
+    context: dg.AssetExecutionContext, catalog: LazySession, home: Home, days: list[date]
+) -> None:
+    """Land the deliveries that wait; those of other days are recorded for their days."""
+    try:
+        landed = land_deliveries(home, utc_now)
+    except (WarehouseError, OSError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    context.log.info("Landed %d deliveries of the inbox", landed.deliveries)
+    others = {manifest.observed_at.date() for manifest in landed.manifests}.difference(days)
+    record_so_far(
+        context,
+        {
+            day: pull_metadata(
+                pull_or_reuse("deliveries", day, catalog, home.landing),
+                home.landing,
+                quota_left=catalog.quota_left,
+            )
+            for day in sorted(others)
+        },
+    )
 
 
 def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
@@ -110,9 +144,9 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
     ),
     "deliveries": (
         "webhook",
-        "The webhook deliveries that arrived on the day. They arrive by themselves; this "
-        "asset only reports them. It is empty if no webhook receiver is set up, or none "
-        "arrived on the day: each materialisation says which.",
+        "The webhook deliveries that arrived on the day: `almanac receive` stores them in the "
+        "inbox, and this asset lands those that wait there. It is empty if no webhook receiver "
+        "is set up, or none arrived on the day: each materialisation says which.",
     ),
 }
 """The kind and the description of the asset of each feed."""
@@ -137,7 +171,7 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
         layout,
         asset_of(feed),
         group=GROUP,
-        pool=CATALOG_POOL,
+        pool=INBOX_POOL if feed in NEVER_PULLED else CATALOG_POOL,
         kinds={kind},
         description=description,
     )

@@ -17,6 +17,8 @@ FRESH_WITHIN: Final = timedelta(hours=36)
 """The largest accepted age of the newest pull of events, and of the published file."""
 CATALOG_POOL: Final = "catalog"
 """Pulls of a home run one after the other, since they share one rate."""
+INBOX_POOL: Final = "inbox"
+"""Deliveries are landed by one run at a time, and never wait for a pull."""
 WAREHOUSE_POOL: Final = "warehouse"
 """Merges of a home run one after the other; each holds the merge lock."""
 

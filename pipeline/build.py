@@ -19,6 +19,7 @@ from assets.layout import Layout
 from assets.polled import polled_assets
 from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
+from pipeline.automation.deliveries import deliveries
 from pipeline.automation.digests import digest_sensors
 from pipeline.automation.first_pull import first_pull, pulled
 from pipeline.automation.health import health_check, health_sensor
@@ -72,6 +73,13 @@ def build_definitions(
     sensors = [
         first_pull(layout, jobs, home, clock, service_now),
         unmerged_batches(layout, home, clock),
+        deliveries(
+            layout,
+            home,
+            clock,
+            service_now,
+            timedelta(seconds=settings.push_merge_interval_s),
+        ),
         polls(layout, PollFacts(settings, home), clock, PollProcess()),
         cancellations(layout, home, clock, service_now),
         quota(layout, jobs, home, clock, service_now),
@@ -90,7 +98,7 @@ def build_definitions(
             published_tables(layout),
         ],
         asset_checks=[health_check(layout, settings, home, clock)],
-        jobs=[jobs.daily, jobs.poll, jobs.calendar, jobs.merge, pruning],
+        jobs=[jobs.daily, jobs.poll, jobs.deliveries, jobs.calendar, jobs.merge, pruning],
         schedules=schedules,
         sensors=sensors,
         resources=build_resources(layout, settings, clock=clock, **overrides),

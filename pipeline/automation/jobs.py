@@ -1,6 +1,7 @@
 """The jobs, and the daily schedule.
 
-`daily` pulls every feed and publishes; `merge` publishes landed batches; `poll` is for a person,
+`daily` pulls every feed and publishes; `merge` publishes landed batches;
+`deliveries` lands and publishes what was pushed; `poll` is for a person,
 and for overdue cancellations. A run is one process,
 since a process for each step would take seconds to import.
 """
@@ -15,7 +16,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from assets.calendar import NAME as LANDED_CALENDAR
 from assets.changes import CHANGES
-from assets.landed import LANDED
+from assets.landed import LANDED, asset_of
 from assets.layout import Layout
 from assets.polled import POLLED
 from assets.published import PUBLISHED
@@ -25,6 +26,7 @@ DAILY: Final = "daily"
 MERGE: Final = "merge"
 CALENDAR: Final = "calendar"
 POLL: Final = "poll"
+DELIVERIES: Final = "deliveries"
 EXPORT_IS_OUT_AT: Final = time(0, 20)
 """The service makes the export at 00:05 UTC; at this time every plan can pull it."""
 
@@ -37,12 +39,14 @@ class Jobs:
     merge: UnresolvedAssetJobDefinition
     calendar: UnresolvedAssetJobDefinition
     poll: UnresolvedAssetJobDefinition
+    deliveries: UnresolvedAssetJobDefinition
 
     @classmethod
     def of(cls, layout: Layout) -> Self:
         """Return the jobs of a layout."""
         tables = layout.keys(table.name for table in PUBLISHED)
         published = dg.AssetSelection.assets(*tables) | dg.AssetSelection.checks_for_assets(*tables)
+        pushed = dg.AssetSelection.assets(layout.key(asset_of("deliveries")))
         days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))
         return cls(
             daily=_job(
@@ -56,6 +60,12 @@ class Jobs:
                 MERGE,
                 published,
                 "Merge landed batches, then publish and check. Sends no request to the service.",
+            ),
+            deliveries=_job(
+                layout,
+                DELIVERIES,
+                pushed | published,
+                "Land the webhook deliveries in the inbox, merge, publish and check.",
             ),
             calendar=_job(
                 layout,

@@ -75,6 +75,12 @@ class PushSettings(BaseModel):
         description="Hours without a delivery after which `almanac status` warns, once push was "
         "received.",
     )
+    push_merge_interval_s: int = Field(
+        default=60,
+        ge=0,
+        description="The shortest time between two runs of Dagster that merge deliveries, in "
+        "seconds.",
+    )
     push_poll_interval_s: int = Field(
         default=21_600,
         ge=0,

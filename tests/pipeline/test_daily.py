@@ -152,7 +152,7 @@ def test_deliveries_say_why_there_are_none(two_days: TwoDayHome) -> None:
     landing = Landing(two_days.settings.home / "landing")
     never = pull_or_reuse("deliveries", TODAY, None, landing)  # type: ignore[arg-type]
     assert never.outcome == "none arrived"
-    assert never.why_empty.startswith("No webhook receiver is set up for this home")
+    assert never.why_empty.startswith("No delivery was ever pushed to this home")
     record = two_days.instance.get_latest_materialization_event(dg.AssetKey("landed_deliveries"))
     assert record is not None and record.asset_materialization is not None
     shown = record.asset_materialization.metadata["why it is empty"].value

@@ -1,0 +1,106 @@
+"""The sensor of deliveries that wait in the inbox. It reads one row of each file of the inbox.
+
+While deliveries wait, it requests a run that lands them as a batch of the day, merges and
+publishes. Deliveries that arrive during a run wait for the next one.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import dagster as dg
+
+from assets.layout import Layout
+from pipeline.automation.jobs import DAILY, DELIVERIES, MERGE
+from pipeline.automation.runs import Decision, SensorState, doubled, run_in_progress
+from resources.inbox.landing import Waiting, waiting_deliveries
+from warehouse.errors import InboxUnusable
+from warehouse.home import Home
+
+EVERY_S: Final = 15
+_FIRST_WAIT: Final = timedelta(minutes=1)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+
+
+class DeliveryState(SensorState, frozen=True, kw_only=True):
+    """The last run that was requested: up to which delivery, when, and its number of attempts.
+
+    `landed_to` is up to where deliveries were landed then: as long as that is so, it failed.
+    """
+
+    last_seq: int = 0
+    landed_to: int = -1
+    attempt: int = 0
+    at: datetime | None = None
+
+
+def decide_deliveries(
+    waiting: Waiting,
+    state: DeliveryState,
+    *,
+    now: datetime,
+    running: str | None,
+    least_interval: timedelta,
+    today: str,
+) -> Decision:
+    """Decide whether to request a run for the deliveries that wait.
+
+    There is at most one run in `least_interval`; while none of them gets landed, the wait doubles.
+    `running` is the id of a run that lands or merges, `today` the partition of the run.
+    """
+    count = waiting.count
+    if not count:
+        return Decision(f"No delivery waits. Next check in {EVERY_S} s.", state=state)
+    words = "1 delivery waits" if count == 1 else f"{count:,} deliveries wait"
+    if running is not None:
+        return Decision(f"{words}; run {running[:8]} is in progress. Next check after it.")
+    landed_to, attempt, wait = waiting.progress.landed_to, 1, least_interval
+    if state.landed_to == landed_to:
+        wait = max(least_interval, doubled(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT))
+        attempt = state.attempt + 1
+    if state.at is not None and now < state.at + wait:
+        failed = f" attempt {state.attempt} landed none of them;" if attempt > 1 else ""
+        return Decision(f"{words};{failed} the next run starts at {state.at + wait:%H:%M:%S} UTC.")
+    return Decision(
+        f"{words}; requesting a run.",
+        dg.RunRequest(run_key=f"{landed_to}-{waiting.last_seq}-{attempt}", partition_key=today),
+        DeliveryState(last_seq=waiting.last_seq, landed_to=landed_to, attempt=attempt, at=now),
+    )
+
+
+def deliveries(
+    layout: Layout,
+    home: Home,
+    clock: Callable[[], datetime],
+    service_now: Callable[[], datetime],
+    least_interval: timedelta,
+) -> dg.SensorDefinition:
+    """Return the sensor. Attempts are by `clock`, the day of a run is the service's."""
+
+    @dg.sensor(
+        name=layout.name("deliveries"),
+        job_name=layout.name(DELIVERIES),
+        minimum_interval_seconds=EVERY_S,
+        description="Requests a run that lands and merges the webhook deliveries in the inbox.",
+        default_status=layout.sensor_status("deliveries"),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            waiting = waiting_deliveries(home)
+        except InboxUnusable as error:
+            return Decision(str(error)).result(context)
+        running = None
+        if waiting.count:
+            names = layout.names(DELIVERIES, MERGE, DAILY)
+            running = run_in_progress(context.instance, names)
+        decision = decide_deliveries(
+            waiting,
+            DeliveryState.of_cursor(context.cursor),
+            now=clock(),
+            running=running,
+            least_interval=least_interval,
+            today=service_now().date().isoformat(),
+        )
+        return decision.result(context)
+
+    return sensor
