@@ -107,6 +107,7 @@ def test_a_range_that_a_crash_left_is_landed_as_the_same_batches(
         patched.setattr(ProgressFile, "set_landed", killed)
         land_deliveries(home, clock.now)
     before = landed(home)
+    clock.advance(seconds=1)
     store(home, clock, delivery(3))
     land_deliveries(home, clock.now)
     assert landed(home)[: len(before)] == before
@@ -138,7 +139,9 @@ def test_a_failed_attempt_is_recorded_and_the_next_success_forgets_it(
 
 
 def test_a_dead_letter_that_a_person_replays_is_landed(home: Home, clock: Clock) -> None:
-    store(home, clock, delivery(1), delivery(1, title="Other"))
+    store(home, clock, delivery(1))
+    clock.advance(seconds=1)
+    store(home, clock, delivery(1, title="Other"))
     land_deliveries(home, clock.now)
     (letter,) = InboxReader(home).in_trouble(9)
     with ProgressFile.open(home) as file:
