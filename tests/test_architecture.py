@@ -55,7 +55,7 @@ FLOORS = {
     "catalog.sandbox": (
         "clock tampering world",
         "faults store world_process",
-        "control",
+        "control push",
         "sandbox",
         "pytest_plugin",
     ),

@@ -16,6 +16,8 @@ from typing import IO
 import httpx
 import pytest
 
+from tests.server.webhooks.receiver import Receiver
+
 ROOT = Path(__file__).parent.parent
 CALM = ("--json", "--pace", "0")
 YOUNG = (*CALM, "--now", "2018-03-01T12:00:00Z")
@@ -181,6 +183,32 @@ def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
         assert json.loads(body)["type"] in WEBHOOK_KINDS
 
 
+def test_a_sandbox_with_a_webhook_sends_to_it_with_the_secret_of_a_file(tmp_path: Path) -> None:
+    receiver = Receiver()
+    words = (*YOUNG, "--webhook", receiver.url, "--webhook-secret-file", "hook.secret")
+    try:
+        with sandbox(tmp_path, *words) as (_, output):
+            shown = output.readline()
+            base = json.loads(shown)["base_url"]
+            httpx.put(base + "/sandbox/clock", json={"advance_s": 86_400}).raise_for_status()
+            deadline = time.monotonic() + 15
+            while not receiver.received and time.monotonic() < deadline:
+                time.sleep(0.02)
+    finally:
+        receiver.close()
+    file = tmp_path / "hook.secret"
+    secret = file.read_text().strip()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert secret not in shown
+    assert receiver.received
+    assert all(delivery.is_signed_with(secret) for delivery in receiver.received)
+    # A later start uses the secret of the file; without a file it shows the same one.
+    with sandbox(tmp_path, *words) as (_, output):
+        assert json.loads(output.readline())["webhook"] == {"url": receiver.url}
+    with sandbox(tmp_path, *words[:-2]) as (_, output):
+        assert json.loads(output.readline())["webhook"]["secret"] == secret
+
+
 def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
     tmp_path: Path,
 ) -> None:
@@ -198,6 +226,7 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
     ("words", "message"),
     [
         (("sandbox", "--now", "soon"), "expected a form such as 2026-03-01"),
+        (("sandbox", "--webhook-secret-file", "x"), "--webhook URL, which is missing"),
         (("sandbox", "--faults", "gremlins"), "'gremlins' is not a fault"),
         (("sandbox", "--now", "1999-01-01"), "outside 2017 to 2040"),
         (("sandbox", "--pace", "1000"), "--pace"),

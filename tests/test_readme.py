@@ -22,6 +22,7 @@ from pipeline.settings import markdown
 from resources.feeds import pull
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import PULLED
+from tests.server.webhooks.receiver import Receiver
 from tests.test_cli import ROOT, environment
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -138,17 +139,24 @@ def wait_for_receiver() -> None:
 
 
 def test_the_python_example_of_the_sandbox_runs(tmp_path: Path) -> None:
-    example = re.findall(r"```python\n(.*?)```", TOUR, re.DOTALL)
-    assert len(example) == 1
-    done = subprocess.run(
-        [sys.executable, "-c", example[0]],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    """And the one of webhooks, which continues it, with a receiver and fewer deliveries."""
+    example, webhooks = re.findall(r"```python\n(.*?)```", TOUR, re.DOTALL)
+    receiver = Receiver()
+    webhooks = webhooks.replace("http://127.0.0.1:8030/", receiver.url).replace("10_000", "40")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", example + webhooks],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        receiver.close()
     assert re.fullmatch(r"\d+ changes in a day; \d+ events ahead\n", done.stdout), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert len({delivery.id for delivery in receiver.received}) >= 40
 
 
 @pytest.fixture(scope="module")

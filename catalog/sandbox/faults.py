@@ -4,12 +4,12 @@
 
 `storm=5*20` answers the next 20 requests with 429 and `Retry-After: 5`;
 `drop=0.3@0.1~export` breaks one export in ten after 30 % of its bytes. In the header
-`Sandbox-Faults` of a single request, the number of times has no effect.
+`Sandbox-Faults` of a single request, the number of times and faults of push have no effect.
 """
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from random import Random
 from threading import Lock
@@ -38,7 +38,12 @@ FAULTS: Final[dict[str, str]] = {
     "duplicate_rows": "a page starts with the last row of the previous page",
     "shift_rows": "a page after the first omits its first row",
     "drift": "another schema; value: extra, missing, rename or retype (extra)",
+    "push_twice": "a delivery is posted twice at the same time",
+    "push_unanswered": "a delivery is posted, but counts as failed, so it is posted again later",
+    "push_shuffled": "deliveries of one advance of the clock are sent in random order",
 }
+REQUEST_FAULTS: Final = frozenset(name for name in FAULTS if not name.startswith("push_"))
+"""The faults of the answers to requests; the others are of deliveries to webhook endpoints."""
 
 _DEFAULT_VALUE: Final = {
     "storm": "1",
@@ -150,15 +155,18 @@ class FaultBoard:
                 for fault, left in self._on
             ]
 
-    def draw(self, path: str) -> tuple[Fault, ...]:
-        """Return the faults that apply to this request, and count them down."""
+    def draw(self, path: str, among: Container[str] = REQUEST_FAULTS) -> tuple[Fault, ...]:
+        """Return which of the faults apply to this request or delivery, and count them down.
+
+        `path` is that of the request; of a delivery it is the URL of the endpoint.
+        """
         if not self._on:
             return ()
         with self._lock:
             drawn: list[Fault] = []
             still: list[tuple[Fault, int | None]] = []
             for fault, left in self._on:
-                strikes = self._strikes(fault, path)
+                strikes = self._strikes(fault, path, among)
                 if strikes:
                     drawn.append(fault)
                     left = None if left is None else left - 1
@@ -169,10 +177,10 @@ class FaultBoard:
 
     def draw_from(self, faults: tuple[Fault, ...], path: str) -> tuple[Fault, ...]:
         """Return those of a request's own faults that apply to it."""
-        return tuple(fault for fault in faults if self._strikes(fault, path))
+        return tuple(fault for fault in faults if self._strikes(fault, path, REQUEST_FAULTS))
 
-    def _strikes(self, fault: Fault, path: str) -> bool:
-        if fault.path_part not in path:
+    def _strikes(self, fault: Fault, path: str, among: Container[str]) -> bool:
+        if fault.name not in among or fault.path_part not in path:
             return False
         return fault.probability >= 1 or self._random() < fault.probability
 

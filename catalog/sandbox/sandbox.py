@@ -7,7 +7,8 @@ with Sandbox(now=datetime(2026, 3, 1, tzinfo=UTC)) as sandbox:
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,10 +20,12 @@ from typing import Final
 import msgspec
 from starlette.types import ASGIApp
 
+from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS
 from catalog.sandbox.clock import EARLIEST, SandboxClock
 from catalog.sandbox.control import RequestsSeen, SandboxLayer, SeenRequest, instant_of_request
 from catalog.sandbox.faults import DelayLayer, FaultBoard, FaultLayer
+from catalog.sandbox.push import ACCOUNT, FaultyPush, register
 from catalog.sandbox.store import SandboxStore
 from catalog.sandbox.world.world import World
 from catalog.sandbox.world_process import WorldProcess
@@ -33,7 +36,7 @@ from catalog.server.cursors import CursorSigner
 from catalog.server.hosting import HostedApp, free_port
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.outbox import Outbox
-from catalog.server.webhooks.sender import Pusher
+from catalog.server.webhooks.sender import Pusher, SenderOptions
 
 FIXED_KEYS: Final[Mapping[str, str]] = MappingProxyType({plan: f"sandbox-{plan}" for plan in PLANS})
 """The sandbox's fixed key of each plan: the one exception to random keys."""
@@ -45,9 +48,9 @@ class Sandbox:
 
     `now` None runs with the wall clock; an instant stands still until advanced. `state_dir` keeps
     keys, endpoints, deliveries and usage over restarts; None is a folder that is removed at the
-    end. `export_interval_s` is the least time between two exports of any key; None is a minute for
-    keys that were made, and no limit for the fixed keys. `world_process` is of the same seed and
-    pace, and helps to generate a world of its own.
+    end. `push` is how webhooks are sent and retried. `export_interval_s` is the least time between
+    two exports of any key; None is a minute for keys that were made, and no limit for the fixed
+    keys. `world_process` is of the same seed and pace, and helps to generate a world of its own.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Sandbox:
         clock: SandboxClock | None = None,
         export_interval_s: float | None = None,
         world_process: WorldProcess | None = None,
+        push: SenderOptions | None = None,
     ) -> None:
         self.seed = seed
         self.pace = pace
@@ -81,7 +85,10 @@ class Sandbox:
         self._world_process = world_process
         self._hosted: HostedApp | None = None
         self._dir: ServiceDir | None = None
+        self._push = push
         self._pusher: Pusher | None = None
+        self._outbox: Outbox | None = None
+        self._store: SandboxStore | None = None
         self._undo = ExitStack()
 
     @property
@@ -114,6 +121,70 @@ class Sandbox:
         moved = self.clock.advance(by)
         self._clock_moved()
         return moved
+
+    def advance_by_deliveries(self, count: int) -> datetime:
+        """Move the clock forward to where `count` more deliveries are due to an endpoint, or a few
+        more that are due at that instant; return the new time."""
+        now = until = self.clock.now()
+        due: list[datetime] = []
+        while len(due) < count:
+            until, before = until + timedelta(days=30), until
+            due += [change.at for change in self._served.changes(before, until)]
+        return self.advance(due[count - 1] - now if count else timedelta())
+
+    def subscribe(
+        self,
+        url: str,
+        *,
+        secret: str | None = None,
+        signature: SignatureForm = SIGNATURE_FORMS[0],
+        account: str = ACCOUNT,
+    ) -> str:
+        """Register an endpoint of an account on Elite, and return its signing secret.
+
+        When it returns, the endpoint is sent what changes from then on.
+
+        Raises:
+            EndpointError: the account has no push, or the secret can't be one.
+            TargetRefused: webhooks are not sent to this URL.
+            JsonFileError: a file of the folder can't be read.
+            TimeoutError: the sender does not answer.
+        """
+        endpoint, secret = register(
+            self.service_dir, url, secret=secret, signature=signature, account=account
+        )
+        self._wait(lambda box: endpoint.id in box.subscriptions(), within_s=30)
+        return secret
+
+    def wait_until_pushed(self, within_s: float) -> None:
+        """Wait until all that changed until now is delivered, or is a dead letter.
+
+        Raises:
+            TimeoutError: something still waits.
+        """
+
+        def nothing_waits(box: Outbox) -> bool:
+            mark, now = box.watermark(), self.clock.now()
+            return (
+                mark is not None
+                and not self._served.changes(mark, now)
+                and not box.waiting_endpoints()
+            )
+
+        self._wait(nothing_waits, within_s=within_s)
+
+    def _wait(self, holds: Callable[[Outbox], bool], *, within_s: float) -> None:
+        if self._outbox is None:
+            raise RuntimeError("the sandbox is not started; use it as a context manager")
+        deadline = time.monotonic() + within_s
+        self._clock_moved()
+        while not holds(self._outbox):
+            if time.monotonic() > deadline:
+                waiting = len(self._outbox.pending())
+                raise TimeoutError(
+                    f"not within {within_s:g} s; at least {waiting} deliveries still wait"
+                )
+            time.sleep(0.05)
 
     def new_key(
         self,
@@ -153,8 +224,9 @@ class Sandbox:
             self._dir = ServiceDir(folder)
             undo.enter_context(self._dir.serving())
             self._dir.belongs_to(f"sandbox seed={self.seed} pace={self.pace:g}")
-            outbox = undo.enter_context(self._dir.outbox())
-            hosted = HostedApp(self._app(self._dir, outbox), host=self._host, port=self._port)
+            self._outbox = undo.enter_context(self._dir.outbox())
+            app = self._app(self._dir, self._outbox)
+            hosted = HostedApp(app, host=self._host, port=self._port)
             self._hosted = hosted.start()
             undo.callback(self._hosted.stop)
             self._undo = undo.pop_all()
@@ -163,7 +235,7 @@ class Sandbox:
     def stop(self) -> None:
         """Stop listening; deliveries still pending are kept in `state_dir` for the next start."""
         self._undo.close()
-        self._hosted = None
+        self._hosted = self._outbox = None
 
     def __enter__(self) -> "Sandbox":
         return self.start()
@@ -177,10 +249,22 @@ class Sandbox:
             raise RuntimeError("the sandbox is not started; use it as a context manager")
         return self._hosted
 
+    @property
+    def _served(self) -> SandboxStore:
+        if self._store is None:
+            raise RuntimeError("the sandbox is not started; use it as a context manager")
+        return self._store
+
     def _app(self, folder: ServiceDir, outbox: Outbox) -> ASGIApp:
-        store = SandboxStore(self._world())
+        store = self._store = SandboxStore(self._world())
         store.at(self.clock.now())
-        self._pusher = Pusher(store, self.clock, folder.receivers(), outbox)
+        faulty = FaultyPush(self.faults)
+        self._pusher = Pusher(
+            *(store, self.clock, folder.receivers(), outbox),
+            options=self._push,
+            poster=faulty,
+            due=faulty.due,
+        )
         parts = ServerParts(
             store=store,
             keys=KeyRing(book=folder.key_book(), fixed=_fixed_grants(self._fixed_interval_s)),

@@ -1,15 +1,18 @@
 """`almanac sandbox`: start the synthetic catalog's server and keep it until Ctrl-C."""
 
+import os
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
 from catalog.sandbox.faults import FAULTS, FaultError
 from pipeline.cli.options import stop_by_signals
-from pipeline.console import Table, fail, people, print_json
+from pipeline.console import Table, errors_as_messages, fail, people, print_json
 from pipeline.settings import read_settings
 
 if TYPE_CHECKING:
@@ -58,6 +61,24 @@ def sandbox(
     sunset: Annotated[
         str | None, typer.Option(help="The value of the header Sunset in every response.")
     ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send webhooks here, as an endpoint of the account `sandbox` on Elite; an address "
+            "of this host is allowed.",
+        ),
+    ] = None,
+    webhook_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file with the signing secret, made if it is absent; by default the secret is "
+            "printed."
+        ),
+    ] = None,
+    webhook_signature: Annotated[
+        SignatureForm, typer.Option(help="The form of the signature.")
+    ] = SIGNATURE_FORMS[0],
     folder: Annotated[
         Path | None,
         typer.Option("--dir", help="The server's folder; by default under ALMANAC_HOME."),
@@ -74,8 +95,13 @@ def sandbox(
     from catalog.server.app import ServerOptions
     from catalog.server.hosting import HostingError
     from catalog.server.state_dir import ServiceDirError
+    from catalog.server.webhooks.endpoints import EndpointError
     from catalog.server.webhooks.outbox import OutboxUnreadable
+    from catalog.server.webhooks.url_guard import TargetRefused
 
+    if webhook is None and webhook_secret_file is not None:
+        fail("--webhook-secret-file is for --webhook URL, which is missing", code=2)
+    secret = None if webhook_secret_file is None else _secret_in(webhook_secret_file)
     try:
         clock = SandboxClock(None if now is None else _instant(now))
         if tick:
@@ -102,7 +128,11 @@ def sandbox(
     except (HostingError, ServiceDirError, JsonFileError, OutboxUnreadable) as error:
         fail(str(error))
     try:
-        _announce(box, as_json=as_json)
+        made = None
+        if webhook is not None:
+            with errors_as_messages(EndpointError, TargetRefused, JsonFileError, TimeoutError):
+                made = box.subscribe(webhook, secret=secret, signature=webhook_signature)
+        _announce(box, webhook, None if secret else made, as_json=as_json)
         stop.wait()
     finally:
         box.stop()
@@ -120,9 +150,30 @@ def _instant(text: str) -> datetime:
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
-def _announce(box: "Sandbox", *, as_json: bool) -> None:
+def _secret_in(file: Path) -> str:
+    """Return the secret of a file, which is made for its owner alone if it is absent."""
+    from catalog.server.webhooks.endpoints import new_secret
+
+    try:
+        with suppress(FileExistsError), open(file, "x", opener=_for_its_owner) as made:
+            made.write(new_secret() + "\n")
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        fail(f"the signing secret can't be read from {file}: {reason}")
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _announce(box: "Sandbox", webhook: str | None, secret: str | None, *, as_json: bool) -> None:
+    """Print where it is; with a webhook also its secret, unless that is in a file (None)."""
     if as_json:
-        print_json({"base_url": box.base_url, "keys": dict(box.keys)})
+        shown: dict[str, object] = {"base_url": box.base_url, "keys": dict(box.keys)}
+        if webhook is not None:
+            shown["webhook"] = {"url": webhook} | ({} if secret is None else {"secret": secret})
+        print_json(shown)
         return
     how = (
         "runs in real time"
@@ -137,6 +188,10 @@ def _announce(box: "Sandbox", *, as_json: bool) -> None:
     for plan, key in box.keys.items():
         table.add_row(plan, key)
     people.print(table)
+    if webhook is not None:
+        people.print(f"Webhooks are sent to {webhook}", soft_wrap=True)
+    if secret is not None:
+        people.print(f"Signing secret: {secret}", soft_wrap=True)
     people.print(f"Reference: {box.base_url}/docs", soft_wrap=True)
     example = f"curl -H 'x-api-key: {box.keys['elite']}' '{box.base_url}/v2/events?limit=2'"
     people.print(f"Try: {example}", soft_wrap=True)

@@ -32,7 +32,10 @@ changes again, and an idle server writes once a minute."""
 
 
 class Feed:
-    """Fills an outbox. The store and `render` are called on the event loop's thread."""
+    """Fills an outbox. The store and `render` are called on the event loop's thread.
+
+    `due` gives when a new delivery is due, in wall time.
+    """
 
     def __init__(
         self,
@@ -40,13 +43,13 @@ class Feed:
         clock: Clock,
         outbox: Outbox,
         render: Render,
-        wall: Callable[[], datetime],
+        due: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._clock = clock
         self._outbox = outbox
         self._render = render
-        self._wall = wall
+        self._due = due
         self._mark: datetime | None = None
         self._stored_mark: datetime | None = None
         self._since: Mapping[str, datetime] = {}
@@ -64,7 +67,7 @@ class Feed:
             until = min(now, mark + SLICE)
             for batch in batches(self._store.changes(mark, until)):
                 deliveries = [
-                    _new_delivery(change, endpoint, plans[endpoint.id], self._render, at=now)
+                    self._new_delivery(change, endpoint, plans[endpoint.id], at=now)
                     for change in batch
                     for endpoint in served
                     if change.at > since[endpoint.id]
@@ -111,12 +114,36 @@ class Feed:
             await asyncio.to_thread(
                 self._outbox.enqueue,
                 deliveries,
-                due_at=self._wall(),
                 watermark=mark,
                 subscriptions=changed,
             )
             self._stored_mark = mark
         self._mark, self._since = mark, since
+
+    def _new_delivery(
+        self, change: CatalogChange, endpoint: Endpoint, plan: Plan, *, at: datetime
+    ) -> OutboxDelivery:
+        """Return the delivery of a change to an endpoint; its id is the same for the same change.
+
+        `at` is stated as the time of delivery: the body is stored, so each attempt states the same.
+        """
+        id_ = delivery_id(endpoint.id, change.event.id, kind=change.kind, at=change.at)
+        message = Delivery(
+            id=id_,
+            type=change.kind,
+            api_version=WEBHOOK_API_VERSION,
+            # The interface has whole seconds, and a change is never later than its delivery.
+            delivered_at=at.replace(microsecond=0),
+            data=self._render(change, plan),
+        )
+        return OutboxDelivery(
+            id=id_,
+            endpoint_id=endpoint.id,
+            kind=change.kind,
+            body=msgspec.json.encode(message),
+            created_at=change.at,
+            next_attempt_at=self._due(),
+        )
 
 
 def batches(changes: Sequence[CatalogChange]) -> Iterator[list[CatalogChange]]:
@@ -140,28 +167,3 @@ def _start(
     another clock, and changes are sent from the last instant before it was seen.
     """
     return created_at if mark < created_at <= now else seen_after
-
-
-def _new_delivery(
-    change: CatalogChange, endpoint: Endpoint, plan: Plan, render: Render, *, at: datetime
-) -> OutboxDelivery:
-    """Return the delivery of a change to an endpoint; its id is the same for the same change.
-
-    `at` is stated as the time of delivery: the body is stored, so each attempt states the same.
-    """
-    id_ = delivery_id(endpoint.id, change.event.id, kind=change.kind, at=change.at)
-    message = Delivery(
-        id=id_,
-        type=change.kind,
-        api_version=WEBHOOK_API_VERSION,
-        # The interface has whole seconds, and a change is never later than its delivery.
-        delivered_at=at.replace(microsecond=0),
-        data=render(change, plan),
-    )
-    return OutboxDelivery(
-        id=id_,
-        endpoint_id=endpoint.id,
-        kind=change.kind,
-        body=msgspec.json.encode(message),
-        created_at=change.at,
-    )

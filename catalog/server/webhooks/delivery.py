@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import httpx
 
@@ -40,6 +41,14 @@ class AttemptOutcome:
     def gone(self) -> bool:
         """Whether the receiver wants no more deliveries at this endpoint."""
         return self.status == 410
+
+
+class Posts(Protocol):
+    """What sends one body to one URL; a sandbox's makes faults."""
+
+    async def post(
+        self, url: str, *, allow_private: bool, body: bytes, headers: Mapping[str, str]
+    ) -> AttemptOutcome: ...
 
 
 class Poster:

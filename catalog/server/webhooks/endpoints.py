@@ -5,6 +5,7 @@ in no repr. Belongs here: where an account wants its webhooks. Does not: whether
 push (receivers), sending them.
 """
 
+import re
 import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -23,6 +24,9 @@ FILE_NAME = "endpoints.json"
 OVERLAP_HOURS = 24.0
 """How long the old secret signs beside the new one, by default."""
 _OVERLAP_HOURS_MAX = 24 * 365
+_SECRET_LENGTH_MIN = 16
+# Receivers are given several secrets as a list with commas.
+_SECRET = re.compile(rf"[!-+\--~]{{{_SECRET_LENGTH_MIN},200}}", re.ASCII)
 
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -55,6 +59,11 @@ class Secret(msgspec.Struct, frozen=True):
 
     def valid_at(self, instant: datetime) -> bool:
         return self.expires_at is None or instant < self.expires_at
+
+
+def new_secret(token: Callable[[int], str] = secrets.token_hex) -> str:
+    """Return a random signing secret."""
+    return f"whsec_{token(32)}"
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,10 +143,14 @@ class EndpointBook:
         account: str,
         allow_private: bool = False,
         signature: SignatureForm = SIGNATURE_FORMS[0],
+        secret: str | None = None,
     ) -> tuple[Endpoint, str]:
         """Add an endpoint; return it and its signing secret, which is not shown again.
 
+        The secret is made here unless it is given.
+
         Raises:
+            EndpointError: the secret that was given can't be one.
             AccountWithoutPush: by the key book its plan has no push (interface section 6).
             TargetRefused: webhooks are not sent to this URL.
             JsonFileError: one of the two files can't be read.
@@ -147,33 +160,41 @@ class EndpointBook:
         if reason is not None:
             raise AccountWithoutPush(f"{reason}; no endpoint was added")
         now = self._wall()
-        secret = self._new_secret(now)
+        new = self._new_secret(now, secret)
         endpoint = Endpoint(
             id=f"ep_{self._token(8)}",
             url=url,
             account=account,
-            secrets=(secret,),
+            secrets=(new,),
             created_at=now,
             allow_private=allow_private,
             signature=signature,
         )
         with self._file.editing() as edit:
             edit.value = Endpoints(endpoints=(*edit.value.endpoints, endpoint))
-        return endpoint, secret.value
+        return endpoint, new.value
 
     def remove(self, endpoint_id: str) -> None:
         """Remove an endpoint; its pending deliveries are not sent."""
         self._change(endpoint_id, lambda _: ())
 
-    def rotate(self, endpoint_id: str, *, overlap_hours: float = OVERLAP_HOURS) -> str:
-        """Give an endpoint a new secret and return it; older secrets also sign for the overlap."""
+    def rotate(
+        self, endpoint_id: str, *, overlap_hours: float = OVERLAP_HOURS, secret: str | None = None
+    ) -> str:
+        """Give an endpoint a new secret and return it; older secrets also sign for the overlap.
+
+        The secret is made here unless it is given.
+
+        Raises:
+            EndpointError: no such endpoint, or the overlap or the secret is not a possible one.
+        """
         if not 0 <= overlap_hours <= _OVERLAP_HOURS_MAX:
             raise EndpointError(
                 f"the overlap must be 0 to {_OVERLAP_HOURS_MAX} hours, got {overlap_hours:g}"
             )
         now = self._wall()
         end = now + timedelta(hours=overlap_hours)
-        new = self._new_secret(now)
+        new = self._new_secret(now, secret)
 
         def rotated(endpoint: Endpoint) -> tuple[Endpoint]:
             ending = (
@@ -212,8 +233,14 @@ class EndpointBook:
 
         self._change(endpoint_id, disabled)
 
-    def _new_secret(self, now: datetime) -> Secret:
-        return Secret(value=f"whsec_{self._token(32)}", created_at=now)
+    def _new_secret(self, now: datetime, given: str | None) -> Secret:
+        value = new_secret(self._token) if given is None else given
+        if not _SECRET.fullmatch(value):
+            raise EndpointError(
+                f"a signing secret is {_SECRET_LENGTH_MIN} to 200 visible ASCII characters without "
+                "a comma; nothing was changed"
+            )
+        return Secret(value=value, created_at=now)
 
     def _change(self, endpoint_id: str, change: Callable[[Endpoint], tuple[Endpoint, ...]]) -> None:
         """Replace one endpoint by what `change` returns."""

@@ -120,16 +120,22 @@ class Outbox:
         self,
         deliveries: Iterable[OutboxDelivery],
         *,
-        due_at: datetime,
         watermark: datetime,
         subscriptions: Mapping[str, datetime],
     ) -> None:
-        """Add the deliveries that are new, due at a wall time; move the watermark; set the given
-        subscriptions. All in one transaction."""
+        """Add the deliveries that are new; move the watermark; set the given subscriptions.
+
+        All in one transaction.
+
+        Raises:
+            ValueError: a delivery is not pending, so it would never be sent; nothing was added.
+        """
         with self._transaction():
             for endpoint_id, since in subscriptions.items():
                 self._run("set_subscription", endpoint_id=endpoint_id, since=_micros(since))
             for delivery in deliveries:
+                if delivery.next_attempt_at is None:
+                    raise ValueError(f"{delivery.id} has no time at which it is due")
                 self._run(
                     "enqueue",
                     id=delivery.id,
@@ -137,7 +143,7 @@ class Outbox:
                     kind=delivery.kind,
                     body=delivery.body,
                     created_at=_micros(delivery.created_at),
-                    next_attempt_at=_micros(due_at),
+                    next_attempt_at=_micros(delivery.next_attempt_at),
                 )
             self._run("set_watermark", instant=_micros(watermark))
 

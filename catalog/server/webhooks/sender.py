@@ -8,7 +8,8 @@ change_feed).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from catalog.contract.decisions import SIGNATURE_HEADER, WEBHOOK_RETRY_AFTER_S
@@ -18,7 +19,7 @@ from catalog.contract.signature import sign
 from catalog.server.gating import ViewNames, shown_change
 from catalog.server.store import CatalogChange, CatalogStore, Clock
 from catalog.server.webhooks.change_feed import Feed, Render
-from catalog.server.webhooks.delivery import AttemptOutcome, Poster
+from catalog.server.webhooks.delivery import AttemptOutcome, Poster, Posts
 from catalog.server.webhooks.endpoints import Endpoint
 from catalog.server.webhooks.outbox import Outbox, OutboxDelivery
 from catalog.server.webhooks.receivers import NoPush, Receivers
@@ -26,15 +27,25 @@ from catalog.server.webhooks.receivers import NoPush, Receivers
 log = logging.getLogger(__name__)
 
 USER_AGENT = "almanac-webhooks/2"
-POLL_S = 1.0
-ATTEMPTS_PER_ENDPOINT = 4
-ATTEMPTS_IN_ALL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SenderOptions:
+    """How a sender works. Those of a service are the defaults; a test can be less patient."""
+
+    retry_after_s: Sequence[float] = WEBHOOK_RETRY_AFTER_S
+    """The wait after each failed attempt; after the last attempt a delivery is a dead letter."""
+    poll_s: float = 1.0
+    per_endpoint: int = 4
+    """The attempts at once to an endpoint."""
+    in_all: int = 64
 
 
 class WebhookSender:
     """The only sender of an outbox: two on the same file would both send.
 
-    The store and `render` are called on the event loop's thread, the files on others.
+    The store and `render` are called on the event loop's thread, the files on others. `due` gives
+    when a new delivery is due, in wall time: deliveries are sent in that order.
     """
 
     def __init__(
@@ -46,22 +57,20 @@ class WebhookSender:
         render: Render,
         wall: Callable[[], datetime],
         *,
-        poster: Poster | None = None,
+        poster: Posts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        poll_s: float = POLL_S,
-        per_endpoint: int = ATTEMPTS_PER_ENDPOINT,
-        in_all: int = ATTEMPTS_IN_ALL,
+        options: SenderOptions | None = None,
+        due: Callable[[], datetime] | None = None,
     ) -> None:
         self._clock = clock
         self._receivers = receivers
         self._outbox = outbox
         self._wall = wall
-        self._feed = Feed(store, clock, outbox, render, wall)
+        self._options = options or SenderOptions()
+        self._feed = Feed(store, clock, outbox, render, due or wall)
         self._poster = poster or Poster()
         self._sleep = sleep
-        self._poll_s = poll_s
-        self._per_endpoint = per_endpoint
-        self._slots = asyncio.Semaphore(in_all)
+        self._slots = asyncio.Semaphore(self._options.in_all)
         self._woken = asyncio.Event()
         self._enqueuing = asyncio.Lock()
         self._served: set[str] = set()
@@ -87,7 +96,7 @@ class WebhookSender:
         self._woken.set()
 
     async def _pause(self) -> None:
-        nap = asyncio.ensure_future(self._sleep(self._poll_s))
+        nap = asyncio.ensure_future(self._sleep(self._options.poll_s))
         call = asyncio.ensure_future(self._woken.wait())
         try:
             await asyncio.wait((nap, call), return_when=asyncio.FIRST_COMPLETED)
@@ -121,7 +130,7 @@ class WebhookSender:
             await self._mark_dead(endpoint_id, str(refusal))
             return ()
         return await asyncio.to_thread(
-            self._outbox.due, endpoint_id, now=self._wall(), limit=self._per_endpoint
+            self._outbox.due, endpoint_id, now=self._wall(), limit=self._options.per_endpoint
         )
 
     async def _attempt(self, delivery: OutboxDelivery) -> None:
@@ -159,9 +168,10 @@ class WebhookSender:
         )
 
     def _next_attempt(self, delivery: OutboxDelivery) -> datetime | None:
-        if delivery.attempts >= len(WEBHOOK_RETRY_AFTER_S):
+        waits_s = self._options.retry_after_s
+        if delivery.attempts >= len(waits_s):
             return None
-        return self._wall() + timedelta(seconds=WEBHOOK_RETRY_AFTER_S[delivery.attempts])
+        return self._wall() + timedelta(seconds=waits_s[delivery.attempts])
 
     async def _fail(
         self, delivery: OutboxDelivery, outcome: AttemptOutcome, *, retry_at: datetime | None
@@ -209,10 +219,18 @@ class Pusher:
         outbox: Outbox,
         *,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        options: SenderOptions | None = None,
+        poster: Posts | None = None,
+        due: Callable[[], datetime] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._sender = WebhookSender(store, clock, receivers, outbox, self._render, wall)
+        self._sender = WebhookSender(
+            *(store, clock, receivers, outbox, self._render, wall),
+            options=options,
+            poster=poster,
+            due=due,
+        )
         self._names: ViewNames | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -252,7 +252,13 @@ def test_no_repr_shows_a_secret(book: EndpointBook) -> None:
 
 
 def delivery(number: int, **fields: object) -> OutboxDelivery:
-    values = {"endpoint_id": "ep_1", "kind": "events.created", "body": b"{}", "created_at": START}
+    values = {
+        "endpoint_id": "ep_1",
+        "kind": "events.created",
+        "body": b"{}",
+        "created_at": START,
+        "next_attempt_at": START,
+    }
     return OutboxDelivery(**{"id": f"dlv_{number}", **values, **fields})  # type: ignore[arg-type]
 
 
@@ -263,7 +269,7 @@ def box(tmp_path: Path) -> Iterator[Outbox]:
 
 
 def enqueue(box: Outbox, *deliveries: OutboxDelivery, watermark: datetime = START) -> None:
-    box.enqueue(deliveries, due_at=START, watermark=watermark, subscriptions={"ep_1": START})
+    box.enqueue(deliveries, watermark=watermark, subscriptions={"ep_1": START})
 
 
 def test_a_reopened_outbox_has_its_deliveries_watermark_and_subscriptions(
@@ -291,7 +297,7 @@ def test_the_watermark_and_the_deliveries_are_written_together_or_not_at_all(box
         raise RuntimeError("cut")
 
     with pytest.raises(RuntimeError):
-        box.enqueue(failing(), due_at=START, watermark=START, subscriptions={"ep_1": START})
+        box.enqueue(failing(), watermark=START, subscriptions={"ep_1": START})
     assert (box.pending(), box.watermark(), box.subscriptions()) == ((), None, {})
 
 

@@ -1,8 +1,6 @@
 """Webhooks end to end, with real files, a real receiver on loopback, and clocks set by tests."""
 
 import asyncio
-import hashlib
-import hmac
 import json
 import logging
 import multiprocessing
@@ -11,9 +9,8 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 
@@ -22,7 +19,6 @@ from msgspec import json as msgspec_json
 from msgspec.structs import replace as replace_field
 
 from catalog.contract.decisions import (
-    SIGNATURE_HEADER,
     WEBHOOK_API_VERSION,
     WEBHOOK_KINDS,
     WEBHOOK_RETRY_AFTER_S,
@@ -36,7 +32,8 @@ from catalog.server.webhooks.delivery import Poster
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook
 from catalog.server.webhooks.outbox import Outbox
 from catalog.server.webhooks.receivers import Receivers
-from catalog.server.webhooks.sender import ATTEMPTS_PER_ENDPOINT, WebhookSender
+from catalog.server.webhooks.sender import SenderOptions, WebhookSender
+from tests.server.webhooks.receiver import Received, Receiver, digest
 
 pytestmark = pytest.mark.anyio
 
@@ -122,74 +119,6 @@ def render(change: CatalogChange, plan: Plan) -> Event:
     return CancelledEvent(**fields, cancelled_at=change.cancelled_at)
 
 
-@dataclass(frozen=True)
-class Received:
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def id(self) -> str:
-        return str(json.loads(self.body)["id"])
-
-    @property
-    def signature(self) -> str:
-        return self.headers[SIGNATURE_HEADER]
-
-    def is_signed_with(self, *secrets: str) -> bool:
-        """Whether the header is the plain hex of the raw body, with each of these secrets."""
-        return self.signature == ",".join(digest(secret, self.body) for secret in secrets)
-
-
-def digest(secret: str, message: bytes) -> str:
-    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
-
-
-class Receiver:
-    """An HTTP server on loopback that keeps requests; `answer` returns the status of each."""
-
-    def __init__(self) -> None:
-        self.received: list[Received] = []
-        self.answer: Callable[[Received], int] = lambda _: 200
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                request = Received(self.path, dict(self.headers.items()), body)
-                receiver.received.append(request)
-                status = receiver.answer(request)
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Log nothing."""
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                """Log nothing when a killed sender closes."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/hook"
-
-    def of(self, path: str) -> list[Received]:
-        return [request for request in self.received if request.path == path]
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     receiver = Receiver()
@@ -222,7 +151,7 @@ class Service:
             render,
             self.wall,
             poster=Poster(timeout_s=5.0),
-            poll_s=0.02,
+            options=SenderOptions(poll_s=0.02),
         )
 
     def open_book(self) -> EndpointBook:
@@ -626,7 +555,7 @@ async def test_an_account_is_asked_for_between_two_deliveries_of_one_round(
 
     receiver.answer = leave
     await service.pass_minutes(60)
-    assert len(receiver.received) <= ATTEMPTS_PER_ENDPOINT
+    assert len(receiver.received) <= SenderOptions().per_endpoint
     assert len(service.outbox.dead()) == 30 - len(receiver.received)
 
 
