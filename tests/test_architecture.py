@@ -42,8 +42,8 @@ FLOORS = {
     ),
     "catalog.contract": (
         "bodies decisions records",
-        "csv_format errors plans signature",
-        "openapi verification windows",
+        "csv_format errors plans signature verification",
+        "openapi windows",
         "parameters",
     ),
     "catalog.server": (

@@ -1,56 +1,275 @@
-"""Verifies the signature of a webhook over its raw body (interface section 6, decisions)."""
+"""The receiver's guard: was this body signed by a holder of the endpoint's secret?
 
-import hashlib
+    hex        `<hex>` of HMAC-SHA256 over the raw body; capitals and the prefix `sha256=` too
+    base64     `<base64>` of the same
+    t,v1       `t=<unix seconds>,v1=<hex>`, over `<t>.<raw body>`
+    standard   Standard Webhooks: headers of its own, `v1,<base64>` over `<id>.<t>.<raw body>`
+
+Which form a header has, its shape states: the shapes have no value in common. Several values while
+a secret rotates are joined by a comma, in `standard` by a space.
+
+No form can be turned into another. `hex` and `base64` are one signature in two spellings. The
+others sign another message: to leave out the time, the signer's HMAC of the body alone is needed.
+What is left is to move the border: a body signed as `t,v1` would be, together with its `<t>.` in
+front, a body signed as `hex`, without a time. So a body that begins like the signed message of
+another form is refused in every form; a JSON object never does.
+
+Belongs here: checks of the raw bytes, before anything decodes them. Does not: signing
+(signature.py), what a body means, deliveries seen before. Instants are UTC, durations seconds.
+"""
+
+import base64
+import binascii
 import hmac
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, Literal, NamedTuple
 
-from catalog.contract.decisions import SIGNATURE_HEADER, SIGNATURE_TOLERANCE_S
-from catalog.contract.signature import SignatureRejected, verify
+from catalog.contract.decisions import (
+    ACCEPTED_FORMS,
+    SIGNATURE_HEADER,
+    SIGNATURE_TOLERANCE_S,
+    AcceptedForm,
+)
 
-FORMS: Final = ("hex", "t,v1")
+Headers = Sequence[tuple[bytes, bytes]]
+RejectionReason = Literal["missing", "several", "malformed", "not_allowed", "mismatch", "stale"]
+
+SECRETS_MAX: Final = 8
+HEADER_BYTES_MAX: Final = 2_048
+VALUES_MAX: Final = 8
+_TOLERANCE_S_MAX: Final = 86_400
+_ID_BYTES_MAX: Final = 256
+_STANDARD: Final = b"webhook-signature"
+_STANDARD_SECRET: Final = "whsec_"
+_STANDARD_SHAPE: Final = re.compile(rb"v[0-9]+[a-z]*,")
+_BLANK: Final = b" \t"
+_VISIBLE: Final = re.compile(rb"[!-~]+")
+_TEXT: Final = re.compile(rb"[ -~\t]*")
+_HEX: Final = re.compile(rb"[0-9A-Fa-f]{64}")
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{43}=")
+_SECONDS: Final = re.compile(rb"[0-9]{1,20}")
+_OTHER_MESSAGE: Final = re.compile(rb"(?:[^{]*\.)?[0-9]+\.")
+_OTHER_MESSAGE_BYTES: Final = _ID_BYTES_MAX + 32
+
+
+class SignatureRejected(Exception):
+    """A delivery whose signature is not valid: its body must not be trusted.
+
+    missing       no signature
+    several       more than one header with a signature, or with a part of it
+    malformed     the header has no known form, or is too long
+    not_allowed   its form is not one that this receiver allows
+    mismatch      no secret made this signature of this body
+    stale         genuine, but made too long ago, or too far ahead
+    """
+
+    def __init__(self, reason: RejectionReason) -> None:
+        super().__init__(reason)
+        self.reason: Final = reason
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The form of a valid signature, and the id that is signed in a header, if there is one."""
+    """A genuine signature. A form without a time says nothing of when it was made."""
 
-    form: str
+    form: AcceptedForm
+    timestamp: datetime | None = None
+    message_id: str | None = None
+    """The id in a header of Standard Webhooks, which is signed too."""
+
+
+class _Claim(NamedTuple):
+    """What a header claims: values in lower-case hex or in base64, over `prefix` and the body."""
+
+    form: AcceptedForm
+    values: tuple[bytes, ...]
+    prefix: bytes = b""
+    seconds: int | None = None
     message_id: str | None = None
 
 
 class Verifier:
-    """Verifies with any of the secrets."""
+    """Verifies deliveries to one endpoint. `secrets` has several while one rotates."""
+
+    __slots__ = ("_forms", "_header", "_keys", "_names", "_standard_keys", "_tolerance_s")
 
     def __init__(
         self,
-        secrets: Sequence[str],
+        secrets: Iterable[str],
         *,
-        forms: Collection[str] = FORMS,
+        forms: Iterable[AcceptedForm],
         tolerance_s: float = SIGNATURE_TOLERANCE_S,
         header: str = SIGNATURE_HEADER,
     ) -> None:
-        self._secrets = tuple(secrets)
-        self._forms = frozenset(forms)
-        self._tolerance_s = tolerance_s
-        self._header = header.lower().encode()
+        """Keep the keys of some secrets.
 
-    def verify(
-        self, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, now: datetime
-    ) -> Verified:
-        """Return the form of the signature. Raises SignatureRejected."""
-        values = [value for name, value in headers if name.lower() == self._header]
-        if len(values) != 1:
-            raise SignatureRejected("several" if values else "missing")
-        if values[0].startswith(b"t="):
-            text = values[0].decode("latin-1")
-            verify(text, body, secrets=self._secrets, now=now, tolerance_s=self._tolerance_s)
-            return Verified("t,v1")
-        for secret in self._secrets:
-            expected = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest().encode()
-            for value in values[0].split(b","):
-                if hmac.compare_digest(expected, value.strip()):
-                    return Verified("hex")
-        raise SignatureRejected("mismatch")
+        A secret `whsec_<base64>` signs in the form `standard` with the bytes that its base64
+        encodes, in the other forms with its text.
+
+        Raises:
+            ValueError: nothing could be verified, or anything. The message has no secret in it.
+        """
+        self._forms = frozenset(forms)
+        self._header = header.lower().encode("ascii")
+        # A sender may sign in two headers: one that has no allowed form does not count.
+        self._names = {_STANDARD if form == "standard" else self._header for form in self._forms}
+        self._tolerance_s = tolerance_s
+        if not self._forms or not self._forms <= set(ACCEPTED_FORMS):
+            raise ValueError(f"forms: expected some of {', '.join(ACCEPTED_FORMS)}")
+        if not 0 <= tolerance_s <= _TOLERANCE_S_MAX:
+            raise ValueError(f"tolerance_s: expected 0 to {_TOLERANCE_S_MAX}, got {tolerance_s}")
+        texts = tuple(secrets)
+        if not 1 <= len(texts) <= SECRETS_MAX:
+            raise ValueError(f"secrets: expected 1 to {SECRETS_MAX}, got {len(texts)}")
+        self._keys = tuple(_key(text) for text in texts)
+        decoded = (_standard_key(text) for text in texts)
+        self._standard_keys = tuple(key for key in decoded if key is not None)
+        if self._forms == {"standard"} and not self._standard_keys:
+            raise ValueError("secrets: the form standard needs whsec_ and valid base64")
+
+    def __repr__(self) -> str:
+        return f"Verifier({len(self._keys)} secrets, forms={sorted(self._forms)})"
+
+    def verify(self, headers: Headers, body: bytes, *, now: datetime) -> Verified:
+        """Return the form and the time of a genuine signature; `headers` are the raw bytes.
+
+        A time `tolerance_s` away is accepted, to either side.
+
+        Raises:
+            SignatureRejected: it is not genuine, or not of now; its `reason` says which.
+        """
+        claim = self._claim(headers)
+        if claim.form not in self._forms:
+            raise SignatureRejected("not_allowed")
+        matches = self._matches(claim, body)
+        if _could_be_of_another_form(body) or not matches:
+            raise SignatureRejected("mismatch")
+        if claim.seconds is None:
+            return Verified(claim.form)
+        if abs(now.astimezone(UTC).timestamp() - claim.seconds) > self._tolerance_s:
+            raise SignatureRejected("stale")
+        at = datetime.fromtimestamp(claim.seconds, UTC)
+        return Verified(claim.form, at, claim.message_id)
+
+    def _claim(self, headers: Headers) -> _Claim:
+        found = [(name.lower(), value) for name, value in headers]
+        signatures = [(name, value) for name, value in found if name in self._names]
+        if len(signatures) > 1:
+            raise SignatureRejected("several")
+        if not signatures:
+            others = {self._header, _STANDARD}.intersection(name for name, _ in found)
+            raise SignatureRejected("not_allowed" if others else "missing")
+        ((name, value),) = signatures
+        text = _text(value)
+        if name == _STANDARD and (name != self._header or _STANDARD_SHAPE.match(text)):
+            return _standard_claim(found, text)
+        return _claim_of(text)
+
+    def _matches(self, claim: _Claim, body: bytes) -> bool:
+        """Compare every value with every key, also after a match: time must not say which."""
+        keys = self._standard_keys if claim.form == "standard" else self._keys
+        message = claim.prefix + body
+        matched = False
+        for key in keys:
+            digest = hmac.digest(key, message, "sha256")
+            if claim.form in ("hex", "t,v1"):
+                expected = binascii.hexlify(digest)
+            else:
+                expected = base64.b64encode(digest)
+            for value in claim.values:
+                matched |= hmac.compare_digest(expected, value)
+        return matched
+
+
+def _key(secret: str) -> bytes:
+    try:
+        key = secret.encode()
+    except UnicodeEncodeError:
+        # Without its cause, which has the secret in it.
+        raise ValueError("secrets: one has half of a surrogate pair") from None
+    # HMAC pads a key with NUL: one of NUL alone is the empty key, which everyone knows.
+    if not key.removeprefix(_STANDARD_SECRET.encode()).strip(b"\0 \t\r\n="):
+        raise ValueError("secrets: one is empty")
+    return key
+
+
+def _standard_key(secret: str) -> bytes | None:
+    """Return the key of a secret in the form `standard`, None if it can't have one."""
+    if not secret.startswith(_STANDARD_SECRET):
+        return _key(secret)
+    text = secret.removeprefix(_STANDARD_SECRET).rstrip("=")
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        return None
+    return key if key.strip(b"\0") else None
+
+
+def _values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    return [value for other, value in headers if other == name]
+
+
+def _text(value: bytes) -> bytes:
+    if len(value) > HEADER_BYTES_MAX or _TEXT.fullmatch(value) is None:
+        raise SignatureRejected("malformed")
+    return value.strip(_BLANK)
+
+
+def _claim_of(text: bytes) -> _Claim:
+    """Return the claim of a header that is not of Standard Webhooks; its shape is its form."""
+    parts = [part.strip(_BLANK) for part in text.split(b",")]
+    if any(part.startswith((b"t=", b"v1=")) for part in parts):
+        return _stamped_claim(parts)
+    if len(parts) > VALUES_MAX:
+        raise SignatureRejected("malformed")
+    if all(map(_BASE64.fullmatch, parts)):
+        return _Claim("base64", tuple(parts))
+    return _Claim("hex", tuple(_hex(part.removeprefix(b"sha256=")) for part in parts))
+
+
+def _stamped_claim(parts: list[bytes]) -> _Claim:
+    """Return the claim of `t=…,v1=…` in any order; parts of other names are ignored."""
+    stamps = [part[2:] for part in parts if part.startswith(b"t=")]
+    values = [part[3:] for part in parts if part.startswith(b"v1=")]
+    if len(stamps) != 1 or not 1 <= len(values) <= VALUES_MAX:
+        raise SignatureRejected("malformed")
+    digests = tuple(map(_hex, values))
+    return _Claim("t,v1", digests, stamps[0] + b".", _seconds(stamps[0]))
+
+
+def _standard_claim(headers: Headers, text: bytes) -> _Claim:
+    """Return the claim of Standard Webhooks; signatures of other versions are ignored."""
+    ids, stamps = _values(headers, b"webhook-id"), _values(headers, b"webhook-timestamp")
+    if len(ids) > 1 or len(stamps) > 1:
+        raise SignatureRejected("several")
+    if not ids or not stamps:
+        raise SignatureRejected("malformed")
+    own_id, stamp = _text(ids[0]), _text(stamps[0])
+    values = tuple(part[3:] for part in text.split() if part.startswith(b"v1,"))
+    if not 1 <= len(values) <= VALUES_MAX or not all(map(_BASE64.fullmatch, values)):
+        raise SignatureRejected("malformed")
+    if len(own_id) > _ID_BYTES_MAX or _VISIBLE.fullmatch(own_id) is None:
+        raise SignatureRejected("malformed")
+    prefix = own_id + b"." + stamp + b"."
+    return _Claim("standard", values, prefix, _seconds(stamp), own_id.decode("ascii"))
+
+
+def _hex(value: bytes) -> bytes:
+    if _HEX.fullmatch(value) is None:
+        raise SignatureRejected("malformed")
+    return value.lower()
+
+
+def _seconds(stamp: bytes) -> int:
+    """Return unix seconds. Milliseconds are read as seconds of a far future, which are stale."""
+    if _SECONDS.fullmatch(stamp) is None:
+        raise SignatureRejected("malformed")
+    return int(stamp)
+
+
+def _could_be_of_another_form(body: bytes) -> bool:
+    """Whether a body begins with `<seconds>.` or `<id>.<seconds>.`, as other forms sign it."""
+    return _OTHER_MESSAGE.match(body[:_OTHER_MESSAGE_BYTES]) is not None

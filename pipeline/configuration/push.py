@@ -6,8 +6,7 @@ from typing import Final
 from pydantic import BaseModel, Field, SecretStr
 
 from catalog.contract import decisions
-from catalog.contract.verification import FORMS
-from pipeline.configuration.types import CommaList, Place, SettingsError
+from pipeline.configuration.types import Place, SettingsError, SignatureForms
 
 DEFAULT_PORT: Final = 8030
 LEAST_SECRET: Final = 16
@@ -52,10 +51,11 @@ class PushSettings(BaseModel):
         pattern=r"^[A-Za-z0-9-]{1,100}$",
         description="The header of a webhook that has the signature.",
     )
-    signature_forms: CommaList = Field(
-        default=FORMS,
+    signature_forms: SignatureForms = Field(
+        default=decisions.ACCEPTED_FORMS,
         description="The forms of signatures that are accepted, separated by commas: "
-        f"{', '.join(f'`{form}`' for form in FORMS)}. Allow only what your service sends.",
+        f"{', '.join(f'`{form}`' for form in decisions.ACCEPTED_FORMS)}. Which one a delivery has "
+        "is told from its header. Allow only what your service sends.",
     )
     receive_host: str = Field(
         default="127.0.0.1",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
+from catalog.contract.decisions import ACCEPTED_FORMS, AcceptedForm
 from catalog.contract.plans import PLANS
 
 LEAST_POLL_INTERVAL_S: Final = 900
@@ -58,6 +59,20 @@ def _split(value: Any) -> Any:
     return value
 
 
+def _signature_forms(value: Any) -> Any:
+    """Return the forms in a comma list, in which one has a comma in its name."""
+    if not isinstance(value, str):
+        return value
+    found = tuple(re.findall(r"t,v1(?=\s*,|\s*$)|[^,\s]+", value))
+    if unknown := [form for form in found if form not in ACCEPTED_FORMS]:
+        raise ValueError(
+            f"there is no form {unknown[0]!r}; expected some of {', '.join(ACCEPTED_FORMS)}"
+        )
+    if not found:
+        raise ValueError(f"no form is allowed; expected some of {', '.join(ACCEPTED_FORMS)}")
+    return found
+
+
 def _known_plan(name: str) -> str:
     if name.lower() not in PLANS:
         raise ValueError(f"there is no plan {name!r}; expected one of {', '.join(PLANS)}")
@@ -105,6 +120,7 @@ def _name_prefix(value: str) -> str:
     return value
 
 
+SignatureForms = Annotated[tuple[AcceptedForm, ...], NoDecode, BeforeValidator(_signature_forms)]
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Place = Annotated[Path, AfterValidator(_expanded)]
 Hook = Annotated[SecretStr, AfterValidator(checked_hook)]

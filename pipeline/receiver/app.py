@@ -17,8 +17,7 @@ from typing import Final
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from catalog.contract.signature import SignatureRejected
-from catalog.contract.verification import Verifier
+from catalog.contract.verification import SignatureRejected, Verifier
 from pipeline.receiver.group_commit import GroupCommit, NotStored
 from resources.inbox.inbox_file import Arrival, InboxWriter, Stored
 
@@ -119,7 +118,7 @@ class ReceiverApp:
             verified = self._verifier().verify(raw, body, now=self._clock())
             result = await self._store(Arrival(body, verified.message_id))
         except SignatureRejected as rejection:
-            raise Refused(401, str(rejection)) from None
+            raise Refused(401, rejection.reason) from None
         finally:
             self._buffered -= len(body)
         if result == "stored":

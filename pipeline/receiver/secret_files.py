@@ -65,7 +65,9 @@ class CurrentVerifier:
                 header=settings.signature_header,
             )
         except ValueError as error:
-            raise SettingsError(f"ALMANAC_SIGNATURE_FORMS: {error}") from error
+            raise SettingsError(
+                f"ALMANAC_WEBHOOK_SECRETS or ALMANAC_SIGNATURE_FORMS can't be used: {error}"
+            ) from error
 
     def _file_mark(self) -> tuple[int, int, int]:
         file = self._settings.webhook_secrets_file

@@ -70,10 +70,27 @@ def test_comma_lists_and_empty_texts_are_read_as_people_write_them(
 
 
 @pytest.mark.parametrize(
+    ("value", "forms"),
+    [
+        ("", ("hex", "t,v1", "base64", "standard")),
+        ("t,v1", ("t,v1",)),
+        ("standard , t,v1,hex,", ("standard", "t,v1", "hex")),
+    ],
+)
+def test_the_form_with_a_comma_in_its_name_is_one_form(
+    monkeypatch: pytest.MonkeyPatch, value: str, forms: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("ALMANAC_SIGNATURE_FORMS", value)
+    assert read_settings().signature_forms == forms
+
+
+@pytest.mark.parametrize(
     ("name", "value", "message"),
     [
         ("ALMANAC_PLAN", "gold", "there is no plan 'gold'"),
         ("ALMANAC_RATE_PER_S", "0", "greater than 0"),
+        ("ALMANAC_SIGNATURE_FORMS", "hex,v1", "there is no form 'v1'; expected some of hex, t,v1"),
+        ("ALMANAC_SIGNATURE_FORMS", ",", "no form is allowed"),
         ("ALMANAC_BURST", "many", "valid integer"),
     ],
 )
