@@ -53,7 +53,7 @@ def signed(
         return [
             (b"webhook-id", MESSAGE_ID),
             (b"webhook-timestamp", stamp),
-            (b"webhook-signature", b" ".join(b"v1," + base64.b64encode(one) for one in macs)),
+            (b"webhook-signature", b" ".join(b"v1," + base64.b64encode(digest) for digest in macs)),
         ]
     return [(b"svc-signature", value)]
 
