@@ -16,7 +16,7 @@ from almanac.reading.temporary import own_folder
 from pipeline.cli.options import JsonOption, dates_option
 from pipeline.console import EXIT_USAGE, Table, fail, people, print_json
 from pipeline.polling.inputs import PollFacts
-from pipeline.polling.plan import PlannerInputs, PollPlan
+from pipeline.polling.plan import PlannerInputs, PollPlan, ReceivedPush
 from pipeline.polling.planner import plan_polls
 from pipeline.session import home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
@@ -111,6 +111,7 @@ def _as_record(inputs: PlannerInputs, plan: PollPlan, prices: "list[Price]") -> 
     return {
         "plan": inputs.plan.name,
         "month": asdict(inputs.month),
+        "push": _push_record(inputs),
         "polls_per_day": round(plan.per_day, 2),
         "projected_at_reset": plan.projected_at_reset,
         "spare": plan.spare,
@@ -119,6 +120,30 @@ def _as_record(inputs: PlannerInputs, plan: PollPlan, prices: "list[Price]") -> 
         "schedule": schedule,
         "backfill": [price.as_record() for price in prices],
     }
+
+
+def _push_record(inputs: PlannerInputs) -> dict[str, Any] | None:
+    push = inputs.push
+    if push is None or not inputs.plan.webhooks:
+        return None
+    return {
+        "is_on": inputs.push_is_on,
+        "last_at": push.last_at,
+        "silent_after_s": round(push.silent_after.total_seconds()),
+        "poll_interval_s": round(push.poll_interval.total_seconds()),
+    }
+
+
+def _push_text(push: ReceivedPush, *, is_on: bool) -> str:
+    if is_on:
+        return (
+            f"received, last at {push.last_at:%Y-%m-%d %H:%M} UTC; polls of the same dates at "
+            f"least {_span(push.poll_interval)} apart (ALMANAC_PUSH_POLL_INTERVAL_S)"
+        )
+    return (
+        f"silent since {push.last_at:%Y-%m-%d %H:%M} UTC, over {_span(push.silent_after)} "
+        "(ALMANAC_PUSH_SILENCE_H); polls as without push"
+    )
 
 
 def _show_month(inputs: PlannerInputs, plan: PollPlan, settings: Settings) -> None:
@@ -136,6 +161,8 @@ def _show_month(inputs: PlannerInputs, plan: PollPlan, settings: Settings) -> No
     if plan.projected_at_reset is not None:
         table.add_row("projected use at reset", f"{plan.projected_at_reset:,} by this plan")
         table.add_row("spare", f"{plan.spare or 0:,}, for backfills or more polls")
+    if inputs.push is not None and inputs.plan.webhooks:
+        table.add_row("push", _push_text(inputs.push, is_on=inputs.push_is_on))
     if settings.polls_quota is not None:
         table.add_row("limit for polls", f"{settings.polls_quota:,} a month (ALMANAC_POLLS_QUOTA)")
     people.print(table)

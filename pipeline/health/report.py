@@ -45,7 +45,7 @@ OVERDUE: Final = timedelta(days=1)
 ENDS_SOON: Final = timedelta(days=90)
 """A deprecated version works for a year; it is warned of only this long before its end."""
 LEAST_FREE_BYTES: Final = 2_000_000_000
-JOBS: Final = ("daily", "merge", "calendar", "poll", "alert", "digest", "prune")
+JOBS: Final = ("daily", "merge", "deliveries", "calendar", "poll", "alert", "digest", "prune")
 """The names of the jobs whose failed runs are reported, without the prefix of a layout."""
 
 

@@ -26,6 +26,7 @@ _ERROR_CHARS: Final = 300
 REMEDIES: Final = {
     "daily": "`almanac run` repeats today's; materialise a past day in `almanac ui`",
     "merge": "`almanac merge` merges and publishes, or shows why not",
+    "deliveries": "it is tried again by itself; `almanac merge` shows why not",
     "calendar": "`almanac backfill` continues it, or re-execute the run in `almanac ui`",
     "poll": "`almanac run` pulls now",
     "alert": "`almanac status --alert` posts again; check ALMANAC_ALERT_URL",

@@ -4,6 +4,8 @@ The warehouse gives the calendar and the change rates, landing the last pulls, a
 ledger the month. Belongs here: reading these inputs. Does not: the plan (planner.py).
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
@@ -12,18 +14,20 @@ from typing import Final
 
 from catalog.contract.decisions import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import PLANS, Plan
-from pipeline.polling.plan import Month, PlannerInputs
+from pipeline.polling.plan import Month, PlannerInputs, ReceivedPush
 from pipeline.polling.planner import PAST_DAYS
 from pipeline.polling.rates import BANDS, NOTHING_WATCHED, ChangeRates, Watched, band_of, rates
 from pipeline.polling.windows import Calendar, calendar_of
 from pipeline.session import ledger_of, reserve_of
 from pipeline.settings import Settings
 from resources.feeds import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS
+from resources.inbox.inbox_file import InboxReader
 from resources.limits.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
 from resources.limits.ledger import LedgerReader
 from resources.request_log import last_usage
 from resources.service_clock import ServiceClock
 from warehouse.activity import NO_ACTIVITY, Activity, activity_of
+from warehouse.errors import InboxUnusable
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
@@ -77,7 +81,7 @@ class PollFacts:
             rates=self._rates_of(activity, plan, now),
             missing=tuple(event_id for event_id in activity.missing if event_id not in looked_up),
             looked_up_today=sum(at.date() == now.date() for at in looked_up.values()),
-            webhooks=plan.webhooks and any(batch.feed == "deliveries" for batch in pulls),
+            push=self._push(pulls),
             least_interval=timedelta(seconds=self.settings.poll_interval_s),
         )
 
@@ -114,6 +118,21 @@ class PollFacts:
         known = self._manifests | {batch.batch_id: batch for batch in new}
         self._manifests = {batch_id: known[batch_id] for batch_id in ids if batch_id in known}
         return list(self._manifests.values())
+
+    def _push(self, pulls: Iterable[Manifest]) -> ReceivedPush | None:
+        """Return what was received by push; an inbox that can't be read is left out."""
+        settings = self.settings
+        received = [batch.observed_at for batch in pulls if batch.feed == "deliveries"]
+        with suppress(InboxUnusable):
+            if (last := InboxReader(self.home).last()) is not None:
+                received.append(last[1])
+        if not received:
+            return None
+        return ReceivedPush(
+            max(received),
+            silent_after=timedelta(hours=settings.push_silence_h),
+            poll_interval=timedelta(seconds=settings.push_poll_interval_s),
+        )
 
     def _month(self, plan: Plan, activity: Activity, now: datetime, ahead: timedelta) -> Month:
         # The ledger is by the machine's clock.

@@ -84,12 +84,29 @@ class Month:
 
 
 @dataclass(frozen=True, slots=True)
+class ReceivedPush:
+    """The receipt of the newest delivery, and what follows from it.
+
+    Push is on until `silent_after` has passed without a delivery. Until then, polls of the same
+    dates are at least `poll_interval` apart.
+    """
+
+    last_at: datetime
+    silent_after: timedelta
+    poll_interval: timedelta
+
+    def is_on(self, now: datetime) -> bool:
+        return now - self.last_at <= self.silent_after
+
+
+@dataclass(frozen=True, slots=True)
 class PlannerInputs:
     """The inputs of a plan.
 
     `last_pulls` has the last pull of each event date, by a poll or the daily job; `missing` are
     the ids absent from a complete pull and not confirmed, oldest first; `looked_up_today` counts
-    the look-ups of today; `freshness` replaces the plan's own if it is given.
+    the look-ups of today; `push` is None if no delivery was ever received; `freshness` replaces the
+    plan's own if it is given.
     """
 
     plan: Plan
@@ -101,14 +118,27 @@ class PlannerInputs:
     rates: ChangeRates = field(default_factory=lambda: rates(NOTHING_WATCHED))
     missing: Sequence[str] = ()
     looked_up_today: int = 0
-    webhooks: bool = False
+    push: ReceivedPush | None = None
     least_interval: timedelta = timedelta(seconds=LEAST_POLL_INTERVAL_S)
     freshness: timedelta | None = None
 
     def least(self) -> timedelta:
         """Return the interval below which a pull shows nothing new, or is not wanted."""
         fresh = timedelta(seconds=self.plan.freshness_s)
-        return max(self.least_interval, fresh if self.freshness is None else self.freshness)
+        least = max(self.least_interval, fresh if self.freshness is None else self.freshness)
+        if self.push is not None and self.push_is_on:
+            return max(least, self.push.poll_interval)
+        return least
+
+    @property
+    def push_is_on(self) -> bool:
+        """Whether push brings the changes, so that polls only look for what it does not bring."""
+        return self.plan.webhooks and self.push is not None and self.push.is_on(self.now)
+
+    @property
+    def push_is_silent(self) -> bool:
+        """Whether push brought changes before, and has not for too long."""
+        return self.plan.webhooks and self.push is not None and not self.push.is_on(self.now)
 
 
 @dataclass(frozen=True, slots=True)

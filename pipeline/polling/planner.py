@@ -78,14 +78,13 @@ def _look_ups(inputs: PlannerInputs, budget: float, days: float) -> LookUps:
 
 
 def _units(inputs: PlannerInputs, per_day: float) -> list[PollUnit]:
-    pulls_max = 0.0 if inputs.webhooks else _a_day(inputs.least()) - 1
     partitioning, polls = _schedule(
         inputs.calendar,
         inputs.rates,
         _polled(inputs),
         inputs.now.date(),
         _rounded(per_day, BUDGET_STEP),
-        pulls_max,
+        _a_day(inputs.least()) - 1,
     )
     return [unit_of(*pair, inputs) for pair in zip((*partitioning, None), polls, strict=True)]
 
@@ -175,11 +174,18 @@ def _rows(unit: PollUnit, inputs: PlannerInputs, budget: float) -> list[Schedule
 
 
 def _why(unit: PollUnit, inputs: PlannerInputs, budget: float) -> str:
-    demand, a_day = unit.demand, _a_day(inputs.least())
-    if inputs.webhooks:
-        return "webhooks deliver the changes; the daily job reconciles"
     if budget < 1:
         return "nothing left for polls until the reset"
+    if inputs.push_is_on:
+        rest = "polls find" if unit.polls else "the daily job finds"
+        return f"push brings the changes; {rest} what it does not, such as withdrawals"
+    if inputs.push_is_silent:
+        return f"push is silent; {_why_without_push(unit, inputs)}"
+    return _why_without_push(unit, inputs)
+
+
+def _why_without_push(unit: PollUnit, inputs: PlannerInputs) -> str:
+    demand, a_day = unit.demand, _a_day(inputs.least())
     if a_day < 2:
         return "the service shows changes a day late; the daily job is enough"
     if unit.polls >= demand.polls_max(a_day - 1):

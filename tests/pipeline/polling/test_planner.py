@@ -19,6 +19,7 @@ from pipeline.polling.plan import (
     Month,
     PlannerInputs,
     PollPlan,
+    ReceivedPush,
     ScheduleRow,
     due_at,
 )
@@ -130,7 +131,7 @@ def test_near_events_are_polled_more_often_than_far_ones() -> None:
     assert tomorrow.interval < furthest.interval
 
 
-def covers(row: ScheduleRow, day: date) -> bool:
+def covers(row: ScheduleRow | EventsPull, day: date) -> bool:
     window = row.window
     return (
         window is not None and window.first <= day and (window.last is None or day <= window.last)
@@ -257,13 +258,53 @@ def test_missing_events_take_a_bounded_share_oldest_first() -> None:
     assert not any(is_look_up(pull) for pull in plan_polls(after).due)
 
 
-def test_webhooks_replace_polls_except_one_pull_a_day() -> None:
-    home = Home(inputs(ELITE, webhooks=True))
+def push(
+    at: datetime = NOW, *, silent_after: timedelta = 30 * DAY, hours: float = 6
+) -> ReceivedPush:
+    return ReceivedPush(at, silent_after, timedelta(hours=hours))
+
+
+def test_with_push_on_the_same_dates_are_polled_only_once_in_the_push_interval() -> None:
+    home = Home(inputs(ELITE, push=push()))
     home.run_until(NOW + 3 * DAY)
-    assert home.pulls == []
-    alone = Home(inputs(ELITE, webhooks=True), daily=False)
-    alone.run_until(NOW + 3 * DAY)
-    assert len([at for at, pull in alone.pulls if isinstance(pull, EventsPull)]) == 3
+    for distance in (0, 3, 20, 80):
+        day = NOW.date() + distance * DAY
+        at = [at for at, pull in home.pulls if isinstance(pull, EventsPull) and covers(pull, day)]
+        assert len(at) >= 3
+        assert min(later - earlier for earlier, later in pairwise(at)) >= timedelta(hours=6)
+    rare = Home(inputs(ELITE, push=push(hours=48)))
+    rare.run_until(NOW + 3 * DAY)
+    assert rare.pulls == []
+
+
+def test_push_polls_as_often_as_without_it_where_its_interval_is_shorter() -> None:
+    without = plan_polls(inputs(ELITE))
+    assert plan_polls(inputs(ELITE, push=push(hours=0))).due == without.due
+    assert (
+        plan_polls(inputs(FREE, push=push(hours=0))).schedule == plan_polls(inputs(FREE)).schedule
+    )
+
+
+def test_push_that_falls_silent_returns_to_the_ordinary_schedule_and_the_reason_says_so() -> None:
+    on = inputs(ELITE, push=push(NOW - DAY, silent_after=DAY))
+    silent = replace(on, now=NOW + MINUTE)
+    ordinary = plan_polls(replace(silent, push=None))
+    found = plan_polls(silent)
+    assert (found.due, found.per_day) == (ordinary.due, ordinary.per_day)
+    assert plan_polls(on).per_day < ordinary.per_day / 2
+    assert all(row.why.startswith("push brings the changes; ") for row in plan_polls(on).schedule)
+    whole = [row.why for row in found.schedule if "changes most" not in row.why]
+    assert whole and all(why.startswith("push is silent; as often as ") for why in whole)
+    assert not any("push" in row.why for row in ordinary.schedule)
+
+
+def test_missing_events_are_looked_up_at_once_with_push_on() -> None:
+    quiet = inputs(ELITE, push=push(), last_pulls=pulled_at(NOW), missing=("a", "b"))
+    assert plan_polls(replace(quiet, cancellations_pulled_at=NOW)).due == (LookUps(("a", "b")),)
+
+
+def test_a_plan_without_push_is_polled_whatever_was_received() -> None:
+    assert plan_polls(inputs(PRO, push=push())) == plan_polls(inputs(PRO))
 
 
 def test_free_is_pulled_once_a_day() -> None:
@@ -289,9 +330,10 @@ def test_polls_divide_the_time_between_two_daily_jobs_evenly() -> None:
 
 def test_each_row_of_the_schedule_has_a_reason() -> None:
     for plan in (FREE, STANDARD, PRO, ELITE):
-        for row in plan_polls(inputs(plan)).schedule:
-            assert row.why and len(row.why) < 100
-            assert row.unit
+        for received in (None, push(), push(NOW - 90 * DAY)):
+            for row in plan_polls(inputs(plan, push=received)).schedule:
+                assert row.why and len(row.why) < 100
+                assert row.unit
 
 
 def test_rates_of_a_fresh_home_are_the_priors_and_fall_with_distance() -> None:
@@ -330,6 +372,7 @@ COUNTS = st.lists(st.integers(0, 250), min_size=1, max_size=120)
     reserve=st.floats(0, 1),
     least=st.sampled_from([15, 120]),
     missing=st.integers(0, 40),
+    push_hours=st.sampled_from([None, 1, 6, 30]),
 )
 def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
     plan: Plan,
@@ -339,6 +382,7 @@ def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
     reserve: float,
     least: int,
     missing: int,
+    push_hours: int | None,
 ) -> None:
     quota = (plan.monthly_quota or 0) // 40
     now = RESET - days * DAY
@@ -350,6 +394,8 @@ def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
             month=Month(quota, int(used * quota), RESET, int(reserve * quota), None, 5),
             calendar=Calendar(begins, {}),
             last_pulls={},
+            # It falls silent on the way, in long runs.
+            push=None if push_hours is None else push(now, silent_after=DAY, hours=push_hours),
         ),
         daily=False,
     )
@@ -362,12 +408,26 @@ def test_use_until_the_reset_never_passes_the_quota_less_the_reserve(
 
 
 @settings(max_examples=25, deadline=None)
-@given(counts=COUNTS, used=st.floats(0, 0.7), hours=st.integers(2, 30))
+@given(
+    counts=COUNTS,
+    used=st.floats(0, 0.7),
+    hours=st.integers(2, 30),
+    push_hours=st.sampled_from([0, 6]),
+)
 def test_no_poll_begins_or_ends_with_a_date_pulled_within_the_least_interval(
-    counts: list[int], used: float, hours: int
+    counts: list[int], used: float, hours: int, push_hours: int
 ) -> None:
     begins = {NOW.date() + at * DAY: count for at, count in enumerate(counts)}
-    home = Home(inputs(used=int(30_000 * used), calendar=Calendar(begins, {})))
+    home = Home(
+        inputs(
+            ELITE,
+            quota=30_000,
+            used=int(30_000 * used),
+            calendar=Calendar(begins, {}),
+            push=push(hours=push_hours) if push_hours else None,
+        )
+    )
+    least = home.inputs.least()
     home.run_until(NOW + timedelta(hours=hours))
     seen: dict[date, datetime] = {}
     for at, pull in home.pulls:
@@ -377,7 +437,7 @@ def test_no_poll_begins_or_ends_with_a_date_pulled_within_the_least_interval(
             # midnight. To leave them out would split the window and cost one more page.
             for edge in (first, last):
                 # The whole is pulled a little early along with its core.
-                assert at - seen.get(edge, NOW - DAY) >= 9 * MINUTE
+                assert at - seen.get(edge, NOW - DAY) >= 0.6 * least
             seen |= {first + number * DAY: at for number in range((last - first).days + 1)}
 
 

@@ -166,7 +166,7 @@ def test_planner_inputs_are_read_from_warehouse_and_landing(polled: Polled) -> N
     assert inputs.month.reserve == 60_000
     assert 25 < inputs.month.daily_requests < 60
     assert inputs.last_pulls[date(2026, 3, 20)] <= inputs.now
-    assert inputs.webhooks is False
+    assert inputs.push is None
 
 
 def test_a_due_poll_is_started_and_reported_without_a_run(polled: Polled) -> None:

@@ -1,0 +1,79 @@
+"""What the planner knows of push: the newest delivery in the inbox or in landing."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.polling.inputs import PollFacts
+from pipeline.polling.plan import PlannerInputs
+from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path
+from resources.inbox.landing import land_deliveries
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.small_home import NOW, SmallHome
+from tests.resources.inbox.deliveries import delivery
+from warehouse.home import Home
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SmallHome:
+    small = SmallHome(
+        tmp_path / "home", plan="elite", push_silence_h=6.0, push_poll_interval_s=7_200
+    )
+    small.land(at=NOW - HOUR)
+    return small
+
+
+def receive(home: Home, at: datetime, number: int = 1) -> None:
+    with InboxWriter.open(home, lambda: at) as writer:
+        writer.store([Arrival(delivery(number, at=at))])
+
+
+def inputs(small: SmallHome, now: datetime = NOW) -> PlannerInputs:
+    found = PollFacts(small.settings, small.home).inputs(now)
+    assert found is not None
+    return found
+
+
+def test_push_is_on_from_the_first_delivery_until_the_silence_limit(small: SmallHome) -> None:
+    assert inputs(small).push is None
+    receive(small.home, NOW)
+    assert inputs(small).push_is_on
+    assert inputs(small).least() == 2 * HOUR
+    assert inputs(small, NOW + 6 * HOUR).push_is_on
+    silent = inputs(small, NOW + 7 * HOUR)
+    assert silent.push_is_silent and silent.least() < HOUR
+    receive(small.home, NOW + 8 * HOUR, 2)
+    assert inputs(small, NOW + 8 * HOUR).push_is_on
+
+
+def test_push_is_on_while_its_deliveries_are_in_landing_alone(small: SmallHome) -> None:
+    receive(small.home, NOW)
+    land_deliveries(small.home, lambda: NOW)
+    inbox_path(small.home).write_bytes(b"no database")
+    assert inputs(small).push_is_on
+    assert inputs(small, NOW + 7 * HOUR).push_is_silent
+
+
+def test_a_damaged_inbox_leaves_the_ordinary_schedule(small: SmallHome) -> None:
+    receive(small.home, NOW)
+    inbox_path(small.home).write_bytes(b"no database")
+    assert inputs(small).push is None
+
+
+def test_the_budget_shows_whether_push_is_on(almanac: Almanac, tmp_path: Path) -> None:
+    home = Home(tmp_path / "data")
+    home.claim("sandbox:1")
+    now = datetime.now(UTC)
+    assert json.loads(almanac("budget", "--json", plan="elite").stdout)["push"] is None
+    receive(home, now - 30 * HOUR)
+    silent = almanac("budget", plan="elite").stdout
+    assert "silent since" in silent and "push is silent; as often as" in silent
+    receive(home, now - HOUR, 2)
+    shown = almanac("budget", plan="elite").stdout
+    assert "polls of the same dates at least 6.0 h apart" in " ".join(shown.split())
+    found = json.loads(almanac("budget", "--json", plan="elite").stdout)["push"]
+    assert (found["is_on"], found["poll_interval_s"]) == (True, 21_600)
