@@ -1,5 +1,6 @@
 """Polls: what the sensor starts and reports, the job by hand, and the inputs of the planner."""
 
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -154,8 +155,10 @@ def test_a_fresh_home_starts_no_poll_and_names_the_command_to_run(tmp_path: Path
 
 
 def test_no_poll_is_due_after_the_daily_pull_until_the_interval_is_over(polled: Polled) -> None:
-    result = polled.tick(NOW + timedelta(minutes=5))
+    starter = polled.starter(NOW + timedelta(minutes=5))
+    result = polled.tick(starter.now, starter=starter)
     assert "The next pull is due at 2026-03-02 09:1" in reason_of(result)
+    assert starter.requests == []
 
 
 def test_planner_inputs_are_read_from_warehouse_and_landing(polled: Polled) -> None:
@@ -217,6 +220,29 @@ def test_a_poll_that_takes_longer_is_reported_by_the_next_tick(polled: Polled) -
     assert "The next tick reports the poll" in reason_of(first)
     second = polled.tick(now + timedelta(minutes=1), first.cursor)
     assert "The poll of 13:00:00 UTC pulled" in reason_of(second)
+
+
+def test_a_preview_of_a_tick_starts_and_reports_no_poll(polled: Polled) -> None:
+    # It comes before the polls of the hours that follow.
+    now = LATER + timedelta(hours=1, minutes=30)
+    starter, before = polled.starter(now), PollRecords(polled.home).last()
+    facts = PollFacts(polled.settings, polled.home)
+    sensor = polls(LAYOUT, facts, lambda: now, starter)
+    # As for a preview, the log has no number of a tick.
+    context = build_sensor_context(
+        instance=polled.instance,
+        repository_name="__repository__",
+        sensor_name="polls",
+        definitions=build_definitions(polled.settings, clock=lambda: now),
+    )
+    result = sensor(context)
+    assert isinstance(result, dg.SensorResult)
+    assert re.fullmatch(
+        r"A preview starts and reports no poll\. \d+ pulls are due, \d+ requests\.",
+        reason_of(result),
+    )
+    assert result.asset_events == []
+    assert (starter.requests, PollRecords(polled.home).last()) == ([], before)
 
 
 def test_no_poll_is_started_while_another_process_pulls(polled: Polled) -> None:
@@ -289,6 +315,16 @@ def test_two_polls_are_never_closer_than_the_least_interval(polled: Polled) -> N
     for minutes, is_started in ((14, False), (15, True)):
         last = LastRuns(now - timedelta(minutes=minutes))
         assert bool(decide_poll(inputs, last, running=None).request) == is_started
+
+
+def test_the_interval_is_kept_where_the_clocks_of_service_and_machine_differ(
+    polled: Polled,
+) -> None:
+    inputs = polled.inputs(LATER + timedelta(hours=9))
+    ahead = timedelta(hours=1)
+    for minutes, is_started in ((14, False), (15, True)):
+        last = LastRuns(inputs.now - ahead - timedelta(minutes=minutes))
+        assert bool(decide_poll(inputs, last, running=None, ahead=ahead).request) == is_started
 
 
 def test_a_poll_looks_up_each_missing_event_by_id(polled: Polled) -> None:

@@ -19,6 +19,8 @@ from pipeline.polling.records import PollRecord, PollRecords, PollRequest
 from pipeline.polling.starter import PollProcess
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
+from resources.deferrals import DeferredPulls
+from resources.errors import Defer
 from resources.feeds import pull
 from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import NOW, address_of, settings_of
@@ -126,6 +128,23 @@ def test_failures_are_counted_until_a_poll_succeeds(served: Served) -> None:
     assert served.poll().failures == 0
 
 
+def test_a_deferral_while_an_open_pull_is_continued_holds_back_the_next_poll(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until = NOW + timedelta(days=30)
+
+    def deferred(session: OpenedSession) -> None:
+        raise Defer("asked to wait", resume_at=until, reason="asked_to_wait")
+
+    deferrals = DeferredPulls(served.home.state_storage)
+    with monkeypatch.context() as patched:
+        patched.setattr(OpenedSession, "resume_open", deferred)
+        record = served.poll()
+    assert (record.failures, record.feeds) == (0, ()), "it is no failure, and pulled nothing"
+    assert [(note.work, note.resume_at) for note in deferrals.all()] == [("polls", until)]
+    deferrals.done("polls", "events")
+
+
 def test_one_process_polls_at_a_time(served: Served) -> None:
     before = PollRecords(served.home).last()
     with (
@@ -192,8 +211,9 @@ WAITING_POLL = """
 import sys, time
 import pipeline.polling.process as process
 def wait(*words, **given):
-    print("polling", file=sys.stderr, flush=True)
     try:
+        # The signal may come right after it.
+        print("polling", file=sys.stderr, flush=True)
         time.sleep(600)
     finally:
         print("ended", file=sys.stderr, flush=True)
