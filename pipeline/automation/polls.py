@@ -146,10 +146,14 @@ class _Tick:
     def result(self) -> dg.SensorResult:
         """Report the last poll if it was not reported yet, else start one that is due.
 
+        A preview on Dagster's page does neither.
+
         Raises:
             PollFailed: a poll failed; the next tick does not raise for it again.
         """
         state = PollState.of_cursor(self.context.cursor)
+        if is_preview(self.context):
+            return self._skip(self._preview(state), state)
         if self._is_pulling():
             return self._skip(_PULLING, state)
         record = self._ended()
@@ -174,6 +178,14 @@ class _Tick:
                 "code location has the reason. The next tick starts it again."
             )
         return self._report(record, state)
+
+    def _preview(self, state: PollState) -> str:
+        """Return what a tick would do, without doing it."""
+        try:
+            reason = self._decision(state, PollRecords(self.home).last()).reason
+        except WarehouseError as error:
+            reason = str(error)
+        return f"A preview starts and reports no poll. {_PULLING if self._is_pulling() else reason}"
 
     def _is_pulling(self) -> bool:
         return self.starter.is_running() or is_held(PollRecords(self.home).lock)
@@ -256,6 +268,15 @@ class _Tick:
 
     def _skip(self, reason: str, state: PollState) -> dg.SensorResult:
         return dg.SensorResult(skip_reason=reason, cursor=state.cursor())
+
+
+def is_preview(context: dg.SensorEvaluationContext) -> bool:
+    """Whether a page asks what a tick would do; only the key of the log tells.
+
+    Dagster keeps the log of a tick under the tick's number, and that of a preview under its time.
+    """
+    key = context.log_key
+    return key is not None and not key[-1].isdecimal()
 
 
 def _metadata(record: PollRecord, polled: PolledFeed) -> Metadata:

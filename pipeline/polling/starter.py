@@ -7,7 +7,7 @@ Belongs here: the side of the processes that start polls or pull beside them. Do
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from threading import Lock
 from typing import Final, Protocol
 
@@ -18,6 +18,16 @@ from warehouse.files.locks import hold_lock
 from warehouse.home import Home
 
 MODULE: Final = "pipeline.polling.process"
+
+
+def pulling_alone(home: Home) -> AbstractContextManager[bool]:
+    """Hold the lock of polls; waits for a poll in progress, and yields whether there was a wait.
+
+    Raises:
+        LockHeld: another process still holds the lock after the home's `wait_s`.
+    """
+    path = PollRecords(home).lock
+    return hold_lock(path, "to pull", wait_s=home.wait_s, wait_setting=home.wait_setting)
 
 
 class PullLock:
@@ -34,17 +44,14 @@ class PullLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock; waits for a poll in progress.
+        """Hold the lock; waits as `pulling_alone` does.
 
         Raises:
-            LockHeld: another process still holds it after the home's `wait_s`.
+            LockHeld: as there.
         """
         with self._threads:
             if not self._sessions:
-                home, path = self._home, PollRecords(self._home).lock
-                self._held.enter_context(
-                    hold_lock(path, "to pull", wait_s=home.wait_s, wait_setting=home.wait_setting)
-                )
+                self._held.enter_context(pulling_alone(self._home))
             self._sessions += 1
         try:
             yield
