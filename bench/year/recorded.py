@@ -24,7 +24,8 @@ from pipeline.settings import Settings
 from resources.feeds import pull
 from resources.session import LazySession
 
-DAILY, MERGE, FAILED, PRUNE = "daily", "merge", "failed", "prune"
+DAILY, MERGE, PRUNE = "daily", "merge", "prune"
+FAILED, FAILED_DAILY = "failed merge", "failed daily"
 OUTPUT_BYTES: Final = 10_100
 """Captured output of a run that the daemon started, as measured on a home with `almanac ui`."""
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -72,6 +73,10 @@ def record(folder: Path, *, now: datetime) -> tuple[dict[str, Template], RawMeta
             jobs.run("daily", service.today())
             set_clock(now - timedelta(days=1))
             found[DAILY] = jobs.template("daily", folder, service.today())
+            with home.merge_lock():
+                found[FAILED_DAILY] = jobs.template(
+                    "daily", folder, service.today(), name=FAILED_DAILY
+                )
             set_clock(now - timedelta(days=1) + timedelta(minutes=15))
             pulled = pull("events", service)
             polled = poll_metadata(
@@ -118,11 +123,12 @@ class _Jobs:
     def template(
         self, job: str, folder: Path, day: date | None = None, *, name: str = ""
     ) -> Template:
+        """Return what a run of a job leaves, which fails if it is given a name of its own."""
         run_id = self.run(job, day)
         record = self._instance.get_run_record_by_id(run_id)
         assert record is not None and record.start_time is not None and record.end_time is not None
         is_failed = record.dagster_run.status is dg.DagsterRunStatus.FAILURE
-        assert is_failed is (name == FAILED), f"{job}: {record.dagster_run.status}"
+        assert is_failed is bool(name), f"{job}: {record.dagster_run.status}"
         runs = self._home.dagster / "history" / "runs"
         database = folder / f"{name or job}.db"
         shutil.copyfile(runs / f"{run_id}.db", database)

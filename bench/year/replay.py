@@ -8,7 +8,7 @@ day is really stored, at the size of a real run. Belongs here: storing. Does not
 import json
 import shutil
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -42,12 +42,14 @@ from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
 from dagster._core.storage.schedules.schema import JobTickTable
 from dagster._core.storage.schedules.sql_schedule_storage import SqlScheduleStorage
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._daemon.types import DaemonHeartbeat
 
 from bench.year.recorded import OUTPUT_BYTES, Template
 from pipeline.retention.events import NO_RUN
 from pipeline.runs.place import LOCATION
 from warehouse.home import Home
 
+_DAEMONS: Final = ("BACKFILL", "QUEUED_RUN_COORDINATOR", "SCHEDULER", "SENSOR")
 _REASON: Final = "Nothing is due. The next pull is due at 2026-03-01 12:15:00 UTC."
 
 
@@ -63,6 +65,50 @@ class Replay:
         self._instance, self._home = instance, home
         self._events, self._runs, self._schedules = events, runs, schedules
         self._ticks: dict[str, dict[str, Any]] = {}
+        self.runs = 0
+        """How many runs were stored."""
+
+    def adopt(self, other: dg.DagsterInstance, templates: Iterable[Template]) -> None:
+        """Take over what runs of templates refer to from the instance that executed them."""
+        for run in (template.run for template in templates):
+            job, plan = run.job_snapshot_id, run.execution_plan_snapshot_id
+            assert job is not None and plan is not None
+            if not self._instance.has_job_snapshot(job):
+                self._runs.add_job_snapshot(other.get_job_snapshot(job))
+            if not self._runs.has_execution_plan_snapshot(plan):
+                self._runs.add_execution_plan_snapshot(other.get_execution_plan_snapshot(plan))
+
+    def start(self, template: Template, at: datetime) -> str:
+        """Store a run that is in progress since an instant, and has no output yet."""
+        run_id = str(uuid4())
+        run = dg.DagsterRun(
+            job_name=template.run.job_name,
+            run_id=run_id,
+            status=dg.DagsterRunStatus.STARTED,
+            tags=template.run.tags,
+            remote_job_origin=template.run.remote_job_origin,
+        )
+        self._runs.add_historical_run(run, at.replace(tzinfo=None))
+        self._set_run(run_id, start_time=at.timestamp(), update_timestamp=at.replace(tzinfo=None))
+        self.runs += 1
+        return run_id
+
+    def end(self, run_id: str, status: dg.DagsterRunStatus, at: datetime) -> None:
+        """Store that a run ended at an instant."""
+        run = self._instance.get_run_by_id(run_id)
+        assert run is not None
+        self._set_run(
+            run_id,
+            status=status.value,
+            run_body=dg.serialize_value(run.with_status(status)),
+            end_time=at.timestamp(),
+            update_timestamp=at.replace(tzinfo=None),
+        )
+
+    def beat(self, at: datetime) -> None:
+        """Store that each part of the daemon reported at an instant."""
+        for part in _DAEMONS:
+            self._instance.add_daemon_heartbeat(DaemonHeartbeat(at.timestamp(), part, None, None))
 
     def run(self, template: Template, at: datetime, day: date | None = None) -> str:
         """Store a run of a template that began at an instant."""
@@ -92,6 +138,7 @@ class Replay:
                 if not connection.execute(known.values(**new)).rowcount:
                     connection.execute(AssetKeyTable.insert(), new)
         self._add_files(template, moved, run_id, at)
+        self.runs += 1
         return run_id
 
     def poll(self, asset: dg.AssetKey, metadata: Mapping[str, Any], at: datetime) -> None:
@@ -109,24 +156,34 @@ class Replay:
                     .values(timestamp=at.replace(tzinfo=None))
                 )
 
-    def ticks(self, day: datetime, every_s: Mapping[str, int]) -> None:
-        """Store the skipped ticks of sensors of a day."""
+    def ticks(
+        self,
+        begins: datetime,
+        ends: datetime,
+        every_s: Mapping[str, int],
+        failing: Container[str] = (),
+    ) -> None:
+        """Store the ticks of sensors in a span of time: skipped, but those of `failing` failed."""
         rows = []
         for name, seconds in every_s.items():
             template = self._ticks.get(name) or self._tick(name)
             body = json.loads(template["tick_body"])
-            for number in range(86_400 // seconds):
-                at = day + timedelta(seconds=number * seconds)
-                body["timestamp"] = body["end_timestamp"] = at.timestamp()
+            status = TickStatus.FAILURE if name in failing else TickStatus.SKIPPED
+            body["status"] = {"__enum__": f"TickStatus.{status.name}"}
+            first = -(-int(begins.timestamp()) // seconds) * seconds
+            for at_s in range(first, int(ends.timestamp()), seconds):
+                body["timestamp"] = body["end_timestamp"] = float(at_s)
                 rows.append(
                     {
                         **template,
-                        "timestamp": at.replace(tzinfo=None),
+                        "status": status.value,
+                        "timestamp": datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None),
                         "tick_body": json.dumps(body),
                     }
                 )
-        with self._schedules.connect() as connection:
-            connection.execute(JobTickTable.insert(), rows)
+        if rows:
+            with self._schedules.connect() as connection:
+                connection.execute(JobTickTable.insert(), rows)
 
     def as_daemon(self, now: datetime, days: Mapping[str, int]) -> None:
         """Delete old ticks as Dagster's daemon does by `dagster.yaml`: skipped, then others."""
@@ -178,12 +235,18 @@ class Replay:
     def _add_run(self, template: Template, moved: "_Moved", run_id: str, at: datetime) -> None:
         run = dg.deserialize_value(moved.text(dg.serialize_value(template.run)), dg.DagsterRun)
         self._runs.add_historical_run(run, at.replace(tzinfo=None))
-        began = at.timestamp()
+        ended = at + timedelta(seconds=template.seconds)
+        self._set_run(
+            run_id,
+            start_time=at.timestamp(),
+            end_time=ended.timestamp(),
+            update_timestamp=ended.replace(tzinfo=None),
+        )
+
+    def _set_run(self, run_id: str, **values: Any) -> None:
         with self._runs.connect() as connection:
             connection.execute(
-                RunsTable.update()
-                .where(RunsTable.c.run_id == run_id)
-                .values(start_time=began, end_time=began + template.seconds)
+                RunsTable.update().where(RunsTable.c.run_id == run_id).values(**values)
             )
 
     def _add_files(self, template: Template, moved: "_Moved", run_id: str, at: datetime) -> None:
