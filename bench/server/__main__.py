@@ -116,11 +116,15 @@ def _measure(size: Size, cores: Cores, folder: Path, console: Console) -> Result
                     running.port, str(running.details["key"]), give_up_s=size.give_up_s
                 )
             )
+            mixed = [
+                ours.request(request)
+                for three in zip(*(load.requests for load in loads), strict=True)
+                for request in three
+            ]
             beside_slow = felt(
-                running,
-                ours,
-                loads,
-                load_core=cores.load,
+                running.port,
+                lambda number: mixed[:number],
+                core=cores.load,
                 rounds=size.slow_rounds,
                 for_s=size.slow_round_s,
                 report_progress=report_progress,

@@ -19,7 +19,7 @@ _DRAIN_S = 15.0
 
 
 class LoadError(Exception):
-    """An answer was not 200, or a connection was closed during a request."""
+    """An answer had another status than expected, or a connection was closed during a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,12 @@ class Times:
 class Connection(asyncio.Protocol):
     """One connection with at most one request in progress; `done` is called at each end."""
 
-    def __init__(self, done: Callable[["Connection"], None], *, keep: bool = False) -> None:
+    def __init__(
+        self, done: Callable[["Connection"], None], *, keep: bool = False, expected: int = 200
+    ) -> None:
         self._done = done
         self._keep = keep
+        self._expected = expected
         self._parser = httptools.HttpResponseParser(self)
         self.request = b""
         self.place = 0
@@ -74,7 +77,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self.busy = False
-        if (status := self._parser.get_status_code()) != 200:
+        if (status := self._parser.get_status_code()) != self._expected:
             self.failed = LoadError(f"{status} to {self.request.splitlines()[0].decode()}")
         elif not self._parser.should_keep_alive():
             self.failed = LoadError("the server does not keep the connection")
@@ -86,17 +89,36 @@ class Connection(asyncio.Protocol):
             self._done(self)
 
 
-def closed_loop(port: int, requests: Sequence[bytes], *, for_s: float) -> Times:
-    """Send each request once, `CONNECTIONS` at a time; stop after `for_s` at the latest."""
-    return _run(_closed_loop(port, requests, for_s))
+def closed_loop(
+    port: int,
+    requests: Sequence[bytes],
+    *,
+    for_s: float,
+    connections: int = CONNECTIONS,
+    expected: int = 200,
+) -> Times:
+    """Send each request once, `connections` at a time; stop after `for_s` at the latest."""
+    return _run(_closed_loop(port, requests, for_s, connections=connections, expected=expected))
 
 
-def open_loop(port: int, requests: Sequence[bytes], *, rate_per_s: float, for_s: float) -> Times:
+def open_loop(
+    port: int, requests: Sequence[bytes], *, rate_per_s: float, for_s: float, expected: int = 200
+) -> Times:
     """Send requests at fixed moments, without waiting for earlier ones; repeat them if few.
 
     A time starts when the request was due, also when no connection was free then.
     """
-    return _run(_open_loop(port, requests, rate_per_s, for_s))
+    return _run(_open_loop(port, requests, rate_per_s, for_s, expected))
+
+
+def all_at_once(
+    port: int, requests: Sequence[bytes], *, connections: int, expected: int = 200
+) -> Times:
+    """Send each request once, all due at one moment; a wait for a free connection is counted.
+
+    If there are as many connections as requests, each opens its own.
+    """
+    return _run(_all_at_once(port, requests, connections, expected))
 
 
 def fetch(port: int, requests: Sequence[bytes]) -> list[bytes]:
@@ -122,13 +144,19 @@ def _run(coroutine: Coroutine[object, object, Times]) -> Times:
 
 
 async def _connect(
-    port: int, count: int, done: Callable[[Connection], None], *, keep: bool = False
+    port: int,
+    count: int,
+    done: Callable[[Connection], None],
+    *,
+    keep: bool = False,
+    expected: int = 200,
 ) -> list[Connection]:
     loop = asyncio.get_running_loop()
-    return [
-        (await loop.create_connection(lambda: Connection(done, keep=keep), "127.0.0.1", port))[1]
-        for _ in range(count)
-    ]
+
+    def made() -> Connection:
+        return Connection(done, keep=keep, expected=expected)
+
+    return [(await loop.create_connection(made, "127.0.0.1", port))[1] for _ in range(count)]
 
 
 async def _closed_loop(
@@ -136,6 +164,9 @@ async def _closed_loop(
     requests: Sequence[bytes],
     for_s: float,
     each: Callable[[Connection], None] | None = None,
+    *,
+    connections: int = CONNECTIONS,
+    expected: int = 200,
 ) -> Times:
     finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     seconds: list[float] = []
@@ -164,18 +195,19 @@ async def _closed_loop(
         connection.send(requests[sent], sent, clock())
         sent += 1
 
-    connections = await _connect(port, min(CONNECTIONS, len(requests)), done, keep=each is not None)
+    count = min(connections, len(requests))
+    opened = await _connect(port, count, done, keep=each is not None, expected=expected)
     began = clock()
     stop_at = began + for_s
-    for connection in connections:
+    for connection in opened:
         send_next(connection)
     await finished
     elapsed = clock() - began
-    return _closed(connections, seconds, elapsed)
+    return _closed(opened, seconds, elapsed)
 
 
 async def _open_loop(
-    port: int, requests: Sequence[bytes], rate_per_s: float, for_s: float
+    port: int, requests: Sequence[bytes], rate_per_s: float, for_s: float, expected: int
 ) -> Times:
     loop = asyncio.get_running_loop()
     seconds: list[float] = []
@@ -205,7 +237,7 @@ async def _open_loop(
         else:
             waiting.append((place, clock()))
 
-    connections = await _connect(port, _OPEN_CONNECTIONS, done)
+    connections = await _connect(port, _OPEN_CONNECTIONS, done, expected=expected)
     free = deque(connections)
     began, start = clock(), loop.time()
     for number in range(count):
@@ -217,6 +249,50 @@ async def _open_loop(
         raise LoadError(f"{missing} of {count} requests had no answer in time") from error
     elapsed = clock() - began
     return _closed(connections, seconds, elapsed)
+
+
+async def _all_at_once(
+    port: int, requests: Sequence[bytes], connections: int, expected: int
+) -> Times:
+    loop = asyncio.get_running_loop()
+    finished: asyncio.Future[None] = loop.create_future()
+    seconds: list[float] = []
+    opened: list[Connection] = []
+    clock = time.perf_counter
+    places = iter(range(len(requests)))
+
+    def done(connection: Connection) -> None:
+        if connection.failed is not None:
+            if not finished.done():
+                finished.set_exception(connection.failed)
+            return
+        seconds.append(clock() - began)
+        send_next(connection)
+        if len(seconds) == len(requests) and not finished.done():
+            finished.set_result(None)
+
+    def send_next(connection: Connection) -> None:
+        if (place := next(places, None)) is not None:
+            connection.send(requests[place], place, began)
+
+    def made() -> Connection:
+        return Connection(done, expected=expected)
+
+    async def open_and_send() -> None:
+        _, connection = await loop.create_connection(made, "127.0.0.1", port)
+        opened.append(connection)
+        send_next(connection)
+
+    if connections < len(requests):
+        opened = await _connect(port, connections, done, expected=expected)
+        began = clock()
+        for connection in opened:
+            send_next(connection)
+    else:
+        began = clock()
+        await asyncio.gather(*(open_and_send() for _ in requests))
+    await asyncio.wait_for(finished, _DRAIN_S)
+    return _closed(opened, seconds, clock() - began)
 
 
 def _closed(connections: list[Connection], seconds: list[float], elapsed_s: float) -> Times:

@@ -1,7 +1,8 @@
 """Slow connections: how soon the server closes them, and how 500 of them affect other requests.
 
-As a program (`python -m bench.server.slow PORT COUNT SECONDS`) it holds the connections, in a
-separate process so that it does not affect the load generator's times.
+As a program (`python -m bench.server.slow PORT COUNT SECONDS ROUTE`) it holds the connections, in a
+separate process so that it does not affect the load generator's times. `ROUTE` is a method and a
+path that read a body, for the connections that send half of one.
 """
 
 import asyncio
@@ -13,10 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.server.load import Times, open_loop
-from bench.server.peers.our_peer import OurPeer
 from bench.server.peers.peer import get
-from bench.server.process import Running
-from bench.server.workloads import Workload
 
 COUNT = 500
 _RATE_PER_S = 300.0
@@ -24,10 +22,7 @@ _SETTLE_S = 5.5
 _HALF_HEADER = b"GET /v2/events HTTP/1.1\r\nHost: 127.0.0.1\r\nX-"
 _DRIBBLE = b"a"
 _DRIBBLE_EVERY_S = 1.0
-_HALF_BODY = (
-    b"POST /v2/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 500
-)
-_HALF_BODY_READ = _HALF_BODY.replace(b"POST /v2/events", b"PUT /sandbox/clock")
+_UNREAD, _READ = "POST /v2/events", "PUT /sandbox/clock"
 _REOPEN_AFTER_S = 5.0
 """The least time from one opening of a connection to the next."""
 
@@ -41,14 +36,23 @@ class Manner:
     dribbles: bool = False
 
 
-HELD = (
-    Manner("idle", b""),
-    Manner("dribbled header", _HALF_HEADER, dribbles=True),
-    Manner("half a body that a route awaits", _HALF_BODY_READ),
-)
+def held_manners(route: str) -> tuple[Manner, ...]:
+    """Return the manners of the connections that are held; `route` reads the body."""
+    return (
+        Manner("idle", b""),
+        Manner("dribbled header", _HALF_HEADER, dribbles=True),
+        Manner("half a body that a route awaits", _half_body(route)),
+    )
+
+
+def _half_body(route: str) -> bytes:
+    head = f"{route} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n"
+    return head.encode() + b"x" * 500
+
+
 _TIMED = (
-    *HELD,
-    Manner("half a body that no route reads", _HALF_BODY),
+    *held_manners(_READ),
+    Manner("half a body that no route reads", _half_body(_UNREAD)),
     Manner("half a header", _HALF_HEADER),
 )
 
@@ -80,36 +84,39 @@ async def seconds_until_closed(port: int, key: str, *, give_up_s: float) -> dict
 
 
 def felt(
-    running: Running,
-    peer: OurPeer,
-    workloads: Sequence[Workload],
+    port: int,
+    requests: Callable[[int], Sequence[bytes]],
     *,
-    load_core: int,
+    route: str = _READ,
+    expected: int = 200,
+    core: int | None = None,
     rounds: int,
     for_s: float,
     report_progress: Callable[[str], None],
 ) -> Felt:
-    """Measure in rounds, with and without slow connections in turn; rounds are pooled."""
-    mixed = [
-        peer.request(request)
-        for three in zip(*(load.requests for load in workloads), strict=True)
-        for request in three
-    ]
+    """Measure in rounds, with and without slow connections in turn; rounds are pooled.
+
+    `requests` returns so many ordinary requests, and `route` awaits half a body. The slow
+    connections are held on `core`, if one is given.
+    """
+    count = int(_RATE_PER_S * for_s)
     without: list[Times] = []
     with_slow: list[Times] = []
     counts = {"held": 0, "opened": 0, "refused": 0}
 
     def run() -> Times:
-        return open_loop(running.port, mixed, rate_per_s=_RATE_PER_S, for_s=for_s)
+        return open_loop(
+            port, requests(count), rate_per_s=_RATE_PER_S, for_s=for_s, expected=expected
+        )
 
     run()
     for number in range(rounds):
         report_progress(f"slow connections: round {number + 1}")
         without.append(run())
-        seconds = str(for_s + _SETTLE_S)
-        command = [sys.executable, "-m", "bench.server.slow", str(running.port), str(COUNT)]
+        words = [str(port), str(COUNT), str(for_s + _SETTLE_S), route]
+        pinned = [] if core is None else ["taskset", "-c", str(core)]
         with subprocess.Popen(
-            ["taskset", "-c", str(load_core), *command, seconds], stdout=subprocess.PIPE
+            [*pinned, sys.executable, "-m", "bench.server.slow", *words], stdout=subprocess.PIPE
         ) as holder:
             try:
                 time.sleep(_SETTLE_S)
@@ -158,12 +165,13 @@ async def _keep_sending(writer: asyncio.StreamWriter, manner: Manner) -> None:
         writer.write(_DRIBBLE)
 
 
-async def _hold(port: int, count: int, for_s: float) -> dict[str, int]:
+async def _hold(port: int, count: int, for_s: float, route: str) -> dict[str, int]:
     """Keep `count` connections open, of each manner in turn; reopen those that are closed."""
     counts = {"held": 0, "opened": 0, "refused": 0}
+    manners = held_manners(route)
 
     async def keep(number: int) -> None:
-        manner = HELD[number % len(HELD)]
+        manner = manners[number % len(manners)]
         await asyncio.sleep(number / count * _REOPEN_AFTER_S)
         while True:
             reopen_at = time.monotonic() + _REOPEN_AFTER_S
@@ -197,5 +205,5 @@ async def _hold(port: int, count: int, for_s: float) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    _port, _count, _for_s = sys.argv[1:]
-    print(json.dumps(asyncio.run(_hold(int(_port), int(_count), float(_for_s)))))
+    _port, _count, _for_s, _route = sys.argv[1:]
+    print(json.dumps(asyncio.run(_hold(int(_port), int(_count), float(_for_s), _route))))

@@ -6,7 +6,7 @@ copying the published file and writing one row to the copy, as any publication b
 
 import json
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,9 +29,11 @@ BAR_S = 5.0
 BAR_GB = 10.0
 
 
-def make_home(home: Home, *, events: int, versions: int, coins: int, days: int) -> None:
-    """Write a lake of that age, as merges would leave it, and publish it."""
-    home.claim(SOURCE)
+def make_home(
+    home: Home, *, events: int, versions: int, coins: int, days: int, source: str = SOURCE
+) -> None:
+    """Write a lake of that age, as merges would leave it."""
+    home.claim(source)
     generate_lake(home.root / "lake", events, versions, coins, days)
     newest = ChangeLog.of(home).days()[-1]
     name = str(newest.head.checkpoint)
@@ -44,9 +46,10 @@ def make_home(home: Home, *, events: int, versions: int, coins: int, days: int) 
     home.lake.put(lake_paths.checkpoint_state(name), msgspec.json.encode(state))
 
 
-def deliver(home: Home, number: int) -> None:
-    """Land one delivery of a new event, received on the day after the last."""
-    at = day_end(LAST_DAY) + timedelta(hours=12, seconds=number)
+def deliver(home: Home, number: int, *, at: datetime | None = None, source: str = SOURCE) -> None:
+    """Land one delivery of a new event; by default received on the day after the last."""
+    if at is None:
+        at = day_end(LAST_DAY) + timedelta(hours=12, seconds=number)
     figures = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     event = {
         **{"id": f"evt_delivered_{number}", "slug": f"delivered-{number}", "title": "Delivered"},
@@ -61,7 +64,7 @@ def deliver(home: Home, number: int) -> None:
         feed="deliveries",
         scope=Scope(),
         plan="elite",
-        source=SOURCE,
+        source=source,
         observed_at=at,
         content_at=at,
         landed_at=at,

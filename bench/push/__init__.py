@@ -1,0 +1,1 @@
+"""The receiver of webhooks, measured from outside: acknowledgements, bursts, time to the row."""
