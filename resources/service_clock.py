@@ -258,9 +258,24 @@ class ServiceClock:
 def service_time(state: Path, clock: Callable[[], datetime]) -> Callable[[], datetime]:
     """Return a function that returns the service's time, by the offset in a home at the call.
 
-    `state` is the home's state folder, `clock` the machine's. No request is made.
+    `state` is the home's state folder, `clock` the machine's. No request is made. For any thread.
     """
-    return lambda: ServiceClock(clock, state=Storage(state)).now()
+    storage = Storage(state)
+    read: tuple[tuple[int, int] | None, ServiceClock] | None = None
+
+    def now() -> datetime:
+        nonlocal read
+        # The file is replaced, never changed; a receiver asks for the time thousands of times.
+        try:
+            stat = storage.path(FILE).stat()
+            mark = (stat.st_ino, stat.st_mtime_ns)
+        except OSError:
+            mark = None
+        if (known := read) is None or known[0] != mark:
+            read = known = mark, ServiceClock(clock, state=storage)
+        return known[1].now()
+
+    return now
 
 
 def read_saved_clock(state: Storage) -> SavedClock:

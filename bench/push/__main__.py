@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -173,7 +173,7 @@ class Bench:
             "bare_per_s": bare.figures["per_s"],
         }
 
-    def _ways(self, port: int) -> list[tuple[str, Callable[[list[bytes]], Times]]]:
+    def _ways(self, port: int) -> list[tuple[str, Callable[[Sequence[bytes]], Times]]]:
         size = self._size
         return [
             (

@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 HEADER_TIMEOUT_S = 5.0
 _BUFFER_BYTES = 64 * 1024
-_BACKLOG = 1_024
+_BACKLOG = 4_096
+"""Connections that wait to be accepted; one more would be tried again after seconds."""
 
 
 class HostingError(Exception):

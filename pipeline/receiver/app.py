@@ -153,6 +153,8 @@ class ReceiverApp:
                         raise Refused(413, "too large")
                     if self._buffered > BUFFERED_MAX:
                         raise Refused(503, "too many bodies at once")
+                    # All of it is here: the server's word of the end would be another wait.
+                    more = more and size != announced
             # A server may end the body where the connection ended.
             if announced is not None and size != announced:
                 raise Refused(400, "incomplete")
