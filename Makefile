@@ -3,7 +3,7 @@ PYTHON ?= $(or $(wildcard $(shell sed -n 's/^executable = //p' .venv/pyvenv.cfg 
 BIN := .venv/bin
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: setup tools run sandbox test test-long check bench bench-analyst bench-limits bench-server lock clean
+.PHONY: setup tools run sandbox test test-long check bench bench-analyst bench-limits bench-push bench-server lock clean
 
 # What the application needs, and what tests and benchmarks need.
 setup: LOCKS = requirements.lock
@@ -58,6 +58,9 @@ bench-limits: tools
 	$(BIN)/python -m bench.limits
 	$(BIN)/python -m bench.limits.sweep
 	$(BIN)/python -m bench.polling
+
+bench-push: tools
+	$(BIN)/python -m bench.push
 
 bench-server: tools
 	$(BIN)/python -m bench.server
