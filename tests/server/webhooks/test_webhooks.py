@@ -150,7 +150,7 @@ class Service:
             self.outbox,
             render,
             self.wall,
-            poster=Poster(timeout_s=5.0),
+            poster=Poster(timeout_s=30.0),
             options=SenderOptions(poll_s=0.02),
         )
 
