@@ -233,8 +233,9 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def at(text: str) -> datetime:
-    """Return an instant of March 2026: `02 10:30` is March 2, 10:30."""
-    return datetime.strptime(f"2026-03-{text}", "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+    """Return an instant of March 2026, or of a full date: `02 10:30` is March 2, 10:30."""
+    full = text if text[4:5] == "-" else f"2026-03-{text}"
+    return datetime.fromisoformat(full).replace(tzinfo=UTC)
 
 
 def event(event_id: str, **other: Any) -> dict[str, Any]:
@@ -324,6 +325,13 @@ class HandmadeHome:
             kind = "event.cancelled" if "cancelledAt" in data else "event.updated"
             delivered = {"type": kind, "createdAt": created, "data": data}
             bodies.append((json.dumps(delivered).encode(), at(when)))
+        self._land("deliveries", received[-1][0], bodies, scope=Scope(), true=received[0][0])
+
+    def pushed(self, *received: tuple[str, Mapping[str, Any]]) -> None:
+        """Land deliveries as one batch: when received, and the body as it was sent."""
+        bodies: list[tuple[bytes, datetime | None]] = [
+            (json.dumps(body).encode(), at(when)) for when, body in received
+        ]
         self._land("deliveries", received[-1][0], bodies, scope=Scope(), true=received[0][0])
 
     def release_flagged(self) -> None:

@@ -83,6 +83,28 @@ def contents(batches: BatchReader) -> list[dict[str, Any]]:
     return [{key: row[key] for key in row if key not in own} for row in batches.seen()]
 
 
+def documented(event: Event) -> bytes:
+    return msgspec.json.encode(Delivery("d", "events.updated", "2025-10-01", AT, event))
+
+
+def singular(event: Event) -> bytes:
+    delivery = {"id": "d", "type": "event.updated", "createdAt": AT, "data": event}
+    return msgspec.json.encode(delivery)
+
+
+def both_times(event: Event) -> bytes:
+    times = {"createdAt": AT, "deliveredAt": AT}
+    return msgspec.json.encode({"type": "events.high-impact", **times, "data": event})
+
+
+def at_the_top_level(event: Event) -> bytes:
+    own = {"type": "event.created", "deliveredAt": AT}
+    return msgspec.json.encode({**msgspec.json.decode(msgspec.json.encode(event)), **own})
+
+
+DELIVERY_FORMS = (documented, singular, both_times, at_the_top_level)
+
+
 @settings(max_examples=25, deadline=None)
 @given(events=st.lists(EVENT, min_size=1, max_size=4), plan=st.sampled_from(list(PLANS.values())))
 def test_an_event_has_the_same_content_by_export_list_and_delivery(
@@ -93,12 +115,9 @@ def test_an_event_has_the_same_content_by_export_list_and_delivery(
     batches.read("events", listed, plan=plan.name)
     by_list = contents(batches)
     assert [row["event_id"] for row in by_list] == [clean(event.id) for event in events]
-    deliveries = [
-        Delivery(id="d", type="events.updated", api_version="", delivered_at=AT, data=event)
-        for event in shown
-    ]
-    batches.read("deliveries", map(msgspec.json.encode, deliveries), plan=plan.name)
-    assert contents(batches) == by_list
+    for form in DELIVERY_FORMS:
+        batches.read("deliveries", map(form, shown), plan=plan.name)
+        assert contents(batches) == by_list
     # The export writes no categories on Free; the plan hides them in either case.
     if plan.name != "free":
         batches.read("export", HEADER + encode_rows(shown), plan=plan.name)
