@@ -104,14 +104,11 @@ class Fold:
         return outcome
 
     def _fold_deliveries(self, observation: Observation, outcome: Outcome) -> None:
-        place = 1
-        while True:
-            self._run("pick_deliveries", place=place, positions=list(observation.positions or ()))
+        self._run("number_deliveries", positions=list(observation.positions or ()))
+        for place in range(1, self._rows("count_places")[0][0] + 1):
+            self._run("pick_deliveries", place=place)
             self._run("take_picked_rows")
-            if not self._count("incoming"):
-                return
             self._fold_incoming(observation.manifest, outcome)
-            place += 1
 
     def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
         visible = visible_scope(manifest) if manifest.feed in ("events", "export") else None

@@ -1,8 +1,8 @@
 -- The rows of one observation, one for each event, and how each compares with the state.
 --
---     normalised rows ─ pick_newest_rows | pick_deliveries → take_picked_rows ┐
---                     └ take_all_rows (all ids differ) ───────────────────────┴ classify_rows
---                                                                               → count_verdicts
+--     normalised rows ─ pick_newest_rows ─────────────────┬ take_picked_rows ┐
+--                     ├ number_deliveries → pick_deliveries ┘                  ├ classify_rows
+--                     └ take_all_rows (all ids differ) ────────────────────────┘ → count_verdicts
 -- `versions.sql` continues with the verdicts: new, differs, same, unchanged, stale.
 --
 -- Aliases: w rows of the observation (`incoming`), s when and how an event was seen (`event_seen`).
@@ -21,18 +21,24 @@ FROM (
 )
 WHERE place = 1 AND status <> 'not_found';
 
+-- name: number_deliveries
+-- The deliveries at $positions, each with its place among those of its event. Grain: delivery.
+-- Once per observation; another time replaces it.
+CREATE OR REPLACE TEMP TABLE numbered_deliveries AS
+SELECT *, row_number() OVER (
+    PARTITION BY event_id ORDER BY observed_at, content_at, position
+) AS place
+FROM seen
+WHERE position IN (SELECT unnest($positions::BIGINT[]));
+
+-- name: count_places
+-- The most deliveries of one event in the observation; 0 without any.
+SELECT coalesce(max(place), 0) FROM numbered_deliveries;
+
 -- name: pick_deliveries
--- The $place-th delivery of each event among those at some positions. Grain: event.
+-- The $place-th delivery of each event. Grain: event.
 CREATE OR REPLACE TEMP TABLE deduplicated AS
-SELECT * EXCLUDE (place)
-FROM (
-    SELECT *, row_number() OVER (
-        PARTITION BY event_id ORDER BY observed_at, content_at, position
-    ) AS place
-    FROM seen
-    WHERE list_contains($positions, position)
-)
-WHERE place = $place;
+SELECT * EXCLUDE (place) FROM numbered_deliveries WHERE place = $place;
 
 -- name: take_picked_rows
 -- The rows of one observation that were chosen among several of an event. Grain: event.
