@@ -123,8 +123,12 @@ COMMANDS: Final = {
         "Start the sandbox: the same interface over a synthetic catalog that keeps changing.",
     ),
     "receive": CommandPlace(
-        *("receive", "receive"),
+        *("push.receive", "receive"),
         "Receive webhooks: verify, store durably, then acknowledge.",
+    ),
+    "inbox": CommandPlace(
+        *("push.inbox", "inbox_app"),
+        "List and show received webhooks; replay or dismiss dead letters.",
     ),
     "batches": CommandPlace("merge", "batches_app", "List, show and release landed batches."),
     "keys": CommandPlace(

@@ -22,8 +22,10 @@ from pipeline.console import (
 )
 from pipeline.session import home_there
 from pipeline.settings import read_settings
+from resources.http.retries import utc_now
+from resources.inbox.landing import LandedDeliveries, land_deliveries
 from warehouse.batch_problems import has_failed
-from warehouse.errors import DamagedBatch
+from warehouse.errors import DamagedBatch, InboxUnusable
 from warehouse.history import merge as merging
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge_report import MergeReport
@@ -38,14 +40,24 @@ _SHOWN_DAYS = 10
 def merge(as_json: JsonOption = False) -> None:
     """Merge landed batches into the lake and publish the warehouse. Sends no request.
 
-    A quarantined batch is reported and is no error: the exit code is 0, and `status --exit-code`
-    exits with 1. A batch that is damaged in landing is left out, and the exit code is 1. It is also
-    1 if a batch that was merged before is quarantined now.
+    Webhooks that wait in the inbox are landed first. A quarantined batch is reported and is no
+    error: the exit code is 0, and `status --exit-code` exits with 1. A batch that is damaged in
+    landing is left out, and the exit code is 1. It is also 1 if a batch that was merged before is
+    quarantined now, or if the inbox can't be used.
     """
     home = home_there()
+    landed, unusable = LandedDeliveries(), None
     with people.status("Merging ..."):
+        try:
+            landed = land_deliveries(home, utc_now)
+        except InboxUnusable as error:
+            unusable = error  # What is landed already is merged all the same.
         report = merging.merge(home)
+    if landed.deliveries and not as_json:
+        people.print(f"Deliveries landed from the inbox: {landed.deliveries:,}")
     show_report(home, report, as_json=as_json)
+    if unusable is not None:
+        fail(str(unusable))
 
 
 def replay(as_json: JsonOption = False) -> None:

@@ -3,7 +3,7 @@
 --     create_… , set_inbox_id, set_inbox_version     a new file
 --     get_received → add                              of each delivery of a group, one transaction
 --     count_refusals                                  some seconds after deliveries were refused
---     clear_bodies                                    by and by, once they are landed
+--     clear_bodies → checkpoint                       by and by, once they are landed; when idle
 --
 -- Instants are microseconds since 1970, UTC, on the service's clock. All others read:
 -- get_last_seq (a sensor), list_sizes → list_pending, list_by_seq (the lander), list_… and get_… (people).
@@ -91,6 +91,11 @@ WHERE seq IN (
     LIMIT $limit
 )
 
+-- name: checkpoint
+-- Moves what is in the log of the file into the file, as far as no reader needs it, and waits for
+-- nobody; the next commit then begins the log anew. Twice: no change.
+PRAGMA wal_checkpoint(PASSIVE)
+
 -- name: get_last_seq
 -- The newest delivery alone: its seq and its receipt. No row in an empty inbox.
 SELECT seq, received_at FROM deliveries ORDER BY seq DESC LIMIT 1
@@ -101,38 +106,57 @@ SELECT seq, bytes FROM deliveries WHERE seq > $after ORDER BY seq LIMIT $limit
 
 -- name: list_pending
 -- The deliveries after $after up to $to that can be landed, in order of receipt.
-SELECT seq, delivery_id, received_at, kind, event_id, bytes, trouble, body
+SELECT seq, delivery_id, received_at, kind, event_id, bytes, body_sha256, trouble, body
 FROM deliveries
 WHERE seq > $after AND seq <= $to AND trouble IS NULL AND body IS NOT NULL
 ORDER BY seq
 
 -- name: list_by_seq
 -- The delivery $seq.
-SELECT seq, delivery_id, received_at, kind, event_id, bytes, trouble, body
+SELECT seq, delivery_id, received_at, kind, event_id, bytes, body_sha256, trouble, body
 FROM deliveries
 WHERE seq = $seq
 
 -- name: list_by_id
 -- The deliveries with the id $delivery_id, in order of receipt.
-SELECT seq, delivery_id, received_at, kind, event_id, bytes, trouble, body
+SELECT seq, delivery_id, received_at, kind, event_id, bytes, body_sha256, trouble, body
 FROM deliveries
 WHERE delivery_id = $delivery_id
 ORDER BY seq
 
 -- name: list_newest
 -- The newest $limit deliveries, the newest first, without bodies.
-SELECT seq, delivery_id, received_at, kind, event_id, bytes, trouble, NULL AS body
+SELECT seq, delivery_id, received_at, kind, event_id, bytes, body_sha256, trouble, NULL AS body
 FROM deliveries
 ORDER BY seq DESC
 LIMIT $limit
 
 -- name: list_in_trouble
 -- The newest $limit deliveries in trouble, the newest first, without bodies.
-SELECT seq, delivery_id, received_at, kind, event_id, bytes, trouble, NULL AS body
+SELECT seq, delivery_id, received_at, kind, event_id, bytes, body_sha256, trouble, NULL AS body
 FROM deliveries
 WHERE trouble IS NOT NULL
 ORDER BY seq DESC
 LIMIT $limit
+
+-- name: list_of_unknown_kinds
+-- The newest $limit deliveries whose kind is not in the JSON list $known, the newest first, without
+-- bodies. They have no event id, so the index of events finds them without reading the others.
+SELECT seq, delivery_id, received_at, kind, event_id, bytes, body_sha256, trouble, NULL AS body
+FROM deliveries
+WHERE event_id IS NULL AND trouble IS NULL
+  AND kind NOT IN (SELECT value FROM json_each($known))
+ORDER BY received_at DESC, seq DESC
+LIMIT $limit
+
+-- name: count_in_trouble
+-- How many deliveries are in trouble, settled ones too. Reads an index that has no others.
+SELECT count(*) FROM deliveries WHERE trouble IS NOT NULL
+
+-- name: sum_old_bodies
+-- The number and bytes of what clear_bodies clears with the same $before and $landed_to.
+SELECT count(*), coalesce(sum(bytes), 0) FROM deliveries
+WHERE body IS NOT NULL AND received_at < $before AND seq <= $landed_to AND trouble IS NULL
 
 -- name: list_refusals
 -- One row per reason, the most frequent first.

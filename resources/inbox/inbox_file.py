@@ -10,6 +10,7 @@ Belongs here: the file. Does not: HTTP and signatures (pipeline/receiver), landi
 """
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -18,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from catalog.contract.decisions import WEBHOOK_MEANINGS
 from resources.inbox.sqlite_files import (
     SQL,
     connected,
@@ -43,7 +45,10 @@ _CREATE: Final = (
     *("set_inbox_id", "set_inbox_version"),
 )
 _LOCK_WAIT_S: Final = 1.0
-_CLEARED_AT_ONCE: Final = 500
+_CLEARED_AT_ONCE: Final = 100
+"""Few, since a commit waits as long as this takes."""
+LOG_BYTES_MAX: Final = 16_777_216
+"""The log of the file is cut to this once its content is in the file."""
 
 Stored = Literal["stored", "duplicate", "set aside"]
 """New; received before with the same body; new, and a dead letter that is not landed by itself."""
@@ -68,6 +73,7 @@ class InboxDelivery:
     event_id: str | None
     size: int
     """Bytes of the body."""
+    body_sha256: bytes = field(repr=False)
     trouble: str | None
     body: bytes | None = field(default=None, repr=False)
 
@@ -122,6 +128,7 @@ class InboxWriter:
                         create=_CREATE,
                     )
                     connection.execute("PRAGMA journal_mode = WAL")
+                    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_MAX}")
                 yield cls(connection, clock)
 
     def store(self, arrivals: Sequence[Arrival]) -> list[Stored]:
@@ -145,6 +152,10 @@ class InboxWriter:
         """Clear some bodies of landed deliveries; return how many. Call again until it is 0."""
         values = {"before": micros(before), "landed_to": landed_to, "limit": _CLEARED_AT_ONCE}
         return self._connection.execute(SQL["clear_bodies"], values).rowcount
+
+    def checkpoint(self) -> None:
+        """Move the log of the file into the file, so that it does not grow. Waits for no reader."""
+        self._run("checkpoint")
 
     def _store(self, arrival: Arrival, received_at: int) -> Stored:
         digest = hashlib.sha256(arrival.body).digest()
@@ -206,6 +217,20 @@ class InboxReader:
 
     def in_trouble(self, limit: int) -> list[InboxDelivery]:
         return _deliveries(self._run("list_in_trouble", limit=limit))
+
+    def of_unknown_kinds(self, limit: int) -> list[InboxDelivery]:
+        """Return the newest deliveries of a kind that this version does not know."""
+        known = json.dumps(sorted(WEBHOOK_MEANINGS))
+        return _deliveries(self._run("list_of_unknown_kinds", known=known, limit=limit))
+
+    def count_in_trouble(self) -> int:
+        """Return how many were in trouble at their receipt, settled ones too."""
+        return sum(count for (count,) in self._run("count_in_trouble"))
+
+    def old_bodies(self, *, before: datetime, landed_to: int) -> tuple[int, int]:
+        """Return the number and bytes of the bodies that `clear_bodies` would clear."""
+        values = {"before": micros(before), "landed_to": landed_to}
+        return next(iter(self._run("sum_old_bodies", **values)), (0, 0))
 
     def refusals(self) -> list[Refusals]:
         return [

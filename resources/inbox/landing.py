@@ -7,7 +7,7 @@ again, which changes nothing. Landing reads the body of no delivery; what can't 
 rejected and listed by the merge. Belongs here: the way from inbox to landing. Does not: the merge.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import accumulate, groupby
@@ -31,6 +31,8 @@ PUSH_PLAN: Final = "elite"
 AT_ONCE: Final = 5_000
 BYTES_AT_ONCE: Final = 32_000_000
 """A range has at most so many deliveries, and so many bytes of bodies."""
+REPLAYED_AT_ONCE: Final = 100
+"""Dead letters in one batch: as large as they may be, they fit in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,10 @@ class LandedDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in the inbox: the deliveries up to `last_seq` that are not landed.
+    """What waits in the inbox: the deliveries up to `last_seq` that are not landed, and the dead
+    letters that a person replays.
 
-    The count is of receipts, with dead letters among them.
+    The count is of receipts, with new dead letters among them.
     """
 
     last_seq: int
@@ -54,7 +57,7 @@ class Waiting:
 
     @property
     def count(self) -> int:
-        return max(0, self.last_seq - self.progress.landed_to)
+        return max(0, self.last_seq - self.progress.landed_to) + self.progress.to_replay
 
 
 def waiting_deliveries(home: Home) -> Waiting:
@@ -108,12 +111,17 @@ def _land_all(home: Home, file: ProgressFile, clock: Callable[[], datetime]) -> 
         manifests += _land(home, pending, clock)
         count += len(pending)
         file.set_landed(range_to)
-    if replayed := file.to_replay():
-        letters = [letter for seq in replayed if (letter := reader.by_seq(seq)) is not None]
+    for seqs in _parts(file.to_replay()):
+        letters = [letter for seq in seqs if (letter := reader.by_seq(seq)) is not None]
         manifests += _land(home, letters, clock)
         count += len(letters)
-        file.mark_replayed(replayed, clock())
+        file.mark_replayed(seqs, clock())
     return LandedDeliveries(tuple(manifests), count)
+
+
+def _parts(seqs: list[int]) -> Iterator[list[int]]:
+    for start in range(0, len(seqs), REPLAYED_AT_ONCE):
+        yield seqs[start : start + REPLAYED_AT_ONCE]
 
 
 def _range_to(reader: InboxReader, landed_to: int) -> int:

@@ -8,7 +8,7 @@ landing (landing.py).
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +31,7 @@ FILE_NAME: Final = "progress.sqlite"
 PROGRESS_ID: Final = 1097617258
 VERSION: Final = 1
 _CREATE: Final = (
-    *("create_progress", "create_settled", "insert_progress"),
+    *("create_progress", "create_settled", "create_settled_to_replay", "insert_progress"),
     *("set_progress_id", "set_progress_version"),
 )
 
@@ -43,6 +43,7 @@ class LandingProgress:
     """How far landing is. `range_to` is not None while deliveries up to it are being landed.
 
     `failures` counts the failed attempts since the last success; `failure` is the last reason.
+    `to_replay` counts the dead letters that wait to be landed.
     """
 
     landed_to: int = 0
@@ -50,6 +51,7 @@ class LandingProgress:
     failures: int = 0
     failed_at: datetime | None = None
     failure: str | None = None
+    to_replay: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,11 @@ class ProgressFile:
     def set_failure(self, why: str, at: datetime) -> None:
         self._run("set_failure", failure=why, failed_at=micros(at))
 
-    def settle(self, seq: int, outcome: Outcome) -> None:
-        self._run("settle", seq=seq, outcome=outcome)
+    def settle(self, seqs: Iterable[int], outcome: Outcome) -> None:
+        """Record what a person decided about dead letters: all of them or none."""
+        with transaction(self._connection):
+            for seq in seqs:
+                self._run("settle", seq=seq, outcome=outcome)
 
     def to_replay(self) -> list[int]:
         """Return the dead letters that wait to be landed, in order of receipt."""
@@ -145,6 +150,6 @@ def _read(home: Home, statement: str) -> list[tuple[Any, ...]]:
 
 
 def _progress(row: tuple[Any, ...]) -> LandingProgress:
-    landed_to, range_to, failures, failed_at, failure = row
+    landed_to, range_to, failures, failed_at, failure, to_replay = row
     at = None if failed_at is None else instant_of(failed_at)
-    return LandingProgress(landed_to, range_to, failures, at, failure)
+    return LandingProgress(landed_to, range_to, failures, at, failure, to_replay)

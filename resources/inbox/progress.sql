@@ -32,6 +32,11 @@ CREATE TABLE settled (
     landed_at INTEGER
 ) STRICT
 
+-- name: create_settled_to_replay
+-- Finds the dead letters that wait to be landed without reading the others.
+-- Run once, in the transaction that makes the file.
+CREATE INDEX settled_to_replay ON settled (seq) WHERE outcome = 'replayed' AND landed_at IS NULL
+
 -- name: insert_progress
 -- Run once, in the transaction that makes the file.
 INSERT INTO progress (only_row, landed_to, failures) VALUES (1, 0, 0)
@@ -45,8 +50,11 @@ PRAGMA application_id = 1097617258
 PRAGMA user_version = 1
 
 -- name: get_progress
--- The one row.
-SELECT landed_to, range_to, failures, failed_at, failure FROM progress
+-- The one row, and the number of dead letters that wait to be landed.
+SELECT
+    landed_to, range_to, failures, failed_at, failure,
+    (SELECT count(*) FROM settled WHERE outcome = 'replayed' AND landed_at IS NULL) AS to_replay
+FROM progress
 
 -- name: set_range
 -- Begins to land the deliveries up to $range_to. Twice: no change.

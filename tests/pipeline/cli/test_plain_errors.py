@@ -28,6 +28,8 @@ EVERY = [
     ),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
     ("batches", "dismiss", "x"),
+    *(("inbox", "list"), ("inbox", "show", "x"), ("inbox", "replay", "x")),
+    *(("inbox", "dismiss", "x"), ("receive",)),
     *(("import", "x.csv", "--content-at", "2026-01-01"), ("keys", "list"), ("run",), ("ui",)),
     ("daemon",),
     ("dagster", "report"),
@@ -36,6 +38,8 @@ ON_A_HOME = [
     *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",), ("prune",)),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
     *(("batches", "dismiss", "x"), ("audit", "x.csv")),
+    *(("inbox", "list"), ("inbox", "show", "x"), ("inbox", "replay", "x")),
+    ("inbox", "dismiss", "x"),
 ]
 
 

@@ -17,7 +17,7 @@ SLOW = ("dagster", "httpx", "catalog.sandbox", "catalog.server", "pandas", "pyar
 WITHOUT_THEM = (
     *(("--help",), ("status",), ("sql", "SELECT 1"), ("budget",)),
     *(("batches", "list"), ("run", "--help"), ("backfill", "--help"), ("doctor", "--help")),
-    ("prune", "--help"),
+    *(("prune", "--help"), ("inbox", "list"), ("receive", "--help")),
 )
 KEY = {
     "ALMANAC_BASE_URL": "https://api.example.com/v2",

@@ -145,7 +145,7 @@ def test_a_dead_letter_that_a_person_replays_is_landed(home: Home, clock: Clock)
     land_deliveries(home, clock.now)
     (letter,) = InboxReader(home).in_trouble(9)
     with ProgressFile.open(home) as file:
-        file.settle(letter.seq, "replayed")
+        file.settle([letter.seq], "replayed")
     assert land_deliveries(home, clock.now).deliveries == 1
     assert land_deliveries(home, clock.now).deliveries == 0
     assert landed(home)[-1] == ("2026-03-01", [delivery(1, title="Other")])
