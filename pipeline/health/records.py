@@ -5,6 +5,7 @@ Also the deferred work: pulls, and backfills that have not finished.
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Self
 
 from pipeline.health.coverage import Coverage
 from pipeline.health.freshness import FeedHealth
@@ -13,8 +14,10 @@ from pipeline.health.waiting import FailedPolls, Unmerged, Unpublished
 from pipeline.runs.history import RunHistory
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPulls
+from resources.inbox.inbox_file import Refusals
 from resources.limits.allowance import Work
-from resources.service_clock import NOTABLE
+from resources.request_log import ReportedUsage
+from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, read_http_date
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
@@ -101,6 +104,13 @@ class Deprecated:
     since: datetime | None
     ends_at: datetime | None
 
+    @classmethod
+    def of(cls, usage: ReportedUsage | None) -> Self | None:
+        """Return what the service reported with its usage."""
+        if usage is None or not (usage.deprecation or usage.sunset):
+            return None
+        return cls(read_deprecation(usage.deprecation), read_http_date(usage.sunset))
+
 
 @dataclass(frozen=True, slots=True)
 class ClockHealth:
@@ -108,6 +118,12 @@ class ClockHealth:
 
     ahead_s: float
     heard_at: datetime | None
+
+    @classmethod
+    def of(cls, clock: ServiceClock) -> Self | None:
+        if clock.offset is None:
+            return None
+        return cls(round(clock.ahead.total_seconds(), 1), clock.heard_at)
 
     @property
     def is_notable(self) -> bool:
@@ -117,6 +133,42 @@ class ClockHealth:
         size = timedelta(seconds=round(abs(self.ahead_s)))
         way = "ahead of" if self.ahead_s > 0 else "behind"
         return f"{size} {way} this machine's; days and times follow the service's clock"
+
+
+@dataclass(frozen=True, slots=True)
+class MissedChange:
+    """A change that push should have brought, and that a pull of `feed` showed first."""
+
+    event_id: str
+    change_kinds: tuple[str, ...]
+    feed: str
+    changed_at: datetime
+    known_at: datetime
+
+
+@dataclass(slots=True)
+class PushHealth:
+    """What is received by push. `started_at` is when the receiver was last started.
+
+    `dead_letters` are the delivery ids, the newest first; `failures` the failed attempts to land
+    since the last success. `unusable` says why the inbox can't be read, empty if it can.
+    """
+
+    has_secrets: bool
+    is_running: bool
+    started_at: datetime | None
+    silent_after_s: float
+    last_at: datetime | None = None
+    waiting: int = 0
+    waiting_since: datetime | None = None
+    failures: int = 0
+    failed_at: datetime | None = None
+    failure: str = ""
+    dead_letters: list[str] = field(default_factory=list)
+    dead_since: datetime | None = None
+    refused: list[Refusals] = field(default_factory=list)
+    missed: list[MissedChange] = field(default_factory=list)
+    unusable: str = ""
 
 
 @dataclass(slots=True)
@@ -147,6 +199,7 @@ class Health:
     quota: QuotaHealth | None = None
     deprecated: Deprecated | None = None
     clock: ClockHealth | None = None
+    push: PushHealth | None = None
     put_off: list[DeferredWork] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     run_troubles: list[Warned] = field(default_factory=list)

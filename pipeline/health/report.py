@@ -5,6 +5,7 @@ Warnings have stable kinds:
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   damaged
     deferred   coverage   disk   deprecated   key   exposed   clock   runs   records
     unmerged   unpublished   failed_runs   polls   ticks   long_runs   backfills   daemon
+    push_silent   push_missed   dead_letters   inbox
 
 It is read only from landing, the change log and the home's own notes, so that it can be reported
 while a merge runs. No request is sent.
@@ -21,6 +22,7 @@ from typing import Final
 
 from pipeline.health.coverage import coverage
 from pipeline.health.freshness import FeedHealth, Seen, SeenBatches, freshness, seen_since
+from pipeline.health.push import push_of, push_warnings
 from pipeline.health.quota import quota_of
 from pipeline.health.records import ClockHealth, Deprecated, Health, Problems, Warned, deferred_work
 from pipeline.health.run_checks import run_history, run_troubles
@@ -30,8 +32,8 @@ from pipeline.runs.history import with_errors
 from pipeline.secrecy import cautions_of, open_home, shareable
 from pipeline.settings import Settings
 from resources.deferrals import RefusedFeeds
-from resources.request_log import ReportedUsage, last_usage
-from resources.service_clock import ServiceClock, read_deprecation, read_http_date
+from resources.request_log import last_usage
+from resources.service_clock import ServiceClock
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
@@ -67,6 +69,7 @@ def warnings_of(health: Health, now: datetime, machine_now: datetime) -> list[Wa
         *_deprecated(health, now),
         *_secrets(health),
         *_clock(health),
+        *push_warnings(health, now, machine_now),
         *health.run_troubles,
         *stuck(health, machine_now),
     ]
@@ -305,9 +308,10 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
         ),
         free_bytes=shutil.disk_usage(home.root).free,
         quota=quota_of(settings, home, stamp.source, plan, machine_now),
-        clock=_clock_health(service_clock),
+        clock=ClockHealth.of(service_clock),
         undated_lately=_lately(seen, now, lambda batch: batch.date_doubt),
-        deprecated=_deprecation(usage),
+        deprecated=Deprecated.of(usage),
+        push=push_of(settings, home, now, shown),
         put_off=deferred_work(home, now),
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
@@ -329,12 +333,6 @@ def _events_pulled_at(feeds: Iterable[FeedHealth]) -> datetime | None:
     """Return when the events were last pulled completely, by the export or the list."""
     pulled = (feed.complete_at for feed in feeds if feed.feed in ("export", "events"))
     return max((at for at in pulled if at is not None), default=None)
-
-
-def _clock_health(service_clock: ServiceClock) -> ClockHealth | None:
-    if service_clock.offset is None:
-        return None
-    return ClockHealth(round(service_clock.ahead.total_seconds(), 1), service_clock.heard_at)
 
 
 def sizes_of(home: Home) -> dict[str, int]:
@@ -386,12 +384,6 @@ def _why_partial(batch: Seen) -> str | None:
 def _why_flagged(batch: Seen) -> str | None:
     # A partial batch has a warning of its own.
     return batch.flagged if batch.complete else None
-
-
-def _deprecation(usage: ReportedUsage | None) -> Deprecated | None:
-    if usage is None or not (usage.deprecation or usage.sunset):
-        return None
-    return Deprecated(read_deprecation(usage.deprecation), read_http_date(usage.sunset))
 
 
 def _first(batches: Iterable[Seen]) -> datetime | None:

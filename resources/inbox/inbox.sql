@@ -6,7 +6,8 @@
 --     clear_bodies → checkpoint                       by and by, once they are landed; when idle
 --
 -- Instants are microseconds since 1970, UTC, on the service's clock. All others read:
--- get_last_seq (a sensor), list_sizes → list_pending, list_by_seq (the lander), list_… and get_… (people).
+-- get_last_seq (sensors), list_sizes → list_pending, list_by_seq (the lander), get_…receipt… and
+-- list_receipts (warnings), the others (people).
 
 -- name: create_deliveries
 -- Grain: one row per accepted delivery, in order of receipt. A row is kept forever, since its id
@@ -99,6 +100,18 @@ PRAGMA wal_checkpoint(PASSIVE)
 -- name: get_last_seq
 -- The newest delivery alone: its seq and its receipt. No row in an empty inbox.
 SELECT seq, received_at FROM deliveries ORDER BY seq DESC LIMIT 1
+
+-- name: get_first_receipt
+-- When the first delivery after $after was received. No row if there is none.
+SELECT received_at FROM deliveries WHERE seq > $after ORDER BY seq LIMIT 1
+
+-- name: get_last_receipt_of_event
+-- When the newest delivery of $event_id was received; NULL if there is none.
+SELECT max(received_at) FROM deliveries WHERE event_id = $event_id
+
+-- name: list_receipts
+-- When each delivery was received, the newest first. The reader ends it after some days of them.
+SELECT received_at FROM deliveries ORDER BY seq DESC
 
 -- name: list_sizes
 -- The sizes of at most $limit deliveries after $after, in order of receipt.

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -198,6 +198,39 @@ class InboxReader:
             return seq, instant_of(received_at)
         return None
 
+    def first_receipt(self, *, after: int) -> datetime | None:
+        """Return when the first delivery after seq `after` was received."""
+        for (received_at,) in self._run("get_first_receipt", after=after):
+            return instant_of(received_at)
+        return None
+
+    def last_receipts(self, event_ids: Iterable[str]) -> dict[str, datetime]:
+        """Return when the newest delivery of each event was received, by event id."""
+        found: dict[str, datetime] = {}
+        with self._connected() as connection:
+            if connection is None:
+                return found
+            for event_id in event_ids:
+                values = {"event_id": event_id}
+                (newest,) = connection.execute(SQL["get_last_receipt_of_event"], values).fetchone()
+                if newest is not None:
+                    found[event_id] = instant_of(newest)
+        return found
+
+    def received_since(self, since: datetime, *, gap: timedelta) -> datetime | None:
+        """Return the first receipt from `since` on after which no pause is longer than `gap`.
+
+        Reads the deliveries after it alone. None if there is none.
+        """
+        first: datetime | None = None
+        with self._connected() as connection:
+            for (received_at,) in connection.execute(SQL["list_receipts"]) if connection else ():
+                at = instant_of(received_at)
+                if at < since or (first is not None and first - at > gap):
+                    break
+                first = at
+        return first
+
     def sizes(self, *, after: int, limit: int) -> list[tuple[int, int]]:
         """Return seq and bytes of the first deliveries with `after` < seq, in order of receipt."""
         return self._run("list_sizes", after=after, limit=limit)
@@ -239,10 +272,16 @@ class InboxReader:
         ]
 
     def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        with self._connected() as connection:
+            return connection.execute(SQL[statement], values).fetchall() if connection else []
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection | None]:
         if not self._path.exists():
-            return []
+            yield None
+            return
         with using(self._path), closing(connected(self._path, read_only=True)) as connection:
-            return connection.execute(SQL[statement], values).fetchall()
+            yield connection
 
 
 def _deliveries(rows: Iterable[tuple[Any, ...]]) -> list[InboxDelivery]:

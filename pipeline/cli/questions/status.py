@@ -12,7 +12,7 @@ from pipeline.console import EXIT_ERROR, Table, fail, people, print_json, quota_
 from pipeline.health.coverage import Gap
 from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
-from pipeline.health.records import DeferredWork, Health
+from pipeline.health.records import DeferredWork, Health, PushHealth
 from pipeline.health.report import health_of, sizes_of
 from pipeline.session import home_of
 from pipeline.settings import Settings, SettingsError, read_settings
@@ -67,6 +67,8 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
     yield "Free disk space", f"{health.free_bytes / 1e9:,.1f} GB"
+    if health.push is not None and not health.push.unusable:
+        yield from _push(health.push)
     if health.runs.unknown:
         yield "Failed runs, daemon", f"not known here: {health.runs.unknown}; see Dagster's pages"
     if health.clock is not None and health.clock.is_notable:
@@ -76,6 +78,23 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
         yield "Interface deprecated", f"since {_day(since)}, ends {_day(ends_at)}"
     if health.quota is not None:
         yield from _quota(health.quota)
+
+
+def _push(push: PushHealth) -> Iterator[tuple[str, str]]:
+    """Yield what is received by push."""
+    runs = f"runs since {_when(push.started_at)} UTC" if push.is_running else "does not run"
+    yield "Push", f"last delivery (UTC) {_when(push.last_at)}; the receiver {runs}"
+    waiting = f"{push.waiting:,} wait to be landed"
+    if push.failures:
+        waiting += f", after {push.failures:,} failed attempts"
+    letters = len(push.dead_letters)
+    yield "Deliveries", f"{waiting}; {letters:,} dead letter{'' if letters == 1 else 's'}"
+    if push.refused:
+        reasons = (
+            f"{refused.requests:,} {refused.reason}, last {_when(refused.last_at)}"
+            for refused in push.refused
+        )
+        yield "Refused by the receiver", "; ".join(reasons)
 
 
 def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:

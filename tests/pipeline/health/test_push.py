@@ -1,0 +1,347 @@
+"""What `almanac status` shows and warns of push: silence, what push missed, and the inbox."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from pydantic import SecretStr
+
+from assets.layout import Layout
+from pipeline.automation.health import health_check
+from pipeline.health.records import Health, Warned
+from pipeline.health.report import health_of
+from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path, lock_path
+from resources.inbox.landing import land_deliveries
+from resources.inbox.progress import ProgressFile
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes_in_days import QUIET
+from tests.pipeline.small_home import DAY, NOW, SmallHome
+from tests.resources.inbox.deliveries import delivery, event
+from warehouse.files.locks import hold_lock
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+PUSH_KINDS = {"push_silent", "push_missed", "dead_letters", "inbox"}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SmallHome:
+    """A home with secrets, which was pulled at NOW."""
+    small = SmallHome(
+        tmp_path / "home", webhook_secrets=SecretStr("a-secret-of-the-endpoint"), coins=()
+    )
+    small.land(at=NOW)
+    return small
+
+
+def health_at(small: SmallHome, now: datetime = NOW) -> Health:
+    return health_of(small.settings, small.home, now)
+
+
+def kinds(small: SmallHome, now: datetime = NOW) -> list[str]:
+    found = [warning.kind for warning in health_at(small, now).warnings]
+    return [kind for kind in found if kind in PUSH_KINDS]
+
+
+def warned(small: SmallHome, kind: str, now: datetime = NOW) -> Warned:
+    (found,) = [warning for warning in health_at(small, now).warnings if warning.kind == kind]
+    return found
+
+
+def receive(
+    home: Home, at: datetime, *bodies: bytes, refused: dict[str, int] | None = None
+) -> None:
+    with InboxWriter.open(home, lambda: at) as writer:
+        writer.store([Arrival(body) for body in bodies])
+        writer.count_refusals(refused or {})
+
+
+@contextmanager
+def receiver_runs(home: Home) -> Iterator[None]:
+    with hold_lock(lock_path(home), "to receive"):
+        yield
+
+
+def land(home: Home, at: datetime) -> None:
+    land_deliveries(home, lambda: at)
+
+
+class TestSilence:
+    def test_a_home_without_secrets_and_deliveries_has_no_push(self, tmp_path: Path) -> None:
+        small = SmallHome(tmp_path / "home")
+        small.land()
+        assert health_at(small).push is None
+        assert kinds(small) == []
+
+    def test_secrets_without_a_receiver_are_warned_of_until_it_runs(self, small: SmallHome) -> None:
+        assert "almanac receive does not run, and no delivery was received yet: start it" in (
+            warned(small, "push_silent").text
+        )
+        with receiver_runs(small.home):
+            assert kinds(small) == []
+
+    def test_a_receiver_that_is_started_again_at_once_is_not_warned_of(
+        self, small: SmallHome
+    ) -> None:
+        now = datetime.now(UTC)
+        receive(small.home, now, delivery(1, at=now))
+        land(small.home, now)
+        assert kinds(small, now + 15 * MINUTE) == []
+        found = warned(small, "push_silent", now + 16 * MINUTE)
+        assert f"does not run, and no delivery was received since {now:%Y-%m-%d}" in found.text
+        assert found.since == now
+
+    def test_push_that_nobody_has_set_up_any_more_is_warned_of_for_a_week(
+        self, tmp_path: Path
+    ) -> None:
+        now = datetime.now(UTC) + HOUR
+        small = SmallHome(tmp_path / "home")
+        receive(small.home, now - 6 * DAY, delivery(1, at=now))
+        land(small.home, now - 6 * DAY)
+        assert kinds(small, now) == ["push_silent"]
+        assert kinds(small, now + 2 * DAY) == []
+
+    def test_a_sender_is_silent_after_the_limit_until_a_delivery_is_received(
+        self, small: SmallHome
+    ) -> None:
+        receive(small.home, NOW, delivery(1, at=NOW))
+        land(small.home, NOW)
+        with receiver_runs(small.home):
+            assert kinds(small, NOW + DAY) == []
+            found = warned(small, "push_silent", NOW + DAY + MINUTE)
+            assert found.since == NOW
+            assert "runs, and no delivery was received since 2026-03-02 12:00 UTC" in found.text
+            assert "the service has the endpoint enabled" in found.text
+        small.settings.push_silence_h = 48
+        with receiver_runs(small.home):
+            assert kinds(small, NOW + DAY + MINUTE) == []
+            assert kinds(small, NOW + 2 * DAY + MINUTE) == ["push_silent"]
+        receive(small.home, NOW + 2 * DAY, delivery(2, at=NOW + 2 * DAY))
+        land(small.home, NOW + 2 * DAY)
+        with receiver_runs(small.home):
+            assert kinds(small, NOW + 2 * DAY + MINUTE) == []
+
+    def test_a_plan_without_push_is_named_as_the_reason(self, small: SmallHome) -> None:
+        receive(small.home, NOW, delivery(1, at=NOW))
+        land(small.home, NOW)
+        small.land(plan="pro", at=NOW + 2 * DAY)
+        with receiver_runs(small.home):
+            assert "the plan pro has no push" in warned(small, "push_silent", NOW + 2 * DAY).text
+
+    @pytest.mark.parametrize(
+        ("reason", "advice"),
+        [
+            ("mismatch", "compare ALMANAC_WEBHOOK_SECRETS with the endpoint's"),
+            ("not_allowed", "ALMANAC_SIGNATURE_FORMS"),
+            ("stale", "almanac doctor"),
+        ],
+    )
+    def test_a_receiver_that_refuses_everything_names_the_reason_until_one_is_accepted(
+        self, small: SmallHome, reason: str, advice: str
+    ) -> None:
+        receive(small.home, NOW, delivery(1, at=NOW))
+        land(small.home, NOW)
+        later = NOW + 3 * HOUR
+        receive(small.home, later, refused={reason: 7, "not found": 90, "missing": 80})
+        with receiver_runs(small.home):
+            found = warned(small, "push_silent", later)
+            assert f"refuses what is sent: {reason}, 7 requests in all" in found.text
+            assert "none was accepted since 2026-03-02 12:00 UTC" in found.text
+            assert advice in found.text
+        receive(small.home, later + MINUTE, delivery(2, at=later))
+        land(small.home, later)
+        with receiver_runs(small.home):
+            assert kinds(small, later + 2 * MINUTE) == []
+            assert kinds(small, later + 3 * HOUR) == []
+
+    def test_a_wrong_secret_shows_at_once_where_nothing_was_ever_accepted(
+        self, small: SmallHome
+    ) -> None:
+        receive(small.home, NOW, refused={"mismatch": 1})
+        with receiver_runs(small.home):
+            text = warned(small, "push_silent").text
+        assert "1 request in all" in text and "none was accepted yet" in text
+
+    def test_requests_that_anybody_may_send_mean_nothing_until_push_is_silent(
+        self, small: SmallHome
+    ) -> None:
+        receive(small.home, NOW, delivery(1, at=NOW))
+        land(small.home, NOW)
+        receive(small.home, NOW + 20 * HOUR, refused={"missing": 3})
+        with receiver_runs(small.home):
+            assert kinds(small, NOW + 20 * HOUR) == []
+            text = warned(small, "push_silent", NOW + 25 * HOUR).text
+        assert "it has no header ALMANAC_SIGNATURE_HEADER" in text
+
+
+class TestMissed:
+    def pulled(self, small: SmallHome, at: datetime, *events: dict[str, Any]) -> None:
+        """Pull a list of events at an instant, and merge it."""
+        body = json.dumps({"data": events, "meta": {"total": len(events)}}).encode()
+        small.land("events", at=at, body=body)
+        merge(small.home)
+
+    @pytest.fixture
+    def watched(self, tmp_path: Path) -> SmallHome:
+        """A home that knows one event, which was pulled at NOW; push began an hour later."""
+        small = SmallHome(tmp_path / "home", coins=())
+        self.pulled(small, NOW, event(1, at=NOW - DAY))
+        receive(small.home, NOW + HOUR, delivery(99, at=NOW + HOUR))
+        return small
+
+    def test_what_a_pull_finds_and_push_did_not_bring_is_named_until_it_is_delivered(
+        self, watched: SmallHome
+    ) -> None:
+        changed, found = NOW + 2 * HOUR, NOW + 4 * HOUR
+        moved = {"createdAt": "2026-03-01T12:00:00Z", "date": "2026-07-01T00:00:00Z"}
+        first = event(1, at=changed, **moved)
+        self.pulled(watched, found, first, event(2, at=changed))
+        # A delivery of the event that is older than the change is no delivery of the change.
+        receive(watched.home, changed - 30 * MINUTE, delivery(1, at=changed - 30 * MINUTE))
+        assert "push_missed" not in kinds(watched, found + HOUR - MINUTE), "a retry may bring it"
+        now = found + HOUR
+        with receiver_runs(watched.home):
+            warning = warned(watched, "push_missed", now)
+        assert warning.since == found
+        assert "2 changes were found by a pull in the last 4 days" in warning.text
+        assert "evt_1 (rescheduled, 2026-03-02 14:00 UTC)" in warning.text
+        assert "evt_2 (created, 2026-03-02 14:00 UTC)" in warning.text
+        push = health_at(watched, now).push
+        assert push is not None and {change.feed for change in push.missed} == {"events"}
+        # A retry brings one of them.
+        receive(watched.home, now, delivery(2, at=changed))
+        text = warned(watched, "push_missed", now).text
+        assert "1 change was found" in text and "evt_1" in text
+        receive(watched.home, now, delivery(3, kind="updated", at=changed, id="evt_1", **moved))
+        assert "push_missed" not in kinds(watched, now)
+
+    def test_a_missed_change_is_forgotten_after_the_last_retry(self, watched: SmallHome) -> None:
+        self.pulled(watched, NOW + 4 * HOUR, event(1, at=NOW - DAY), event(2, at=NOW + 2 * HOUR))
+        for day in range(1, 5):
+            receive(watched.home, NOW + day * DAY, delivery(100 + day, at=NOW + day * DAY))
+        assert "push_missed" in kinds(watched, NOW + 3 * DAY)
+        assert "push_missed" not in kinds(watched, NOW + 4 * DAY + 5 * HOUR)
+
+    def test_what_changed_before_push_began_or_in_a_long_pause_is_not_missed(
+        self, watched: SmallHome
+    ) -> None:
+        before, in_pause, back = NOW + 30 * MINUTE, NOW + 2 * DAY, NOW + 3 * DAY
+        self.pulled(
+            *(watched, NOW + 2 * HOUR),
+            *(event(1, at=NOW - DAY), event(2, at=before)),
+        )
+        assert "push_missed" not in kinds(watched, NOW + 4 * HOUR)
+        self.pulled(
+            *(watched, in_pause + HOUR),
+            *(event(1, at=NOW - DAY), event(2, at=before), event(3, at=in_pause)),
+        )
+        with receiver_runs(watched.home):
+            assert "push_missed" not in kinds(watched, in_pause + 3 * HOUR), "push_silent says it"
+        receive(watched.home, back, delivery(3, at=in_pause - DAY), delivery(4, at=back))
+        assert "push_missed" not in kinds(watched, back + HOUR)
+
+    def test_what_push_does_not_report_is_not_missed(self, watched: SmallHome) -> None:
+        # No material field, and an event that only became visible.
+        first = event(1, at=NOW + 2 * HOUR, createdAt="2026-03-01T12:00:00Z", title="Another")
+        self.pulled(watched, NOW + 4 * HOUR, first, event(2, at=NOW - 9 * DAY))
+        assert "push_missed" not in kinds(watched, NOW + 6 * HOUR)
+
+    def test_a_cancellation_that_was_listed_alone_is_named(self, watched: SmallHome) -> None:
+        row = {"id": "evt_1", "cancelledAt": "2026-03-02T14:00:00Z"}
+        body = json.dumps({"data": [row], "meta": {"total": 1}}).encode()
+        watched.land("cancellations", at=NOW + 4 * HOUR, body=body)
+        merge(watched.home)
+        text = warned(watched, "push_missed", NOW + 6 * HOUR).text
+        assert "evt_1 (cancelled, 2026-03-02 14:00 UTC)" in text
+        receive(watched.home, NOW + 6 * HOUR, delivery(1, kind="cancelled", at=NOW))
+        assert "push_missed" not in kinds(watched, NOW + 6 * HOUR)
+
+
+class TestInbox:
+    def test_dead_letters_wait_until_a_person_settled_them(self, small: SmallHome) -> None:
+        receive(small.home, NOW, b"[]", b"no json", delivery(1, at=NOW))
+        land(small.home, NOW)
+        with receiver_runs(small.home):
+            found = warned(small, "dead_letters")
+            assert found.since == NOW
+            assert "2 deliveries in the inbox can't be applied; the newest is sha256:" in found.text
+        with ProgressFile.open(small.home) as progress:
+            progress.settle(1, "dismissed")
+            progress.settle(2, "replayed")
+        with receiver_runs(small.home):
+            assert kinds(small) == []
+
+    def test_deliveries_that_nobody_lands_are_warned_of_after_an_hour(
+        self, small: SmallHome
+    ) -> None:
+        receive(small.home, NOW, delivery(1, at=NOW))
+        receive(small.home, NOW + MINUTE, delivery(2, at=NOW))
+        with receiver_runs(small.home):
+            assert kinds(small, NOW + HOUR) == []
+            found = warned(small, "inbox", NOW + HOUR + MINUTE)
+            assert "2 deliveries wait in the inbox since 2026-03-02 12:00 UTC" in found.text
+            land(small.home, NOW + HOUR)
+            assert kinds(small, NOW + HOUR + MINUTE) == []
+
+    def test_failed_attempts_to_land_are_warned_of_until_one_succeeds(
+        self, small: SmallHome
+    ) -> None:
+        receive(small.home, NOW, delivery(1, at=NOW))
+        with ProgressFile.open(small.home) as progress:
+            for _ in range(3):
+                progress.set_failure("No space left: /home/someone/landing/x.json", NOW + MINUTE)
+        with receiver_runs(small.home):
+            text = warned(small, "inbox", NOW + 2 * MINUTE).text
+            assert "landing failed 3 times, the last at 2026-03-02 12:01 UTC" in text
+            assert "No space left: " in text and "someone" not in text
+            land(small.home, NOW)
+            assert kinds(small, NOW + 2 * MINUTE) == []
+
+    def test_an_inbox_that_cannot_be_read_is_one_warning(self, small: SmallHome) -> None:
+        receive(small.home, NOW, delivery(1, at=NOW))
+        inbox_path(small.home).write_bytes(b"no database, but long enough to be looked at")
+        (kind,) = kinds(small)
+        assert kind == "inbox"
+        assert str(small.home.root) not in warned(small, "inbox").text
+
+
+class TestShown:
+    def test_status_shows_what_is_received_as_text_and_as_json(
+        self, almanac: Almanac, tmp_path: Path
+    ) -> None:
+        now = datetime.now(UTC)
+        home = SmallHome(tmp_path / "data").home
+        receive(home, now, delivery(1, at=now), b"[]", refused={"mismatch": 2, "not found": 4})
+        with receiver_runs(home):
+            shown = " ".join(almanac("status").stdout.split())
+            found = json.loads(almanac("status", "--json").stdout)["push"]
+        assert f"last delivery (UTC) {now:%Y-%m-%d %H:%M}; the receiver runs since " in shown
+        assert "2 wait to be landed; 1 dead letter" in shown
+        assert f"4 not found, last {now:%Y-%m-%d %H:%M}; 2 mismatch, last " in shown
+        assert (found["is_running"], found["waiting"], len(found["dead_letters"])) == (True, 2, 1)
+        assert [refused["reason"] for refused in found["refused"]] == ["not found", "mismatch"]
+        land(home, now)
+        shown = " ".join(almanac("status").stdout.split())
+        assert "the receiver does not run" in shown and "0 wait to be landed" in shown
+
+    def test_a_home_without_push_has_no_line_about_it(
+        self, almanac: Almanac, tmp_path: Path
+    ) -> None:
+        SmallHome(tmp_path / "data").land()
+        assert "Push" not in almanac("status").stdout
+        assert json.loads(almanac("status", "--json").stdout)["push"] is None
+
+    def test_the_warnings_are_a_check_on_dagsters_pages(self, small: SmallHome) -> None:
+        receive(small.home, NOW, b"[]")
+        check = health_check(Layout(), small.settings, small.home, lambda: NOW)
+        found = dg.Definitions(asset_checks=[check]).resolve_implicit_global_asset_job_def()
+        (shown,) = found.execute_in_process(run_config=QUIET).get_asset_check_evaluations()
+        text = str(shown.metadata["what to do"].value)
+        assert not shown.passed and "dead_letters: 1 delivery in the inbox" in text
