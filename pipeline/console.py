@@ -46,9 +46,9 @@ people = PlainConsole(highlight=False)
 warnings = PlainConsole(stderr=True, highlight=False)
 
 
-def folded(value: object) -> Text:
-    """Return a cell that is wrapped instead of truncated."""
-    return Text(plain_line(str(value)), overflow="fold")
+def folded(*lines: object) -> Text:
+    """Return a cell of these lines, each wrapped instead of truncated."""
+    return Text("\n".join(plain_line(str(line)) for line in lines), overflow="fold")
 
 
 def print_json(value: Any) -> None:

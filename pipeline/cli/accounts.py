@@ -258,28 +258,20 @@ def list_deliveries(
     if not found:
         people.print("No pending and no dead deliveries.")
         return
-    table = Table(
-        Column("id", no_wrap=True),
-        "endpoint",
-        "kind",
-        "changed",
-        "state",
-        "attempts",
-        "next",
-        "last",
-    )
+    # Two lines a cell: eight columns of one line fit no terminal beside such long ids.
+    table = Table(Column("id, endpoint", no_wrap=True), "kind, changed", "state")
     for delivery in found:
+        state = [delivery.state, f"attempts {delivery.attempts}"]
+        if delivery.next_attempt_at is not None:
+            state.append(f"next {_time(delivery.next_attempt_at)}")
+        last = delivery.last_error or delivery.last_status
+        state += [] if last is None else [f"last {last}"]
         cells = (
-            delivery.id,
-            delivery.endpoint_id,
-            delivery.kind,
-            _time(delivery.created_at),
-            delivery.state,
-            delivery.attempts,
-            _time(delivery.next_attempt_at),
-            delivery.last_error or delivery.last_status or "",
+            (delivery.id, delivery.endpoint_id),
+            (delivery.kind, _time(delivery.created_at)),
+            (", ".join(state),),
         )
-        table.add_row(*map(folded, cells))
+        table.add_row(*(folded(*lines) for lines in cells))
     people.print(table)
 
 

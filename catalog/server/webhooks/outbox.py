@@ -69,7 +69,7 @@ def delivery_id(endpoint_id: str, event_id: str, *, kind: str, at: datetime) -> 
     """Return the id of the only delivery that reports a change to an endpoint."""
     instant = at.astimezone(UTC).isoformat(timespec="microseconds")
     text = "\n".join((endpoint_id, event_id, instant, kind))
-    return f"evt_dlv_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"evt_dlv_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
 class Outbox:
