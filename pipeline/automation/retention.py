@@ -10,7 +10,7 @@ from typing import Final
 import dagster as dg
 
 from assets.layout import Layout
-from pipeline.retention.files import prune_files
+from pipeline.retention.files import prune_deliveries, prune_files
 from pipeline.retention.lengths import Retention
 from pipeline.retention.owned import Owned, owner_tags
 from pipeline.retention.prune import prune_instance
@@ -44,6 +44,10 @@ def prune_job(
         except WarehouseError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
         pruned += prune_instance(context.instance, owned(), retention, now)
+        try:
+            pruned += prune_deliveries(home, retention, now)
+        except WarehouseError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
         found = [f"{kind.count:,} {kind.what}" for kind in pruned if kind.count]
         freed = sum(kind.bytes for kind in pruned)
         context.log.info("Deleted %s; %.1f MB", ", ".join(found) or "nothing", freed / 1e6)

@@ -22,7 +22,7 @@ from pipeline.cli.options import JsonOption
 from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
 from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
-from pipeline.retention.files import prune_files
+from pipeline.retention.files import prune_deliveries, prune_files
 from pipeline.retention.lengths import Retention
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.session import OpenedSession, home_of, home_there, open_service
@@ -254,6 +254,7 @@ def prune(
         owned = owned_by(settings)
         with instance_of(home) as instance:
             pruned += prune_instance(instance, owned, retention, now, dry_run=dry_run)
+    pruned += prune_deliveries(home, retention, now, dry_run=dry_run)
     if as_json:
         print_json([asdict(kind) for kind in pruned])
         return

@@ -87,9 +87,3 @@ class PushSettings(BaseModel):
         description="The shortest time between two polls of the same dates while push brings the "
         "changes, in seconds: push does not tell of withdrawals.",
     )
-    keep_deliveries_days: int = Field(
-        default=30,
-        ge=0,
-        description="Days that the inbox keeps the body of a delivery that was landed. Landing "
-        "keeps it for ever.",
-    )

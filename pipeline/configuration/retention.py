@@ -32,3 +32,9 @@ class RetentionSettings(BaseModel):
         ge=1,
         description="Days that request logs and files which were set aside are kept.",
     )
+    keep_deliveries_days: int = Field(
+        default=30,
+        ge=0,
+        description="Days that the inbox keeps the body of a delivery that was landed. Landing "
+        "keeps it for ever.",
+    )

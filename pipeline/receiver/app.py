@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from catalog.contract.verification import SignatureRejected, Verifier
 from pipeline.receiver.group_commit import GroupCommit, NotStored
+from pipeline.receiver.upkeep import Upkeep
 from resources.inbox.inbox_file import Arrival, InboxWriter, Stored
 
 BODY_MAX: Final = 262_144
@@ -57,6 +58,7 @@ class ReceiverApp:
         path: str,
         stored: Callable[[], None] = lambda: None,
         body_within_s: float = BODY_WITHIN_S,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self._verifier = verifier
         self._writer = writer
@@ -64,6 +66,7 @@ class ReceiverApp:
         self._path = path
         self._on_stored = stored
         self._body_within_s = body_within_s
+        self._upkeep = upkeep
         self._buffered = 0
         self._commits: GroupCommit | None = None
 
@@ -77,12 +80,15 @@ class ReceiverApp:
         """Commit in the background from startup to shutdown."""
         await receive()
         commits = self._commits = GroupCommit(self._writer)
-        running = asyncio.create_task(commits.run())
+        running = [asyncio.create_task(commits.run())]
+        if self._upkeep is not None:
+            running.append(asyncio.create_task(self._upkeep.run(commits)))
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+        for task in running:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await commits.close()
         await send({"type": "lifespan.shutdown.complete"})
 

@@ -9,9 +9,9 @@ import asyncio
 import logging
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 from resources.inbox.inbox_file import Arrival, InboxWriter, Stored
 
@@ -20,6 +20,8 @@ AT_ONCE_MAX: Final = 512
 WAITING_MAX: Final = 8_192
 """Deliveries that wait for a commit; the receiver then asks senders to come back."""
 _COUNTS_AFTER_S: Final = 5.0
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +33,8 @@ class NotStored(Exception):
 class GroupCommit:
     """Stores deliveries through the one writer, in a thread of its own.
 
-    `store` is for the event loop's thread; `run` is a background task of it.
+    `store` is for the event loop's thread; `run` is a background task of it. While nothing arrives,
+    the log of the file is moved into the file, so that it does not grow from burst to burst.
     """
 
     def __init__(self, writer: InboxWriter, *, at_once: int = AT_ONCE_MAX) -> None:
@@ -41,6 +44,7 @@ class GroupCommit:
         self._waiting: list[tuple[Arrival, asyncio.Future[Stored]]] = []
         self._refused: Counter[str] = Counter()
         self._woken = asyncio.Event()
+        self._has_log = True
 
     async def store(self, arrival: Arrival) -> Stored:
         """Return when the delivery is on the disk.
@@ -66,10 +70,16 @@ class GroupCommit:
                 await asyncio.wait_for(self._woken.wait(), _COUNTS_AFTER_S)
             except TimeoutError:
                 await self._store_counts()
+                await self._checkpoint()
                 continue
             self._woken.clear()
             while self._waiting:
                 await self._commit()
+
+    async def call(self, work: Callable[[], Result]) -> Result:
+        """Call a function in the writer's thread, between two commits; it must be short."""
+        self._has_log = True
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def close(self) -> None:
         """Store what waits, and the counts; then no call is allowed."""
@@ -81,6 +91,7 @@ class GroupCommit:
     async def _commit(self) -> None:
         group, self._waiting = self._waiting[: self._at_once], self._waiting[self._at_once :]
         arrivals = [arrival for arrival, _ in group]
+        self._has_log = True
         try:
             results: Sequence[Stored] = await asyncio.get_running_loop().run_in_executor(
                 self._thread, self._writer.store, arrivals
@@ -95,6 +106,15 @@ class GroupCommit:
             # A request whose client has gone is cancelled; its delivery is stored all the same.
             if not stored.done():
                 stored.set_result(result)
+
+    async def _checkpoint(self) -> None:
+        if not self._has_log:
+            return
+        self._has_log = False
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.checkpoint)
+        except (sqlite3.Error, OSError) as error:
+            log.warning("the log of the inbox could not be moved into its file: %s", error)
 
     async def _store_counts(self) -> None:
         if not self._refused:

@@ -1,6 +1,7 @@
 """Old files of a home outside landing and history: logs, what was set aside, what was left.
 
-Landing and history are never deleted. This module does not import Dagster.
+Also the bodies in the inbox that landing has. Landing and history are never deleted. This module
+does not import Dagster.
 """
 
 import re
@@ -14,6 +15,9 @@ from almanac.reading.attaching import abandoned_links
 from almanac.reading.temporary import leftovers
 from pipeline.retention.lengths import Pruned, Retention
 from pipeline.runs.store import STORES
+from resources.inbox.inbox_file import InboxReader, InboxWriter, inbox_path
+from resources.inbox.progress import read_progress
+from warehouse.errors import LockHeld
 from warehouse.history.merge import ABANDONED_S
 from warehouse.home import Home
 
@@ -34,6 +38,31 @@ def prune_files(
             _files("damaged databases", _damaged(home, before), dry_run=dry_run),
         ]
     return [*pruned, _files("temporary folders", leftovers(), dry_run=dry_run)]
+
+
+def prune_deliveries(
+    home: Home, retention: Retention, now: datetime, *, dry_run: bool = False
+) -> list[Pruned]:
+    """Clear the old bodies of landed deliveries; empty for a home without an inbox.
+
+    A receiver that runs does it itself, and is left to it.
+
+    Raises:
+        InboxUnusable: a file of the inbox can't be used.
+    """
+    if not inbox_path(home).exists():
+        return []
+    before = now - timedelta(days=retention.deliveries_days)
+    landed_to = read_progress(home).landed_to
+    count, size = InboxReader(home).old_bodies(before=before, landed_to=landed_to)
+    if count and not dry_run:
+        try:
+            with InboxWriter.open(home, lambda: now) as writer:
+                while writer.clear_bodies(before=before, landed_to=landed_to):
+                    pass
+        except LockHeld:
+            count = size = 0
+    return [Pruned("bodies of landed deliveries", count, size)]
 
 
 def _old_logs(home: Home, before: date) -> list[Path]:

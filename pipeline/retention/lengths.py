@@ -21,6 +21,7 @@ class Retention:
     ticks_days: int
     compute_logs_days: int
     request_logs_days: int
+    deliveries_days: int
 
     def runs_before(self, now: datetime, *, succeeded: bool) -> datetime:
         """Return the instant before which runs of an outcome have ended for too long."""
@@ -36,6 +37,7 @@ class Retention:
             ticks_days=settings.keep_ticks_days,
             compute_logs_days=settings.keep_output_days,
             request_logs_days=settings.keep_request_logs_days,
+            deliveries_days=settings.keep_deliveries_days,
         )
 
     @classmethod
@@ -48,6 +50,7 @@ class Retention:
             ticks_days=days,
             compute_logs_days=days,
             request_logs_days=days,
+            deliveries_days=days,
         )
 
 

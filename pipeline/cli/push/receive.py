@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -45,6 +46,7 @@ def receive(
     from pipeline.receiver.app import ReceiverApp
     from pipeline.receiver.merging import MergeThread
     from pipeline.receiver.secret_files import CurrentVerifier
+    from pipeline.receiver.upkeep import Upkeep
     from resources.inbox.inbox_file import InboxWriter
 
     settings = read_settings()
@@ -64,6 +66,7 @@ def receive(
             clock,
             path=settings.receive_path,
             stored=(lambda: None) if merging is None else merging.wake,
+            upkeep=Upkeep(home, writer, clock, keep=timedelta(days=settings.keep_deliveries_days)),
         )
         server = HostedApp(
             app,

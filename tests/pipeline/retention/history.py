@@ -23,6 +23,7 @@ KEPT = Retention(
     ticks_days=10,
     compute_logs_days=10,
     request_logs_days=10,
+    deliveries_days=30,
 )
 PARTS = dg.StaticPartitionsDefinition(["a", "b", "c"])
 LATER = timedelta(days=15)

@@ -17,6 +17,7 @@ KEPT = Retention(
     ticks_days=14,
     compute_logs_days=14,
     request_logs_days=90,
+    deliveries_days=30,
 )
 
 
