@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def free_port() -> str:
 
 OF_TWO_COINS = "ALMANAC_COINS=bitcoin,ethereum .venv/bin/almanac"
 # The commands are unchanged except for the ports, which another program may use.
-PORTS = {"8650": free_port(), "8651": free_port()}
+PORTS = {"8650": free_port(), "8651": free_port(), "8030": free_port()}
 
 
 def blocks(name: str, *, page: str = TOUR, language: str = "sh") -> list[str]:
@@ -57,15 +57,16 @@ def with_free_ports(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that looks like a fresh clone, with the sandbox running on the README's port."""
+    """A folder that looks like a fresh clone, with the sandbox of the README, on its port."""
     folder = tmp_path_factory.mktemp("clone")
     tools = folder / ".venv" / "bin"
     tools.mkdir(parents=True)
     (tools / "python").symlink_to(sys.executable)
     (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
     (tools / "almanac").chmod(0o755)
+    (sandbox,) = blocks("push sandbox", page=README)
     with subprocess.Popen(
-        [".venv/bin/almanac", "sandbox", "--json", "--port", PORTS["8650"]],
+        [*shlex.split(sandbox), "--json", "--port", PORTS["8650"]],
         cwd=folder,
         env=scrubbed(folder),
         stdout=subprocess.PIPE,
@@ -125,6 +126,33 @@ def test_every_command_of_the_tour_answers_with_data_and_the_webhook_arrives(hom
             assert re.match(r"20\d\d-\d\d-\d\dT\S+ events\.[a-z-]+ ", line)
         finally:
             os.killpg(receiver.pid, 9)
+
+
+def test_what_the_sandbox_pushes_is_in_the_warehouse_of_the_receiver(home: Path) -> None:
+    (receive,) = blocks("push receiver", page=README)
+    move, query = blocks("pushed", page=README)[0].splitlines()
+    with subprocess.Popen(
+        ["bash", "-c", f"export {receive.strip().replace(' .venv', '; exec .venv')} --json"],
+        cwd=home,
+        env={**scrubbed(home), "ALMANAC_RECEIVE_PORT": PORTS["8030"]},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["merge"]
+            assert '"running":true' in run(move, home)
+            wait_until((home / "pushed" / "warehouse.duckdb").exists)
+            assert run(query, home).count("\n") > 1
+        finally:
+            process.terminate()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def wait_for_receiver() -> None:

@@ -1,10 +1,11 @@
-"""The commands of docs/operate.md: its marked blocks, and words of `almanac` parsed, not run."""
+"""Commands of docs/operate.md and docs/push.md: marked blocks, and words of `almanac`, parsed."""
 
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,6 +15,7 @@ from tests.test_cli import ROOT
 
 DEPLOY: Final = ROOT / "deploy"
 PAGE: Final = ROOT / "docs" / "operate.md"
+PUSH_PAGE: Final = ROOT / "docs" / "push.md"
 _BLOCK: Final = re.compile(r"(?:<!-- ([^\n]+) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
 _SEPARATORS: Final = frozenset({"|", "&&", ";", ">"})
 
@@ -33,14 +35,14 @@ class Block:
 
 
 @cache
-def blocks() -> tuple[Block, ...]:
-    """Return the blocks of the page in their order; the mark is empty if there is none."""
-    found = _BLOCK.findall(PAGE.read_text("utf-8"))
+def blocks(page: Path = PAGE) -> tuple[Block, ...]:
+    """Return the blocks of a page in their order; the mark is empty if there is none."""
+    found = _BLOCK.findall(page.read_text("utf-8"))
     return tuple(Block(mark, language, text) for mark, language, text in found)
 
 
-def blocks_of(mark: str) -> list[Block]:
-    return [block for block in blocks() if block.mark == mark]
+def blocks_of(mark: str, page: Path = PAGE) -> list[Block]:
+    return [block for block in blocks(page) if block.mark == mark]
 
 
 def almanac_commands(line: str) -> Iterator[list[str]]:

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.configuration.push import DEFAULT_PORT
+from pipeline.receiver.app import HEALTH_PATH
 from pipeline.settings import described
 from tests.deploy.page import DEPLOY, parse
 from tests.test_cli import ROOT
@@ -27,6 +30,12 @@ USER = 10001
 def manifests() -> dict[str, Any]:
     """Return the manifests of Kubernetes by kind."""
     files = (DEPLOY / "kubernetes").glob("*.yaml")
+    return {document["kind"]: document for document in map(_read, files)}
+
+
+def pushed() -> dict[str, Any]:
+    """Return what the component of push adds to the manifests, by kind."""
+    files = (DEPLOY / "kubernetes" / "push").glob("*.yaml")
     return {document["kind"]: document for document in map(_read, files)}
 
 
@@ -47,9 +56,12 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     yield "kubernetes", pod["args"]
     for probe in ("startupProbe", "livenessProbe"):
         yield "kubernetes", pod[probe]["exec"]["command"][1:]
+    (receiver,) = pushed()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    yield "kubernetes", receiver["args"]
     for service in COMPOSE["services"].values():
         yield "compose", service["command"]
-        yield "compose", service["healthcheck"]["test"][2:]
+        if service["healthcheck"]["test"][1] == "almanac":
+            yield "compose", service["healthcheck"]["test"][2:]
     for given in re.findall(r"^(?:CMD|HEALTHCHECK.* CMD) (\[.*\])", CONTAINERFILE, re.MULTILINE):
         yield "Containerfile", [word for word in json.loads(given) if word != "almanac"]
     for path in UNITS:
@@ -126,6 +138,63 @@ def test_the_customisation_names_every_manifest() -> None:
     assert named == {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
 
 
+def test_the_receiver_is_a_container_of_the_one_pod_and_answers_probes() -> None:
+    base, added = manifests(), pushed()
+    pod = added["StatefulSet"]["spec"]["template"]["spec"]
+    (receiver,), (daemon,) = (
+        pod["containers"],
+        base["StatefulSet"]["spec"]["template"]["spec"]["containers"],
+    )
+    assert "replicas" not in added["StatefulSet"]["spec"], "one pod, so one receiver"
+    assert receiver["securityContext"] == daemon["securityContext"]
+    assert receiver["image"] == daemon["image"]
+    (port,) = receiver["ports"]
+    assert port == {"name": "webhooks", "containerPort": DEFAULT_PORT}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert receiver[probe]["httpGet"] == {"path": HEALTH_PATH, "port": "webhooks"}
+    volumes = [*base["StatefulSet"]["spec"]["template"]["spec"]["volumes"], *pod["volumes"]]
+    names = {"almanac"} | {volume["name"] for volume in volumes}
+    assert {mount["name"] for mount in receiver["volumeMounts"]} <= names
+    (webhooks,) = added["Service"]["spec"]["ports"]
+    assert webhooks["port"] == DEFAULT_PORT
+    for kind in ("Service", "NetworkPolicy"):
+        assert added[kind]["metadata"]["name"] != base[kind]["metadata"]["name"], "beside it"
+    folder = DEPLOY / "kubernetes" / "push"
+    named = {*added["Component"]["resources"], added["Component"]["patches"][0]["path"]}
+    assert named == {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
+
+
+def test_the_receivers_of_compose_and_systemd_listen_for_this_machine_alone() -> None:
+    receiver = COMPOSE["services"]["receiver"]
+    assert receiver["ports"] == [f"127.0.0.1:{DEFAULT_PORT}:{DEFAULT_PORT}"]
+    assert f":{DEFAULT_PORT}{HEALTH_PATH}" in receiver["healthcheck"]["test"][-1]
+    mounted = {volume.split(":")[1] for volume in receiver["volumes"]}
+    assert receiver["environment"]["ALMANAC_WEBHOOK_SECRETS_FILE"] in mounted
+    assert "/etc/almanac/webhook-secrets" in CONTAINERFILE
+    service = unit(DEPLOY / "systemd" / "almanac-receive.service")["Service"]
+    assert "--host" not in service["ExecStart"], "loopback, the default"
+    assert service["LoadCredential"].startswith("webhook-secrets:")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+def test_the_customisation_with_push_has_both_containers(tmp_path: Path) -> None:
+    folder = shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
+    made = folder / "kustomization.yaml"
+    made.write_text(made.read_text("utf-8").replace("# components:", "components:"), "utf-8")
+    done = subprocess.run(
+        ["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    documents = list(yaml.safe_load_all(done.stdout))
+    (stateful,) = [found for found in documents if found["kind"] == "StatefulSet"]
+    template = stateful["spec"]["template"]
+    containers = {container["name"]: container for container in template["spec"]["containers"]}
+    assert containers.keys() == {"almanac", "receiver"}
+    assert len({container["image"] for container in containers.values()}) == 1
+    assert "almanac" in template["metadata"]["annotations"].values(), "for `kubectl exec`"
+    assert sum(found["kind"] == "NetworkPolicy" for found in documents) == 2
+
+
 @pytest.mark.long
 def test_the_manifests_have_the_schema_of_kubernetes() -> None:
     validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
@@ -146,7 +215,7 @@ def test_the_units_share_account_and_limits_and_one_writer() -> None:
     assert common["User"] == "almanac"
     assert common["ProtectSystem"] == "strict"
     assert {path.name for path in UNITS} == {
-        f"almanac-{name}.service" for name in ("backup", "daemon", "ui", "watch")
+        f"almanac-{name}.service" for name in ("backup", "daemon", "receive", "ui", "watch")
     }
     for named, other in (("ui", "daemon"), ("daemon", "ui")):
         parsed = unit(DEPLOY / "systemd" / f"almanac-{named}.service")

@@ -13,7 +13,15 @@ from pipeline.automation.jobs import EXPORT_IS_OUT_AT
 from pipeline.automation.retention import _AT_NIGHT
 from pipeline.cli.main import COMMANDS
 from pipeline.settings import read_settings
-from tests.deploy.page import DEPLOY, PAGE, almanac_commands, blocks, blocks_of, parse
+from tests.deploy.page import (
+    DEPLOY,
+    PAGE,
+    PUSH_PAGE,
+    almanac_commands,
+    blocks,
+    blocks_of,
+    parse,
+)
 from tests.test_cli import ROOT, environment
 from tests.warehouse.landed_days import history, land
 from warehouse.history.merge import merge
@@ -131,9 +139,10 @@ def test_the_times_of_the_page_are_those_of_the_schedules() -> None:
     assert f"| {at}, `almanac-backup.timer` |" in text
 
 
+@pytest.mark.parametrize("page", [PAGE, PUSH_PAGE], ids=["operate", "push"])
 @pytest.mark.parametrize("mark", CHECKED)
-def test_commands_for_another_machine_name_what_exists(mark: str) -> None:
-    for block in blocks_of(mark):
+def test_commands_for_another_machine_name_what_exists(mark: str, page: Path) -> None:
+    for block in blocks_of(mark, page):
         for line in block.commands:
             check(line)
 
@@ -164,8 +173,9 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
             check(line)
 
 
-def test_commands_in_the_text_of_the_page_exist() -> None:
-    text = re.sub(r"```.*?```", "", PAGE.read_text("utf-8"), flags=re.DOTALL)
+@pytest.mark.parametrize("page", [PAGE, PUSH_PAGE], ids=["operate", "push"])
+def test_commands_in_the_text_of_the_page_exist(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     for code in re.findall(r"`([^`\n]+)`", text):
         assert not code.startswith("almanac ") or code.split()[1] in COMMANDS, code
         for words in almanac_commands(code):

@@ -1,0 +1,60 @@
+"""docs/push.md agrees with the program and with the files that it shows."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from catalog.contract.decisions import ACCEPTED_FORMS
+from pipeline.settings import described
+from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter
+from tests.deploy.page import DEPLOY, PUSH_PAGE, blocks, blocks_of
+from tests.deploy.test_operate import CHECKED, Machine
+from tests.resources.inbox.deliveries import Clock, delivery
+from tests.test_cli import ROOT
+from warehouse.home import Home
+
+TEXT = PUSH_PAGE.read_text("utf-8")
+
+
+def section(title: str) -> str:
+    return TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_every_block_of_commands_says_where_it_runs() -> None:
+    marks = {block.mark for block in blocks(PUSH_PAGE) if block.language == "sh"}
+    assert marks == {*CHECKED, "inbox"}
+
+
+@pytest.mark.parametrize("name", ["nginx-webhooks.conf", "Caddyfile"])
+def test_the_configurations_of_the_page_are_the_files_that_the_tests_run(name: str) -> None:
+    (block,) = blocks_of(f"deploy/{name}", PUSH_PAGE)
+    assert block.text == (DEPLOY / name).read_text("utf-8")
+
+
+def test_every_status_of_the_receiver_is_on_the_page() -> None:
+    code = (ROOT / "pipeline" / "receiver" / "app.py").read_text("utf-8")
+    given = {*re.findall(r"Refused\((\d+)", code), *re.findall(r"_send\(send, (\d+)", code)}
+    assert {"204", "401", "413", "503"} <= given
+    rows = [row.split(" | ")[0] for row in section("Statuses").splitlines() if "|" in row]
+    listed = {status for row in rows for status in re.findall(r"\d+", row)}
+    assert given - {"200"} == listed - {"502", "504"}, "200 is of /healthz, 502 of the server"
+
+
+def test_every_form_of_a_signature_and_every_setting_is_named_as_it_is() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \|", section("Signatures"), re.MULTILINE)
+    assert set(rows) == set(ACCEPTED_FORMS)
+    settings = {name for name, _, _ in described()}
+    assert set(re.findall(r"\bALMANAC_[A-Z_]+\b", TEXT)) <= settings
+
+
+def test_the_folder_of_the_inbox_that_is_copied_by_the_page_is_an_inbox(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    with InboxWriter.open(machine.home, Clock().now) as writer:
+        writer.store([Arrival(delivery(1))])
+    (copy,) = blocks_of("inbox", PUSH_PAGE)
+    machine.run(copy.text)
+    restored = Home(tmp_path / "restored")
+    restored.state.mkdir(parents=True)
+    (tmp_path / "backups-inbox" / "inbox").rename(restored.state / "inbox")
+    assert [row.delivery_id for row in InboxReader(restored).newest(2)] == ["evt_dlv_1"]
