@@ -249,6 +249,16 @@ def test_other_paths_are_not_found(proxy: Proxy, path: str) -> None:
     assert proxy.send(body, digest(SECRET, body), path) == 404
 
 
+def test_a_get_of_the_endpoint_shows_that_the_way_to_the_receiver_is_open(proxy: Proxy) -> None:
+    with proxy.client() as client:
+        answer = client.get(
+            f"https://127.0.0.1:{proxy.port}/webhooks",
+            headers={"Host": NAME},
+            extensions={"sni_hostname": NAME},
+        )
+    assert answer.status_code == 405
+
+
 def test_a_sender_is_asked_to_come_back_while_the_receiver_is_stopped(proxy: Proxy) -> None:
     body = new_delivery(f"Sent twice, behind {proxy.name}")
     proxy.receiver.stop()
