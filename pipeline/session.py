@@ -146,12 +146,15 @@ def _advance(sandbox: "Sandbox", seconds: float) -> None:
     sandbox.advance(timedelta(seconds=seconds))
 
 
-def home_of(settings: Settings) -> Home:
-    """Return the home of the settings, with their limits for locks and for DuckDB."""
+def home_of(settings: Settings, *, wait_s: float | None = None) -> Home:
+    """Return the home of the settings, with their limits for locks and for DuckDB.
+
+    `wait_s` is a shorter wait for locks, for work that is tried again anyway.
+    """
     return Home(
         settings.home,
-        wait_s=settings.wait_s,
-        wait_setting="ALMANAC_WAIT_S",
+        wait_s=settings.wait_s if wait_s is None else min(wait_s, settings.wait_s),
+        wait_setting="ALMANAC_WAIT_S" if wait_s is None else "",
         limits=settings.making_limits,
         dagster_home=settings.dagster_home,
     )

@@ -19,6 +19,8 @@ LOOK_EVERY_S: Final = 30.0
 """Other processes land batches too, so there is a look without a new delivery."""
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 600.0
+LOCK_WAIT_S: Final = 2.0
+"""For a home to give to the thread: a stop waits as long, and what is locked is tried again."""
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +57,13 @@ class MergeThread:
             self._woken.clear()
             try:
                 self._merge()
-            except (WarehouseError, OSError) as error:
+            # Whatever it is, deliveries are acknowledged meanwhile, so merging must not end.
+            except Exception as error:
                 wait_s = min(FIRST_WAIT_S * 2**failures, LONGEST_WAIT_S)
                 failures = min(failures + 1, 10)
-                log.warning("not merged: %s. Tried again in %.0f s.", error, wait_s)
+                unforeseen = not isinstance(error, WarehouseError | OSError)
+                message = "not merged: %s. Tried again in %.0f s."
+                log.warning(message, error, wait_s, exc_info=unforeseen)
                 continue
             wait_s, failures = 0.0, 0
             self._woken.wait(LOOK_EVERY_S)

@@ -44,7 +44,7 @@ def receive(
     # Imported here, so that the help and wrong options need no server.
     from catalog.server.hosting import HostedApp, HostingError
     from pipeline.receiver.app import ReceiverApp
-    from pipeline.receiver.merging import MergeThread
+    from pipeline.receiver.merging import LOCK_WAIT_S, MergeThread
     from pipeline.receiver.secret_files import CurrentVerifier
     from pipeline.receiver.upkeep import Upkeep
     from resources.inbox.inbox_file import InboxWriter
@@ -59,7 +59,9 @@ def receive(
     stop_by_signals(stop.set)
     with ExitStack() as opened:
         writer = opened.enter_context(InboxWriter.open(home, clock))
-        merging = MergeThread(home, utc_now) if merge else None
+        merging = None
+        if merge:
+            merging = MergeThread(home_of(settings, wait_s=LOCK_WAIT_S), utc_now)
         app = ReceiverApp(
             verifier,
             writer,
