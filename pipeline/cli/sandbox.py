@@ -65,8 +65,8 @@ def sandbox(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Send webhooks here, as an endpoint of the account `sandbox` on Elite; an address "
-            "of this host is allowed.",
+            help="Send webhooks here, as an endpoint of the account `sandbox` on Elite; this host "
+            "and private networks are allowed.",
         ),
     ] = None,
     webhook_secret_file: Annotated[

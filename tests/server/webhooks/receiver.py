@@ -44,7 +44,10 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                if len(body) < length:  # the sender was killed in the middle of a post
+                    return
                 request = Received(self.path, dict(self.headers.items()), body)
                 receiver.received.append(request)
                 status = receiver.answer(request)
