@@ -36,6 +36,7 @@ def pushed(kind: str, changed: str, event_id: str = "a", **fields: Any) -> dict[
 def history(story: HandmadeHome) -> list[list[tuple[Any, ...]]]:
     """Return everything that is known of the events, but not of the batches."""
     story.merge()
+    assert story.rows("SELECT sum(rejected), sum(ignored) FROM batches") == [(0, 0)]
     return [
         story.rows("SELECT * FROM event_versions ORDER BY event_id, version"),
         story.rows("SELECT * FROM events ORDER BY event_id"),
@@ -233,3 +234,4 @@ def test_batches_of_deliveries_merged_in_any_order_make_the_same_history(tmp_pat
                 story.merge()
         known.append(history(story))
     assert known[0] == known[1]
+    assert len(story.versions("a", "version")) > 3
