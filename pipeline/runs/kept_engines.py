@@ -10,8 +10,11 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
+import dagster as dg
+from dagster._core.storage import sql
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.sql import create_engine
@@ -38,6 +41,19 @@ def kept_engines() -> Iterator[None]:
         for user, own in zip(_USERS, before, strict=True):
             user.create_engine = own
         kept.close()
+
+
+def name_scripts_by_path() -> None:
+    """Make each opening of a store free what it took.
+
+    Dagster names the scripts of its stores as a resource of a package. To find their folder,
+    Alembic registers a callback for the exit of the process at each opening, and a code server
+    opens the stores for each tick: some kilobytes that are never freed. A path is used as it is.
+    """
+    scripts = Path(dg.__file__).parent / "_core" / "storage" / "alembic"
+    # A `%` begins a reference in the configuration of Alembic.
+    sql.ALEMBIC_SCRIPTS_LOCATION = str(scripts).replace("%", "%%")
+    sql.get_alembic_config.cache_clear()
 
 
 class _Kept:

@@ -1,5 +1,6 @@
 """Engines of Dagster's stores that are kept during a run: the same records, and nothing left."""
 
+import atexit
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.sql import create_engine
 
 from pipeline.instance import instance_of
-from pipeline.runs.kept_engines import kept_engines
+from pipeline.runs.kept_engines import kept_engines, name_scripts_by_path
 from tests.pipeline.homes_in_days import QUIET
 from warehouse.home import Home
 
@@ -57,3 +58,16 @@ def test_after_an_error_engines_are_made_as_before() -> None:
         assert sqlite_event_log.create_engine is not create_engine
         raise RuntimeError
     assert sqlite_event_log.create_engine is create_engine
+
+
+def test_a_code_server_that_opens_the_instance_for_each_tick_keeps_nothing_of_it(
+    instance: dg.DagsterInstance,
+) -> None:
+    def opened() -> int:
+        for _ in range(3):
+            with dg.DagsterInstance.from_ref(instance.get_ref()) as again:
+                assert len(again.get_runs()) == RUNS
+        return atexit._ncallbacks()
+
+    name_scripts_by_path()
+    assert opened() == opened()
