@@ -41,7 +41,7 @@ _TICKS_S: Final = {
     "quota": 60,
     "cancellations": 600,
     "alerts": 300,
-    "digests": 300,
+    "digest": 300,
     "health": 300,
 }
 _POLLS_FROM: Final = timedelta(minutes=30)
