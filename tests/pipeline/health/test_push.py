@@ -273,8 +273,8 @@ class TestInbox:
             assert found.since == NOW
             assert "2 deliveries in the inbox can't be applied; the newest is sha256:" in found.text
         with ProgressFile.open(small.home) as progress:
-            progress.settle(1, "dismissed")
-            progress.settle(2, "replayed")
+            progress.settle([1], "dismissed")
+            progress.settle([2], "replayed")
         with receiver_runs(small.home):
             assert kinds(small) == []
 
