@@ -48,6 +48,7 @@ def receive(
     from pipeline.receiver.secret_files import CurrentVerifier
     from pipeline.receiver.upkeep import Upkeep
     from resources.inbox.inbox_file import InboxWriter
+    from resources.inbox.landing import waiting_deliveries
 
     settings = read_settings()
     verifier = CurrentVerifier(settings)
@@ -59,6 +60,8 @@ def receive(
     stop_by_signals(stop.set)
     with ExitStack() as opened:
         writer = opened.enter_context(InboxWriter.open(home, clock))
+        # Refuses files that are not of one inbox, before anything is acknowledged.
+        waiting_deliveries(home)
         merging = None
         if merge:
             merging = MergeThread(home_of(settings, wait_s=LOCK_WAIT_S), utc_now)

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from resources.inbox.inbox_file import ID_REUSED, Arrival, InboxReader, InboxWriter
+from resources.inbox.inbox_file import (
+    ID_REUSED,
+    Arrival,
+    InboxReader,
+    InboxWriter,
+    inbox_path,
+)
 from resources.inbox.landing import land_deliveries, waiting_deliveries
 from resources.inbox.progress import read_progress
 from tests.pipeline.conftest import Almanac
@@ -203,3 +209,13 @@ def test_letters_that_an_upgrade_can_read_give_the_history_of_having_read_them_a
     assert history(home) == history(at_once)
     assert len(history(home)) == 6 + 1
     assert InboxReader(home).count_in_trouble() == 2
+
+
+def test_a_receiver_refuses_files_that_are_not_of_one_inbox(
+    almanac: Almanac, home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(home, clock, delivery(1))
+    land_deliveries(home, clock.now)
+    inbox_path(home).unlink()
+    monkeypatch.setenv("ALMANAC_WEBHOOK_SECRETS", "a secret for the tests of the inbox")
+    assert "not of one inbox" in almanac("receive", "--port", "0", code=1).stderr

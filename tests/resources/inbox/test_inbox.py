@@ -194,3 +194,19 @@ def _raising(error: Exception) -> object:
         raise error
 
     return fail
+
+
+def test_an_older_file_of_deliveries_beside_the_progress_is_refused(
+    home: Home, clock: Clock
+) -> None:
+    store(home, clock, delivery(1))
+    older = inbox_path(home).read_bytes()
+    store(home, clock, delivery(2))
+    land_deliveries(home, clock.now)
+    for restored in (older, None):
+        inbox_path(home).unlink()
+        if restored is not None:
+            inbox_path(home).write_bytes(restored)
+        for used in (waiting_deliveries, lambda home: land_deliveries(home, clock.now)):
+            with pytest.raises(InboxUnusable, match=r"not of one inbox: .* 2 are landed"):
+                used(home)
