@@ -21,8 +21,9 @@ NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 
 
 NONE_ARRIVED: Final = "none arrived"
+FROM_INBOX: Final = "landed from the inbox"
 UNCHANGED: Final = "unchanged since the last pull"
-USUAL: Final = frozenset({"pulled", UNCHANGED, "reused from landing", NONE_ARRIVED})
+USUAL: Final = frozenset({"pulled", UNCHANGED, "reused from landing", NONE_ARRIVED, FROM_INBOX})
 """Outcomes that nobody needs to be told of."""
 
 

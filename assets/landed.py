@@ -4,12 +4,15 @@ Today's partition pulls. A past one is reused from landing without a request: th
 today's data only.
 """
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from typing import Final
 
 import dagster as dg
 
-from assets.feed_day import NEVER_PULLED, USUAL, DayNotLanded, FeedDay, pull_or_reuse
+from assets.feed_day import FROM_INBOX, NEVER_PULLED, USUAL, DayNotLanded, FeedDay, pull_or_reuse
 from assets.layout import Layout
 from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.partitions import (
@@ -40,8 +43,7 @@ def land(
     """Pull or reuse a feed on every day of the run; each day has its own metadata."""
     metadata_of_days: dict[date, Metadata] = {}
     days = days_of(context)
-    if feed in NEVER_PULLED:
-        _land_inbox(context, catalog, home, days)
+    arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
     for day in days:
         try:
             feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
@@ -53,7 +55,7 @@ def land(
         log_problems(context.log, problems_of_landed(feed_day.manifests))
         if feed_day.outcome not in USUAL:
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
-        metadata_of_days[day] = pull_metadata(feed_day, home.landing, quota_left=catalog.quota_left)
+        metadata_of_days[day] = _metadata_of(feed_day, catalog, home, arrived)
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return dg.MaterializeResult()
@@ -61,25 +63,41 @@ def land(
 
 def _land_inbox(
     context: dg.AssetExecutionContext, catalog: LazySession, home: Home, days: list[date]
-) -> None:
-    """Land the deliveries that wait; those of other days are recorded for their days."""
+) -> Mapping[date, int]:
+    """Land the deliveries that wait, if today is among the days; return their number by day.
+
+    They are of their days of receipt; those days that the run does not have are recorded too.
+    """
+    if catalog.today() not in days:
+        return {}
     try:
         landed = land_deliveries(home, utc_now)
+        arrived = Counter[date]()
+        for manifest in landed.manifests:
+            arrived[manifest.observed_at.date()] += len(manifest.pages)
+        context.log.info("Landed %d deliveries of the inbox", landed.deliveries)
+        others = {
+            day: pull_or_reuse("deliveries", day, catalog, home.landing)
+            for day in sorted(arrived.keys() - set(days))
+        }
     except (WarehouseError, OSError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-    context.log.info("Landed %d deliveries of the inbox", landed.deliveries)
-    others = {manifest.observed_at.date() for manifest in landed.manifests}.difference(days)
     record_so_far(
         context,
-        {
-            day: pull_metadata(
-                pull_or_reuse("deliveries", day, catalog, home.landing),
-                home.landing,
-                quota_left=catalog.quota_left,
-            )
-            for day in sorted(others)
-        },
+        {day: _metadata_of(found, catalog, home, arrived) for day, found in others.items()},
     )
+    return arrived
+
+
+def _metadata_of(
+    feed_day: FeedDay, catalog: LazySession, home: Home, arrived: Mapping[date, int]
+) -> Metadata:
+    """Return the metadata of a feed on a day; `arrived` are the deliveries landed by this run."""
+    if feed_day.day not in arrived:
+        return pull_metadata(feed_day, home.landing, quota_left=catalog.quota_left)
+    feed_day = replace(feed_day, outcome=FROM_INBOX)
+    found = pull_metadata(feed_day, home.landing, quota_left=catalog.quota_left)
+    return {**found, "deliveries landed": arrived[feed_day.day]}
 
 
 def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
@@ -145,8 +163,8 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
     "deliveries": (
         "webhook",
         "The webhook deliveries that arrived on the day: `almanac receive` stores them in the "
-        "inbox, and this asset lands those that wait there. It is empty if no webhook receiver "
-        "is set up, or none arrived on the day: each materialisation says which.",
+        "inbox, and today's partition lands those that wait there. It is empty if no webhook "
+        "receiver is set up, or none arrived on the day: each materialisation says which.",
     ),
 }
 """The kind and the description of the asset of each feed."""

@@ -10,6 +10,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from itertools import islice
 from typing import Any, Final
@@ -19,15 +20,15 @@ import duckdb
 
 from almanac.forms.plain_text import plain_line
 from assets.feed_day import FeedDay, feed_day_of
-from catalog.contract.bodies import list_body, single_body
+from catalog.contract.bodies import delivery_body, list_body, single_body
 from resources.backfill.backfill import Backfill
 from resources.feeds import Pulled
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
 from warehouse.errors import WarehouseError
 from warehouse.history.merge_report import MergeReport
-from warehouse.landing.batches import Feed, Manifest
+from warehouse.landing.batches import Feed, LandedPage, Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.payloads import decoded, pages
+from warehouse.normalise.payloads import Unreadable, decoded, pages
 from warehouse.normalise.values import raw_text
 from warehouse.schema.tables import Table
 from warehouse.sql import Statements
@@ -51,7 +52,7 @@ _WIRE_COLUMNS: Final[Mapping[Feed, tuple[str, ...]]] = {
     "cancellations": ("id", "cancelledAt"),
     "coins": ("slug", "name", "symbol", "rank", "upcomingCount"),
     "categories": ("id", "name"),
-    "deliveries": ("type", "createdAt"),
+    "deliveries": ("type", "id", "title", "displayedDate"),
 }
 
 
@@ -85,6 +86,8 @@ def batch_preview(landing: Landing, manifest: Manifest) -> str:
     try:
         if manifest.feed == "export":
             rows = _first_csv_rows(next(landing.body(manifest), b"")[:_HEAD_BYTES])
+        elif manifest.feed == "deliveries":
+            rows = _deliveries(islice(pages(landing, manifest), ROWS))
         elif manifest.pages and manifest.pages[0].length <= _PAGE_BYTES:
             rows = _first_json_rows(next(pages(landing, manifest))[1])
         else:
@@ -108,6 +111,17 @@ def _first_json_rows(page: bytes) -> list[dict[str, Any]]:
     found = list_body(value)
     rows = [single_body(value)] if found is None else found.rows
     return [row for row in rows[:ROWS] if isinstance(row, dict)]
+
+
+def _deliveries(found: Iterable[tuple[LandedPage, bytes]]) -> list[dict[str, Any]]:
+    """Return type and event of each delivery that can be read."""
+    rows = []
+    for _, body in found:
+        with suppress(Unreadable):
+            delivery = delivery_body(decoded(body)[0])
+            if delivery is not None and isinstance(delivery.event, dict):
+                rows.append({**delivery.event, "type": delivery.type})
+    return rows
 
 
 def _cell(value: Any) -> str:
@@ -247,7 +261,7 @@ def _batch_table(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
         return dg.MetadataValue.text("none")
     rows = (
         (manifest.batch_id, manifest.bytes, "yes" if manifest.complete else manifest.why_incomplete)
-        for manifest in manifests
+        for manifest in manifests[-_BATCHES_SHOWN:]
     )
     return dg.MetadataValue.md(markdown(("batch", "bytes", "complete"), rows))
 

@@ -23,12 +23,13 @@ _LONGEST_WAIT: Final = timedelta(hours=1)
 
 
 class DeliveryState(SensorState, frozen=True, kw_only=True):
-    """The last run that was requested: up to which delivery, when, and its number of attempts.
+    """The last run that was requested: when, its number of attempts, the number of requests so far.
 
-    `landed_to` is up to where deliveries were landed then: as long as that is so, it failed.
+    `landed_to` is up to where deliveries were landed then: as long as that is so and some wait, it
+    failed.
     """
 
-    last_seq: int = 0
+    requests: int = 0
     landed_to: int = -1
     attempt: int = 0
     at: datetime | None = None
@@ -50,7 +51,8 @@ def decide_deliveries(
     """
     count = waiting.count
     if not count:
-        return Decision(f"No delivery waits. Next check in {EVERY_S} s.", state=state)
+        rested = DeliveryState(requests=state.requests, at=state.at)
+        return Decision(f"No delivery waits. Next check in {EVERY_S} s.", state=rested)
     words = "1 delivery waits" if count == 1 else f"{count:,} deliveries wait"
     if running is not None:
         return Decision(f"{words}; run {running[:8]} is in progress. Next check after it.")
@@ -61,10 +63,12 @@ def decide_deliveries(
     if state.at is not None and now < state.at + wait:
         failed = f" attempt {state.attempt} landed none of them;" if attempt > 1 else ""
         return Decision(f"{words};{failed} the next run starts at {state.at + wait:%H:%M:%S} UTC.")
+    requests = state.requests + 1
     return Decision(
         f"{words}; requesting a run.",
-        dg.RunRequest(run_key=f"{landed_to}-{waiting.last_seq}-{attempt}", partition_key=today),
-        DeliveryState(last_seq=waiting.last_seq, landed_to=landed_to, attempt=attempt, at=now),
+        # A key that was used is never launched, and what waits may be the same after a replay.
+        dg.RunRequest(run_key=f"{landed_to}-{waiting.last_seq}-{requests}", partition_key=today),
+        DeliveryState(requests=requests, landed_to=landed_to, attempt=attempt, at=now),
     )
 
 

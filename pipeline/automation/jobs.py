@@ -46,7 +46,8 @@ class Jobs:
         """Return the jobs of a layout."""
         tables = layout.keys(table.name for table in PUBLISHED)
         published = dg.AssetSelection.assets(*tables) | dg.AssetSelection.checks_for_assets(*tables)
-        pushed = dg.AssetSelection.assets(layout.key(asset_of("deliveries")))
+        # With the change log between them, the tables are published after what was landed.
+        pushed = dg.AssetSelection.assets(*layout.keys([asset_of("deliveries"), CHANGES]))
         days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))
         return cls(
             daily=_job(

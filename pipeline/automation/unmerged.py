@@ -14,7 +14,7 @@ import dagster as dg
 import msgspec
 
 from assets.layout import Layout
-from pipeline.automation.jobs import DAILY, MERGE
+from pipeline.automation.jobs import DAILY, DELIVERIES, MERGE
 from pipeline.automation.runs import Decision, SensorState, doubled, run_in_progress
 from warehouse.home import Home
 from warehouse.news import quiet_batches
@@ -110,7 +110,7 @@ def unmerged_batches(
             pending,
             MergeState.of_cursor(context.cursor),
             now=clock(),
-            running=run_in_progress(context.instance, layout.names(MERGE, DAILY)),
+            running=run_in_progress(context.instance, layout.names(MERGE, DAILY, DELIVERIES)),
             quiet=quiet_batches(home, pending),
         )
         return decision.result(context)
