@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.children import measure
+from bench.push.at_once import own_connections
 from bench.push.deliveries import Deliveries
 from bench.push.freshness import waits
-from bench.push.receiver import SOURCE, daemon, group_sizes, merges, receiver
+from bench.push.receiver import SOURCE, Receiver, daemon, group_sizes, merges, receiver
 from bench.server.load import Times, all_at_once, closed_loop, open_loop
 from bench.server.slow import felt
 from bench.warehouse.year_five import make_home
@@ -34,7 +35,7 @@ CONNECTIONS: Final = (32, 128)
 BURST: Final = 3_500
 OWN_CONNECTIONS: Final = "each its own connection"
 STATUS: Final = 204
-_WIDTH: Final = 110
+_WIDTH: Final = 120
 _MEMORY_DISKS: Final = ("tmpfs", "ramfs")
 
 
@@ -112,7 +113,10 @@ class Bench:
         return {**asdict(figures), "ratio": figures.ratio}
 
     def bursts(self) -> list[dict[str, Any]]:
-        """Return the times of acknowledgements in bursts while a merge runs."""
+        """Return the times of acknowledgements in bursts while a merge runs.
+
+        `batches` is how many batches were landed meanwhile, each of which was merged.
+        """
         rows = []
         for where in ("another process", "the receiver"):
             home = self._aged_home()
@@ -121,11 +125,18 @@ class Bench:
             with receiver(home, *(["--merge"] if own else [])) as running, merging:
                 deliveries = Deliveries(running.path)
                 for how, send in self._ways(running.port):
-                    requests = deliveries.requests(self._size.burst)
-                    # What starts a merge in the receiver, so that one runs during the burst.
-                    for request in deliveries.requests(3):
-                        closed_loop(running.port, [request], for_s=1.0, expected=STATUS)
-                    rows.append({"merge": where, "burst": how, **_figures(send(requests))})
+                    before = _batches(home)
+                    rounds = [
+                        self._burst(running, deliveries, send) for _ in range(self._size.rounds)
+                    ]
+                    best = min(rounds, key=lambda times: times.quantile_ms(0.99))
+                    rows.append(
+                        {
+                            **{"merge": where, "burst": how, **_figures(best)},
+                            "worst_p99_ms": max(times.quantile_ms(0.99) for times in rounds),
+                            "batches": _batches(home) - before,
+                        }
+                    )
         return rows
 
     def merge(self) -> dict[str, float]:
@@ -173,6 +184,17 @@ class Bench:
             "bare_per_s": bare.figures["per_s"],
         }
 
+    def _burst(
+        self,
+        running: Receiver,
+        deliveries: Deliveries,
+        send: Callable[[Sequence[bytes]], Times],
+    ) -> Times:
+        requests = deliveries.requests(self._size.burst)
+        # What starts a merge in the receiver, so that one runs during the burst.
+        closed_loop(running.port, deliveries.requests(3), for_s=1.0, expected=STATUS)
+        return send(requests)
+
     def _ways(self, port: int) -> list[tuple[str, Callable[[Sequence[bytes]], Times]]]:
         size = self._size
         return [
@@ -192,9 +214,7 @@ class Bench:
             ),
             (
                 f"at once, {OWN_CONNECTIONS}",
-                lambda requests: all_at_once(
-                    port, requests, connections=len(requests), expected=STATUS
-                ),
+                lambda requests: own_connections(port, requests, expected=STATUS),
             ),
         ]
 
@@ -253,6 +273,10 @@ def _refuse_memory(folder: Path) -> None:
     ).stdout.strip()
     if output in _MEMORY_DISKS:
         raise SystemExit(f"{folder} is in memory ({output}). Give a folder on a disk: --folder")
+
+
+def _batches(home: Home) -> int:
+    return len(list((home.root / "landing" / "batches").glob("*/*-deliveries-*")))
 
 
 def _figures(times: Times) -> dict[str, float]:

@@ -114,10 +114,7 @@ def open_loop(
 def all_at_once(
     port: int, requests: Sequence[bytes], *, connections: int, expected: int = 200
 ) -> Times:
-    """Send each request once, all due at one moment; a wait for a free connection is counted.
-
-    If there are as many connections as requests, each opens its own.
-    """
+    """Send each request once, all due at one moment; a wait for a free connection is counted."""
     return _run(_all_at_once(port, requests, connections, expected))
 
 
@@ -254,10 +251,8 @@ async def _open_loop(
 async def _all_at_once(
     port: int, requests: Sequence[bytes], connections: int, expected: int
 ) -> Times:
-    loop = asyncio.get_running_loop()
-    finished: asyncio.Future[None] = loop.create_future()
+    finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     seconds: list[float] = []
-    opened: list[Connection] = []
     clock = time.perf_counter
     places = iter(range(len(requests)))
 
@@ -275,22 +270,10 @@ async def _all_at_once(
         if (place := next(places, None)) is not None:
             connection.send(requests[place], place, began)
 
-    def made() -> Connection:
-        return Connection(done, expected=expected)
-
-    async def open_and_send() -> None:
-        _, connection = await loop.create_connection(made, "127.0.0.1", port)
-        opened.append(connection)
+    opened = await _connect(port, connections, done, expected=expected)
+    began = clock()
+    for connection in opened:
         send_next(connection)
-
-    if connections < len(requests):
-        opened = await _connect(port, connections, done, expected=expected)
-        began = clock()
-        for connection in opened:
-            send_next(connection)
-    else:
-        began = clock()
-        await asyncio.gather(*(open_and_send() for _ in requests))
     await asyncio.wait_for(finished, _DRAIN_S)
     return _closed(opened, seconds, clock() - began)
 
