@@ -5,8 +5,11 @@ Does not: landing (resources/inbox), the merge (warehouse.history).
 """
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -21,6 +24,7 @@ FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 600.0
 LOCK_WAIT_S: Final = 2.0
 """For a home to give to the thread: a stop waits as long, and what is locked is tried again."""
+_NICER: Final = 10
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +56,7 @@ class MergeThread:
         self._thread.join()
 
     def _run(self) -> None:
+        _yield_to_receipt()
         wait_s, failures = 0.0, 0
         while not self._stopping.wait(wait_s):
             self._woken.clear()
@@ -73,3 +78,17 @@ class MergeThread:
             land_deliveries(self._home, self._clock)
         if self._home.landing.pending():
             merging.merge(self._home)
+
+
+def _yield_to_receipt() -> None:
+    """Lower the priority of this thread, and of those that DuckDB starts from it.
+
+    A merge can wait for the processor, and a sender can't wait for its answer.
+    """
+    # Elsewhere a process has one priority for all its threads.
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        with suppress(OSError):
+            os.setpriority(
+                os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICER
+            )

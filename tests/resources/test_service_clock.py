@@ -51,6 +51,16 @@ def test_a_date_up_to_days_from_the_machine_is_accepted_and_survives_the_process
     assert service_time(machine.state.root, machine.clock)() == machine.process().now()
 
 
+def test_the_service_time_follows_each_offset_that_another_process_stores(machine: Machine) -> None:
+    service_now = service_time(machine.state.root, machine.clock)
+    assert service_now() == STARTS
+    for ahead in (HOUR, 2 * HOUR):
+        machine.process().record_response_date(dated(STARTS + ahead))
+        assert service_now() == STARTS + ahead
+    machine.state.path(FILE).unlink()
+    assert service_now() == STARTS
+
+
 def test_no_offset_is_stored_before_the_home_is_claimed(machine: Machine) -> None:
     service_clock = ServiceClock(machine.clock, state=machine.state)
     service_clock.record_response_date(dated(STARTS + HOUR))

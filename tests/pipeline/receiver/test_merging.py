@@ -1,0 +1,37 @@
+"""The thread that merges in the receiver's process."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipeline.receiver import merging
+from pipeline.receiver.merging import MergeThread
+from resources.http.retries import utc_now
+from resources.inbox.landing import Waiting, waiting_deliveries
+from warehouse.home import Home
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority")
+def test_a_merge_leaves_the_processor_to_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priorities: list[int] = []
+    looked = threading.Event()
+
+    def look(home: Home) -> Waiting:
+        priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        looked.set()
+        return waiting_deliveries(home)
+
+    monkeypatch.setattr(merging, "waiting_deliveries", look)
+    thread = MergeThread(Home(tmp_path), utc_now)
+    thread.start()
+    try:
+        assert looked.wait(10)
+    finally:
+        thread.stop()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert priorities[0] == min(own + 10, 19)
