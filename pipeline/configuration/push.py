@@ -73,7 +73,7 @@ class PushSettings(BaseModel):
         default=24.0,
         gt=0,
         description="Hours without a delivery after which `almanac status` warns, once push was "
-        "received.",
+        "received, and polls return to the schedule without push.",
     )
     push_merge_interval_s: int = Field(
         default=60,
@@ -85,5 +85,5 @@ class PushSettings(BaseModel):
         default=21_600,
         ge=0,
         description="The shortest time between two polls of the same dates while push brings the "
-        "changes, in seconds: push does not tell of withdrawals.",
+        "changes, in seconds: push does not report withdrawals.",
     )

@@ -244,7 +244,7 @@ class TestMissed:
         )
         with receiver_runs(watched.home):
             assert "push_missed" not in kinds(watched, in_pause + 3 * HOUR), "push_silent says it"
-        receive(watched.home, back, delivery(3, at=in_pause - DAY), delivery(4, at=back))
+        receive(watched.home, back, delivery(4, at=back))
         assert "push_missed" not in kinds(watched, back + HOUR)
 
     def test_what_push_does_not_report_is_not_missed(self, watched: SmallHome) -> None:
@@ -253,14 +253,24 @@ class TestMissed:
         self.pulled(watched, NOW + 4 * HOUR, first, event(2, at=NOW - 9 * DAY))
         assert "push_missed" not in kinds(watched, NOW + 6 * HOUR)
 
-    def test_a_cancellation_that_was_listed_alone_is_named(self, watched: SmallHome) -> None:
-        row = {"id": "evt_1", "cancelledAt": "2026-03-02T14:00:00Z"}
+    def cancelled(self, small: SmallHome, at: datetime) -> None:
+        """Land and merge a list with the cancellation of event 1 at an instant."""
+        row = {"id": "evt_1", "cancelledAt": at.isoformat()}
         body = json.dumps({"data": [row], "meta": {"total": 1}}).encode()
-        watched.land("cancellations", at=NOW + 4 * HOUR, body=body)
-        merge(watched.home)
-        text = warned(watched, "push_missed", NOW + 6 * HOUR).text
+        small.land("cancellations", at=at + MINUTE, body=body)
+        merge(small.home)
+
+    def test_a_cancellation_that_was_listed_alone_is_named(self, watched: SmallHome) -> None:
+        self.cancelled(watched, NOW + 2 * HOUR)
+        text = warned(watched, "push_missed", NOW + 4 * HOUR).text
         assert "evt_1 (cancelled, 2026-03-02 14:00 UTC)" in text
-        receive(watched.home, NOW + 6 * HOUR, delivery(1, kind="cancelled", at=NOW))
+        receive(watched.home, NOW + 4 * HOUR, delivery(1, kind="cancelled", at=NOW))
+        assert "push_missed" not in kinds(watched, NOW + 4 * HOUR)
+
+    def test_an_event_that_is_back_is_not_missed(self, watched: SmallHome) -> None:
+        self.cancelled(watched, NOW + 10 * MINUTE)
+        back = {"createdAt": "2026-03-01T12:00:00Z", "date": "2026-07-01T00:00:00Z"}
+        self.pulled(watched, NOW + 4 * HOUR, event(1, at=NOW + 2 * HOUR, **back))
         assert "push_missed" not in kinds(watched, NOW + 6 * HOUR)
 
 
