@@ -22,12 +22,17 @@ from pipeline.cli.options import JsonOption
 from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
 from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
+from pipeline.receiver.secret_files import CurrentVerifier
 from pipeline.retention.files import prune_deliveries, prune_files
 from pipeline.retention.lengths import Retention
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.session import OpenedSession, home_of, home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
+from resources.inbox.inbox_file import InboxReader
+from resources.inbox.landing import waiting_deliveries
+from resources.inbox.progress import settled_letters
+from resources.inbox.sqlite_files import inbox_folder
 from resources.service_clock import NOTABLE, ServiceClock
 from warehouse.errors import WarehouseError
 from warehouse.history.verify import verify as verify_home
@@ -92,6 +97,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         return
     yield Checked("source", True, source)
     yield from _secrecy(settings, fix=fix)
+    if settings.push:
+        yield _checked("webhooks", lambda: _webhooks(settings))
     home = home_of(settings)
     if fix:
         yield from _stamp(home)
@@ -102,6 +109,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield _disk(home.root)
     if home.warehouse.exists():
         yield _checked("warehouse", lambda: _warehouse(home))
+    if inbox_folder(home).exists():
+        yield _checked("inbox", lambda: _inbox(home))
     if home_check.holds:
         for run in checked_runs(home, fix=fix and writable.holds):
             yield Checked(run.what, run.holds, run.found)
@@ -141,6 +150,21 @@ def _home(home: Home, source: str) -> str:
         return f"{home.root}, not created yet"
     home.check(source)
     return f"{home.root}, format {stamp.format}"
+
+
+def _webhooks(settings: Settings) -> str:
+    """Check that deliveries could be verified by the settings of `almanac receive`."""
+    CurrentVerifier(settings)
+    count = len(settings.signing_secrets())
+    secrets = "1 secret" if count == 1 else f"{count} secrets"
+    return f"{settings.signature_header}, {secrets}, forms {', '.join(settings.signature_forms)}"
+
+
+def _inbox(home: Home) -> str:
+    """Check that the files of the inbox can be read."""
+    waiting = waiting_deliveries(home).count
+    dead = InboxReader(home).count_in_trouble() - len(settled_letters(home))
+    return f"{waiting:,} deliveries wait to be landed, {dead:,} dead letters wait for a person"
 
 
 def _warehouse(home: Home) -> str:
@@ -222,7 +246,7 @@ def _clock(service_clock: ServiceClock) -> Checked:
 def _checked(what: str, check: Callable[[], str]) -> Checked:
     try:
         return Checked(what, True, check())
-    except WarehouseError as error:
+    except (WarehouseError, SettingsError) as error:
         return Checked(what, False, str(error))
 
 

@@ -30,6 +30,8 @@ def _each(form: str) -> str:
 
 HOOK: Final = "hook-5d20-canary"
 """A token in the address of alerts. It is in no answer, and must be stored nowhere either."""
+PUSH_SECRETS: Final = ("whsec_push-71c4-canary-one", "push-9e02-canary-the-older-secret")
+"""The secrets of a webhook endpoint, while one rotates. They are stored nowhere either."""
 SPELLINGS: Final = {
     "exact": KEY,
     "lower": KEY.lower(),
@@ -49,7 +51,7 @@ TRACES: Final = tuple(
     part.lower().encode()
     for part in (
         *(
-            HOOK,
+            *(HOOK, "push-71c4", "push-9e02"),
             "cnry/5f1c+9e",
             "7b2a=zq",
             *(SPELLINGS[name][2:-2] for name in ("url", "html", "hex")),

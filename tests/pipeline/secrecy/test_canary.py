@@ -24,6 +24,7 @@ from tests.pipeline.secrecy.repeating_service import (
     ANSWERS,
     HOOK,
     KEY,
+    PUSH_SECRETS,
     SPELLINGS,
     RepeatingService,
     traces_in,
@@ -63,7 +64,12 @@ class Owner:
         key_file = folder / "key" / "file"
         key_file.parent.mkdir()
         hook_file = folder / "key" / "hook"
-        for file, secret in ((key_file, KEY), (hook_file, f"http://127.0.0.1:9/{HOOK}")):
+        push_file = folder / "key" / "push"
+        for file, secret in (
+            (key_file, KEY),
+            (hook_file, f"http://127.0.0.1:9/{HOOK}"),
+            (push_file, "\n".join(PUSH_SECRETS)),
+        ):
             file.write_text(secret)
             file.chmod(0o600)
         self.env = {
@@ -72,6 +78,7 @@ class Owner:
             "ALMANAC_API_KEY_FILE": str(key_file),
             "ALMANAC_ALERT_URL_FILE": str(hook_file),
             "ALMANAC_DIGEST_URL_FILE": str(hook_file),
+            "ALMANAC_WEBHOOK_SECRETS_FILE": str(push_file),
             "ALMANAC_PLAN": "enterprise",
             "ALMANAC_COINS": "bitcoin",
             "TMPDIR": str(self.temporary),

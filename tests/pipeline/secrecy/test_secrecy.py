@@ -21,6 +21,7 @@ from warehouse.history.merge import merge
 from warehouse.home import Home
 
 HOOK = "canary-hook-5d20"
+PUSH = "canary-push-71c4-secret"
 
 
 def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
@@ -29,8 +30,8 @@ def test_no_file_of_a_home_and_nothing_dagster_keeps_shows_a_secret(
     key = almanac_sandbox.new_key("enterprise")
     given = address_of(almanac_sandbox.base_url, key)
     hook = SecretStr(f"http://127.0.0.1:9/{HOOK}")
-    settings = settings_of(tmp_path, **given, alert_url=hook)
-    secrets = (key, HOOK)
+    settings = settings_of(tmp_path, **given, alert_url=hook, webhook_secrets=SecretStr(PUSH))
+    secrets = (key, HOOK, PUSH)
     with instance_of(Home(tmp_path)) as instance:
         run_sandbox_days(settings, instance, days=1, now=NOW.replace(hour=12))
         for run in instance.get_runs():

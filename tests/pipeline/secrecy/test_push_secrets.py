@@ -1,0 +1,140 @@
+"""The signing secrets of webhooks are in memory only, however requests and settings are wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from catalog.contract.signature import sign
+from pipeline.receiver.app import ReceiverApp
+from pipeline.receiver.secret_files import CurrentVerifier
+from resources.http.retries import utc_now
+from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes_in_days import settings_of
+from tests.pipeline.receiver.programs import ReceiveProgram
+from tests.pipeline.secrecy.repeating_service import PUSH_SECRETS, traces_in
+from tests.pipeline.small_home import SmallHome
+from tests.resources.inbox.deliveries import delivery
+
+HEADER = "SVC-Signature"
+NEWER, OLDER = PUSH_SECRETS
+
+
+def signed(body: bytes, secret: str = NEWER) -> dict[str, str]:
+    return {HEADER: sign(body, secrets=[secret], at=utc_now())}
+
+
+@pytest.mark.parametrize("as_file", [False, True], ids=["setting", "file"])
+def test_the_receiver_writes_its_secrets_nowhere(tmp_path: Path, as_file: bool) -> None:
+    file = tmp_path / "key" / "secrets"
+    file.parent.mkdir()
+    file.write_text("\n".join(PUSH_SECRETS))
+    file.chmod(0o600)
+    given = {"secret": "", "webhook_secrets_file": str(file)} if as_file else {}
+    program = ReceiveProgram(
+        tmp_path / "data", "--merge", **{"secret": ",".join(PUSH_SECRETS), **given}
+    )
+    try:
+        program.start()
+        statuses = [
+            httpx.post(program.url, content=body, headers=headers).status_code
+            for body, headers in (
+                (delivery(1), signed(delivery(1))),
+                (delivery(2), signed(delivery(2), OLDER)),
+                (b"unreadable", signed(b"unreadable")),
+                (delivery(3), signed(delivery(4))),
+                (delivery(3), {HEADER: "t=1,v1=x"}),
+                (delivery(3), {}),
+            )
+        ]
+        if as_file:
+            file.write_text("short")
+            httpx.post(program.url, content=delivery(5), headers=signed(delivery(5)))
+    finally:
+        code, output, errors = program.end()
+    assert statuses == [204, 204, 204, 401, 401, 401]
+    assert code == 0
+    assert traces_in((output + errors).encode()) == []
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]
+    assert {"deliveries.sqlite", "progress.sqlite"} <= {path.name for path in files}
+    assert [path for path in files if traces_in(str(path).encode() + path.read_bytes())] == []
+
+
+def test_no_repr_shows_a_secret(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, webhook_secrets=SecretStr(",".join(PUSH_SECRETS)))
+    verifier = CurrentVerifier(settings)
+    app = ReceiverApp(verifier, None, utc_now, path="/")  # type: ignore[arg-type]
+    shown = f"{settings!r} {verifier!r} {verifier()!r} {app!r} {settings.signing_secrets()!r}"
+    shown += f" {settings.model_dump()!r}"
+    assert traces_in(shown.encode()) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"webhook_secrets": f"{NEWER},short"},
+        {"webhook_secrets": ",".join([NEWER] * 50)},
+        {"webhook_secrets": NEWER, "signature_forms": "hex,unknown"},
+        {"webhook_secrets": NEWER, "webhook_secrets_file": "elsewhere"},
+        {"webhook_secrets_file": "missing"},
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_used_are_named_and_not_shown(
+    almanac: Almanac, given: dict[str, str]
+) -> None:
+    done = almanac("receive", code=2, **given)
+    assert done.stderr.startswith("almanac: ALMANAC_")
+    assert done.stderr.count("\n") == 1
+    assert traces_in(done.output.encode()) == []
+
+
+@pytest.fixture
+def checks(almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Run the doctor without its request; return the checks by name."""
+    monkeypatch.setattr("pipeline.cli.maintenance._service", lambda settings, folder: iter(()))
+
+    def run(*, code: int = 0, **given: str) -> dict[str, Any]:
+        done = almanac("doctor", "--json", code=code, **given)
+        assert traces_in(done.output.encode()) == []
+        return {check["what"]: check for check in json.loads(done.stdout)}
+
+    return run
+
+
+def test_doctor_checks_the_settings_of_the_receiver(
+    checks: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    assert "webhooks" not in checks()
+    found = checks(webhook_secrets=",".join(PUSH_SECRETS))["webhooks"]
+    assert found["found"] == f"{HEADER}, 2 secrets, forms hex, t,v1, base64, standard"
+    found = checks(webhook_secrets=NEWER, signature_forms="hex,unknown", code=1)["settings"]
+    assert (found["holds"], "ALMANAC_SIGNATURE_FORMS" in found["found"]) == (False, True)
+    found = checks(webhook_secrets_file="missing", code=1)["webhooks"]
+    assert (found["holds"], "ALMANAC_WEBHOOK_SECRETS_FILE" in found["found"]) == (False, True)
+    file = tmp_path / "secrets"
+    file.write_text(NEWER)
+    file.chmod(0o644)
+    found = checks(webhook_secrets_file=str(file))
+    assert found["webhooks"]["holds"]
+    assert found["secrets"]["is_caution"]
+    assert "ALMANAC_WEBHOOK_SECRETS_FILE: others can read" in found["secrets"]["found"]
+
+
+def test_doctor_counts_what_waits_in_the_inbox_and_names_a_damaged_file(
+    checks: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    home = SmallHome(tmp_path / "data").home
+    assert "inbox" not in checks(sandbox_seed="1")
+    with InboxWriter.open(home, utc_now) as writer:
+        writer.store([Arrival(delivery(1)), Arrival(b"unreadable")])
+    found = checks(sandbox_seed="1")["inbox"]
+    assert found["found"].startswith("2 deliveries wait to be landed, 1 dead letter")
+    inbox_path(home).write_bytes(b"damaged" * 1_000)
+    found = checks(sandbox_seed="1", code=1)["inbox"]
+    assert (found["holds"], "deliveries.sqlite" in found["found"]) == (False, True)
