@@ -23,6 +23,8 @@ from warehouse.landing.landing import Landing
 
 FORMAT = 1
 _STAMP = "home.json"
+_INBOX = "inbox/deliveries.sqlite"
+"""Deliveries that are not landed have no batch that says from which source they are."""
 _UI_WAIT_S = 1.0
 """Enough for an `almanac ui` that is just ending."""
 _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
@@ -141,7 +143,7 @@ class Home:
             HomeRefused: it holds another source; the histories of two sources must not be mixed.
         """
         found = self.stamp()
-        if not self.has_batches_or_pulls():
+        if not self.has_batches_or_pulls() and not (self.state / _INBOX).exists():
             return
         sources = {found.source} if found is not None else self._landed_sources()
         for landed_source in sorted(sources - {source}):

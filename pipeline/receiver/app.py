@@ -9,8 +9,8 @@ request. Does not: the forms of signatures (catalog.contract.verification), the 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Final
 
@@ -27,6 +27,8 @@ BODY_MAX: Final = 262_144
 BUFFERED_MAX: Final = 64 * 1024 * 1024
 """Bytes of all bodies that are being received."""
 BODY_WITHIN_S: Final = 10.0
+LAST_BODY_WITHIN_S: Final = 1.0
+"""Of a request that arrives while the receiver stops."""
 HEALTH_PATH: Final = "/healthz"
 _RETRY_AFTER_S: Final = b"5"
 
@@ -68,6 +70,9 @@ class ReceiverApp:
         self._body_within_s = body_within_s
         self._upkeep = upkeep
         self._buffered = 0
+        self._reading: set[asyncio.Timeout] = set()
+        self._is_stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._commits: GroupCommit | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,9 +81,22 @@ class ReceiverApp:
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
 
+    def stop_reading(self) -> None:
+        """Refuse the bodies that are still being received, so that a stop does not wait for slow
+        clients; what is whole is stored. May be called from any thread."""
+        if self._loop is not None and self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._stop_reading)
+
+    def _stop_reading(self) -> None:
+        self._is_stopping = True
+        for within in self._reading:
+            if not within.expired():
+                within.reschedule(0)
+
     async def _live(self, receive: Receive, send: Send) -> None:
         """Commit in the background from startup to shutdown."""
         await receive()
+        self._loop = asyncio.get_running_loop()
         commits = self._commits = GroupCommit(self._writer)
         running = [asyncio.create_task(commits.run())]
         if self._upkeep is not None:
@@ -95,7 +113,7 @@ class ReceiverApp:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if scope["path"] == HEALTH_PATH and scope["method"] in ("GET", "HEAD"):
-                await _send(send, 200, {"status": "receiving"})
+                await self._send_health(send)
                 return
             self._check_target(scope)
             await self._accept(scope["headers"], receive)
@@ -105,6 +123,12 @@ class ReceiverApp:
             await _send(send, refusal.status, {"error": refusal.reason})
         else:
             await _send(send, 204)
+
+    async def _send_health(self, send: Send) -> None:
+        if self._commits is None or self._commits.is_failing:
+            await _send(send, 503, {"status": "not storing"})
+        else:
+            await _send(send, 200, {"status": "receiving"})
 
     def _check_target(self, scope: Scope) -> None:
         if scope["path"] != self._path:
@@ -145,7 +169,7 @@ class ReceiverApp:
             raise Refused(413, "too large")
         chunks, size, whole = list[bytes](), 0, False
         try:
-            async with asyncio.timeout(self._body_within_s):
+            async with self._within():
                 more = True
                 while more:
                     message = await receive()
@@ -166,11 +190,24 @@ class ReceiverApp:
                 raise Refused(400, "incomplete")
             whole = True
         except TimeoutError:
+            if self._is_stopping:
+                raise Refused(503, "stopping") from None
             raise Refused(408, "too slow") from None
         finally:
             if not whole:
                 self._buffered -= size
         return b"".join(chunks)
+
+    @asynccontextmanager
+    async def _within(self) -> AsyncIterator[None]:
+        """Limit the time of a body. Raises TimeoutError."""
+        within_s = LAST_BODY_WITHIN_S if self._is_stopping else self._body_within_s
+        async with asyncio.timeout(within_s) as within:
+            self._reading.add(within)
+            try:
+                yield
+            finally:
+                self._reading.discard(within)
 
 
 def _content_length(headers: Headers) -> int | None:
@@ -187,6 +224,8 @@ async def _send(send: Send, status: int, answer: dict[str, str] | None = None) -
     headers = [(b"content-length", str(len(body)).encode())] if body else []
     if body:
         headers.append((b"content-type", b"application/json"))
+    if status == 405:
+        headers.append((b"allow", b"POST"))
     if status == 503:
         headers.append((b"retry-after", _RETRY_AFTER_S))
     await send({"type": "http.response.start", "status": status, "headers": headers})

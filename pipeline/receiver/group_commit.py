@@ -11,6 +11,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Final, TypeVar
 
 from resources.inbox.inbox_file import Arrival, InboxWriter, Stored
@@ -45,6 +46,9 @@ class GroupCommit:
         self._refused: Counter[str] = Counter()
         self._woken = asyncio.Event()
         self._has_log = True
+        self._counted_at = monotonic()
+        self.is_failing = False
+        """Whether the last write failed. It is tried again every few seconds."""
 
     async def store(self, arrival: Arrival) -> Stored:
         """Return when the delivery is on the disk.
@@ -75,6 +79,8 @@ class GroupCommit:
             self._woken.clear()
             while self._waiting:
                 await self._commit()
+            if monotonic() - self._counted_at >= _COUNTS_AFTER_S:
+                await self._store_counts()
 
     async def call(self, work: Callable[[], Result]) -> Result:
         """Call a function in the writer's thread, between two commits; it must be short."""
@@ -98,10 +104,13 @@ class GroupCommit:
             )
         except (sqlite3.Error, OSError) as error:
             log.error("%d deliveries could not be stored, and are refused: %s", len(group), error)
+            self.is_failing = True
+            self._refused["not stored"] += len(group)
             for _, stored in group:
                 if not stored.done():
                     stored.set_exception(NotStored(str(error)))
             return
+        self.is_failing = False
         for (_, stored), result in zip(group, results, strict=True):
             # A request whose client has gone is cancelled; its delivery is stored all the same.
             if not stored.done():
@@ -117,6 +126,7 @@ class GroupCommit:
             log.warning("the log of the inbox could not be moved into its file: %s", error)
 
     async def _store_counts(self) -> None:
+        self._counted_at = monotonic()
         if not self._refused:
             return
         counts, self._refused = self._refused, Counter()
@@ -126,4 +136,7 @@ class GroupCommit:
             )
         except (sqlite3.Error, OSError) as error:
             self._refused += counts
+            self.is_failing = True
             log.warning("the counts of refused requests could not be stored: %s", error)
+        else:
+            self.is_failing = False

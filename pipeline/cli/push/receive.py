@@ -83,6 +83,7 @@ def receive(
         except HostingError as error:
             fail(str(error))
         opened.callback(server.stop)
+        opened.callback(app.stop_reading)
         if merging is not None:
             merging.start()
             opened.callback(merging.stop)

@@ -1,0 +1,143 @@
+"""`almanac receive` as a program: alone on its home, on a full disk, ended while it receives."""
+
+import resource
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalog.server.hosting import HEADER_TIMEOUT_S
+from pipeline.receiver.app import BODY_WITHIN_S
+from resources.inbox.inbox_file import InboxReader, inbox_path
+from tests.pipeline.receiver.programs import ReceiveProgram
+from tests.pipeline.receiver.served import Served, request, signature
+from tests.resources.inbox.deliveries import START, Clock, delivery
+
+SENDERS = 6
+ENDS_WITHIN_S = BODY_WITHIN_S - 2
+"""Less than a slow body may take, with time for a busy machine."""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[ReceiveProgram]:
+    program = ReceiveProgram(tmp_path / "home")
+    yield program
+    program.close()
+
+
+@pytest.fixture
+def client(program: ReceiveProgram) -> Served:
+    """A client of the program, which is started."""
+    program.start()
+    client = Served(program.home, Clock())
+    client.port = program.port
+    return client
+
+
+def refused(program: ReceiveProgram) -> str:
+    """Start a program that refuses to run; return what it says."""
+    process = program.spawn()
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (1, "")
+    assert "Traceback" not in errors
+    return " ".join(errors.split())
+
+
+def test_a_second_receiver_and_another_source_are_refused_and_the_first_goes_on(
+    program: ReceiveProgram, client: Served
+) -> None:
+    assert client.post(delivery(1)).status == 204
+    stamp = (program.home.root / "home.json").read_bytes()
+    message = refused(ReceiveProgram(program.home.root))
+    assert f"pid {program.process.pid}" in message
+    assert "is using this home" in message
+    # Nothing is landed yet, so no batch says whose deliveries these are.
+    message = refused(ReceiveProgram(program.home.root, base_url="http://127.0.0.1:8"))
+    assert "holds data of http://127.0.0.1:9, not of http://127.0.0.1:8" in message
+    assert (program.home.root / "home.json").read_bytes() == stamp
+    assert client.post(delivery(2)).status == 204
+    assert client.count() == 2
+
+
+def test_nothing_is_acknowledged_while_the_disk_is_full_and_all_of_it_afterwards(
+    program: ReceiveProgram, client: Served
+) -> None:
+    """A limit of the size of files is met like a full disk, without the rights of an operator."""
+    assert client.post(delivery(0)).status == 204
+    log = inbox_path(program.home).with_name(f"{inbox_path(program.home).name}-wal")
+    limit_files(program.process, log.stat().st_size)
+    for number in range(1, 4):
+        answer = client.post(delivery(number))
+        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+    assert client.count() == 1
+    assert health(client) == 503
+    limit_files(program.process, resource.RLIM_INFINITY)
+    for number in range(1, 4):
+        assert client.post(delivery(number)).status == 204
+    assert client.count() == 4
+    assert health(client) == 200
+    code, _, errors = program.end()
+    assert code == 0
+    assert "could not be stored, and are refused" in errors
+    assert {refusal.reason for refusal in InboxReader(program.home).refusals()} == {"not stored"}
+
+
+def limit_files(process: "subprocess.Popen[str]", size: int) -> None:
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def health(client: Served) -> int:
+    return client.send(request(b"", method="GET", path="/healthz")).status
+
+
+def test_a_receiver_that_is_ended_while_it_receives_has_stored_what_it_acknowledged(
+    program: ReceiveProgram, client: Served
+) -> None:
+    whole = request(delivery(0), signature(delivery(0), at=START))
+    slow = [socket.create_connection(("127.0.0.1", program.port)) for _ in range(8)]
+    for connection in slow:
+        connection.sendall(whole[:-20])
+    acknowledged: set[str] = set()
+    senders = [
+        threading.Thread(target=send_until_it_ends, args=(client, number, acknowledged))
+        for number in range(SENDERS)
+    ]
+    for sender in senders:
+        sender.start()
+    while len(acknowledged) < 50:
+        time.sleep(0.01)
+    began = time.monotonic()
+    assert program.end() == (0, "", "")
+    assert time.monotonic() - began < ENDS_WITHIN_S
+    for sender in senders:
+        sender.join()
+    answers = [connection.recv(100) for connection in slow]
+    assert all(answer.startswith(b"HTTP/1.1 503") for answer in answers)
+    assert acknowledged <= {found.delivery_id for found in client.stored()}
+
+
+def send_until_it_ends(client: Served, sender: int, acknowledged: set[str]) -> None:
+    number = sender * 100_000
+    while True:
+        number += 1
+        try:
+            if client.post(delivery(number)).status != 204:
+                return
+        except ConnectionError:
+            return
+        acknowledged.add(f"evt_dlv_{number}")
+
+
+@pytest.mark.long
+def test_a_client_that_never_ends_its_headers_delays_an_end_by_seconds_at_most(
+    program: ReceiveProgram, client: Served
+) -> None:
+    with socket.create_connection(("127.0.0.1", client.port)) as connection:
+        connection.sendall(b"POST /webhooks HTTP/1.1\r\nHost:")
+        began = time.monotonic()
+        assert program.end() == (0, "", "")
+        assert time.monotonic() - began < HEADER_TIMEOUT_S + ENDS_WITHIN_S
