@@ -9,7 +9,7 @@ import asyncio
 import logging
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Final, TypeVar
@@ -23,6 +23,8 @@ WAITING_MAX: Final = 8_192
 _COUNTS_AFTER_S: Final = 5.0
 
 Result = TypeVar("Result")
+Waiting = tuple[Arrival, asyncio.Future[Stored]]
+"""A delivery that waits for its commit, and the answer to its request."""
 
 log = logging.getLogger(__name__)
 
@@ -34,15 +36,16 @@ class NotStored(Exception):
 class GroupCommit:
     """Stores deliveries through the one writer, in a thread of its own.
 
-    `store` is for the event loop's thread; `run` is a background task of it. While nothing arrives,
-    the log of the file is moved into the file, so that it does not grow from burst to burst.
+    `store` is for the event loop's thread; `run` is a background task of it, which no failure ends.
+    While nothing arrives, the log of the file is moved into the file, so that it does not grow from
+    burst to burst.
     """
 
     def __init__(self, writer: InboxWriter, *, at_once: int = AT_ONCE_MAX) -> None:
         self._writer = writer
         self._at_once = at_once
         self._thread = ThreadPoolExecutor(1, "almanac-inbox")
-        self._waiting: list[tuple[Arrival, asyncio.Future[Stored]]] = []
+        self._waiting: list[Waiting] = []
         self._refused: Counter[str] = Counter()
         self._woken = asyncio.Event()
         self._has_log = True
@@ -102,19 +105,28 @@ class GroupCommit:
             results: Sequence[Stored] = await asyncio.get_running_loop().run_in_executor(
                 self._thread, self._writer.store, arrivals
             )
-        except (sqlite3.Error, OSError) as error:
-            log.error("%d deliveries could not be stored, and are refused: %s", len(group), error)
+        # Whatever it is, senders wait for an answer, and the next group may do better.
+        except Exception as error:
+            message = "%d deliveries could not be stored, and are refused: %s"
+            log.error(message, len(group), error, exc_info=_is_unforeseen(error))
             self.is_failing = True
-            self._refused["not stored"] += len(group)
-            for _, stored in group:
-                if not stored.done():
-                    stored.set_exception(NotStored(str(error)))
+            self._refuse(group, str(error))
             return
+        except asyncio.CancelledError:
+            # Stored or not: it is sent again.
+            self._refuse(group, "the receiver stops")
+            raise
         self.is_failing = False
         for (_, stored), result in zip(group, results, strict=True):
             # A request whose client has gone is cancelled; its delivery is stored all the same.
             if not stored.done():
                 stored.set_result(result)
+
+    def _refuse(self, group: Iterable[Waiting], why: str) -> None:
+        for _, stored in group:
+            self._refused["not stored"] += 1
+            if not stored.done():
+                stored.set_exception(NotStored(why))
 
     async def _checkpoint(self) -> None:
         if not self._has_log:
@@ -122,8 +134,9 @@ class GroupCommit:
         self._has_log = False
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.checkpoint)
-        except (sqlite3.Error, OSError) as error:
-            log.warning("the log of the inbox could not be moved into its file: %s", error)
+        except Exception as error:
+            message = "the log of the inbox could not be moved into its file: %s"
+            log.warning(message, error, exc_info=_is_unforeseen(error))
 
     async def _store_counts(self) -> None:
         self._counted_at = monotonic()
@@ -134,9 +147,14 @@ class GroupCommit:
             await asyncio.get_running_loop().run_in_executor(
                 self._thread, self._writer.count_refusals, counts
             )
-        except (sqlite3.Error, OSError) as error:
+        except Exception as error:
             self._refused += counts
             self.is_failing = True
-            log.warning("the counts of refused requests could not be stored: %s", error)
+            message = "the counts of refused requests could not be stored: %s"
+            log.warning(message, error, exc_info=_is_unforeseen(error))
         else:
             self.is_failing = False
+
+
+def _is_unforeseen(error: Exception) -> bool:
+    return not isinstance(error, sqlite3.Error | OSError)

@@ -58,8 +58,11 @@ class Upkeep:
             while step := await commits.call(self._clear_some):
                 cleared += step
                 await asyncio.sleep(self._pause_s)
-        except (sqlite3.Error, OSError, InboxUnusable) as error:
-            log.warning("old bodies of deliveries could not be cleared: %s", error)
+        # Whatever it is, deliveries are received meanwhile.
+        except Exception as error:
+            unforeseen = not isinstance(error, sqlite3.Error | OSError | InboxUnusable)
+            message = "old bodies of deliveries could not be cleared: %s"
+            log.warning(message, error, exc_info=unforeseen)
         return cleared
 
     def _clear_some(self) -> int:

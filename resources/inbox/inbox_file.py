@@ -280,8 +280,13 @@ class InboxReader:
         if not self._path.exists():
             yield None
             return
-        with using(self._path), closing(connected(self._path, read_only=True)) as connection:
-            yield connection
+        with (
+            using(self._path),
+            closing(connected(self._path, read_only=True, wal=True)) as connection,
+        ):
+            # A file whose maker was killed, or is at it, has no tables yet.
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            yield connection if version else None
 
 
 def _deliveries(rows: Iterable[tuple[Any, ...]]) -> list[InboxDelivery]:

@@ -3,6 +3,7 @@
 Belongs here: what both share. Does not: their tables (inbox_file, progress).
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,8 +28,14 @@ def inbox_folder(home: Home) -> Path:
     return home.state / FOLDER
 
 
-def connected(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Open a connection without implicit transactions. A file opened for writing is made."""
+def connected(path: Path, *, read_only: bool = False, wal: bool = False) -> sqlite3.Connection:
+    """Open a connection without implicit transactions. A file opened for writing is made.
+
+    `wal` says that the file has a log beside it while it is written.
+    """
+    mode = "mode=ro" if read_only else "mode=rw"
+    if read_only and wal and _is_at_rest_for_us(path):
+        mode += "&immutable=1"
     if not read_only:
         make_folders(path.parent)
         # Made first, with the mode of this process. Never opened by us if it exists: closing it
@@ -36,12 +43,21 @@ def connected(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         with suppress(FileExistsError):
             path.touch(exist_ok=False)
     return sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?mode={'ro' if read_only else 'rw'}",
+        f"file:{quote(str(path.absolute()))}?{mode}",
         timeout=_BUSY_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=False,
         uri=True,
     )
+
+
+def _is_at_rest_for_us(path: Path) -> bool:
+    """Whether a file has no log, and this user can't make one, as a member of the group can't.
+
+    SQLite would make one even to read. Without a log, the file alone has everything.
+    """
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    return not has_log and not os.access(path.parent, os.W_OK, effective_ids=True)
 
 
 def prepare(

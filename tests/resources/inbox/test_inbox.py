@@ -1,6 +1,11 @@
 """The inbox: durable, in order of receipt, each id once, landed once."""
 
+import os
 import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -210,3 +215,55 @@ def test_an_older_file_of_deliveries_beside_the_progress_is_refused(
         for used in (waiting_deliveries, lambda home: land_deliveries(home, clock.now)):
             with pytest.raises(InboxUnusable, match=r"not of one inbox: .* 2 are landed"):
                 used(home)
+
+
+def test_a_file_whose_maker_was_killed_is_an_empty_inbox(home: Home, clock: Clock) -> None:
+    inbox_path(home).parent.mkdir(parents=True)
+    inbox_path(home).touch()
+    assert waiting_deliveries(home).count == 0
+    assert InboxReader(home).last_receipts(["evt_1"]) == {}
+    assert InboxReader(home).received_since(clock.now(), gap=timedelta(days=1)) is None
+    assert store(home, clock, delivery(1)) == ["stored"]
+
+
+def test_the_inbox_of_a_stopped_receiver_can_be_read_without_leave_to_write(
+    home: Home, clock: Clock
+) -> None:
+    store(home, clock, delivery(1))
+    with _reading_only(home):
+        assert InboxReader(home).last() == (1, clock.now())
+        assert waiting_deliveries(home).count == 1
+    assert sorted(path.name for path in inbox_path(home).parent.iterdir()) == [
+        "deliveries.sqlite",
+        "receiver.lock",
+    ]
+
+
+def test_the_log_of_a_receiver_that_runs_is_read_without_leave_to_write(
+    home: Home, clock: Clock
+) -> None:
+    store(home, clock, delivery(1))
+    inbox_path(home).chmod(0o644)  # The log gets the same mode.
+    with InboxWriter.open(home, clock.now) as writer:
+        writer.store([Arrival(delivery(2))])
+        with _reading_only(home):
+            assert InboxReader(home).last() == (2, clock.now())
+
+
+@contextmanager
+def _reading_only(home: Home) -> Iterator[None]:
+    """Be a user who may read the inbox and not write there, as a member of the group may."""
+    inbox, user = inbox_path(home), os.geteuid()
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (inbox, *inbox.parents)}
+    closed = {path: mode for path, mode in modes.items() if mode & 0o005 != 0o005}
+    for path, mode in closed.items():
+        path.chmod(mode | 0o055)
+    inbox.parent.chmod(0o555)
+    try:
+        if user == 0:  # Who may write everywhere.
+            os.seteuid(65_534)
+        yield
+    finally:
+        os.seteuid(user)
+        for path, mode in {**closed, inbox.parent: modes[inbox.parent]}.items():
+            path.chmod(mode)
