@@ -66,6 +66,7 @@ def _check_year(name: str, text: str, year: int) -> None:
 
 
 _REPEATED_AFTER_S: Final = 0.05
+_WAKES_EVERY_S: Final = 1.0
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -84,6 +85,16 @@ def interrupt_by_signals() -> None:
 def stop_by_signals(stop: Callable[[], None]) -> None:
     """Make ending signals call a function, for a command that runs until it is stopped."""
     _on_ending(lambda number, frame: stop())
+
+
+def wait_until(stop: threading.Event) -> None:
+    """Wait for an event that a signal's handler sets. For the main thread.
+
+    A signal that arrives while the thread is about to wait interrupts nothing, and its handler runs
+    when Python code does: so it wakes every second. With busy threads that happens.
+    """
+    while not stop.wait(_WAKES_EVERY_S):
+        pass
 
 
 @contextmanager

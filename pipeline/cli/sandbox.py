@@ -11,7 +11,7 @@ import typer
 
 from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
 from catalog.sandbox.faults import FAULTS, FaultError
-from pipeline.cli.options import stop_by_signals
+from pipeline.cli.options import stop_by_signals, wait_until
 from pipeline.console import Table, errors_as_messages, fail, people, print_json
 from pipeline.settings import read_settings
 
@@ -133,7 +133,7 @@ def sandbox(
             with errors_as_messages(EndpointError, TargetRefused, JsonFileError, TimeoutError):
                 made = box.subscribe(webhook, secret=secret, signature=webhook_signature)
         _announce(box, webhook, None if secret else made, as_json=as_json)
-        stop.wait()
+        wait_until(stop)
     finally:
         box.stop()
     if not as_json:

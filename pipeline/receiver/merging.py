@@ -71,7 +71,9 @@ class MergeThread:
                 log.warning(message, error, wait_s, exc_info=unforeseen)
                 continue
             wait_s, failures = 0.0, 0
-            self._woken.wait(LOOK_EVERY_S)
+            # The wake of a stop may have been cleared above.
+            if not self._stopping.is_set():
+                self._woken.wait(LOOK_EVERY_S)
 
     def _merge(self) -> None:
         if waiting_deliveries(self._home).count:

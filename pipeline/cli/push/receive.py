@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.options import stop_by_signals
+from pipeline.cli.options import stop_by_signals, wait_until
 from pipeline.console import fail, people, print_json
 from pipeline.session import home_of
 from pipeline.settings import Settings, read_settings
@@ -88,7 +88,7 @@ def receive(
             merging.start()
             opened.callback(merging.stop)
         _announce(settings, server.base_url, merge=merge, as_json=as_json)
-        stop.wait()
+        wait_until(stop)
     if not as_json:
         people.print("Stopped. What was acknowledged is in the inbox.")
 

@@ -109,3 +109,20 @@ def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
         check=False,
     )
     assert done.returncode == 0
+
+
+def test_a_signal_that_does_not_interrupt_the_wait_still_ends_it() -> None:
+    """As one does that arrives just before the main thread waits, or in another thread."""
+    done = ended(
+        "import threading\n"
+        "from pipeline.cli.options import stop_by_signals, wait_until\n"
+        "stop = threading.Event()\n"
+        "stop_by_signals(stop.set)\n"
+        "def send():\n"
+        "    time.sleep(0.1)\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
+        "threading.Thread(target=send).start()\n"
+        "wait_until(stop)\n"
+        "print('stopped')\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")

@@ -175,6 +175,24 @@ def test_a_lock_that_another_process_holds_loses_nothing_and_delays_no_stop(
     assert published(home) == 1
 
 
+def test_a_stop_at_the_moment_in_which_a_merge_begins_waits_for_that_merge_alone(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "LOOK_EVERY_S", 300.0)
+    thread = MergeThread(home, Clock().now)
+
+    class StoppedWhenCleared(threading.Event):
+        def clear(self) -> None:
+            thread._stopping.set()
+            self.set()
+            super().clear()
+
+    thread._woken = StoppedWhenCleared()
+    thread.start()
+    thread._thread.join(WITHIN_S)
+    assert not thread._thread.is_alive()
+
+
 def landing_lock(home: Home) -> Any:
     return hold_lock(inbox_folder(home) / LOCK_NAME, "to land deliveries", wait_s=0)
 
