@@ -1,0 +1,108 @@
+"""Slow and half-open connections: ordinary deliveries are accepted beside them, and they end."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from catalog.server.hosting import HEADER_TIMEOUT_S
+from tests.pipeline.receiver.served import Served, answer_on, request, served, signature
+from tests.resources.inbox.deliveries import START, Clock, delivery
+from warehouse.home import Home
+
+BODY_WITHIN_S = 0.5
+LATE_S = 5.0
+"""More that a busy machine may need."""
+ORDINARY = 100
+SLOW = 500
+WHOLE = request(delivery(0), signature(delivery(0), at=START))
+HEAD = WHOLE.index(b"\r\n\r\n") + 4
+STATES = {
+    "connected": 0,
+    "in the first line": 9,
+    "in the headers": HEAD - 30,
+    "in the body": HEAD + 9,
+}
+"""How many bytes a slow client has sent."""
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Served]:
+    home = Home(tmp_path / "home", wait_s=0)
+    home.claim("sandbox:1")
+    with served(home, Clock(), body_within_s=BODY_WITHIN_S) as serving:
+        yield serving
+
+
+def test_a_body_that_stops_is_408_and_one_that_comes_a_byte_at_a_time_too(
+    receiver: Served,
+) -> None:
+    for pause_s in (BODY_WITHIN_S * 10, BODY_WITHIN_S / 5):
+        with socket.create_connection(("127.0.0.1", receiver.port)) as client:
+            client.settimeout(pause_s)
+            client.sendall(WHOLE[:HEAD])
+            began, sent = time.monotonic(), HEAD
+            while not is_answered(client):
+                sent += 1
+                client.sendall(WHOLE[sent - 1 : sent])
+                assert time.monotonic() - began < BODY_WITHIN_S + LATE_S
+            client.settimeout(None)
+            assert answer_on(client).status == 408
+    assert receiver.count() == 0
+    assert receiver.send(WHOLE).status == 204
+
+
+def is_answered(client: socket.socket) -> bool:
+    """Wait for an answer as long as the client's timeout."""
+    try:
+        client.recv(1, socket.MSG_PEEK)
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_beside_500_slow_connections_every_ordinary_delivery_is_accepted(
+    receiver: Served,
+) -> None:
+    with ExitStack() as opened:
+        slow = []
+        for number in range(SLOW):
+            client = opened.enter_context(socket.create_connection(("127.0.0.1", receiver.port)))
+            client.sendall(WHOLE[: list(STATES.values())[number % len(STATES)]])
+            slow.append(client)
+        statuses = [receiver.post(delivery(number)).status for number in range(1, ORDINARY + 1)]
+        assert statuses == [204] * ORDINARY
+    assert receiver.count() == ORDINARY
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("state", STATES)
+def test_a_connection_that_sends_no_more_is_closed_within_seconds(
+    receiver: Served, state: str
+) -> None:
+    with socket.create_connection(("127.0.0.1", receiver.port)) as client:
+        client.sendall(WHOLE[: STATES[state]])
+        began = time.monotonic()
+        assert answer_on(client).status in (0, 408)
+        assert time.monotonic() - began < HEADER_TIMEOUT_S + LATE_S
+
+
+@pytest.mark.long
+def test_slow_bodies_that_fill_the_memory_for_bodies_leave_room_when_they_end(
+    receiver: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.receiver.app.BUFFERED_MAX", 1_000_000)
+    body = b"x" * 200_000
+    large = request(body, signature(body, at=START))
+    with ExitStack() as opened:
+        slow = []
+        for _ in range(8):
+            client = opened.enter_context(socket.create_connection(("127.0.0.1", receiver.port)))
+            client.sendall(large[:-1])
+            slow.append(client)
+        statuses = [answer_on(client).status for client in slow]
+    assert set(statuses) == {408, 503}
+    assert receiver.post(body).status == 204
