@@ -18,6 +18,7 @@ from warehouse.errors import InboxUnusable
 from warehouse.home import Home
 
 EVERY_S: Final = 15
+_BEFORE_MIDNIGHT: Final = timedelta(minutes=1)
 _FIRST_WAIT: Final = timedelta(minutes=1)
 _LONGEST_WAIT: Final = timedelta(hours=1)
 
@@ -42,12 +43,13 @@ def decide_deliveries(
     now: datetime,
     running: str | None,
     least_interval: timedelta,
-    today: str,
+    service_now: datetime,
 ) -> Decision:
     """Decide whether to request a run for the deliveries that wait.
 
     There is at most one run in `least_interval`; while none of them gets landed, the wait doubles.
-    `running` is the id of a run that lands or merges, `today` the partition of the run.
+    `running` is the id of a run that lands or merges. The partition of the run is the service's
+    day; just before that ends none is requested, since a run lands on its day alone.
     """
     count = waiting.count
     if not count:
@@ -63,11 +65,16 @@ def decide_deliveries(
     if state.at is not None and now < state.at + wait:
         failed = f" attempt {state.attempt} landed none of them;" if attempt > 1 else ""
         return Decision(f"{words};{failed} the next run starts at {state.at + wait:%H:%M:%S} UTC.")
+    today = service_now.date()
+    if (service_now + _BEFORE_MIDNIGHT).date() != today:
+        return Decision(f"{words}; the next run is one of the day that begins soon.")
     requests = state.requests + 1
     return Decision(
         f"{words}; requesting a run.",
         # A key that was used is never launched, and what waits may be the same after a replay.
-        dg.RunRequest(run_key=f"{landed_to}-{waiting.last_seq}-{requests}", partition_key=today),
+        dg.RunRequest(
+            run_key=f"{landed_to}-{waiting.last_seq}-{requests}", partition_key=today.isoformat()
+        ),
         DeliveryState(requests=requests, landed_to=landed_to, attempt=attempt, at=now),
     )
 
@@ -103,7 +110,7 @@ def deliveries(
             now=clock(),
             running=running,
             least_interval=least_interval,
-            today=service_now().date().isoformat(),
+            service_now=service_now(),
         )
         return decision.result(context)
 

@@ -1,7 +1,7 @@
 """Deliveries in Dagster: the sensor requests a run, which lands, merges, publishes and checks."""
 
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +288,7 @@ def waiting(count: int, landed_to: int = 0) -> Waiting:
 
 def decided(found: Waiting, state: DeliveryState, now: datetime) -> Decision:
     return decide_deliveries(
-        found, state, now=now, running=None, least_interval=MINUTE, today=TODAY.isoformat()
+        found, state, now=now, running=None, least_interval=MINUTE, service_now=now
     )
 
 
@@ -311,12 +311,22 @@ def test_runs_that_land_nothing_are_requested_again_after_waits_that_double() ->
     assert decision.state.attempt == 1
 
 
+def test_no_run_is_requested_just_before_midnight_that_would_land_on_the_next_day() -> None:
+    before_midnight = datetime(2026, 3, 2, 23, 59, 10, tzinfo=UTC)
+    decision = decided(waiting(1), DeliveryState(), before_midnight)
+    assert decision.request is None
+    assert "the day that begins soon" in decision.reason
+    decision = decided(waiting(1), DeliveryState(), before_midnight + MINUTE)
+    assert decision.request is not None
+    assert decision.request.partition_key == "2026-03-03"
+
+
 def steps_of(work: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """Return the number of steps that SQLite takes for some reading of the inbox."""
     count = 0
 
-    def counted(path: Path, *, read_only: bool = False) -> Any:
-        connection = connected(path, read_only=read_only)
+    def counted(path: Path, **given: bool) -> Any:
+        connection = connected(path, **given)
 
         def step() -> None:
             nonlocal count

@@ -219,3 +219,15 @@ def test_a_receiver_refuses_files_that_are_not_of_one_inbox(
     inbox_path(home).unlink()
     monkeypatch.setenv("ALMANAC_WEBHOOK_SECRETS", "a secret for the tests of the inbox")
     assert "not of one inbox" in almanac("receive", "--port", "0", code=1).stderr
+
+
+def test_a_merge_beside_an_inbox_that_cannot_be_used_merges_what_is_landed_and_fails(
+    almanac: Almanac, home: Home, clock: Clock
+) -> None:
+    store(home, clock, delivery(1))
+    land_deliveries(home, clock.now)
+    (home.state / "inbox" / "deliveries.sqlite").write_bytes(b"damaged" * 1_000)
+    done = almanac("merge", code=1)
+    assert "deliveries.sqlite of the inbox can't be used" in done.stderr
+    assert home.landing.pending() == []
+    assert len(history(home)) == 2

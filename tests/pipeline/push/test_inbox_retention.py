@@ -94,6 +94,7 @@ def test_a_receiver_clears_old_bodies_that_are_landed_and_no_others(
 ) -> None:
     store_old_and_landed(home, clock, 5)
     land_deliveries(home, clock.now)
+    clock.advance(days=29)
 
     async def clear(writer: Any, upkeep: Upkeep, commits: GroupCommit) -> int:
         return await upkeep.clear(commits) + await upkeep.clear(commits)
