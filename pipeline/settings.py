@@ -172,7 +172,8 @@ class Settings(
             SettingsError: both settings are set, or they have no secret that can be used.
         """
         name = PREFIX + "WEBHOOK_SECRETS"
-        return secrets_in(name, secret_of(name, self.webhook_secrets, self.webhook_secrets_file))
+        found = secret_of(name, self.webhook_secrets, self.webhook_secrets_file)
+        return secrets_in(name if self.webhook_secrets_file is None else f"{name}_FILE", found)
 
     @property
     def group_reads(self) -> bool:

@@ -33,7 +33,8 @@ def secret_of(name: str, given: SecretStr | None, file: Path | None) -> SecretSt
     try:
         text = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{name}_FILE: {file} can't be read") from error
+        why = (error.strerror or "") if isinstance(error, OSError) else "it is not UTF-8"
+        raise SettingsError(f"{name}_FILE: {file} can't be read: {why}") from error
     if not text:
         raise SettingsError(f"{name}_FILE: {file} is empty")
     return SecretStr(text)

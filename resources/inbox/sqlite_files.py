@@ -21,6 +21,25 @@ SQL: Final = Statements(__package__)
 FOLDER: Final = "inbox"
 _BUSY_TIMEOUT_S: Final = 10.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_RESTORE: Final = (
+    "Restore it from a backup; or stop the receiver and move the folder away, and a new inbox "
+    "begins."
+)
+_CHECK: Final = "Check the permissions of this user, and the disk; nothing has to be repaired."
+_TRY_AGAIN: Final = "Another program uses it: try again."
+_ADVICE: Final = {
+    sqlite3.SQLITE_FULL: "Free space; nothing has to be repaired.",
+    sqlite3.SQLITE_BUSY: _TRY_AGAIN,
+    sqlite3.SQLITE_LOCKED: _TRY_AGAIN,
+    **dict.fromkeys(
+        (
+            *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
+            *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_AUTH),
+        ),
+        _CHECK,
+    ),
+}
+"""What to do about an error of SQLite: only a damaged file is to be replaced."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -107,14 +126,15 @@ def using(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _unusable(path, str(error)) from error
+        # Only the lowest byte is the sort of an error. Errors of Python's module have none.
+        sort = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        raise _unusable(path, str(error), _ADVICE.get(sort, _RESTORE)) from error
 
 
-def _unusable(path: Path, why: str) -> InboxUnusable:
+def _unusable(path: Path, why: str, advice: str = _RESTORE) -> InboxUnusable:
     return InboxUnusable(
         f"the file {path} of the inbox can't be used: {why}. It was not changed, and deliveries "
-        "that were landed are in landing. Restore it from a backup; or stop the receiver and move "
-        "the folder away, and a new inbox begins."
+        f"that were landed are in landing. {advice}"
     )
 
 

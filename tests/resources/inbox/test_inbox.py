@@ -13,6 +13,7 @@ import pytest
 from resources.inbox.inbox_file import ID_REUSED, Arrival, InboxReader, InboxWriter, inbox_path
 from resources.inbox.landing import land_deliveries, waiting_deliveries
 from resources.inbox.progress import ProgressFile, read_progress
+from resources.inbox.sqlite_files import using
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.errors import InboxUnusable, LockHeld
 from warehouse.home import Home
@@ -250,20 +251,45 @@ def test_the_log_of_a_receiver_that_runs_is_read_without_leave_to_write(
             assert InboxReader(home).last() == (2, clock.now())
 
 
+def test_only_a_damaged_inbox_is_to_be_moved_away(home: Home, clock: Clock) -> None:
+    store(home, clock, delivery(1))
+    inbox_path(home).chmod(0o000)
+    with _as_another_user(home), pytest.raises(InboxUnusable, match="permissions") as refused:
+        InboxReader(home).last()
+    inbox_path(home).chmod(0o600)
+    full = sqlite3.connect(inbox_path(home))
+    full.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(InboxUnusable, match="Free space") as filled, using(inbox_path(home)):
+        full.execute("CREATE TABLE more AS SELECT * FROM deliveries")
+    full.close()
+    assert "move" not in f"{refused.value} {filled.value}"
+    inbox_path(home).write_bytes(b"not SQLite at all" * 100)
+    with pytest.raises(InboxUnusable, match="move the folder away"):
+        InboxReader(home).last()
+
+
 @contextmanager
 def _reading_only(home: Home) -> Iterator[None]:
     """Be a user who may read the inbox and not write there, as a member of the group may."""
-    inbox, user = inbox_path(home), os.geteuid()
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (inbox, *inbox.parents)}
-    closed = {path: mode for path, mode in modes.items() if mode & 0o005 != 0o005}
-    for path, mode in closed.items():
-        path.chmod(mode | 0o055)
-    inbox.parent.chmod(0o555)
+    inbox_path(home).chmod(0o644)
+    with _as_another_user(home):
+        yield
+
+
+@contextmanager
+def _as_another_user(home: Home) -> Iterator[None]:
+    """Be a user who may enter the folders of the inbox, and not write there."""
+    folders, user = inbox_path(home).parents, os.geteuid()
+    modes = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in folders}
+    closed = {folder: mode for folder, mode in modes.items() if mode & 0o005 != 0o005}
+    for folder, mode in closed.items():
+        folder.chmod(mode | 0o055)
+    folders[0].chmod(0o555)
     try:
         if user == 0:  # Who may write everywhere.
             os.seteuid(65_534)
         yield
     finally:
         os.seteuid(user)
-        for path, mode in {**closed, inbox.parent: modes[inbox.parent]}.items():
-            path.chmod(mode)
+        for folder, mode in {**closed, folders[0]: modes[folders[0]]}.items():
+            folder.chmod(mode)
