@@ -55,8 +55,9 @@ def test_the_receiver_writes_its_secrets_nowhere(tmp_path: Path, as_file: bool) 
         if as_file:
             file.write_text("short")
             httpx.post(program.url, content=delivery(5), headers=signed(delivery(5)))
-    finally:
         code, output, errors = program.end()
+    finally:
+        program.close()
     assert statuses == [204, 204, 204, 401, 401, 401]
     assert code == 0
     assert traces_in((output + errors).encode()) == []
