@@ -11,6 +11,7 @@ from typing import Final
 
 import duckdb
 
+from almanac.forms.plain_text import plain_line
 from catalog.contract.plans import PLANS
 from pipeline.health.records import Health, MissedChange, PushHealth, Warned
 from pipeline.health.waiting import STUCK_AFTER
@@ -220,7 +221,8 @@ def _missed_warning(push: PushHealth) -> Iterator[Warned]:
     if not push.missed:
         return
     named = ", ".join(
-        f"{change.event_id} ({', '.join(change.change_kinds)}, {_at(change.changed_at)})"
+        f"{plain_line(change.event_id)} ({', '.join(change.change_kinds)}, "
+        f"{_at(change.changed_at)})"
         for change in push.missed[:_SHOWN]
     )
     more = len(push.missed) - _SHOWN
@@ -239,7 +241,7 @@ def _letters(push: PushHealth) -> Iterator[Warned]:
         yield Warned(
             "dead_letters",
             f"{_count(len(push.dead_letters), 'delivery', 'deliveries')} in the inbox can't be "
-            f"applied; the newest is {push.dead_letters[0]}: almanac inbox list --dead",
+            f"applied; the newest is {plain_line(push.dead_letters[0])}: almanac inbox list --dead",
             push.dead_since,
         )
 

@@ -288,6 +288,12 @@ class TestInbox:
         with receiver_runs(small.home):
             assert kinds(small) == []
 
+    def test_an_id_of_a_sender_stays_one_line_of_visible_text(self, small: SmallHome) -> None:
+        receive(small.home, NOW, b'{"id": "one\\ntwo\\u001b[31m", "data": {}}')
+        text = warned(small, "dead_letters").text
+        assert "the newest is one two" in text
+        assert text.isprintable()
+
     def test_deliveries_that_nobody_lands_are_warned_of_after_an_hour(
         self, small: SmallHome
     ) -> None:
