@@ -89,13 +89,13 @@ class RecordingPoster:
     def acknowledged(self) -> set[str]:
         return {post.delivery_id for post in self.posts if post.acknowledged}
 
-    def kill(self, pid: int, *, after: int) -> float:
-        """Kill a process when some more attempts were sent; return when it was killed.
-
-        It returns once the attempts of that instant have ended.
-        """
+    def arm(self, pid: int, *, after: int) -> None:
+        """Kill a process when `after` attempts more were sent, and the next one is in flight."""
         self._killed.clear()
         self._after, self._victim = after, pid
+
+    def wait_until_killed(self) -> float:
+        """Return when the process was killed, once the attempts of that instant have ended."""
         assert self._killed.wait(60), "nothing was sent"
         deadline = time.monotonic() + WITHIN_S
         while any(post.sent and post.ended is None for post in self.posts[-256:]):

@@ -32,6 +32,7 @@ AT_ONCE = 4
 """Deliveries in a range, so that there are several."""
 DAYS = 3
 A_DAY = 4
+LONG = [pytest.mark.long, pytest.mark.timeout(3_600)]
 Lander = Callable[..., LandDeath]
 
 
@@ -99,7 +100,7 @@ def landed(home: Home) -> Counter[bytes]:
     )
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=LONG)])
 def test_a_lander_killed_at_every_step_lands_each_delivery_once(
     every: int, lander: Lander, received: Home, tmp_path: Path
 ) -> None:
@@ -123,7 +124,7 @@ def test_a_lander_killed_at_every_step_lands_each_delivery_once(
     assert len(set(progress)) > 3
 
 
-@pytest.mark.parametrize("every", [100, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [100, pytest.param(1, marks=LONG)])
 def test_a_merge_of_deliveries_killed_at_every_step_ends_the_same_as_without_kills(
     every: int, lander: Lander, received: Home, tmp_path: Path
 ) -> None:
@@ -159,9 +160,7 @@ def failed_checks(home: Home) -> dict[str, int]:
     return {check.check: check.wrong for check in verify(home) if not check.holds}
 
 
-@pytest.mark.parametrize(
-    "kills", [1, pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(1_800)])]
-)
+@pytest.mark.parametrize("kills", [1, pytest.param(40, marks=LONG)])
 def test_a_receiver_that_merges_itself_and_is_killed_leaves_a_whole_home(
     kills: int, tmp_path: Path
 ) -> None:

@@ -66,15 +66,17 @@ def test_what_was_acknowledged_is_stored_and_applied_once_while_the_receiver_is_
     """A kill counts if it cut a request: connected before it, and without an answer."""
     program.start()
     sandbox.subscribe(program.url, secret=SECRET)
-    chance = random.Random(changes)
+    chance, each = random.Random(changes), changes // kills
     due = hits = tries = 0
     while hits < kills:
-        if due < changes:
-            until = sandbox.advance_by_deliveries(portion)
+        # Armed before anything is due: else all of it may be delivered before the kill.
+        sender.arm(program.process.pid, after=chance.randrange(each // 2))
+        if due < changes or due - len(sender.acknowledged()) < 2 * each:
+            more = each if due else portion
+            until = sandbox.advance_by_deliveries(more)
             set_service_clock(program.home, until)
-            due += portion
-        after = chance.randrange(changes // (2 * kills))
-        killed_at = sender.kill(program.process.pid, after=after)
+            due += more
+        killed_at = sender.wait_until_killed()
         program.wait()
         tries += 1
         hits += any(post.was_cut(killed_at) for post in sender.posts)
