@@ -1,12 +1,14 @@
 """The inbox: durable, in order of receipt, each id once, landed once."""
 
 import os
+import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -293,3 +295,43 @@ def _as_another_user(home: Home) -> Iterator[None]:
         os.seteuid(user)
         for folder, mode in {**closed, folders[0]: modes[folders[0]]}.items():
             folder.chmod(mode)
+
+
+def test_a_delivery_without_an_id_that_comes_later_again_is_a_duplicate(
+    home: Home, clock: Clock
+) -> None:
+    body = b'{"type": "events.created", "data": {"id": "evt_1"}}'
+    assert store(home, clock, body) == ["stored"]
+    clock.advance(days=400)
+    assert store(home, clock, body) == ["duplicate"]
+
+
+def test_every_commit_waits_for_the_disk(
+    home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def recorded(*given: Any, **options: Any) -> sqlite3.Connection:
+        connections.append(connect(*given, **options))
+        return connections[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    with InboxWriter.open(home, clock.now), ProgressFile.open(home):
+        levels = [opened.execute("PRAGMA synchronous").fetchone()[0] for opened in connections]
+    assert len(levels) == 2
+    assert min(levels) >= 2, "FULL: in WAL mode NORMAL does not sync a commit"
+
+
+def test_a_reader_leaves_the_log_of_the_writer_as_it_is(
+    home: Home, clock: Clock, tmp_path: Path
+) -> None:
+    killed = Home(tmp_path / "killed")
+    with InboxWriter.open(home, clock.now) as writer:
+        writer.store([Arrival(delivery(1))])
+        # As a killed writer leaves it: the delivery is in the log alone.
+        shutil.copytree(inbox_path(home).parent, inbox_path(killed).parent)
+    log = inbox_path(killed).with_name(f"{inbox_path(killed).name}-wal")
+    before = log.read_bytes()
+    assert len(InboxReader(killed).newest(9)) == 1
+    assert log.read_bytes() == before
