@@ -74,7 +74,9 @@ class GroupCommit:
         """Commit what waits, until this task is cancelled."""
         while True:
             try:
-                await asyncio.wait_for(self._woken.wait(), _COUNTS_AFTER_S)
+                # Not `wait_for`: in Python 3.11 it may lose the cancellation of a stop.
+                async with asyncio.timeout(_COUNTS_AFTER_S):
+                    await self._woken.wait()
             except TimeoutError:
                 await self._store_counts()
                 await self._checkpoint()

@@ -107,6 +107,24 @@ def test_stored_bodies_need_no_memory(home: Home, monkeypatch: pytest.MonkeyPatc
     assert statuses(home, *((body, pieces(body)) for body in bodies)) == [204] * 9
 
 
+def test_a_refused_request_is_counted_and_a_stop_keeps_the_count(home: Home) -> None:
+    body = delivery(1)
+    assert (
+        statuses(home, (body, pieces(body + b" ")), (body, pieces(b"{}")), longer=-1) == [400] * 2
+    )
+    assert [(found.reason, found.requests) for found in InboxReader(home).refusals()] == [
+        ("incomplete", 2)
+    ]
+
+
+def test_a_new_delivery_wakes_the_merge_and_a_repeated_one_does_not(home: Home) -> None:
+    woken: list[bool] = []
+    bodies = [delivery(1), delivery(1), delivery(2)]
+    requests = [(body, pieces(body)) for body in bodies]
+    assert statuses(home, *requests, stored=lambda: woken.append(True)) == [204] * 3
+    assert len(woken) == 2
+
+
 def test_a_program_receives_by_the_clock_of_the_service(tmp_path: Path) -> None:
     program = ReceiveProgram(tmp_path / "home")
     clock = Clock(datetime.now(UTC) + timedelta(days=2))

@@ -89,3 +89,57 @@ def test_requests_are_answered_though_the_commits_end_during_theirs(
     with InboxWriter.open(home, Clock().now) as writer:
         asyncio.run(end_during_a_commit(writer))
     assert InboxReader(home).last() == (1, Clock().now())
+
+
+def test_counts_that_could_not_be_stored_are_stored_at_the_stop(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def count(writer: InboxWriter) -> None:
+        commits = GroupCommit(writer)
+        running = asyncio.create_task(commits.run())
+        commits.count_refused("mismatch")
+        for _ in range(1_000):
+            if commits.is_failing:
+                break
+            await asyncio.sleep(0.01)
+        commits.count_refused("mismatch")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await commits.close()
+
+    monkeypatch.setattr("pipeline.receiver.group_commit._COUNTS_AFTER_S", 0.02)
+    fail_once(monkeypatch, "count_refusals")
+    with InboxWriter.open(home, Clock().now) as writer:
+        asyncio.run(count(writer))
+    assert [(found.reason, found.requests) for found in InboxReader(home).refusals()] == [
+        ("mismatch", 2)
+    ]
+
+
+def test_a_client_that_leaves_during_a_commit_neither_ends_nor_holds_up_the_commits(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, begun, may_end = InboxWriter.store, threading.Event(), threading.Event()
+
+    def slow(self: InboxWriter, arrivals: Sequence[Arrival]) -> list[Stored]:
+        begun.set()
+        assert may_end.wait(WITHIN_S)
+        return real(self, arrivals)
+
+    async def leave(writer: InboxWriter) -> None:
+        commits = GroupCommit(writer)
+        running = asyncio.create_task(commits.run())
+        leaving = asyncio.create_task(commits.store(Arrival(delivery(1))))
+        await asyncio.to_thread(begun.wait, WITHIN_S)
+        leaving.cancel()
+        may_end.set()
+        assert await asyncio.wait_for(commits.store(Arrival(delivery(2))), WITHIN_S) == "stored"
+        assert not running.done()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await commits.close()
+
+    monkeypatch.setattr(InboxWriter, "store", slow)
+    with InboxWriter.open(home, Clock().now) as writer:
+        asyncio.run(leave(writer))
+    assert InboxReader(home).last() == (2, Clock().now())
