@@ -438,7 +438,8 @@ def test_status_prints_feeds_quota_and_gaps(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(people, "width", 200)
+    # Not `width`: putting its value back would fix the width for all tests after this one.
+    monkeypatch.setattr(people, "_width", 200)
     log(served, NOW, count=7)
     show(served.home, health_at(served, NOW + 4 * DAY))
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
