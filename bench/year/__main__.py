@@ -70,7 +70,11 @@ def main() -> None:
             figures = {
                 "pages": pages,
                 "days": [asdict(end) for end in ends],
-                "faults": [asdict(found) for found in year.watch.by_fault(year.faults)],
+                # `asdict` would make a Counter anew, of its items.
+                "faults": [
+                    asdict(found) | {"raised": dict(found.raised)}
+                    for found in year.watch.by_fault(year.faults)
+                ],
                 "memory": memory,
             }
             arguments.json.write_text(json.dumps(figures, indent=1, default=str))
