@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from pipeline import console
 from pipeline.cli.main import app
 from pipeline.settings import described
 
@@ -29,6 +30,9 @@ def almanac(
 ) -> Almanac:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    for stream in (console.people, console.warnings):
+        # A console made while COLUMNS was set keeps that width, as in the workers of xdist.
+        monkeypatch.setattr(stream, "_width", None)
     for name, _, _ in described():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
