@@ -35,6 +35,19 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr(InboxWriter, method, fail)
 
 
+def hold_commits(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Return two events: a commit has begun, and commits may end."""
+    real, begun, may_end = InboxWriter.store, threading.Event(), threading.Event()
+
+    def held(self: InboxWriter, arrivals: Sequence[Arrival]) -> list[Stored]:
+        begun.set()
+        assert may_end.wait(WITHIN_S)
+        return real(self, arrivals)
+
+    monkeypatch.setattr(InboxWriter, "store", held)
+    return begun, may_end
+
+
 def test_a_delivery_is_refused_and_the_next_one_is_stored(
     home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -67,12 +80,7 @@ def test_bodies_that_could_not_be_cleared_are_cleared_the_next_time(
 def test_requests_are_answered_though_the_commits_end_during_theirs(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, begun, may_end = InboxWriter.store, threading.Event(), threading.Event()
-
-    def slow(self: InboxWriter, arrivals: Sequence[Arrival]) -> list[Stored]:
-        begun.set()
-        assert may_end.wait(WITHIN_S)
-        return real(self, arrivals)
+    begun, may_end = hold_commits(monkeypatch)
 
     async def end_during_a_commit(writer: InboxWriter) -> None:
         commits = GroupCommit(writer)
@@ -85,7 +93,6 @@ def test_requests_are_answered_though_the_commits_end_during_theirs(
         may_end.set()
         await commits.close()
 
-    monkeypatch.setattr(InboxWriter, "store", slow)
     with InboxWriter.open(home, Clock().now) as writer:
         asyncio.run(end_during_a_commit(writer))
     assert InboxReader(home).last() == (1, Clock().now())
@@ -119,12 +126,7 @@ def test_counts_that_could_not_be_stored_are_stored_at_the_stop(
 def test_a_client_that_leaves_during_a_commit_neither_ends_nor_holds_up_the_commits(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, begun, may_end = InboxWriter.store, threading.Event(), threading.Event()
-
-    def slow(self: InboxWriter, arrivals: Sequence[Arrival]) -> list[Stored]:
-        begun.set()
-        assert may_end.wait(WITHIN_S)
-        return real(self, arrivals)
+    begun, may_end = hold_commits(monkeypatch)
 
     async def leave(writer: InboxWriter) -> None:
         commits = GroupCommit(writer)
@@ -139,7 +141,6 @@ def test_a_client_that_leaves_during_a_commit_neither_ends_nor_holds_up_the_comm
         await asyncio.gather(running, return_exceptions=True)
         await commits.close()
 
-    monkeypatch.setattr(InboxWriter, "store", slow)
     with InboxWriter.open(home, Clock().now) as writer:
         asyncio.run(leave(writer))
     assert InboxReader(home).last() == (2, Clock().now())
