@@ -88,8 +88,10 @@ def group_sizes(home: Home, *, newest: int) -> tuple[int, float]:
 
 @contextmanager
 def _program(home: Home, *words: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    # Settings of whoever runs the benchmark would be used beside these.
+    plain = {name: v for name, v in os.environ.items() if not name.startswith("ALMANAC_")}
     environment = {
-        **os.environ,
+        **plain,
         **{"ALMANAC_HOME": str(home.root), "ALMANAC_STATE": str(home.root.with_name("state"))},
         **{"ALMANAC_BASE_URL": SOURCE, "ALMANAC_API_KEY": "bench-key-0123456789abcdef"},
         **{"ALMANAC_WEBHOOK_SECRETS": SECRET},
