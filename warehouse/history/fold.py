@@ -32,7 +32,7 @@ from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
 from warehouse.normalise.unchanged import UnchangedRecords
 from warehouse.schema.columns import BIT, GROUPS, plan_named
-from warehouse.sql import Statements
+from warehouse.sql import Statements, parsed
 
 _SQL = Statements(__package__, GROUPS)
 _IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
@@ -300,10 +300,10 @@ class Fold:
             )
 
     def _run(self, name: str, **values: Any) -> None:
-        self.connection.execute(_SQL[name], values)
+        self.connection.execute(parsed(_SQL[name]), values)
 
     def _rows(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
-        return self.connection.execute(_SQL[name], values).fetchall()
+        return self.connection.execute(parsed(_SQL[name]), values).fetchall()
 
     def _count(self, table: str) -> int:
         (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]

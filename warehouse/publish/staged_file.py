@@ -27,6 +27,7 @@ from warehouse.files.file_modes import close_for_writing
 from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage, make_folders, sync
 from warehouse.schema import ddl
+from warehouse.sql import parsed
 
 NOTE: Final = "published.json"
 
@@ -90,7 +91,7 @@ class Staged:
 
     def run(self, sql: str, values: Values | None = None) -> list[tuple[Any, ...]]:
         """Run one statement, bound to those values that it names."""
-        return self.connection.execute(sql, _named(sql, values or {})).fetchall()
+        return self.connection.execute(parsed(sql), _named(sql, values or {})).fetchall()
 
     def run_beside(self, sql: str, values: Values) -> None:
         """Run one statement on its own connection, which sees committed data.
