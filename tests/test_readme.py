@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from pipeline.cli.main import COMMANDS
 from pipeline.session import open_service
 from pipeline.settings import markdown
 from resources.feeds import pull
+from tests.free_ports import free_port
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import PULLED
 from tests.server.webhooks.receiver import Receiver
@@ -32,15 +32,9 @@ README = (ROOT / "README.md").read_text()
 TOUR = (ROOT / "docs" / "sandbox.md").read_text()
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 OF_TWO_COINS = "ALMANAC_COINS=bitcoin,ethereum .venv/bin/almanac"
 # The commands are unchanged except for the ports, which another program may use.
-PORTS = {"8650": free_port(), "8651": free_port(), "8030": free_port()}
+PORTS = {port: str(free_port()) for port in ("8650", "8651", "8030")}
 
 
 def blocks(name: str, *, page: str = TOUR, language: str = "sh") -> list[str]:

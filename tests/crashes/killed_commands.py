@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Set
@@ -20,6 +19,7 @@ from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.ui.names import CODE_SERVER, DAEMON, lock_of
 from tests.crashes.tables import Digests, published
+from tests.free_ports import free_port
 from tests.pipeline.automation.daemon import Pages, programs_on, wait_for
 from tests.test_cli import ALMANAC, environment
 from warehouse.files.locks import holder
@@ -214,10 +214,3 @@ def ended(pages: Pages, run_id: str) -> str | None:
 def pid_of(killer: Killer, program: str) -> int:
     found = holder(lock_of(Home(killer.home), program))
     return 0 if found is None else found.pid
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

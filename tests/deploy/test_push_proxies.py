@@ -24,6 +24,7 @@ from pipeline.configuration.push import DEFAULT_PORT
 from pipeline.receiver.app import BODY_MAX
 from resources.inbox.inbox_file import InboxReader
 from tests.deploy.page import DEPLOY
+from tests.free_ports import free_port
 from tests.resources.inbox.deliveries import delivery
 from tests.server.webhooks.receiver import digest
 from tests.test_cli import ALMANAC, environment
@@ -39,12 +40,6 @@ FILES: Final = {"nginx": DEPLOY / "nginx-webhooks.conf", "caddy": DEPLOY / "Cadd
 def new_delivery(title: str) -> bytes:
     """Return a body with an id of its own."""
     return delivery(next(NUMBERS), title=title)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Receiver:

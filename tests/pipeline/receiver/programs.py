@@ -4,15 +4,14 @@ Belongs here: the process and its home. Does not: what is sent to it.
 """
 
 import json
-import os
 import signal
-import socket
 import subprocess
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 
 from resources.service_clock import ServiceClock
+from tests.free_ports import free_port
 from tests.test_cli import ALMANAC, environment
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -87,21 +86,6 @@ class ReceiveProgram:
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self.kill()
-
-
-def free_port() -> int:
-    """Return a free port that no outgoing connection of this machine gets while it is not used.
-
-    A client that calls a port of that range again and again gets it by chance, and so itself.
-    """
-    for port in range(20_000 + os.getpid() % 10_000, 32_000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no port is free")
 
 
 def set_service_clock(home: Home, service_now: datetime, machine: datetime | None = None) -> None:

@@ -1,6 +1,7 @@
 """The signing secrets of webhooks are in memory only, however requests and settings are wrong."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from catalog.contract.signature import sign
+from catalog.contract.verification import SignatureRejected
 from pipeline.receiver.app import ReceiverApp
 from pipeline.receiver.secret_files import CurrentVerifier
 from resources.http.retries import utc_now
@@ -64,6 +66,69 @@ def test_the_receiver_writes_its_secrets_nowhere(tmp_path: Path, as_file: bool) 
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]
     assert {"deliveries.sqlite", "progress.sqlite"} <= {path.name for path in files}
     assert [path for path in files if traces_in(str(path).encode() + path.read_bytes())] == []
+
+
+class Rotation:
+    """The file of the secrets, and the verifier of it, a second later at each question."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "secrets"
+        self.file.write_text(OLDER)
+        self._seconds = 0.0
+        settings = settings_of(folder, webhook_secrets_file=self.file)
+        self._verifier = CurrentVerifier(settings, seconds=lambda: self._seconds)
+
+    def accepted(self, *secrets: str) -> list[str]:
+        """Return those of some secrets whose signature is accepted."""
+        self._seconds += 1.0
+        return [secret for secret in secrets if self._accepts(secret)]
+
+    def _accepts(self, secret: str) -> bool:
+        headers = [(HEADER.lower().encode(), signed(b"{}", secret)[HEADER].encode())]
+        try:
+            self._verifier().verify(headers, b"{}", now=utc_now())
+        except SignatureRejected:
+            return False
+        return True
+
+
+@pytest.fixture
+def rotation(tmp_path: Path) -> Rotation:
+    return Rotation(tmp_path)
+
+
+@pytest.mark.parametrize("way", ["in place", "by a rename"])
+def test_a_secret_is_rotated_by_changing_its_file(rotation: Rotation, way: str) -> None:
+    assert rotation.accepted(NEWER, OLDER) == [OLDER]
+    for text, accepted in ((f"{NEWER}\n{OLDER}", [NEWER, OLDER]), (NEWER, [NEWER])):
+        target = rotation.file if way == "in place" else rotation.file.with_name("newer")
+        target.write_text(text)
+        target.replace(rotation.file)
+        assert rotation.accepted(NEWER, OLDER) == accepted
+
+
+def test_a_secret_of_the_same_length_that_is_written_in_place_is_read(rotation: Rotation) -> None:
+    other = OLDER[::-1]
+    before = rotation.file.stat().st_mtime_ns
+    rotation.file.write_text(other)
+    os.utime(rotation.file, ns=(before + 1, before + 1))
+    assert rotation.accepted(OLDER, other) == [other]
+
+
+@pytest.mark.parametrize("damage", ["", "short", None], ids=["empty", "too short", "removed"])
+def test_a_file_of_secrets_that_cannot_be_used_leaves_the_last_ones_in_use(
+    rotation: Rotation, damage: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    if damage is None:
+        rotation.file.unlink()
+    else:
+        rotation.file.write_text(damage)
+    assert rotation.accepted(NEWER, OLDER) == [OLDER]
+    assert rotation.accepted(NEWER, OLDER) == [OLDER]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    rotation.file.write_text(NEWER)
+    assert rotation.accepted(NEWER, OLDER) == [NEWER]
+    assert traces_in(caplog.text.encode()) == []
 
 
 def test_no_repr_shows_a_secret(tmp_path: Path) -> None:
