@@ -3,7 +3,7 @@
 import dagster as dg
 
 from pipeline.build import build_definitions
-from pipeline.runs.kept_engines import name_scripts_by_path
+from pipeline.runs.kept_engines import read_scripts_once
 from pipeline.secrecy import begin_private
 from pipeline.settings import read_settings
 
@@ -12,5 +12,5 @@ from pipeline.settings import read_settings
 def almanac() -> dg.Definitions:
     # This is the process of the code location, which starts the processes of its runs.
     begin_private()
-    name_scripts_by_path()
+    read_scripts_once()
     return build_definitions(read_settings())

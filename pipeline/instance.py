@@ -21,6 +21,7 @@ from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.runs.generated import Generated, generate
+from pipeline.runs.kept_engines import read_scripts_once
 from pipeline.runs.place import CONFIG, InstancePlace, place_of
 from pipeline.runs.store import BESIDE, STORES, Damage, check, damages
 from pipeline.runs.store_faults import busy, fault_of, inaccessible
@@ -176,6 +177,7 @@ def _opened_plainly(place: InstancePlace) -> Iterator[dg.DagsterInstance]:
 
 
 def _opened(folder: Path) -> dg.DagsterInstance:
+    read_scripts_once()
     ref = InstanceRef.from_dir(str(folder.resolve()), overrides={"compute_logs": _UNCAPTURED})
     return dg.DagsterInstance.from_ref(ref)
 

@@ -8,6 +8,7 @@ plans, HTTP, clocks.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from catalog.contract.decisions import IMPACT_MAJOR
 from catalog.sandbox.world.gc_pause import collector_paused
@@ -34,16 +35,38 @@ class _CachedView:
     cancelled: dict[str, datetime]
 
 
+@lru_cache(maxsize=2)
+@collector_paused()
+def _fresh(world: World, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
+    """Return a new view and the cancelled events. Nothing changes either, so that the sandboxes of
+    one process that start at the same instant, as those of tests do, share them."""
+    events = world.events_at(instant).values()
+    cancelled = {event_id: at for at, event_id in world.cancellations_at(instant)}
+    view = MemoryView(
+        EventIndex.of(map(stored_event, events)),
+        coins=_book(world, _midnight(instant)),
+        categories=tuple(
+            StoredCategory(category.id, category.name) for category in world.categories
+        ),
+        cancelled=cancelled,
+    )
+    return view, cancelled
+
+
+@lru_cache(maxsize=_VIEWS_MAX)
+def _book(world: World, day: datetime) -> CoinBook:
+    return CoinBook(
+        StoredCoin(coin.slug, coin.symbol, coin.name, coin.rank, coin.tracked, coin.icon_url)
+        for coin in world.coins_at(day)
+    )
+
+
 class SandboxStore:
     """`CatalogStore` over a world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._cached: list[_CachedView] = []
-        self._books: dict[datetime, CoinBook] = {}
-        self._categories = tuple(
-            StoredCategory(category.id, category.name) for category in world.categories
-        )
 
     @property
     def identity(self) -> str:
@@ -70,24 +93,12 @@ class SandboxStore:
     def _make(self, instant: datetime) -> _CachedView:
         near = min(self._cached, key=lambda cached: abs(cached.first - instant), default=None)
         if near is None or abs(near.first - instant) > _EDIT_AT_MOST:
-            view, cancelled = self._fresh(instant)
+            view, cancelled = _fresh(self._world, instant)
         else:
             view, cancelled = self._edited(near, instant)
         tomorrow = _midnight(instant) + _DAY
         following = self._world.changes(instant, tomorrow)
         return _CachedView(instant, following[0].at if following else tomorrow, view, cancelled)
-
-    @collector_paused()
-    def _fresh(self, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
-        events = self._world.events_at(instant).values()
-        cancelled = {event_id: at for at, event_id in self._world.cancellations_at(instant)}
-        view = MemoryView(
-            EventIndex.of(map(stored_event, events)),
-            coins=self._book(instant),
-            categories=self._categories,
-            cancelled=cancelled,
-        )
-        return view, cancelled
 
     def _edited(
         self, near: _CachedView, instant: datetime
@@ -105,20 +116,10 @@ class SandboxStore:
                 cancelled.pop(event_id, None)
                 if cancelled_at is not None:
                     cancelled[event_id] = cancelled_at
-        view = near.view.edited(edits, coins=self._book(instant), cancelled=cancelled)
+        view = near.view.edited(
+            edits, coins=_book(self._world, _midnight(instant)), cancelled=cancelled
+        )
         return view, cancelled
-
-    def _book(self, instant: datetime) -> CoinBook:
-        day = _midnight(instant)
-        book = self._books.get(day)
-        if book is None:
-            if len(self._books) >= _VIEWS_MAX:
-                self._books.clear()
-            coins = self._world.coins_at(instant)
-            book = self._books[day] = CoinBook(
-                StoredCoin(c.slug, c.symbol, c.name, c.rank, c.tracked, c.icon_url) for c in coins
-            )
-        return book
 
     def _reported(self, change: Change) -> Iterator[CatalogChange]:
         """Yield what webhooks report of a change of the world: nothing, one kind or two."""

@@ -9,7 +9,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -56,19 +56,19 @@ class Redactor:
         self._literals = tuple(literal.encode() for literal in ordered)
         self._usual = tuple({literal.lower().encode() for literal in usual})
         self.longest = len(ordered[0])
-        escapes = [_any_escape(character) for character in text]
-        self._in_text = re.compile(
-            "|".join((_BETWEEN.join(escapes), *map(re.escape, ordered))), re.IGNORECASE
-        )
-        self._in_bytes = re.compile(
-            b"|".join(
-                (
-                    _BETWEEN_BYTES.join(escape.encode() for escape in escapes),
-                    *map(re.escape, self._literals),
-                )
-            ),
-            re.IGNORECASE,
-        )
+        self._escapes = [_any_escape(character) for character in text]
+
+    # The patterns take 20 ms to compile, and many clients never get an error with a text.
+    @cached_property
+    def _in_text(self) -> re.Pattern[str]:
+        literals = (re.escape(literal.decode()) for literal in self._literals)
+        return re.compile("|".join((_BETWEEN.join(self._escapes), *literals)), re.IGNORECASE)
+
+    @cached_property
+    def _in_bytes(self) -> re.Pattern[bytes]:
+        escapes = (escape.encode() for escape in self._escapes)
+        literals = map(re.escape, self._literals)
+        return re.compile(b"|".join((_BETWEEN_BYTES.join(escapes), *literals)), re.IGNORECASE)
 
     def __call__(self, text: str) -> str:
         """Return a text without the key."""
@@ -115,7 +115,7 @@ class Redactor:
 
 @lru_cache(maxsize=8)
 def redactor_for(key: SecretStr) -> Redactor:
-    """Return the redactor of a key. Making one compiles its patterns, which takes 10 ms."""
+    """Return the redactor of a key. Its patterns are compiled at the first use."""
     return Redactor(key)
 
 

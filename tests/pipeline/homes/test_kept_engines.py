@@ -11,7 +11,7 @@ from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.sql import create_engine
 
 from pipeline.instance import instance_of
-from pipeline.runs.kept_engines import kept_engines, name_scripts_by_path
+from pipeline.runs.kept_engines import kept_engines, read_scripts_once
 from tests.pipeline.homes_in_days import QUIET
 from warehouse.home import Home
 
@@ -69,5 +69,5 @@ def test_a_code_server_that_opens_the_instance_for_each_tick_keeps_nothing_of_it
                 assert len(again.get_runs()) == RUNS
         return atexit._ncallbacks()
 
-    name_scripts_by_path()
+    read_scripts_once()
     assert opened() == opened()
