@@ -31,7 +31,7 @@ test-long: tools
 	$(BIN)/python tests/mutants/run.py tests/mutants/retention
 	$(BIN)/python tests/mutants/run.py tests/mutants/polls
 	$(BIN)/python tests/mutants/run.py tests/mutants/push
-	$(BIN)/python tests/mutants/run.py tests/mutants/inbox --tests tests/resources/inbox tests/pipeline/receiver tests/pipeline/push
+	$(BIN)/python tests/mutants/run.py tests/mutants/inbox
 	$(BIN)/python -m tests.almanac.packaging.clean_environments
 	$(BIN)/python tests/mutants/run.py tests/mutants/joins --tests tests/almanac/joins
 	$(BIN)/python tests/mutants/run.py tests/mutants/digest --tests tests/almanac/digest tests/pipeline/health/test_digests.py
