@@ -9,10 +9,14 @@ such a file, replacing it by a newer one. Does not: how a lake is published
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.warehouse.answers.handmade import Absence, Handmade, Known
+import duckdb
+
+from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
 from warehouse.schema import ddl
 from warehouse.schema.macros import INTERNAL_MACROS, MACROS
 from warehouse.schema.tables import INTERNAL, INTERNAL_SCHEMA, TABLES
@@ -48,13 +52,10 @@ def publish_by_hand(
     connection = made.connection
     staged = path.with_name(path.name + ".new")
     staged.unlink(missing_ok=True)
+    staged.write_bytes(_declared())
     connection.execute(ddl.attach(staged, "published", read_only=False))
     connection.execute("USE published")
-    connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
-    for macro in INTERNAL_MACROS:
-        connection.execute(ddl.create_macro(macro))
     for table in (*TABLES, *INTERNAL):
-        connection.execute(ddl.create(table))
         source = "SELECT * FROM memory." + table.qualified
         if table.name in _BASES:
             basis = f"'{_BASES[table.name]}' AS known_basis"
@@ -62,16 +63,34 @@ def publish_by_hand(
             ends += "WHERE v.event_id = given.event_id)) AS known_to"
             replaced = basis + (ends if table.name == "event_claims" else "")
             source = f"SELECT * REPLACE ({replaced}) FROM ({source}) AS given"
-        connection.execute(ddl.insert(table, source))
+        if {table.name, table.qualified} & PUBLISHED.keys():
+            connection.execute(ddl.insert(table, source))
     _fill_coins(made, coins)
-    for view in VIEWS:
-        connection.execute(ddl.create_view(view))
-    for declared in MACROS:
-        connection.execute(ddl.create_macro(declared.name))
     connection.execute("USE memory")
     connection.execute("DETACH published")
     made.close()
     return staged.rename(path)
+
+
+@cache
+def _declared() -> bytes:
+    """Return a file with all declarations and no rows: making them takes longer than filling it."""
+    with TemporaryDirectory() as folder, duckdb.connect() as connection:
+        path = Path(folder) / "declared.duckdb"
+        connection.execute(ddl.attach(path, "published", read_only=False))
+        connection.execute("USE published")
+        connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
+        for macro in INTERNAL_MACROS:
+            connection.execute(ddl.create_macro(macro))
+        for table in (*TABLES, *INTERNAL):
+            connection.execute(ddl.create(table))
+        for view in VIEWS:
+            connection.execute(ddl.create_view(view))
+        for declared in MACROS:
+            connection.execute(ddl.create_macro(declared.name))
+        for text in ("USE memory", "DETACH published"):
+            connection.execute(text)
+        return path.read_bytes()
 
 
 def _fill_coins(made: Handmade, coins: Sequence[NamedCoin]) -> None:

@@ -7,6 +7,7 @@ Belongs here: the tables that views and macros read; `now()` is the instant of t
 not: how the tables are filled from a lake (tests/warehouse/publish).
 """
 
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -79,7 +80,7 @@ _DATED = """
     FROM given
 """
 _NOW = "getvariable('published_at')::TIMESTAMPTZ"
-_PUBLISHED = {
+PUBLISHED = {
     # The versions of a publication end when the next version in it begins.
     "event_versions": f"""
         SELECT * REPLACE (if(known_to <= {_NOW}, known_to, NULL) AS known_to)
@@ -116,6 +117,16 @@ _PUBLISHED = {
 }
 
 
+_emptied: list[duckdb.DuckDBPyConnection] = []
+"""Warehouses that no test has any more. To declare one takes ten times as long as to fill it."""
+
+
+def _empty(connection: duckdb.DuckDBPyConnection) -> None:
+    for name in PUBLISHED:
+        connection.execute(f"TRUNCATE every.{name.rpartition('.')[2]}")
+    _emptied.append(connection)
+
+
 class Handmade:
     """All that was ever known, and the views over what was published by an instant."""
 
@@ -128,10 +139,10 @@ class Handmade:
         pulls: Sequence[datetime] = (),
         zone: str = "UTC",
     ) -> None:
-        self.connection = duckdb.connect()
+        self.connection = _emptied.pop() if _emptied else _declared()
+        self._close = weakref.finalize(self, _empty, self.connection)
+        self._close.atexit = False
         self.connection.execute("SET TimeZone = $zone", {"zone": zone})
-        self.connection.execute("SET threads = 1")
-        self._make_tables()
         self._fill(EVENT_VERSIONS.name, versions)
         self._fill(EVENT_CLAIMS.name, claims)
         rows = [(item.event_id, item.changed_at, item.since) for item in absences]
@@ -147,7 +158,6 @@ class Handmade:
                 f"observed_at, 'export' AS feed{extra}",
                 {"at": list(pulls)},
             )
-        self._make_views()
         self.at(max([item.known_from for item in versions] + list(pulls)))
 
     def at(self, instant: datetime) -> "Handmade":
@@ -159,29 +169,10 @@ class Handmade:
         return self.connection.execute(sql, values or {}).fetchall()
 
     def close(self) -> None:
-        self.connection.close()
+        self._close()
 
     def _insert(self, sql: str, values: dict[str, Any]) -> None:
         self.connection.execute(sql, values)
-
-    def _make_tables(self) -> None:
-        self.connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
-        self.connection.execute("CREATE SCHEMA every")
-        for name in INTERNAL_MACROS:
-            self.connection.execute(ddl.create_macro(name))
-        for table in (*TABLES, *INTERNAL):
-            is_cut = table.name in _PUBLISHED or table.qualified in _PUBLISHED
-            stored = replace(table, schema="every") if is_cut else table
-            self.connection.execute(ddl.create(stored))
-
-    def _make_views(self) -> None:
-        self.connection.execute(f"CREATE MACRO now() AS {_NOW}")
-        for name, query in _PUBLISHED.items():
-            self.connection.execute(f"CREATE VIEW {name} AS {query}")
-        for view in VIEWS:
-            self.connection.execute(ddl.create_view(view))
-        for macro in MACROS:
-            self.connection.execute(ddl.create_macro(macro.name))
 
     def _fill(self, table: str, versions: Sequence[Known]) -> None:
         columns = ", ".join(f"unnest(${name}::{_TYPES[name]}[]) AS {name}" for name in _NAMES)
@@ -199,3 +190,25 @@ class Handmade:
             f"FROM (WITH given AS (SELECT {columns}) {_DATED})",
             values,
         )
+
+
+def _declared() -> duckdb.DuckDBPyConnection:
+    """Return a warehouse without rows, whose views read what was published."""
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
+    connection.execute("CREATE SCHEMA every")
+    for name in INTERNAL_MACROS:
+        connection.execute(ddl.create_macro(name))
+    for table in (*TABLES, *INTERNAL):
+        is_cut = table.name in PUBLISHED or table.qualified in PUBLISHED
+        stored = replace(table, schema="every") if is_cut else table
+        connection.execute(ddl.create(stored))
+    connection.execute(f"CREATE MACRO now() AS {_NOW}")
+    for name, query in PUBLISHED.items():
+        connection.execute(f"CREATE VIEW {name} AS {query}")
+    for view in VIEWS:
+        connection.execute(ddl.create_view(view))
+    for macro in MACROS:
+        connection.execute(ddl.create_macro(macro.name))
+    return connection
