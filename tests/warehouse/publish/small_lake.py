@@ -5,9 +5,11 @@ It writes what a merge writes, without a merge: day files in a chain, checkpoint
 
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -80,10 +82,17 @@ class SmallLake:
         self.warehouse = home / "warehouse.duckdb"
         self.chain: list[Day] = []
 
+    def copied(self, home: Path) -> "SmallLake":
+        """Return a lake with the same files, published or not, in another home, which is empty."""
+        shutil.copytree(self.home, home, dirs_exist_ok=True)
+        other = SmallLake(home)
+        other.chain = [*self.chain]
+        return other
+
     def set_plans(self, plans: Sequence[Plan]) -> None:
         """Write the lake of this history; the files of unchanged days keep their hashes."""
         old, self.chain = {item.name: item for item in self.chain}, []
-        state, connection = _State(), duckdb.connect()
+        state, connection = _State(), _database().cursor()
         connection.execute("SET TimeZone = 'UTC'")
         for number, plan in enumerate(plans):
             if not plan.skip:
@@ -167,18 +176,25 @@ class SmallLake:
         rows: list[Row],
         meta: str = "{}",
     ) -> str:
-        connection.execute(f"CREATE OR REPLACE TABLE written ({SHAPES[shape]})")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE written ({SHAPES[shape]})")
         columns = [item[0] for item in connection.execute("DESCRIBE written").fetchall()]
         if rows:
-            marks = ", ".join("?" for _ in columns)
-            values = [[row.get(column) for column in columns] for row in rows]
-            connection.executemany(f"INSERT INTO written VALUES ({marks})", values)
+            marks = f"({', '.join('?' for _ in columns)})"
+            values = [row.get(column) for row in rows for column in columns]
+            every = ", ".join(marks for _ in rows)
+            connection.execute(f"INSERT INTO written VALUES {every}", values)
         with self.storage.writing(name) as file:
             connection.execute(
                 "COPY written TO $file (FORMAT parquet, KV_METADATA {almanac: $meta})",
                 {"file": str(file), "meta": meta},
             )
         return hashlib.sha256(self.storage.read(name)).hexdigest()
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Return a database that all lakes of this process are written with."""
+    return duckdb.connect()
 
 
 def _rows_of(state: _State, op: Op, day: date) -> list[Row]:

@@ -1,5 +1,6 @@
 """A delta gives the same rows as a full build, after any change of the days."""
 
+from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -36,15 +37,13 @@ def differences(left: Path, right: Path) -> dict[str, tuple[int, int]]:
         for alias, path in (("l", left), ("r", right)):
             connection.execute(f"ATTACH '{path}' AS {alias} (READ_ONLY)")
         for table in (*TABLES, PUBLISHED, FIRST_OBSERVED):
-            name = table.qualified
-            counts = [
-                connection.execute(
-                    f"SELECT count(*) FROM (FROM {a}.{name} EXCEPT ALL FROM {b}.{name})"
-                ).fetchall()[0][0]
-                for a, b in (("l", "r"), ("r", "l"))
-            ]
-            if any(counts):
-                found[table.name] = (counts[0], counts[1])
+            # Not by EXCEPT: planning it takes longer than reading these few rows.
+            ours, theirs = (
+                Counter(map(repr, connection.execute(f"FROM {a}.{table.qualified}").fetchall()))
+                for a in ("l", "r")
+            )
+            if ours != theirs:
+                found[table.name] = ((ours - theirs).total(), (theirs - ours).total())
     return found
 
 

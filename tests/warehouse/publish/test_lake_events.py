@@ -16,17 +16,27 @@ from warehouse.schema.columns import AS_OF
 HISTORY = [Plan((Op(0, seed=1), Op(1, seed=2), Op(2, seed=5)))]
 
 
-@pytest.fixture(params=[0, 8], ids=["sorted before", "as they lie"])
-def sorted_above(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_events, "SORTED_ABOVE", request.param)
+@pytest.fixture(scope="module", params=[0, 8], ids=["sorted before", "as they lie"])
+def sorted_above(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def published(sorted_above: int, tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
+    small = SmallLake(tmp_path_factory.mktemp("published"))
+    small.set_plans(HISTORY)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lake_events, "SORTED_ABOVE", sorted_above)
+        small.publish()
+    return small
 
 
 @pytest.fixture
-def lake(tmp_path: Path, sorted_above: None) -> SmallLake:
-    small = SmallLake(tmp_path)
-    small.set_plans(HISTORY)
-    small.publish()
-    return small
+def lake(
+    published: SmallLake, sorted_above: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> SmallLake:
+    monkeypatch.setattr(lake_events, "SORTED_ABOVE", sorted_above)
+    return published.copied(tmp_path)
 
 
 def months(lake: SmallLake) -> dict[str, int]:
@@ -102,8 +112,9 @@ def test_events_without_a_date_have_a_file_of_their_own(lake: SmallLake) -> None
 
 
 def test_a_month_has_the_same_bytes_whether_its_events_were_sorted_before_or_not(
-    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lake = SmallLake(tmp_path)
     lake.set_plans([Plan(tuple(Op(event, seed=event % 11) for event in range(30, 0, -1)))])
     files: list[dict[str, bytes]] = []
     for above in (0, 8):

@@ -14,12 +14,17 @@ HISTORY = [Plan((Op(0, seed=1), Op(1, seed=5), Op(2, seed=4)), coins=2)]
 LOOKED = "SELECT event_id, last_seen_at, missing_since, content_at FROM events ORDER BY event_id"
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> SmallLake:
-    small = SmallLake(tmp_path)
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
+    small = SmallLake(tmp_path_factory.mktemp("published"))
     small.set_plans(HISTORY)
     small.publish()
     return small
+
+
+@pytest.fixture
+def lake(published: SmallLake, tmp_path: Path) -> SmallLake:
+    return published.copied(tmp_path)
 
 
 def day(number: int) -> datetime:

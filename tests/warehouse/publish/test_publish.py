@@ -51,6 +51,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
     return small
 
 
+@pytest.fixture
+def renewed(published: SmallLake, tmp_path: Path) -> SmallLake:
+    """A lake that was published once, for tests that publish it again."""
+    return published.copied(tmp_path)
+
+
 def rows(lake: SmallLake, sql: str) -> list[tuple[Any, ...]]:
     with connected(lake.warehouse) as connection:
         return run_sql(connection, sql).rows
@@ -155,13 +161,12 @@ def test_batches_have_their_outcome_and_coverage_has_the_watched_spans(
     )[1] == (date(2026, 3, 2), 2)
 
 
-def test_a_new_version_is_applied_to_a_copy_and_ends_the_one_before(lake: SmallLake) -> None:
-    lake.publish()
-    lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
-    report = lake.publish()
+def test_a_new_version_is_applied_to_a_copy_and_ends_the_one_before(renewed: SmallLake) -> None:
+    renewed.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
+    report = renewed.publish()
     assert (report.mode, report.why_full) == ("delta", None)
     assert rows(
-        lake, "SELECT version, known_to FROM event_versions WHERE event_id = 'evt_2' ORDER BY 1"
+        renewed, "SELECT version, known_to FROM event_versions WHERE event_id = 'evt_2' ORDER BY 1"
     ) == [(1, day(4)), (2, None)]
 
 
@@ -174,71 +179,66 @@ def test_a_lake_without_a_day_gives_empty_tables(tmp_path: Path) -> None:
 
 
 def test_another_form_a_damaged_file_or_a_bloated_file_causes_a_full_build(
-    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+    renewed: SmallLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.publish()
     more = [*PLANS, Plan((Op(4, seed=1),))]
     with monkeypatch.context() as patched:
         patched.setattr(publish_module, "_signature", lambda: "another")
-        assert "another version of Almanac" in str(lake.publish().why_full)
-    lake.warehouse.write_bytes(b"no database at all")
-    assert lake.publish().mode == "full"
-    lake.set_plans(more)
+        assert "another version of Almanac" in str(renewed.publish().why_full)
+    renewed.warehouse.write_bytes(b"no database at all")
+    assert renewed.publish().mode == "full"
+    renewed.set_plans(more)
     with monkeypatch.context() as patched:
         patched.setattr(publish_module, "SMALL_BYTES", 0)
         patched.setattr(publish_module, "BLOAT_MAX", 0.5)
-        assert "has grown" in str(lake.publish().why_full)
-    assert rows(lake, "SELECT count(*) FROM events") == [(4,)]
+        assert "has grown" in str(renewed.publish().why_full)
+    assert rows(renewed, "SELECT count(*) FROM events") == [(4,)]
 
 
 @pytest.mark.parametrize("full", [True, False])
 def test_a_wrong_publication_is_refused_and_the_old_file_is_kept(
-    lake: SmallLake, full: bool
+    renewed: SmallLake, full: bool
 ) -> None:
-    lake.publish()
-    before = lake.warehouse.read_bytes()
-    lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
-    newest = lake.chain[-1]
-    state = lake.storage.path(f"checkpoints/{newest.meta['checkpoint']}/events.parquet")
+    before = renewed.warehouse.read_bytes()
+    renewed.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
+    newest = renewed.chain[-1]
+    state = renewed.storage.path(f"checkpoints/{newest.meta['checkpoint']}/events.parquet")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE TABLE e AS FROM '{state}'")
         connection.execute("UPDATE e SET version = 7 WHERE event_id = 'evt_2'")
         connection.execute(f"COPY e TO '{state}' (FORMAT parquet)")
     with pytest.raises(WarehouseError, match=r"event_id evt_2.*version 7.*old warehouse is kept"):
-        lake.publish(full=full)
-    assert lake.warehouse.read_bytes() == before
-    assert files(lake.home) == {"lake", "state", "warehouse.duckdb"}
+        renewed.publish(full=full)
+    assert renewed.warehouse.read_bytes() == before
+    assert files(renewed.home) == {"lake", "state", "warehouse.duckdb"}
 
 
-def test_a_lake_that_lacks_a_file_is_refused_and_the_old_file_is_kept(lake: SmallLake) -> None:
-    lake.publish()
-    before = lake.warehouse.read_bytes()
-    lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
-    lake.storage.remove(f"checkpoints/{lake.chain[-1].meta['checkpoint']}/events.parquet")
+def test_a_lake_that_lacks_a_file_is_refused_and_the_old_file_is_kept(renewed: SmallLake) -> None:
+    before = renewed.warehouse.read_bytes()
+    renewed.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
+    renewed.storage.remove(f"checkpoints/{renewed.chain[-1].meta['checkpoint']}/events.parquet")
     with pytest.raises(WarehouseError, match="is not in the lake"):
-        lake.publish()
-    assert lake.warehouse.read_bytes() == before
+        renewed.publish()
+    assert renewed.warehouse.read_bytes() == before
 
 
 def test_a_wal_of_another_program_is_not_applied_to_the_new_file(
-    lake: SmallLake,
+    renewed: SmallLake,
 ) -> None:
-    lake.publish()
-    log = lake.home / "warehouse.duckdb.wal"
+    log = renewed.home / "warehouse.duckdb.wal"
     log.write_bytes(os.urandom(500))
-    lake.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
-    lake.publish()
+    renewed.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
+    renewed.publish()
     assert not log.exists()
-    assert rows(lake, "SELECT max(version) FROM events WHERE event_id = 'evt_2'") == [(2,)]
+    assert rows(renewed, "SELECT max(version) FROM events WHERE event_id = 'evt_2'") == [(2,)]
 
 
 @pytest.mark.parametrize("more", [[], [Plan((Op(9, seed=1),))]])
-def test_the_file_has_a_form_that_duckdb_1_4_opens(lake: SmallLake, more: list[Plan]) -> None:
-    lake.publish()
-    lake.set_plans([*PLANS, *more])
-    lake.publish()
-    with connected(lake.warehouse) as connection:
+def test_the_file_has_a_form_that_duckdb_1_4_opens(renewed: SmallLake, more: list[Plan]) -> None:
+    renewed.set_plans([*PLANS, *more])
+    renewed.publish()
+    with connected(renewed.warehouse) as connection:
         sql = "SELECT tags FROM duckdb_databases() WHERE path IS NOT NULL"
         assert run_sql(connection, sql).rows == [({"storage_version": "v1.4.0+"},)]
 

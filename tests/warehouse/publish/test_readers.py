@@ -51,12 +51,17 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> SmallLake:
-    small = SmallLake(tmp_path)
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
+    small = SmallLake(tmp_path_factory.mktemp("published"))
     small.set_plans(OLD)
     small.publish()
     return small
+
+
+@pytest.fixture
+def lake(published: SmallLake, tmp_path: Path) -> SmallLake:
+    return published.copied(tmp_path)
 
 
 def versions(connection: duckdb.DuckDBPyConnection) -> int:
