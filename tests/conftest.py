@@ -39,6 +39,9 @@ TOGETHER: Final = {
     "tests/crashes/test_damage.py": "prepared",
     "tests/crashes/test_two_at_once.py": "prepared",
     "tests/almanac/cookbook/": "cookbook",
+    "tests/pipeline/homes/test_damaged_files.py": "every kind",
+    "tests/pipeline/homes/test_damaged_stamp.py": "every kind",
+    "tests/pipeline/homes/test_odd_homes.py": "every kind",
     "tests/hostile/": "hostile",
 }
 """Tests that share homes that take long to make: tests of one name run in one worker."""

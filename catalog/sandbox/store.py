@@ -20,6 +20,7 @@ from catalog.server.memory.view import MemoryView
 from catalog.server.store import CatalogChange, ChangeKind, StoredCategory, StoredCoin, StoredEvent
 
 _VIEWS_MAX = 12
+_MADE_MAX = 3
 _EDIT_AT_MOST = timedelta(days=60)
 """Beyond this distance a new view is faster than an edited one."""
 _DAY = timedelta(days=1)
@@ -36,10 +37,16 @@ class _CachedView:
 
 
 @lru_cache(maxsize=2)
+def _views_made(world: World) -> list[_CachedView]:
+    """Return the views of a world that were made anew, the latest first. Nothing changes a view, so
+    that the sandboxes of one process that start at about one instant, as those of tests do, share
+    them."""
+    return []
+
+
 @collector_paused()
 def _fresh(world: World, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
-    """Return a new view and the cancelled events. Nothing changes either, so that the sandboxes of
-    one process that start at the same instant, as those of tests do, share them."""
+    """Return a new view and the cancelled events."""
     events = world.events_at(instant).values()
     cancelled = {event_id: at for at, event_id in world.cancellations_at(instant)}
     view = MemoryView(
@@ -91,14 +98,21 @@ class SandboxStore:
         ]
 
     def _make(self, instant: datetime) -> _CachedView:
-        near = min(self._cached, key=lambda cached: abs(cached.first - instant), default=None)
-        if near is None or abs(near.first - instant) > _EDIT_AT_MOST:
-            view, cancelled = _fresh(self._world, instant)
-        else:
+        made = _views_made(self._world)
+        known = (*self._cached, *made)
+        near = min(known, key=lambda cached: abs(cached.first - instant), default=None)
+        is_near = near is not None and abs(near.first - instant) <= _EDIT_AT_MOST
+        if near is not None and is_near:
             view, cancelled = self._edited(near, instant)
+        else:
+            view, cancelled = _fresh(self._world, instant)
         tomorrow = _midnight(instant) + _DAY
         following = self._world.changes(instant, tomorrow)
-        return _CachedView(instant, following[0].at if following else tomorrow, view, cancelled)
+        end = following[0].at if following else tomorrow
+        cached = _CachedView(instant, end, view, cancelled)
+        if not is_near:
+            made[:] = [cached, *made[: _MADE_MAX - 1]]
+        return cached
 
     def _edited(
         self, near: _CachedView, instant: datetime

@@ -18,11 +18,13 @@ import httpx
 
 from pipeline.console import fail, warnings
 from pipeline.runs.presence import presence
+from pipeline.runs.store import check
 from pipeline.ui.alive import last_report
 from pipeline.ui.names import PagesAddress
 from pipeline.ui.programs import Program, fail_if_ended
 from resources.http.retries import utc_now
 from resources.service_clock import service_time
+from warehouse.errors import RunRecordsUnusable
 from warehouse.home import Home
 
 _PREPARE: Final = "pipeline.ui.prepare"
@@ -182,11 +184,15 @@ class Supervisor:
 
 
 def prepare(home: Home) -> None:
-    """Make the databases of the instance.
+    """Make the databases of the instance; damaged ones are named before a process is started.
 
     Raises:
         Exit: they can't be used; the reason is printed.
     """
+    try:
+        check(home)
+    except RunRecordsUnusable as error:
+        fail(str(error))
     command = ["env", f"ALMANAC_HOME={home.root}", sys.executable, "-P", "-m", _PREPARE]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:

@@ -45,12 +45,17 @@ def make_home(root: Path) -> Home:
     _list(home, STARTS + 34 * HOUR, [_UNREADABLE] * 12)
     _list(home, STARTS + 35 * HOUR, [], lower=STARTS - 400 * DAY, upper=STARTS - 370 * DAY)
     merge(home)
-    _land(home, "event", 50, ((2, _CONTENTS[1]),))
+    land_look_up(home, 50)
     logs = home.state / "requests"
     logs.mkdir(parents=True)
     line = {"at": STARTS.isoformat(), "path": "/v2/events", "status": 200, "attempt": 1}
     (logs / "2021-03-01.jsonl").write_text(json.dumps(line) + "\n")
     return home
+
+
+def land_look_up(home: Home, hour: int) -> None:
+    """Land a look-up of one event, which is merged by the next merge."""
+    _land(home, "event", hour, ((2, _CONTENTS[1]),))
 
 
 def _land(home: Home, feed: Feed, hour: int, shown: tuple[tuple[int, Content], ...] = ()) -> None:

@@ -8,25 +8,20 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli.main import app
-from tests.crashes.rotting import make_home
 from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes.conftest import CopyTo
 from tests.pipeline.small_home import SmallHome
 from warehouse.history.merge import merge
 
 COMMANDS = (
     *(("status",), ("budget",), ("batches", "list"), ("sql", "FROM events"), ("merge",)),
-    *(("verify",), ("replay",), ("prune",)),
+    *(("verify",), ("prune",)),
 )
 HARMS: tuple[Callable[[bytes], bytes | None], ...] = (
     lambda held: held[: len(held) // 2],
     lambda _: b"\xff\x00garbage",
     lambda _: None,  # a folder in its place
 )
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_home(tmp_path_factory.mktemp("made") / "home").root
 
 
 @pytest.mark.parametrize(
@@ -45,12 +40,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_no_command_ends_in_a_traceback_over_a_damaged_file(
-    name: str, made: Path, almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, every_kind: CopyTo, almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "home"
     monkeypatch.setenv("ALMANAC_HOME", str(root))
     for harm in HARMS:
-        shutil.copytree(made, root)
+        every_kind(root)
         path = root / name
         path = path if path.is_file() else min(file for file in path.rglob("*") if file.is_file())
         data = harm(path.read_bytes())

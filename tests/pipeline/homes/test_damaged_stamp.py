@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crashes.rotting import make_home
 from tests.history.stories.handmade import SOURCE
 from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes.conftest import CopyTo
 from warehouse.home import Home
 
 COMMANDS = (
@@ -39,8 +39,8 @@ HARMS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return make_home(tmp_path_factory.mktemp("stamped") / "home")
+def made(every_kind: CopyTo, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return every_kind(tmp_path_factory.mktemp("stamped") / "home")
 
 
 @pytest.mark.parametrize("harm", HARMS)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.crashes.rotting import make_home
+from tests.crashes.rotting import land_look_up
 from tests.history.stories.handmade import SOURCE
 from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes.conftest import CopyTo
 from warehouse.home import Home
 
 LONG = pytest.mark.long
@@ -25,12 +26,12 @@ REFUSED = ("a?b", "%20", "back\\slash")
     "name", [ALL_IN_ONE, HIVE, *(pytest.param(taken, marks=LONG) for taken in TAKEN)]
 )
 def test_every_command_works_in_a_home_of_an_odd_name(
-    name: str, tmp_path: Path, almanac: Almanac
+    name: str, tmp_path: Path, every_kind: CopyTo, almanac: Almanac
 ) -> None:
     root = tmp_path / name
-    make_home(root)
+    land_look_up(every_kind(root), 51)
     # A home that the name as a pattern would match.
-    make_home(tmp_path / name.replace("*", "xx").replace("[a]", "a")) if "*" in name else None
+    every_kind(tmp_path / name.replace("*", "xx").replace("[a]", "a")) if "*" in name else None
     for words in (
         *(("merge",), ("sql", "FROM coin_snapshots"), ("verify", "--deep"), ("batches", "list")),
         *(("replay",), ("status",), ("prune",), ("verify", "--deep"), ("merge", "--json")),
