@@ -74,6 +74,9 @@ def run(
 def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
     now = datetime.now(UTC).replace(microsecond=0)
     simulated = settings.service_address() is None
+    home = home_of(settings)
+    # Before what takes seconds.
+    home.check(settings.source)
     from catalog.sandbox.world.gc_pause import collector_paused, kept_from_collector
     from catalog.sandbox.world_process import WorldProcess
 
@@ -93,8 +96,6 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             from pipeline.session import open_service
 
             imported = monotonic()
-            home = home_of(settings)
-            home.check(settings.source)
             waited = held.enter_context(home.run_lock())
             # A poll that began before would pull the same; none begins until the end.
             if held.enter_context(pulling_alone(home)) or waited:
