@@ -35,6 +35,9 @@ _BETWEEN_BYTES: Final = (
     rb"(?:\s|\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xa9]|\xef\xbb\xbf)"
     rb"{0,64}"
 )
+_ESCAPING: Final = rb"\%&"
+"""Every escape of a character begins with one of these."""
+_NO_LETTERS: Final = bytes(set(range(256)) - set(b"abcdefghijklmnopqrstuvwxyz0123456789"))
 
 
 class Redactor:
@@ -57,8 +60,9 @@ class Redactor:
         self._usual = tuple({literal.lower().encode() for literal in usual})
         self.longest = len(ordered[0])
         self._escapes = [_any_escape(character) for character in text]
+        self._letters = tuple({_letters_of(literal) for literal in self._literals})
 
-    # The patterns take 20 ms to compile, and many clients never get an error with a text.
+    # Each pattern takes 20 ms to compile, and most clients never get an answer that needs one.
     @cached_property
     def _in_text(self) -> re.Pattern[str]:
         literals = (re.escape(literal.decode()) for literal in self._literals)
@@ -74,6 +78,8 @@ class Redactor:
         """Return a text without the key."""
         if self.is_short:
             return text.replace(self._exact, KEY_MARK)
+        if text.isascii() and not self._may_be_in(text.encode()):
+            return text
         return self._in_text.sub(KEY_MARK, text)
 
     def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -82,7 +88,9 @@ class Redactor:
 
     def field(self, value: bytes) -> bytes:
         """Return a part of an answer's head without the key."""
-        return value if self.is_short else self._in_bytes.sub(KEY_MARK.encode(), value)
+        if self.is_short or not self._may_be_in(value):
+            return value
+        return self._in_bytes.sub(KEY_MARK.encode(), value)
 
     def body(self, *, is_data: bool) -> "BodyRedactor":
         """Return a reader of a body in pieces; HTML is never data.
@@ -100,7 +108,19 @@ class Redactor:
             lowered = data.lower()
             if not any(literal in lowered for literal in self._usual):
                 return ()
+        elif not self._may_be_in(data):
+            return ()
         return tuple(self._in_bytes.finditer(data))
+
+    def _may_be_in(self, data: bytes) -> bool:
+        """Whether the key may be in some bytes, by a search without a pattern.
+
+        False is certain: without an escape a key has its own letters and digits, in this order.
+        """
+        if any(mark in data for mark in _ESCAPING):
+            return True
+        letters = _letters_of(data)
+        return any(own in letters for own in self._letters)
 
     def cut_off_at_end(self, data: bytes) -> int:
         """Return how many bytes at the end are the beginning of a truncated key."""
@@ -161,6 +181,11 @@ def redactor_of(response: "httpx.Response") -> Redactor | None:
     """Return the redactor of an answer, None if the answer is not from our transport."""
     found = response.extensions.get(REDACTOR)
     return found if isinstance(found, Redactor) else None
+
+
+def _letters_of(data: bytes) -> bytes:
+    """Return the letters, in lower case, and the digits of some bytes."""
+    return data.lower().translate(None, _NO_LETTERS)
 
 
 def _any_escape(character: str) -> str:
