@@ -4,7 +4,7 @@ import pytest
 
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.merged_story import MergedStory, land_story
-from tests.history.stories.scenario import DEFAULT, LARGE
+from tests.history.stories.scenario import DEFAULT, LARGE, QUICK
 
 
 @pytest.fixture(autouse=True)
@@ -14,11 +14,17 @@ def disk_that_never_loses() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def story(tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(QUICK, id="quick"),
+        pytest.param(DEFAULT, id="default", marks=pytest.mark.long),
+    ],
+)
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
     """Thirteen days of a small world."""
     with without_syncs():
-        return land_story(DEFAULT, tmp_path_factory.mktemp("story"))
+        return land_story(request.param, tmp_path_factory.mktemp("story"))
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,11 @@ from tests.history.stories.merged_story import (
     Merged,
     MergedStory,
     after_midnight,
+    joined,
     merged_in,
     reading,
 )
+from tests.history.stories.scenario import QUICK
 
 OFTEN = 20
 INSTANTS, INSTANTS_AT_LARGE = 60, 1_000
@@ -61,8 +63,9 @@ def oracle(story: MergedStory) -> Oracle:
 
 @pytest.fixture(scope="module")
 def merged(story: MergedStory, tmp_path_factory: pytest.TempPathFactory) -> Merged:
-    """The story merged day by day as it was landed, with late deliveries."""
-    parts = after_midnight(story.story.batches)
+    """The story merged a day or two at a time as it was landed, with late deliveries."""
+    days = (2, 1, 1) if story.story.setting == QUICK else (1,)
+    parts = joined(after_midnight(story.story.batches), days)
     with without_syncs():
         return merged_in(story, tmp_path_factory.mktemp("merged") / "home", parts)
 

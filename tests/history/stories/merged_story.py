@@ -7,11 +7,11 @@ Belongs here: merging in pieces, and what was published after each. Does not: th
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
 
 import duckdb
 
-from catalog.sandbox.world.world import World
 from tests.history.model.comparison import EVENT_COLUMNS, Rows, published
 from tests.history.model.observations import Showing
 from tests.history.model.oracle import Oracle
@@ -53,8 +53,7 @@ class Merged:
 
 
 def land_story(setting: Setting, root: Path) -> MergedStory:
-    story = watch(setting, root / "landing", root / "scratch")
-    world = World(setting.seed, pace=setting.pace)
+    story, world = watch(setting, root / "landing", root / "scratch")
     return MergedStory(story, root / "landing", Showing(world))
 
 
@@ -83,6 +82,17 @@ def after_midnight(batches: Sequence[Manifest]) -> Iterator[list[str]]:
         if following is None or (midnight and following.observed_at.hour > 0):
             yield part
             part = []
+
+
+def joined(parts: Iterable[list[str]], counts: Sequence[int]) -> Iterator[list[str]]:
+    """Join parts with the next ones: each piece has as many as the next of `counts`, again and
+    again."""
+    rest = iter(parts)
+    for count in cycle(counts):
+        together = list(islice(rest, count))
+        if not together:
+            return
+        yield [batch_id for part in together for batch_id in part]
 
 
 @contextmanager

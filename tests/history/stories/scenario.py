@@ -1,6 +1,6 @@
 """Thirteen days of watching a sandbox through changing plans, landed as a user's Almanac would.
 
-    story = watch(DEFAULT, root / "landing", root / "scratch")
+    story, world = watch(DEFAULT, root / "landing", root / "scratch")
 
 Belongs here: what is pulled and when, and what is late, interrupted or repeated. Does not: the
 result (oracle). The same setting always gives the same story.
@@ -8,11 +8,13 @@ result (oracle). The same setting always gives the same story.
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zlib import crc32
 
 from catalog.sandbox.sandbox import Sandbox
+from catalog.sandbox.world.world import World
 from tests.history.model.observations import PLAN_RULES
 from tests.history.stories.receiver import DeliveryReceiver
 from tests.history.stories.relanded import first_page_only, with_rows
@@ -44,6 +46,8 @@ DEFAULT = Setting(
     posted=("08:00", "17:00", "23:58"),
     look_ups=3,
 )
+QUICK = replace(DEFAULT, seed=2, pace=10, polls=("00:00", "09:20"), posted=("23:58",))
+"""Two thirds of the batches of the default, with every kind of change and every hard case."""
 LARGE = Setting(
     seed=11,
     pace=3,
@@ -54,8 +58,11 @@ LARGE = Setting(
 )
 
 
-def watch(setting: Setting, root: Path, scratch: Path) -> Story:
-    """Land thirteen days of pulls in `root`. `scratch` takes what is landed only in part."""
+def watch(setting: Setting, root: Path, scratch: Path) -> tuple[Story, World]:
+    """Land thirteen days of pulls in `root`; return also the world that they were pulled from.
+
+    `scratch` takes what is landed only in part.
+    """
     with (
         Sandbox(
             seed=setting.seed, pace=setting.pace, now=setting.starts, export_interval_s=0
@@ -64,7 +71,7 @@ def watch(setting: Setting, root: Path, scratch: Path) -> Story:
     ):
         builder = StoryBuilder(setting, sandbox, root, scratch, stack)
         _Watcher(setting, sandbox, builder).watch()
-        return builder.story
+        return builder.story, sandbox.truth()
 
 
 def chance(*parts: object) -> float:
