@@ -20,8 +20,9 @@ from tests.server.webhooks.receiver import Receiver
 
 ROOT = Path(__file__).parent.parent
 CALM = ("--json", "--pace", "0")
-YOUNG = (*CALM, "--now", "2018-03-01T12:00:00Z")
-"""For tests that read no events: the catalog is small, so the sandbox starts sooner."""
+EARLY = ("--now", "2018-03-01T12:00:00Z")
+YOUNG = (*CALM, *EARLY)
+"""A small catalog, so that the sandbox starts sooner."""
 ALMANAC = [sys.executable, "-m", "pipeline"]
 
 
@@ -92,7 +93,7 @@ def sandbox(home: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO
 def test_the_sandbox_prints_its_address_as_json_serves_and_stops_cleanly(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    with sandbox(tmp_path, *CALM, "--now", "2026-03-02T12:00:00Z") as (process, output):
+    with sandbox(tmp_path, *YOUNG) as (process, output):
         message = json.loads(output.readline())
         assert message["base_url"].startswith("http://127.0.0.1:")
         assert list(message["keys"]) == ["free", "standard", "pro", "elite", "enterprise"]
@@ -100,7 +101,7 @@ def test_the_sandbox_prints_its_address_as_json_serves_and_stops_cleanly(
             message["base_url"] + "/v2/events", headers={"x-api-key": message["keys"]["pro"]}
         )
         assert answer.status_code == 200
-        assert answer.headers["date"] == "Mon, 02 Mar 2026 12:00:00 GMT"
+        assert answer.headers["date"] == "Thu, 01 Mar 2018 12:00:00 GMT"
         process.send_signal(number)
         assert process.wait(timeout=10) == 0
         assert output.read() == ""
@@ -164,7 +165,7 @@ def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
     receiver = HTTPServer(("127.0.0.1", 0), Receiver)
     Thread(target=receiver.serve_forever, daemon=True).start()
     try:
-        with sandbox(tmp_path, "--json", "--now", "2026-03-02T12:00:00Z") as (_, output):
+        with sandbox(tmp_path, "--json", *EARLY) as (_, output):
             base = json.loads(output.readline())["base_url"]
             url = f"http://127.0.0.1:{receiver.server_port}/hook"
             almanac(tmp_path, "keys", "create", "me", "--plan", "elite")

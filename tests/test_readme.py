@@ -33,6 +33,10 @@ TOUR = (ROOT / "docs" / "sandbox.md").read_text()
 
 
 OF_TWO_COINS = "ALMANAC_COINS=bitcoin,ethereum .venv/bin/almanac"
+NOW = datetime.now(UTC).replace(microsecond=0)
+"""One instant for all sandboxes of this module, which then share the view of it."""
+SMALL_CATALOG = "datetime(2018, 3, 1"
+"""The examples of webhooks count no events; the catalog of that day takes no time to generate."""
 # The commands are unchanged except for the ports, which another program may use.
 PORTS = {port: str(free_port()) for port in ("8650", "8651", "8030")}
 
@@ -165,9 +169,11 @@ def test_the_python_example_of_the_sandbox_runs(tmp_path: Path) -> None:
     example, webhooks = re.findall(r"```python\n(.*?)```", TOUR, re.DOTALL)
     receiver = Receiver()
     webhooks = webhooks.replace("http://127.0.0.1:8030/", receiver.url).replace("10_000", "40")
+    examples = (example + webhooks).replace("datetime(2026, 3, 1", SMALL_CATALOG)
+    assert examples.count(SMALL_CATALOG) == 2
     try:
         done = subprocess.run(
-            [sys.executable, "-c", example + webhooks],
+            [sys.executable, "-c", examples],
             cwd=tmp_path,
             env=environment(tmp_path),
             capture_output=True,
@@ -246,7 +252,7 @@ def test_the_queries_of_the_readme_answer_or_say_why_not_from_a_home_of_one_day(
 ) -> None:
     home = Home(tmp_path / "data")
     settings = settings_of(home.root, plan=plan, coins=("bitcoin", "ethereum"))
-    with open_service(settings, now=datetime.now(UTC).replace(microsecond=0)) as service:
+    with open_service(settings, now=NOW) as service:
         for feed in PULLED:
             pull(feed, service)
     merge(home)

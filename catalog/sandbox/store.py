@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from threading import Lock
 
 from catalog.contract.decisions import IMPACT_MAJOR
 from catalog.sandbox.world.gc_pause import collector_paused
@@ -20,7 +21,6 @@ from catalog.server.memory.view import MemoryView
 from catalog.server.store import CatalogChange, ChangeKind, StoredCategory, StoredCoin, StoredEvent
 
 _VIEWS_MAX = 12
-_MADE_MAX = 3
 _EDIT_AT_MOST = timedelta(days=60)
 """Beyond this distance a new view is faster than an edited one."""
 _DAY = timedelta(days=1)
@@ -36,17 +36,9 @@ class _CachedView:
     cancelled: dict[str, datetime]
 
 
-@lru_cache(maxsize=2)
-def _views_made(world: World) -> list[_CachedView]:
-    """Return the views of a world that were made anew, the latest first. Nothing changes a view, so
-    that the sandboxes of one process that start at about one instant, as those of tests do, share
-    them."""
-    return []
-
-
 @collector_paused()
-def _fresh(world: World, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
-    """Return a new view and the cancelled events."""
+def new_view(world: World, instant: datetime) -> tuple[MemoryView, dict[str, datetime]]:
+    """Return a view made from every event, and the cancelled events."""
     events = world.events_at(instant).values()
     cancelled = {event_id: at for at, event_id in world.cancellations_at(instant)}
     view = MemoryView(
@@ -68,51 +60,34 @@ def _book(world: World, day: datetime) -> CoinBook:
     )
 
 
-class SandboxStore:
-    """`CatalogStore` over a world."""
+class Views:
+    """The views of a world, from any thread."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._cached: list[_CachedView] = []
-
-    @property
-    def identity(self) -> str:
-        return f"sandbox seed={self._world.seed} pace={self._world.pace:g}"
+        self._lock = Lock()
 
     def at(self, instant: datetime) -> MemoryView:
-        for place, cached in enumerate(self._cached):
-            if cached.first <= instant < cached.end:
-                if place:
-                    self._cached.insert(0, self._cached.pop(place))
-                return cached.view
-        cached = self._make(instant)
-        self._cached = [cached, *self._cached[: _VIEWS_MAX - 1]]
-        return cached.view
-
-    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
-        """Return the changes that webhooks report; withdrawn and verified are none of them."""
-        return [
-            reported
-            for change in self._world.changes(after, until)
-            for reported in self._reported(change)
-        ]
+        with self._lock:
+            for place, cached in enumerate(self._cached):
+                if cached.first <= instant < cached.end:
+                    if place:
+                        self._cached.insert(0, self._cached.pop(place))
+                    return cached.view
+            cached = self._make(instant)
+            self._cached = [cached, *self._cached[: _VIEWS_MAX - 1]]
+            return cached.view
 
     def _make(self, instant: datetime) -> _CachedView:
-        made = _views_made(self._world)
-        known = (*self._cached, *made)
-        near = min(known, key=lambda cached: abs(cached.first - instant), default=None)
-        is_near = near is not None and abs(near.first - instant) <= _EDIT_AT_MOST
-        if near is not None and is_near:
-            view, cancelled = self._edited(near, instant)
+        near = min(self._cached, key=lambda cached: abs(cached.first - instant), default=None)
+        if near is None or abs(near.first - instant) > _EDIT_AT_MOST:
+            view, cancelled = new_view(self._world, instant)
         else:
-            view, cancelled = _fresh(self._world, instant)
+            view, cancelled = self._edited(near, instant)
         tomorrow = _midnight(instant) + _DAY
         following = self._world.changes(instant, tomorrow)
-        end = following[0].at if following else tomorrow
-        cached = _CachedView(instant, end, view, cancelled)
-        if not is_near:
-            made[:] = [cached, *made[: _MADE_MAX - 1]]
-        return cached
+        return _CachedView(instant, following[0].at if following else tomorrow, view, cancelled)
 
     def _edited(
         self, near: _CachedView, instant: datetime
@@ -134,6 +109,36 @@ class SandboxStore:
             edits, coins=_book(self._world, _midnight(instant)), cancelled=cancelled
         )
         return view, cancelled
+
+
+@lru_cache(maxsize=2)
+def _views_of(world: World) -> Views:
+    """Return one set of views for the sandboxes of a process, such as those of tests: they often
+    start at instants that are near each other."""
+    return Views(world)
+
+
+class SandboxStore:
+    """`CatalogStore` over a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._views = _views_of(world)
+
+    @property
+    def identity(self) -> str:
+        return f"sandbox seed={self._world.seed} pace={self._world.pace:g}"
+
+    def at(self, instant: datetime) -> MemoryView:
+        return self._views.at(instant)
+
+    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
+        """Return the changes that webhooks report; withdrawn and verified are none of them."""
+        return [
+            reported
+            for change in self._world.changes(after, until)
+            for reported in self._reported(change)
+        ]
 
     def _reported(self, change: Change) -> Iterator[CatalogChange]:
         """Yield what webhooks report of a change of the world: nothing, one kind or two."""

@@ -17,7 +17,7 @@ from catalog.sandbox.control import RequestsSeen, SandboxLayer
 from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.store import SandboxStore, _views_made
+from catalog.sandbox.store import Views, new_view
 from catalog.server.app import ServerOptions
 from catalog.server.exchange import Exchange, attach
 from catalog.server.hosting import HEADER_TIMEOUT_S
@@ -96,14 +96,18 @@ class TestTruth:
 
     def test_a_view_edited_step_by_step_equals_a_new_one(self, almanac_sandbox: Sandbox) -> None:
         world = almanac_sandbox.truth()
-        start = datetime(2026, 2, 1, 5, tzinfo=UTC)
-        stepped = SandboxStore(world)
+        # The catalog of that year is large enough for every kind of change, and quickly compared.
+        start = datetime(2019, 2, 1, 5, tzinfo=UTC)
+        stepped = Views(world)
         hours = [0, 1, 200, 190, 2400]
+        edited = world.changes(start, start + timedelta(hours=200))
+        assert {kind for change in edited for kind in change.kinds} >= {
+            *("created", "rescheduled", "rescored", "revised", "made_exact", "made_estimated"),
+            *("verified", "withdrawn", "restored", "cancelled"),
+        }
         for hour in hours:
             instant = start + timedelta(hours=hour)
-            near = stepped.at(instant)
-            _views_made.cache_clear()  # Else the new store would edit a view as well.
-            fresh = SandboxStore(world).at(instant)
+            near, (fresh, _) = stepped.at(instant), new_view(world, instant)
             for query in (
                 EventQuery(ALL_DATES),
                 EventQuery(ALL_DATES, coins=frozenset({"bitcoin", "ethereum"})),
