@@ -92,7 +92,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return published(tmp_path_factory.mktemp("home") / "warehouse.duckdb")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def db(file: Path) -> Iterator[almanac.Database]:
     with almanac.open(file, clock=lambda: NOW) as opened:
         yield opened
@@ -233,16 +233,17 @@ class TestSql:
             db.register(name, empty)
         assert len(db.events(as_of=at(5))) == before
 
-    def test_a_registered_frame_has_no_part_in_other_questions(self, db: almanac.Database) -> None:
-        before = db.events(as_of=at(5)).rows()
-        for name in ("v", "now", "wanted_coins", "asked_coins", "event_id"):
-            db.register(name, pd.DataFrame({"event_id": ["listing"], "coin": ["bitcoin"]}))
-        assert db.events(as_of=at(5), coins="bitcoin").rows() == [
-            row for row in before if "bitcoin" in row["coins"]
-        ]
-        rows = pd.DataFrame({"ts": [at(5)], "coin": ["bitcoin"]})
-        assert len(db.attach_known(rows)) == 1
-        assert db.sql("SELECT coin FROM wanted_coins").rows() == [{"coin": "bitcoin"}]
+    def test_a_registered_frame_has_no_part_in_other_questions(self, file: Path) -> None:
+        with almanac.open(file, clock=lambda: NOW) as db:
+            before = db.events(as_of=at(5)).rows()
+            for name in ("v", "now", "wanted_coins", "asked_coins", "event_id"):
+                db.register(name, pd.DataFrame({"event_id": ["listing"], "coin": ["bitcoin"]}))
+            assert db.events(as_of=at(5), coins="bitcoin").rows() == [
+                row for row in before if "bitcoin" in row["coins"]
+            ]
+            rows = pd.DataFrame({"ts": [at(5)], "coin": ["bitcoin"]})
+            assert len(db.attach_known(rows)) == 1
+            assert db.sql("SELECT coin FROM wanted_coins").rows() == [{"coin": "bitcoin"}]
 
     def test_what_is_no_frame_is_refused_and_not_kept(self, tmp_path: Path) -> None:
         file = published(tmp_path / "warehouse.duckdb", until=at(2, 6))

@@ -43,7 +43,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lake.warehouse
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def connection(warehouse: Path) -> Any:
     opened = connect(warehouse)
     yield opened

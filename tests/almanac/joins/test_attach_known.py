@@ -79,7 +79,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return publish_by_hand(path, VERSIONS, pulls=PULLS, absences=ABSENCES, coins=COINS)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def db(file: Path) -> Iterator[almanac.Database]:
     with almanac.open(file, clock=lambda: NOW) as opened:
         yield opened

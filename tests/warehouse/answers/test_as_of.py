@@ -28,12 +28,18 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
     return small
 
 
-@pytest.fixture
-def connection(lake: SmallLake) -> Any:
+@pytest.fixture(scope="module")
+def opened(lake: SmallLake) -> Any:
     # Without limits, so that a test can set the time zone.
-    opened = connect(lake.warehouse, own_files=True)
-    yield opened
-    opened.close()
+    shared = connect(lake.warehouse, own_files=True)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def connection(opened: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    opened.execute("SET TimeZone = 'UTC'")
+    return opened
 
 
 def known(connection: duckdb.DuckDBPyConnection, asked: str) -> list[tuple[Any, ...]]:

@@ -39,10 +39,29 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
     return small
 
 
-@pytest.fixture(params=ZONES)
+@pytest.fixture(scope="module", params=ZONES)
 def connection(lake: SmallLake, request: pytest.FixtureRequest) -> Iterator[Any]:
     opened = connect(lake.warehouse, own_files=True)
     opened.execute("SET TimeZone = $zone", {"zone": request.param})
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def limited(lake: SmallLake) -> Iterator[Any]:
+    """A connection as that of a user's query."""
+    opened = connect(lake.warehouse)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def nothing_pulled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A connection to a warehouse in which no pull was merged yet."""
+    empty = SmallLake(tmp_path_factory.mktemp("empty"))
+    empty.set_plans([Plan(skip=True)])
+    empty.publish()
+    opened = connect(empty.warehouse)
     yield opened
     opened.close()
 
@@ -62,26 +81,19 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...
 )
 @pytest.mark.parametrize("caller", ["FROM {}", "SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1"])
 def test_an_instant_without_an_answer_is_an_error_whatever_the_caller_selects(
-    lake: SmallLake, macro: str, at: str, why: str, caller: str
+    limited: duckdb.DuckDBPyConnection, macro: str, at: str, why: str, caller: str
 ) -> None:
     column = {"coins_as_of": "coin", "coverage_at": "feed"}.get(macro, "event_id")
-    opened = connect(lake.warehouse)
     with pytest.raises(QueryRefused, match=why):
-        rows(opened, caller.format(f"{macro}({at})", column))
-    opened.close()
+        rows(limited, caller.format(f"{macro}({at})", column))
 
 
 @pytest.mark.parametrize("macro", TAKE_AN_INSTANT)
 def test_every_instant_is_an_error_if_nothing_was_pulled(
-    tmp_path_factory: pytest.TempPathFactory, macro: str
+    nothing_pulled: duckdb.DuckDBPyConnection, macro: str
 ) -> None:
-    empty = SmallLake(tmp_path_factory.mktemp("empty"))
-    empty.set_plans([Plan(skip=True)])
-    empty.publish()
-    opened = connect(empty.warehouse)
     with pytest.raises(QueryRefused, match=r"no pull of (events|coins) was merged yet"):
-        rows(opened, f"FROM {macro}('2026-03-02')")
-    opened.close()
+        rows(nothing_pulled, f"FROM {macro}('2026-03-02')")
 
 
 @pytest.mark.parametrize(
@@ -306,10 +318,8 @@ ATTACHED = [sql for sql in examples() if re.search(r"ATTACH|\balmanac\.", sql)]
 
 
 @pytest.mark.parametrize("sql", [sql for sql in examples() if sql not in ATTACHED])
-def test_examples_of_the_page_on_queries_run(lake: SmallLake, sql: str) -> None:
-    opened = connect(lake.warehouse)
-    run_sql(opened, sql)
-    opened.close()
+def test_examples_of_the_page_on_queries_run(limited: duckdb.DuckDBPyConnection, sql: str) -> None:
+    run_sql(limited, sql)
 
 
 def test_examples_with_an_attached_file_run_one_after_another(lake: SmallLake) -> None:

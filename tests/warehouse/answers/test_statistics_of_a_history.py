@@ -24,6 +24,8 @@ from tests.warehouse.answers.plain_statistics import (
 from tests.warehouse.answers.watched_sandbox import FIRST, LAST, PULLS, Watched, watch
 
 INSTANTS = 200
+INSTANTS_BY_DEFAULT = 60
+"""A part of them for each zone."""
 SECOND = timedelta(seconds=1)
 
 
@@ -50,15 +52,20 @@ def warehouse(request: pytest.FixtureRequest, watched: Watched) -> Any:
     made.close()
 
 
-def instants(zone: str) -> list[datetime]:
+@pytest.fixture(params=[INSTANTS_BY_DEFAULT, pytest.param(INSTANTS, marks=pytest.mark.long)])
+def instants(warehouse: Handmade, request: pytest.FixtureRequest) -> list[datetime]:
     """Return a part of the instants for each zone: half at random, half around midnights."""
-    random = Random(zone)
+    random = Random(zone_of(warehouse))
     span = (LAST - FIRST) // SECOND
-    found = [FIRST + random.randrange(span) * SECOND for _ in range(INSTANTS // len(ZONES))]
+    found = [FIRST + random.randrange(span) * SECOND for _ in range(request.param // len(ZONES))]
     for place in range(0, len(found), 2):
         midnight = found[place].replace(hour=0, minute=0, second=0) + timedelta(days=1)
         found[place] = min(midnight + random.choice((-SECOND, 0 * SECOND, SECOND)), LAST)
     return found
+
+
+def zone_of(warehouse: Handmade) -> str:
+    return str(warehouse.rows("SELECT current_setting('TimeZone')")[0][0])
 
 
 def by_key(
@@ -95,10 +102,9 @@ def test_reschedules_are_those_of_plain_python(warehouse: Handmade, history: His
 
 
 def test_shares_and_lead_times_at_many_instants_are_those_of_plain_python(
-    warehouse: Handmade, watched: Watched, history: History
+    warehouse: Handmade, watched: Watched, history: History, instants: list[datetime]
 ) -> None:
-    zone = str(warehouse.rows("SELECT current_setting('TimeZone')")[0][0])
-    for now in instants(zone):
+    for now in instants:
         missing = missing_at(watched.absences, now)
         warehouse.at(now)
         for view, key, expected in (
@@ -112,12 +118,11 @@ def test_shares_and_lead_times_at_many_instants_are_those_of_plain_python(
 
 
 def test_slip_rates_of_many_cohorts_are_those_of_plain_python(
-    warehouse: Handmade, watched: Watched, history: History
+    warehouse: Handmade, watched: Watched, history: History, instants: list[datetime]
 ) -> None:
     warehouse.at(LAST)
-    zone = str(warehouse.rows("SELECT current_setting('TimeZone')")[0][0])
-    random, seen = Random(zone), set()
-    for at in instants(zone):
+    random, seen = Random(zone_of(warehouse)), set()
+    for at in instants:
         horizon = random.choice((timedelta(days=7), timedelta(days=1, hours=16), (LAST - at)))
         horizon = max(min(horizon, LAST - at), SECOND)
         at = min(at, LAST - horizon)

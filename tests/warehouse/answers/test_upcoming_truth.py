@@ -142,7 +142,7 @@ def test_upcoming_events_around_midnight_are_those_of_the_truth(
 
 
 @pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("share", [20, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [50, pytest.param(1, marks=pytest.mark.long)])
 def test_upcoming_as_of_instants_around_midnight_are_those_of_the_truth(
     watched: Watched, zone: str, share: int
 ) -> None:
