@@ -25,7 +25,7 @@ _PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
 
 def empty_events(connection: duckdb.DuckDBPyConnection) -> None:
     """Empty the table with the last batch's events, to free its memory."""
-    connection.execute(_SQL["create_events"])
+    connection.execute(parsed(_SQL["create_events"]))
 
 
 class EventTables:
@@ -44,7 +44,7 @@ class EventTables:
 
     def empty(self) -> None:
         for name in ("rejected", "events"):
-            self.connection.execute(_SQL[f"create_{name}"])
+            self.connection.execute(parsed(_SQL[f"create_{name}"]))
 
     def values(self) -> dict[str, Any]:
         """Return the parameters of insert_events except those of its reader."""
@@ -73,11 +73,11 @@ class EventTables:
     def reject(self) -> None:
         """Add the rows that SQL could not read to the rejected ones."""
         values = {"batch_id": self._manifest.batch_id, "raw_max": RAW_MAX}
-        self.connection.execute(_SQL["reject_unread"], values)
+        self.connection.execute(parsed(_SQL["reject_unread"]), values)
 
     def joins(self, used: ListSeparators) -> ListSeparators:
         """Return the actual separators of the lists, from all rows."""
-        seen = self.connection.execute(_SQL["find_separators"]).fetchall()[0]
+        seen = self.connection.execute(parsed(_SQL["find_separators"])).fetchall()[0]
         half = len(seen) // 2
         return ListSeparators(
             categories=_chosen(seen[:half], used.categories), coins=_chosen(seen[half:], used.coins)

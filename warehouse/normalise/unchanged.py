@@ -14,7 +14,7 @@ import duckdb
 from warehouse.landing.batches import Manifest
 from warehouse.normalise.sink import BatchCounts
 from warehouse.schema.columns import GROUPS
-from warehouse.sql import Statements
+from warehouse.sql import Statements, parsed
 
 _SQL = Statements(__package__, GROUPS)
 
@@ -46,7 +46,7 @@ class UnchangedRecords:
     def begin(self) -> None:
         """Begin a batch, without any unchanged record so far."""
         self._is_allowed, self._is_on, self.count = True, False, 0
-        self._connection.execute(_SQL["nothing_unchanged"])
+        self._connection.execute(parsed(_SQL["nothing_unchanged"]))
 
     def forget(self) -> None:
         """Treat every record of the current batch as new."""
@@ -57,7 +57,7 @@ class UnchangedRecords:
         """Whether any record can be unchanged; if not, no search is needed."""
         if not self._is_allowed:
             return False
-        return bool(self._connection.execute(_SQL["has_accepted_records"]).fetchall()[0][0])
+        return bool(self._connection.execute(parsed(_SQL["has_accepted_records"])).fetchall()[0][0])
 
     def find(self, query: str, values: dict[str, Any]) -> int | None:
         """Run the query that fills `arrived` from a file; return the number of its records.

@@ -80,7 +80,7 @@ def check(db: Database, watched: Watched, count: int, folder: Path) -> None:
 def test_planted_leaks_of_each_kind_are_found_and_clean_rows_are_clean(
     db: Database, watched: Watched, tmp_path: Path
 ) -> None:
-    check(db, watched, 700, tmp_path)
+    check(db, watched, 30 * len(KINDS), tmp_path)
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from tests.warehouse.answers.plain.dating import dating
 from warehouse.schema import ddl
 from warehouse.schema.macros import INTERNAL_MACROS
 from warehouse.schema.tables import INTERNAL_SCHEMA
+from warehouse.sql import parsed
 
 ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]
 INSTANTS = st.one_of(
@@ -46,14 +47,40 @@ def connection(request: pytest.FixtureRequest) -> duckdb.DuckDBPyConnection:
     return opened
 
 
-@given(
+dated_events = given(
     starts=INSTANTS,
     length=st.none() | st.timedeltas(timedelta(0), timedelta(days=400)),
     kind=st.sampled_from(["date", "month", "quarter", "year", "Quarter", "season", None]),
     is_open=st.sampled_from([True, False, None]),
 )
-@settings(max_examples=150, deadline=None)
+
+
+@settings(max_examples=60, deadline=None)
+@dated_events
 def test_the_interval_follows_from_the_date_in_any_zone_of_the_session(
+    connection: duckdb.DuckDBPyConnection,
+    starts: datetime,
+    length: timedelta | None,
+    kind: str | None,
+    is_open: bool | None,
+) -> None:
+    check_interval(connection, starts, length, kind, is_open)
+
+
+@pytest.mark.long
+@settings(max_examples=500, deadline=None)
+@dated_events
+def test_the_interval_follows_from_many_dates_in_any_zone_of_the_session(
+    connection: duckdb.DuckDBPyConnection,
+    starts: datetime,
+    length: timedelta | None,
+    kind: str | None,
+    is_open: bool | None,
+) -> None:
+    check_interval(connection, starts, length, kind, is_open)
+
+
+def check_interval(
     connection: duckdb.DuckDBPyConnection,
     starts: datetime,
     length: timedelta | None,
@@ -62,7 +89,7 @@ def test_the_interval_follows_from_the_date_in_any_zone_of_the_session(
 ) -> None:
     ends = None if length is None else starts + timedelta(seconds=length // timedelta(seconds=1))
     values = {"starts": starts, "ends": ends, "kind": kind, "is_open": is_open}
-    found = connection.execute(SQL, values).fetchone()
+    found = connection.execute(parsed(SQL), values).fetchone()
     lower = None if kind is None else kind.lower()
     assert found == dating(starts, ends, lower, is_open=is_open)
 
