@@ -43,6 +43,7 @@ TOGETHER: Final = {
     "tests/pipeline/homes/test_damaged_stamp.py": "every kind",
     "tests/pipeline/homes/test_odd_homes.py": "every kind",
     "tests/hostile/": "hostile",
+    "tests/pipeline/retention/": "retention",
 }
 """Tests that share homes that take long to make: tests of one name run in one worker."""
 

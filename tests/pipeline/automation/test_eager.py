@@ -17,6 +17,7 @@ from pipeline.build import build_definitions, owned_by
 from pipeline.instance import instance_of
 from pipeline.retention.lengths import Retention
 from pipeline.retention.prune import prune_instance
+from pipeline.runs.kept_engines import kept_engines
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 
@@ -55,9 +56,10 @@ class Followed:
         return self.run("merge")
 
     def run(self, job: str, **given: str) -> set[str]:
-        done = self.defs.resolve_job_def(job).execute_in_process(
-            instance=self.instance, run_config=QUIET, **given
-        )
+        with kept_engines():
+            done = self.defs.resolve_job_def(job).execute_in_process(
+                instance=self.instance, run_config=QUIET, **given
+            )
         evaluated = done.get_asset_check_evaluations()
         self.checked = {(check.asset_key.path[-1], check.check_name) for check in evaluated}
         return {

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from time import sleep
 
@@ -19,7 +20,7 @@ from sqlalchemy import create_engine, text
 from assets.layout import Layout
 from pipeline.daily_run import RunSummary, run_day
 from pipeline.health.run_checks import checked_runs, run_troubles
-from pipeline.instance import instance_of, make_stores
+from pipeline.instance import _EMPTY, instance_of, make_stores
 from pipeline.runs import store as run_store
 from pipeline.runs.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, fail_dead_runs
 from pipeline.runs.presence import announce
@@ -69,13 +70,29 @@ def opened(home: Home) -> None:
         instance.all_instigator_state()
 
 
+def begun(work: Callable[[], object]) -> int:
+    """Run a function in a forked process that begins as a new one: with no databases to copy."""
+
+    def begin() -> None:
+        _EMPTY.clear()
+        work()
+
+    return forked(begin)
+
+
 class TestMaking:
     @pytest.mark.parametrize("round_", range(ROUNDS))
     def test_concurrent_processes_make_the_databases_once(
         self, tmp_path: Path, round_: int
     ) -> None:
         home = Home(tmp_path / "home")
-        children = [forked(lambda: opened(home)) for _ in range(AT_ONCE)]
+        together = get_context("fork").Barrier(AT_ONCE)
+
+        def work() -> None:
+            together.wait(60)
+            opened(home)
+
+        children = [begun(work) for _ in range(AT_ONCE)]
         assert [exit_code(child) for child in children] == [0] * AT_ONCE
         assert damages(home, thorough=True) == []
         for name in STORES:
@@ -88,7 +105,7 @@ class TestMaking:
         chance = random.Random(5)
         for number in range(KILLS):
             home = Home(tmp_path / f"home{number}")
-            killed_after(forked(lambda home=home: make_stores(home)), chance.uniform(0, MAKING_S))  # type: ignore[misc]
+            killed_after(begun(lambda home=home: make_stores(home)), chance.uniform(0, MAKING_S))  # type: ignore[misc]
             make_stores(home)
             check(home)
             assert [path.name for path in home.dagster.glob(".making-*")] == []

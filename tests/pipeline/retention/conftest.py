@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.retention.history import home_at, make_history, opened
+from tests.pipeline.retention.history import Shown, home_at, make_history, opened
 from warehouse.home import Home
 
 
@@ -15,6 +15,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with opened(home_at(root)) as instance:
         make_history(instance)
     return root
+
+
+@pytest.fixture(scope="package")
+def shown(made: Path) -> Shown:
+    """What is shown of the home before a prune."""
+    with opened(Home(made)) as instance:
+        return Shown.of(instance)
 
 
 @pytest.fixture

@@ -39,10 +39,8 @@ _MOMENTS_S = (0.02, 0.05, 0.08, 0.12, 0.18, 0.27, 0.4)
 
 
 def test_a_prune_killed_at_any_moment_keeps_the_latest_and_is_finished_by_the_next(
-    home: Home,
+    home: Home, shown: Shown
 ) -> None:
-    with opened(home) as instance:
-        before = Shown.of(instance)
     for moment_s in _MOMENTS_S:
         process = _FORKED.Process(target=pruned, args=(home, MUCH_LATER))
         process.start()
@@ -52,11 +50,11 @@ def test_a_prune_killed_at_any_moment_keeps_the_latest_and_is_finished_by_the_ne
         process.join()
         assert damages(home, thorough=True) == []
         with opened(home) as instance:
-            assert Shown.of(instance) == before
+            assert Shown.of(instance) == shown
     pruned(home, MUCH_LATER)
     with opened(home) as instance:
         runs = {each.run_id for each in instance.get_runs()}
-        assert Shown.of(instance) == before
+        assert Shown.of(instance) == shown
     assert runs == run_databases(home)
     assert len(runs) == 4
     assert _events_of_gone_runs(home, runs) == set()
@@ -85,11 +83,9 @@ def _prune_often(home: Home) -> None:
 
 @pytest.mark.parametrize("step", range(12))
 def test_a_prune_that_stops_at_a_step_is_finished_by_the_next(
-    home: Home, step: int, monkeypatch: pytest.MonkeyPatch
+    home: Home, shown: Shown, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The steps are the deletions of files and the statements on both databases."""
-    with opened(home) as instance:
-        before = Shown.of(instance)
     left = [step]
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,10 +105,10 @@ def test_a_prune_that_stops_at_a_step_is_finished_by_the_next(
         with pytest.raises(Stopped):
             pruned(home, MUCH_LATER)
     with opened(home) as instance:
-        assert Shown.of(instance) == before
+        assert Shown.of(instance) == shown
     pruned(home, MUCH_LATER)
     with opened(home) as instance:
-        assert Shown.of(instance) == before
+        assert Shown.of(instance) == shown
         runs = {each.run_id for each in instance.get_runs()}
     assert runs == run_databases(home)
     assert _events_of_gone_runs(home, runs) == set()
