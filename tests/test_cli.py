@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import httpx
 import pytest
+from typer.testing import CliRunner, Result
 
+from pipeline import console
+from pipeline.cli.main import app
 from tests.server.webhooks.receiver import Receiver
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +27,7 @@ EARLY = ("--now", "2018-03-01T12:00:00Z")
 YOUNG = (*CALM, *EARLY)
 """A small catalog, so that the sandbox starts sooner."""
 ALMANAC = [sys.executable, "-m", "pipeline"]
+CommandHere = Callable[..., Result]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -69,6 +73,23 @@ def almanac(home: Path, *words: str, code: int = 0) -> subprocess.CompletedProce
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
+
+
+@pytest.fixture
+def almanac_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandHere]:
+    """Run a command in this process, in the environment that its own process would have."""
+    monkeypatch.chdir(tmp_path)
+    for name in [*os.environ]:
+        if name.startswith("ALMANAC_"):
+            monkeypatch.delenv(name)
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    for stream in (console.people, console.warnings):
+        # A console made while COLUMNS was set keeps that width, as in the workers of xdist.
+        monkeypatch.setattr(stream, "_width", None)
+    mask = os.umask(0o077)
+    yield lambda *words: CliRunner().invoke(app, list(words))
+    os.umask(mask)  # A command sets it for its own process.
 
 
 @contextmanager
@@ -243,14 +264,19 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
     ],
 )
 def test_a_wrong_argument_is_one_line_and_no_traceback(
-    tmp_path: Path, words: tuple[str, ...], message: str
+    almanac_here: CommandHere, words: tuple[str, ...], message: str
 ) -> None:
-    done = subprocess.run(
-        [*ALMANAC, *words], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True
-    )
-    assert done.returncode in (1, 2)
+    done = almanac_here(*words)
+    assert done.exit_code in (1, 2)
+    assert isinstance(done.exception, SystemExit), "else Python would print a traceback"
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_argument_of_the_program_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+    done = almanac(tmp_path, "sandbox", "--now", "soon", code=2)
+    assert "expected a form such as 2026-03-01" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_no_key_or_secret_is_left_in_the_folder_or_the_server_output(tmp_path: Path) -> None:

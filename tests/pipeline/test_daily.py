@@ -16,9 +16,6 @@ from pipeline.daily_run import RunSummary
 from pipeline.instance import instance_of
 from pipeline.settings import Settings
 from tests.pipeline.homes_in_days import (
-    NOW,
-    TODAY,
-    YESTERDAY,
     failure_of,
     metadata_of,
     opened_session,
@@ -32,6 +29,10 @@ from warehouse.home import Home
 from warehouse.landing.batches import Scope
 from warehouse.landing.landing import Landing, Pull
 from warehouse.queries import connected
+
+NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)
+"""The catalog of that year is a fraction of today's."""
+TODAY, YESTERDAY = NOW.date(), date(2019, 3, 1)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class TwoDayHome:
 def two_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDayHome]:
     settings = settings_of(tmp_path_factory.mktemp("home"))
     with instance_of(Home(settings.home)) as instance:
-        yield TwoDayHome(settings, instance, run_sandbox_days(settings, instance, days=2))
+        yield TwoDayHome(settings, instance, run_sandbox_days(settings, instance, days=2, now=NOW))
 
 
 def rows_of(home: Home, table: str) -> list[tuple[object, ...]]:
@@ -67,7 +68,7 @@ def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: Tw
     assert summary.quota_left is not None
     runs = two_days.instance.get_runs()
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
-    assert {run.tags["dagster/partition"] for run in runs} == {"2026-03-01", "2026-03-02"}
+    assert {run.tags["dagster/partition"] for run in runs} == {"2019-03-01", "2019-03-02"}
     assert len(rows_of(two_days.home, "events")) > 100
     feeds = [batch_id.split("-")[1] for batch_id in two_days.home.landing.batch_ids(day=YESTERDAY)]
     assert (feeds.count("events"), feeds.count("cancellations"), feeds.count("export")) == (3, 3, 1)
@@ -183,7 +184,7 @@ def test_all_checks_of_the_published_file_passed(two_days: TwoDayHome) -> None:
 
 
 def test_a_past_day_is_reused_without_a_request(two_days: TwoDayHome) -> None:
-    with opened_session(two_days.settings) as (session, service):
+    with opened_session(two_days.settings, now=NOW) as (session, service):
         sent = service.log.count
         result = run_assets(
             two_days.settings,
@@ -217,7 +218,7 @@ def test_a_past_day_opens_no_session_and_sends_no_request(two_days: TwoDayHome) 
 
 
 def test_a_past_day_that_was_not_landed_fails_with_the_reason(two_days: TwoDayHome) -> None:
-    missed = date(2026, 2, 20)
+    missed = date(2019, 2, 20)
     result = run_assets(
         two_days.settings,
         two_days.instance,
@@ -228,7 +229,7 @@ def test_a_past_day_that_was_not_landed_fails_with_the_reason(two_days: TwoDayHo
     )
     assert not result.success
     message = failure_of(result)
-    assert "2026-02-20" in message
+    assert "2019-02-20" in message
     assert "the service gives today's data only" in message
 
 
@@ -258,7 +259,7 @@ def test_a_refold_of_past_days_gives_the_same_history(two_days: TwoDayHome) -> N
     )
     assert result.success
     assert "-export-" in metadata_of(result, "event_changes", YESTERDAY)["newest batches"]
-    assert "2026-03-02" in metadata_of(result, "event_changes", TODAY)["folded again"]
+    assert "2019-03-02" in metadata_of(result, "event_changes", TODAY)["folded again"]
     assert run_assets(two_days.settings, two_days.instance, "events").success
     assert rows_of(two_days.home, "event_versions") == before
 
@@ -268,11 +269,11 @@ def test_a_past_day_without_batches_has_nothing_to_refold(two_days: TwoDayHome) 
         two_days.settings,
         two_days.instance,
         "event_changes",
-        partition=date(2026, 2, 1),
+        partition=date(2019, 2, 1),
         clock=lambda: NOW,
         layout=Layout(),
     )
-    assert "Nothing was landed on 2026-02-01" in failure_of(result)
+    assert "Nothing was landed on 2019-02-01" in failure_of(result)
 
 
 def test_an_empty_home_publishes_empty_tables(tmp_path: Path) -> None:
@@ -300,4 +301,4 @@ def test_the_months_that_the_export_covers_are_recorded_once_with_their_events(
         dates = connection.execute("SELECT date FROM events_as_of(?)", [at]).fetchall()
     known = Counter(f"{date:%Y-%m}-01" for (date,) in dates)
     assert rows == {month: known[month] for month in months}
-    assert sum(known.values()) > 1_000
+    assert sum(known.values()) > 500
