@@ -4,7 +4,7 @@ Belongs here: finding the one coin that a text names, or refusing to guess. Tick
 a ticker that several coins have is an error that names them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
@@ -80,6 +80,20 @@ def resolve_coins(reader: Reader, wanted: Iterable[str]) -> dict[str, Coin]:
     }
 
 
+def resolve_each(reader: Reader, wanted: Sequence[str | Coin]) -> list[Coin]:
+    """Return the coin of each as `resolve_coin`, with one query for all texts that are coins.
+
+    Raises:
+        AmbiguousCoin, UnknownName, InvalidArgument: as `resolve_coin`.
+    """
+    texts = [text for text in wanted if isinstance(text, str)]
+    found = resolve_coins(reader, texts) if len(texts) > 1 else {}
+    return [
+        found[coin] if isinstance(coin, str) and coin in found else resolve_coin(reader, coin)
+        for coin in wanted
+    ]
+
+
 def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) -> list[str] | None:
     """Return the slugs of the coins of a filter; None stays None, which selects every event.
 
@@ -90,7 +104,7 @@ def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) ->
         return None
     if isinstance(coins, (str, Coin)) or not isinstance(coins, Iterable):
         coins = [coins]
-    return [resolve_coin(reader, coin).slug for coin in coins]
+    return [coin.slug for coin in resolve_each(reader, list(coins))]
 
 
 def _matches(reader: Reader, text: str) -> list[dict[str, Any]]:

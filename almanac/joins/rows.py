@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from almanac import frames
-from almanac.coins import Coin, resolve_coin, resolve_coins
+from almanac.coins import Coin, resolve_coin, resolve_coins, resolve_each
 from almanac.errors import InvalidArgument
 from almanac.events import Names, category_names, impact_values, one_of
 from almanac.instants import Duration, duration
@@ -77,7 +77,7 @@ def features(
         selection = selected(reader, horizon, categories, min_impact)
         opened = frames.moments_of(opens.to_series(index=range(len(opens))), "index", reader.tz)
         _refuse_future(reader, opened, "index")
-        coins = [resolve_coin(reader, wanted).slug for wanted in names.values()]
+        coins = [coin.slug for coin in resolve_each(reader, list(names.values()))]
         slugs = sorted(set(coins))
         known_us = opened.microseconds + (length // US if is_close else 0)
         # What will be known at the close of the running bar is not known yet.

@@ -63,13 +63,17 @@ def test_a_parameter_is_bound_and_a_statement_is_read_from_a_file(
 def test_no_text_acts_on_the_terminal(
     home: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    for text in HOSTILE.values():
-        words = ["sql", "SELECT $text AS text", "--param", f"text={text}"]
-        assert main([*words, "--home", str(home), "-F", form]) == 0
-        shown = capsys.readouterr().out
-        assert acting_in(shown) == [], text
-        if form == "json":
-            assert json.loads(shown) == [{"text": text}]
+    texts = list(HOSTILE.values())
+    names = [f"text_{number}" for number in range(len(texts))]
+    query = f"SELECT unnest([{', '.join(f'${name}' for name in names)}]) AS text"
+    given = [f"{name}={text}" for name, text in zip(names, texts, strict=True)]
+    words = ["sql", query, *(word for pair in given for word in ("--param", pair))]
+    assert main([*words, "--home", str(home), "-F", form]) == 0
+    shown = capsys.readouterr().out
+    assert acting_in(shown) == []
+    assert shown.count("good") == 1, "no text is left out"
+    if form == "json":
+        assert json.loads(shown) == [{"text": text} for text in texts]
 
 
 def test_a_cell_of_csv_that_a_spreadsheet_would_run_is_marked(

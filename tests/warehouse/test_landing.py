@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -189,43 +189,71 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert files(tmp_path) == ["a/b"]
 
 
+# It forks for each line it reads, since the imports take longer than some batches. The parent says
+# the id of the process, and the process says in a file which batches it landed.
 WRITER = """
-import sys
+import os, sys
 from datetime import timedelta
 from pathlib import Path
 from tests.warehouse.test_landing import AT, pull
 from warehouse.landing.landing import Landing
 
-landing = Landing(Path(sys.argv[1]))
-number = int(sys.argv[2])
-while True:
-    body = (b"%d " % number) * 20_000
-    landing.land(pull(observed_at=AT + timedelta(seconds=number)), [(body, None)] * 3)
-    print(number, flush=True)
-    number += 1
+for line in sys.stdin:
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        os.waitpid(child, 0)
+        print("ended", flush=True)
+        continue
+    landing, number = Landing(Path(sys.argv[1])), int(line)
+    with open(sys.argv[2], "wb", buffering=0) as said:
+        while True:
+            body = (b"%d " % number) * 20_000
+            landing.land(pull(observed_at=AT + timedelta(seconds=number)), [(body, None)] * 3)
+            said.write(b"%d\\n" % number)
+            number += 1
 """
+STARTS_WITHIN_S = 60.0
 
 
-@dataclass
-class Killed:
-    said: int
+class Writers:
+    """Processes that land batches from a number on until they are killed, one after another."""
+
+    def __init__(self, process: subprocess.Popen[str], said: Path) -> None:
+        self._process = process
+        self._said = said
+
+    def land_until_killed(self, number: int, *, after_s: float) -> int:
+        """Return the number of the last batch that was reported."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._said.unlink(missing_ok=True)
+        print(number, file=self._process.stdin, flush=True)
+        child = int(self._process.stdout.readline())
+        deadline = time.monotonic() + STARTS_WITHIN_S
+        while not self._reported() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(after_s)
+        os.kill(child, signal.SIGKILL)
+        assert self._process.stdout.readline() == "ended\n"
+        return self._reported()[-1]
+
+    def _reported(self) -> list[int]:
+        return list(map(int, self._said.read_text().split())) if self._said.exists() else []
 
 
-def land_until_killed(folder: Path, number: int, *, after_s: float) -> Killed:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder), str(number)],
+@pytest.fixture
+def writers(tmp_path: Path) -> Iterator[Writers]:
+    said = tmp_path / "said"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "landing"), str(said)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()
-    time.sleep(after_s)
-    process.send_signal(signal.SIGKILL)
-    said = [first, *process.stdout.read().splitlines()]
-    process.wait()
-    return Killed(int(said[-1]))
+    ) as process:
+        yield Writers(process, said)
 
 
 def test_a_marker_without_a_landed_batch_is_not_pending_and_is_removed_when_old(
@@ -244,14 +272,13 @@ def test_a_marker_without_a_landed_batch_is_not_pending_and_is_removed_when_old(
 
 
 def test_after_a_kill_every_batch_is_complete_or_absent_and_no_reported_one_is_lost(
-    tmp_path: Path,
+    tmp_path: Path, writers: Writers
 ) -> None:
     chance = random.Random(7)
-    number, said = 0, 0
+    number = 0
     for _ in range(12):
-        said = land_until_killed(tmp_path, number, after_s=chance.uniform(0, 0.08)).said
-        number = said + 1
-        landing = Landing(tmp_path)
+        number = writers.land_until_killed(number, after_s=chance.uniform(0, 0.08)) + 1
+        landing = Landing(tmp_path / "landing")
         manifests = [landing.manifest(batch_id) for batch_id in landing.batch_ids()]
         assert len(manifests) in (number, number + 1)
         for manifest in manifests:
