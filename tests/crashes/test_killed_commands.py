@@ -63,8 +63,9 @@ def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -
     peace, home = folder / "peace", folder / "home"
     quiet = Killer(peace, service.environment(peace), chance)
     killer = Killer(home, service.environment(home), chance, usual_s=quiet.usual_s)
-    for item in (quiet, killer):
-        item.run(*RUN)
+    quiet.run(*RUN)
+    for part in (peace, Path(quiet.env["ALMANAC_STATE"])):
+        shutil.copytree(part, part.with_name(part.name.replace(peace.name, home.name)))
     service.box.set_clock(now + BETWEEN_PULLS)
     for words in (RUN, BACKFILL, REPLAY):
         quiet.run(*words)
