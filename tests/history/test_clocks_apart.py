@@ -9,7 +9,7 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.world.world import World
-from tests.history.stories.clocks_apart import ClocksApart, fail_if_wrong
+from tests.history.stories.clocks_apart import FIRST, ClocksApart, fail_if_wrong
 from tests.history.stories.cutting_upstream import CuttingUpstream
 from tests.history.stories.disk import without_syncs
 
@@ -22,7 +22,7 @@ SEED, PACE = 7, 9.0
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[tuple[Sandbox, CuttingUpstream, str, World]]:
     with (
-        Sandbox(seed=SEED, pace=PACE, export_interval_s=0) as sandbox,
+        Sandbox(seed=SEED, pace=PACE, now=FIRST, export_interval_s=0) as sandbox,
         CuttingUpstream(sandbox) as cutting,
     ):
         key = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)

@@ -38,7 +38,8 @@ from warehouse.landing.batches import Feed
 
 SOURCE: Final = "http://catalog.test"
 DAYS: Final = 4
-_FIRST: Final = datetime(2017, 7, 1, tzinfo=UTC)
+FIRST: Final = datetime(2017, 7, 1, tzinfo=UTC)
+"""The first day that a run may begin. A sandbox makes its world up to its present."""
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _DAILY: Final[tuple[Feed, ...]] = ("export", "events", "cancellations")
 _RARE: Final[tuple[Feed, ...]] = ("categories", "coins")
@@ -62,7 +63,7 @@ class ClocksApart:
         self.sandbox = sandbox
         self._upstream = upstream
         self._key = SecretStr(key)
-        self._starts = _FIRST + self.random.randrange(120) * _DAY
+        self._starts = FIRST + self.random.randrange(120) * _DAY
         self._skew = self.random.uniform(-48, 48) * _HOUR
         self._fault_rate = self.random.choice((0.0, 0.1, 0.3, 0.6, 0.9))
         self._processes = 0
