@@ -25,10 +25,12 @@ FIRST_DAY = datetime(2026, 2, 25, tzinfo=UTC)
 DAYS = 3
 FROM, UNTIL = date(2026, 2, 20), date(2026, 3, 20)
 DAY = timedelta(days=1)
+COINS_NAMED = "ether"
+"""The coins with this in their name or slug: a few of 1,500."""
 
 
 class AtTime(httpx.BaseTransport):
-    """A transport that requests the sandbox at another time than its clock."""
+    """A transport that requests the sandbox at another time than its clock, and only some coins."""
 
     def __init__(self) -> None:
         self.now = FIRST_DAY
@@ -36,6 +38,8 @@ class AtTime(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.headers["Sandbox-Now"] = f"{self.now:%Y-%m-%dT%H:%M:%SZ}"
+        if request.url.path.endswith("/coins"):
+            request.url = request.url.copy_merge_params({"q": COINS_NAMED})
         return self._network.handle_request(request)
 
     def close(self) -> None:
