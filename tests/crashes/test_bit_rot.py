@@ -21,7 +21,7 @@ from warehouse.history.verify import verify
 from warehouse.home import Home
 from warehouse.publish.publish import publish
 
-CHUNKS, IN_A_CHUNK, MENDED_EACH = 3, 10, 20
+CHUNKS, MORE_CHUNKS, IN_A_CHUNK, MENDED_EACH = 2, 3, 10, 20
 CHUNKS_LONG, IN_A_CHUNK_LONG = 20, 100
 _LAST_BEFORE_REPLAY = "the events by month match the warehouse"
 
@@ -38,7 +38,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digests]:
     return root, digests_of(other)
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        *range(CHUNKS),
+        *(pytest.param(chunk, marks=pytest.mark.long) for chunk in range(CHUNKS, MORE_CHUNKS)),
+    ],
+)
 def test_damage_to_any_file_is_detected_and_repaired_from_landing(
     chunk: int, sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ from warehouse.landing.landing import Landing
 from warehouse.normalise.sink import BatchCounts
 from warehouse.normalise.unchanged import UnchangedRecords
 
-EXAMPLES, EXAMPLES_AT_LENGTH = 7, 400
+EXAMPLES, EXAMPLES_AT_LENGTH = 4, 400
 FILES = {
     "versions": "event_changes/*/changes.parquet",
     "states": "checkpoints/*/events.parquet",

@@ -105,7 +105,8 @@ def test_events_whose_rows_are_unreadable_twice_are_not_withdrawn(
 def test_a_field_of_ten_megabytes_is_stored_completely(good: Good, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     rows = [dict(row) for row in good.rows[:20]]
-    rows[3]["description"] = "so\nlong, " * (10 << 17)
+    rows[3]["description"] = ("so\n" + "long, " * 2_000) * 900
+    assert len(rows[3]["description"]) > 10 << 20
     pull = pull_of(good, "export", at_case(0))
     landed = home.landing.land(pull, [(good.csv(rows), None)])
     merge(home)
