@@ -54,7 +54,12 @@ def young_sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.mark.parametrize(
-    ("examples", "cases"), [(65, 1_000), pytest.param(330, 5_000, marks=pytest.mark.long)]
+    ("examples", "cases"),
+    [
+        (38, 1_000),
+        pytest.param(65, 1_000, marks=pytest.mark.long),
+        pytest.param(330, 5_000, marks=pytest.mark.long),
+    ],
 )
 def test_thousands_of_cases_find_no_failure_and_no_5xx(
     examples: int, cases: int, young_sandbox: Sandbox, tmp_path: Path
