@@ -5,7 +5,7 @@ Each has the hash of its content as its data version; a table that a merge did n
 materialised again, so that an asset that follows it runs only after a change.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -107,12 +107,13 @@ def _publish(
     record_other_days(context, layout.key(CHANGES), home, report)
     assert report.published is not None
     contents, unchanged = report.published.contents, list[str]()
+    recorded = recorded_versions(context.instance, [*context.selected_asset_keys])
     with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
             key = layout.key(table.name)
             if key not in context.selected_asset_keys:
                 continue
-            if contents[table.name] == recorded_version(context.instance, key):
+            if contents[table.name] == recorded.get(key):
                 unchanged.append(table.name)
                 continue
             yield dg.MaterializeResult(
@@ -128,11 +129,20 @@ def _publish(
         context.log.info("Not materialised again, since unchanged: %s", ", ".join(unchanged))
 
 
-def recorded_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
-    """Return the data version of the newest materialisation of an asset, None if it has none."""
-    newest = instance.get_latest_materialization_event(key)
-    found = None if newest is None else newest.asset_materialization
-    return None if found is None else (found.tags or {}).get("dagster/data_version")
+def recorded_versions(
+    instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]
+) -> dict[dg.AssetKey, str | None]:
+    """Return the data version of the newest materialisation of each asset that has been
+    materialised, None if that materialisation has no version."""
+    newest = {
+        record.asset_entry.asset_key: record.asset_entry.last_materialization
+        for record in instance.get_asset_records(keys)
+    }
+    return {
+        key: (event.asset_materialization.tags or {}).get("dagster/data_version")
+        for key, event in newest.items()
+        if event is not None and event.asset_materialization is not None
+    }
 
 
 def table_metadata(

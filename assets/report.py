@@ -15,7 +15,7 @@ from assets.feed_day import DayNotLanded, landed_feed_day
 from assets.landed import FEEDS_LANDED, asset_of
 from assets.layout import Layout
 from assets.metadata import day_metadata, pull_metadata
-from assets.published import PUBLISHED, recorded_version, table_metadata
+from assets.published import PUBLISHED, recorded_versions, table_metadata
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
 from warehouse.publish.published import read_published
@@ -83,13 +83,11 @@ def _tables(
 ) -> Iterator[dg.AssetMaterialization]:
     published = read_published(home.warehouse)
     assert published is not None
+    recorded = recorded_versions(instance, [layout.key(table.name) for table in PUBLISHED])
     with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
             key, content = layout.key(table.name), published.contents.get(table.name)
-            if instance.get_latest_materialization_event(key) is not None and content in (
-                None,
-                recorded_version(instance, key),
-            ):
+            if key in recorded and content in (None, recorded[key]):
                 continue
             yield dg.AssetMaterialization(
                 key,
