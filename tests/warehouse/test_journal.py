@@ -1,11 +1,6 @@
 """The journal of a pull keeps the pages already received, in order, when the pull is killed."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.warehouse.test_landing import writing
 from warehouse.errors import LandingError
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Scope
@@ -123,43 +119,31 @@ def test_listing_a_pull_in_progress_changes_nothing(tmp_path: Path) -> None:
 
 
 WRITER = """
-import sys
-from pathlib import Path
 from tests.warehouse.test_journal import INTENT, note
 from warehouse.landing.landing import Landing
-from warehouse.files.storage import Storage
 
-journal = Landing(Path(sys.argv[1])).journal
-pulls = journal.open_pulls()
-pull = pulls[0] if pulls else journal.begin(INTENT)
-number = len(list(pull.pages()))
-while True:
-    number += 1
-    pull.add(note(number), b"%d" % number * 5000)
-    print(number, flush=True)
+def write(folder, _, say):
+    journal = Landing(folder).journal
+    pulls = journal.open_pulls()
+    pull = pulls[0] if pulls else journal.begin(INTENT)
+    number = len(list(pull.pages()))
+    while True:
+        number += 1
+        pull.add(note(number), b"%d" % number * 5000)
+        say(number)
 """
 
 
 def test_no_stored_page_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
-    for after_s in (0, 0.01, 0.02, 0.05, 0.03, 0.04):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        time.sleep(after_s)
-        process.send_signal(signal.SIGKILL)
-        said = int([first, *process.stdout.read().splitlines()][-1])
-        process.wait()
-        (pull,) = Landing(tmp_path).journal.open_pulls()
-        pages = list(pull.pages())
-        assert [page.number for page, _ in pages] == list(range(1, len(pages) + 1))
-        assert len(pages) in (said, said + 1)
-        assert all(body == b"%d" % page.number * 5000 for page, body in pages)
+    folder = tmp_path / "landing"
+    with writing(WRITER, folder, tmp_path / "said") as writers:
+        for after_s in (0, 0.01, 0.02, 0.05, 0.03, 0.04):
+            said = writers.write_until_killed(0, after_s=after_s)
+            (pull,) = Landing(folder).journal.open_pulls()
+            pages = list(pull.pages())
+            assert [page.number for page, _ in pages] == list(range(1, len(pages) + 1))
+            assert len(pages) in (said, said + 1)
+            assert all(body == b"%d" % page.number * 5000 for page, body in pages)
 
 
 def test_pages_are_compressed_and_plain_pages_of_an_earlier_version_are_read(

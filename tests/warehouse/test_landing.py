@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -190,13 +191,10 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 
 
 # It forks for each line it reads, since the imports take longer than some batches. The parent says
-# the id of the process, and the process says in a file which batches it landed.
-WRITER = """
+# the id of the process, and the process says in a file what it stored.
+FORKS = """
 import os, sys
-from datetime import timedelta
 from pathlib import Path
-from tests.warehouse.test_landing import AT, pull
-from warehouse.landing.landing import Landing
 
 for line in sys.stdin:
     child = os.fork()
@@ -205,26 +203,34 @@ for line in sys.stdin:
         os.waitpid(child, 0)
         print("ended", flush=True)
         continue
-    landing, number = Landing(Path(sys.argv[1])), int(line)
     with open(sys.argv[2], "wb", buffering=0) as said:
-        while True:
-            body = (b"%d " % number) * 20_000
-            landing.land(pull(observed_at=AT + timedelta(seconds=number)), [(body, None)] * 3)
-            said.write(b"%d\\n" % number)
-            number += 1
+        write(Path(sys.argv[1]), int(line), lambda number: said.write(b"%d\\n" % number))
+"""
+WRITER = """
+from datetime import timedelta
+from tests.warehouse.test_landing import AT, pull
+from warehouse.landing.landing import Landing
+
+def write(folder, number, say):
+    landing = Landing(folder)
+    while True:
+        body = (b"%d " % number) * 20_000
+        landing.land(pull(observed_at=AT + timedelta(seconds=number)), [(body, None)] * 3)
+        say(number)
+        number += 1
 """
 STARTS_WITHIN_S = 60.0
 
 
 class Writers:
-    """Processes that land batches from a number on until they are killed, one after another."""
+    """Processes that store from a number on until they are killed, one after another."""
 
     def __init__(self, process: subprocess.Popen[str], said: Path) -> None:
         self._process = process
         self._said = said
 
-    def land_until_killed(self, number: int, *, after_s: float) -> int:
-        """Return the number of the last batch that was reported."""
+    def write_until_killed(self, number: int, *, after_s: float) -> int:
+        """Return the last number that was reported."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._said.unlink(missing_ok=True)
@@ -242,11 +248,11 @@ class Writers:
         return list(map(int, self._said.read_text().split())) if self._said.exists() else []
 
 
-@pytest.fixture
-def writers(tmp_path: Path) -> Iterator[Writers]:
-    said = tmp_path / "said"
+@contextmanager
+def writing(writer: str, folder: Path, said: Path) -> Iterator[Writers]:
+    """Yield processes that run `write` of a script on a folder."""
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(tmp_path / "landing"), str(said)],
+        [sys.executable, "-c", writer + FORKS, str(folder), str(said)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
@@ -272,15 +278,16 @@ def test_a_marker_without_a_landed_batch_is_not_pending_and_is_removed_when_old(
 
 
 def test_after_a_kill_every_batch_is_complete_or_absent_and_no_reported_one_is_lost(
-    tmp_path: Path, writers: Writers
+    tmp_path: Path,
 ) -> None:
     chance = random.Random(7)
-    number = 0
-    for _ in range(12):
-        number = writers.land_until_killed(number, after_s=chance.uniform(0, 0.08)) + 1
-        landing = Landing(tmp_path / "landing")
-        manifests = [landing.manifest(batch_id) for batch_id in landing.batch_ids()]
-        assert len(manifests) in (number, number + 1)
-        for manifest in manifests:
-            assert len(list(landing.pages(manifest))) == 3
-        assert set(landing.pending()) >= set(landing.batch_ids())
+    number, folder = 0, tmp_path / "landing"
+    with writing(WRITER, folder, tmp_path / "said") as writers:
+        for _ in range(12):
+            number = writers.write_until_killed(number, after_s=chance.uniform(0, 0.08)) + 1
+            landing = Landing(folder)
+            manifests = [landing.manifest(batch_id) for batch_id in landing.batch_ids()]
+            assert len(manifests) in (number, number + 1)
+            for manifest in manifests:
+                assert len(list(landing.pages(manifest))) == 3
+            assert set(landing.pending()) >= set(landing.batch_ids())

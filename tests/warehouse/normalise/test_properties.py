@@ -105,11 +105,29 @@ def at_the_top_level(event: Event) -> bytes:
 DELIVERY_FORMS = (documented, singular, both_times, at_the_top_level)
 
 
-@settings(max_examples=25, deadline=None)
-@given(events=st.lists(EVENT, min_size=1, max_size=4), plan=st.sampled_from(list(PLANS.values())))
+shown_events = given(
+    events=st.lists(EVENT, min_size=1, max_size=4), plan=st.sampled_from(list(PLANS.values()))
+)
+
+
+@settings(max_examples=12, deadline=None)
+@shown_events
 def test_an_event_has_the_same_content_by_export_list_and_delivery(
     batches: BatchReader, events: list[Event], plan: Plan
 ) -> None:
+    check_contents(batches, events, plan)
+
+
+@pytest.mark.long
+@settings(max_examples=200, deadline=None)
+@shown_events
+def test_many_events_have_the_same_content_by_export_list_and_delivery(
+    batches: BatchReader, events: list[Event], plan: Plan
+) -> None:
+    check_contents(batches, events, plan)
+
+
+def check_contents(batches: BatchReader, events: list[Event], plan: Plan) -> None:
     shown = [gated(event, plan) for event in events]
     listed = msgspec.json.encode({"data": shown, "meta": {}})
     batches.read("events", listed, plan=plan.name)
@@ -176,9 +194,20 @@ def good_files(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([body, body.removesuffix(end.encode()), body + end.encode()]))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(body=good_files())
 def test_both_readers_of_a_good_file_agree(batches: BatchReader, body: bytes) -> None:
+    check_readers(batches, body)
+
+
+@pytest.mark.long
+@settings(max_examples=200, deadline=None)
+@given(body=good_files())
+def test_both_readers_of_many_good_files_agree(batches: BatchReader, body: bytes) -> None:
+    check_readers(batches, body)
+
+
+def check_readers(batches: BatchReader, body: bytes) -> None:
     quick = batches.read("export", body)
     expected = batches.seen()
     with pytest.MonkeyPatch.context() as patch:

@@ -120,8 +120,6 @@ def main() -> None:
         match step:
             case "verify":
                 _say([wrong for found in verify(home, deep=True) for wrong in found.wrong])
-            case "extra":
-                _say(extra_of(home))
             case "report":
                 _say(report(home))
             case day:
