@@ -1,6 +1,7 @@
 """What `almanac status` shows and warns of push: silence, what push missed, and the inbox."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -188,13 +189,17 @@ class TestMissed:
         small.land("events", at=at, body=body)
         merge(small.home)
 
-    @pytest.fixture
-    def watched(self, tmp_path: Path) -> SmallHome:
+    @pytest.fixture(scope="class")
+    def made(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """A home that knows one event, which was pulled at NOW; push began an hour later."""
-        small = SmallHome(tmp_path / "home", coins=())
+        small = SmallHome(tmp_path_factory.mktemp("watched") / "home", coins=())
         self.pulled(small, NOW, event(1, at=NOW - DAY))
         receive(small.home, NOW + HOUR, delivery(99, at=NOW + HOUR))
-        return small
+        return small.home.root
+
+    @pytest.fixture
+    def watched(self, made: Path, tmp_path: Path) -> SmallHome:
+        return SmallHome(shutil.copytree(made, tmp_path / "home"), coins=())
 
     def test_what_a_pull_finds_and_push_did_not_bring_is_named_until_it_is_delivered(
         self, watched: SmallHome

@@ -1,8 +1,10 @@
 """A command that refolds history reports what changed."""
 
 import json
+import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,42 @@ from warehouse.history.verify import verify
 from warehouse.home import Home
 
 
-@pytest.fixture
-def home(tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """A home with two days of one event, whose title changed."""
-    home = Home(tmp_path / "home")
+def two_days(root: Path) -> Home:
+    """Return a home with two landed days of one event, whose title changed."""
+    home = Home(root)
     home.claim("s")
     for day in (0, 1):
         land(home, day, id="a", title=f"title {day}")
+    return home
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], Path]:
+    """Homes of these days as an older Almanac merged them, one that was blind to titles or not."""
+    folder = tmp_path_factory.mktemp("older")
+
+    @cache
+    def made(is_blind: bool) -> Path:
+        home = two_days(folder / f"{is_blind}")
+        merge_as_older(home, blind_to_titles=is_blind)
+        return home.root
+
+    return made
+
+
+@pytest.fixture
+def home(
+    request: pytest.FixtureRequest,
+    older: Callable[[bool], Path],
+    tmp_path: Path,
+    almanac: Almanac,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Home:
+    """A home with two days; merged by an older Almanac if a test says if that was blind."""
+    if (is_blind := getattr(request, "param", None)) is None:
+        home = two_days(tmp_path / "home")
+    else:
+        home = Home(shutil.copytree(older(is_blind), tmp_path / "home"))
     # After the fixture `almanac`, which removes all settings.
     monkeypatch.setenv("ALMANAC_HOME", str(home.root))
     return home
@@ -51,8 +82,12 @@ def merge_as_older(home: Home, *, blind_to_titles: bool) -> None:
         merge(home)
 
 
+BLIND = pytest.mark.parametrize("home", [True], indirect=True, ids=["blind"])
+SEEING = pytest.mark.parametrize("home", [False], indirect=True, ids=["seeing"])
+
+
+@BLIND
 def test_verify_passes_a_home_that_an_older_almanac_folded(home: Home, almanac: Almanac) -> None:
-    merge_as_older(home, blind_to_titles=True)
     output = almanac("verify", "--deep").output
     assert "2 days were folded by another version" in " ".join(output.split())
     home.warehouse.chmod(0o600)
@@ -63,8 +98,8 @@ def test_verify_passes_a_home_that_an_older_almanac_folded(home: Home, almanac: 
     assert all(not check.notes and check.holds for check in verify(home, deep=True))
 
 
+@SEEING
 def test_verify_finds_a_break_in_a_home_of_an_older_almanac(home: Home) -> None:
-    merge_as_older(home, blind_to_titles=False)
     first = next(iter(home.lake.folders("event_changes")))
     home.lake.remove_folder(f"event_changes/{first}")
     assert [check.check for check in verify(home) if "form a chain" in check.check and check.wrong]
@@ -88,24 +123,24 @@ def test_a_warehouse_in_an_older_form_is_read_and_published_again_by_the_next_me
 
 
 @pytest.mark.parametrize(
-    ("is_other", "message"),
+    ("home", "message"),
     [
         (False, "2 days folded by another version of Almanac were refolded: nothing changed."),
         (True, "1 version before, 2 now; 2 new or changed, 1 removed; revised 0 before, 1 now."),
     ],
+    indirect=["home"],
     ids=["equal", "other"],
 )
 def test_merge_reports_the_refold_of_days_that_an_older_almanac_folded(
-    is_other: bool, message: str, home: Home, almanac: Almanac
+    message: str, home: Home, almanac: Almanac
 ) -> None:
-    merge_as_older(home, blind_to_titles=is_other)
     land(home, 2, id="new")
     assert message in almanac("merge").output.replace("\n", " ")
     assert json.loads(almanac("merge", "--json").stdout)["notes"] == []
 
 
+@SEEING
 def test_changes_by_new_batches_are_not_reported_as_changes_by_other_rules(home: Home) -> None:
-    merge_as_older(home, blind_to_titles=False)
     land(home, 1, id="new")
     (note,) = merge(home).notes
     assert note.endswith("refolded: nothing changed (1 with new batches left out).")

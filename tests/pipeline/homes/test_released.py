@@ -18,10 +18,10 @@ from warehouse.history.verify import verify
 DAYS_AGO = (datetime.now(UTC) - at("01 00:00")) // timedelta(days=1)
 
 
-@pytest.fixture
-def story(tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> HandmadeHome:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a merged batch, and one that is quarantined: ten of its rows have no date."""
-    story = HandmadeHome(tmp_path / "home")
+    story = HandmadeHome(tmp_path_factory.mktemp("made") / "home")
     story.home.claim("by hand")
     story.listed("01 06:00", event("a"))
     odd = [event(f"odd{place}", date=None) for place in range(10)]
@@ -29,8 +29,16 @@ def story(tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> 
     story.listed("03 06:00", event("a"), why_incomplete="it was stopped")
     with without_syncs():
         story.merge()
-    monkeypatch.setenv("ALMANAC_HOME", str(story.home.root))
-    return story
+    return story.home.root
+
+
+@pytest.fixture
+def story(
+    made: Path, tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch
+) -> HandmadeHome:
+    # After the fixture `almanac`, which removes all settings.
+    monkeypatch.setenv("ALMANAC_HOME", str(shutil.copytree(made, tmp_path / "home")))
+    return HandmadeHome(tmp_path / "home")
 
 
 def quarantined(story: HandmadeHome) -> str:
