@@ -42,7 +42,8 @@ class TestMissingAsOf:
             ("04 06:00", "b"),
         ):
             story.listed(when, *(event(event_id) for event_id in shown))
-            story.merge()
+            if when in ("01 12:00", "02 06:00", "04 06:00"):
+                story.merge()
         first, found, again = at("01 12:00"), at("03 06:00"), at("04 06:00")
         absences = "SELECT event_id, changed_at, missing_since FROM event_absences ORDER BY ALL"
         expected = [("a", first, first), ("a", found, None), ("a", again, again)]
