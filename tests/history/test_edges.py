@@ -299,6 +299,13 @@ def test_a_rejected_row_whose_raw_text_is_cut_is_still_of_its_event(story: Handm
     assert missing == [("gamma",)]
 
 
+def test_a_row_updated_before_what_is_known_changes_nothing(story: HandmadeHome) -> None:
+    story.listed("02 09:00", event("a", title="Second a", updatedAt="2026-02-02T00:00:00Z"))
+    story.listed("03 09:00", event("a", updatedAt="2026-02-01T00:00:00Z"))
+    story.merge()
+    assert story.versions("a", "title") == [("Second a",)]
+
+
 WRONG_YEARS = ("2030-01-01T00:00:00Z", "2199-12-31T23:59:59Z")
 
 
