@@ -101,12 +101,13 @@ def test_a_running_clock_does_not_accumulate_views() -> None:
 
 def test_every_change_but_a_verification_is_reported_once() -> None:
     after, until = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
+    world = World(1)
     found = [
         (change.at, change.event.id)
-        for change in SandboxStore(World(1)).changes(after, until)
+        for change in SandboxStore(world).changes(after, until)
         if change.kind != "events.high-impact"  # a second report of the same change
     ]
-    happened = World(1).changes(after, until)
+    happened = world.changes(after, until)
     verified = {(c.at, c.event_id) for c in happened if set(c.kinds) <= {"verified"}}
     withdrawn = {(c.at, c.event_id) for c in happened if "withdrawn" in c.kinds}
     assert len(verified) > 50

@@ -206,8 +206,8 @@ def test_a_second_make_waits_for_the_first(
 def test_uv_takes_the_index_proxy_and_certificates_of_pip_unless_it_has_its_own(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.undo()
     machine.make()
+    monkeypatch.undo()
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "ALL_PROXY", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
