@@ -25,7 +25,7 @@ SMALL = Setting(
     seed=3,
     pace=4,
     starts=datetime(2017, 4, 3, tzinfo=UTC),
-    polls=("00:00",),
+    polls=("00:00", "18:30"),
     posted=("17:00",),
     look_ups=1,
 )
