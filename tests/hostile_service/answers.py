@@ -104,7 +104,9 @@ def meta_kind(name: str, key: str, make: Callable[[Answer, Random], Any]) -> Kin
     """Return a kind that changes one value of `meta`."""
 
     def change(document: dict[str, Any], answer: Answer, chance: Random) -> Any:
-        document.setdefault("meta", {})[key] = make(answer, chance)
+        meta = document.get("meta")
+        # Another kind of the same day may have put something else there.
+        document["meta"] = {**(meta if isinstance(meta, dict) else {}), key: make(answer, chance)}
         return document
 
     return list_kind(name, change)
