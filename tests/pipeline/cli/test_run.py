@@ -12,7 +12,6 @@ from typing import Any
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.daily_run import RunInstant, instants_of
 from pipeline.polling.records import PollRecords
-from tests.pipeline.forked_command import completed
 from tests.test_cli import ALMANAC, environment
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
@@ -21,8 +20,14 @@ NOW = datetime(2026, 3, 10, 9, 30, tzinfo=UTC)
 
 
 def run(home: Path, *words: str, code: int = 0, **given: str) -> subprocess.CompletedProcess[str]:
-    env = {**environment(home), "ALMANAC_COINS": "bitcoin,ethereum", **given}
-    done = completed("run", *words, cwd=home.parent, env=env, within_s=180)
+    done = subprocess.run(
+        [*ALMANAC, "run", *words],
+        cwd=home.parent,
+        env={**environment(home), "ALMANAC_COINS": "bitcoin,ethereum", **given},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done
 

@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from hypothesis import strategies as st
 
 from almanac.forms.text_table import rounded
 from pipeline import console
-from pipeline.cli.questions import sql as sql_cli
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.forked_command import completed
 from tests.test_cli import ALMANAC, environment, on_terminal
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.home import Home
@@ -58,13 +55,22 @@ def test_csv_goes_into_the_file_that_output_is_redirected_to(
     link.symlink_to("/dev/stdout")
     with target.open(mode) as stdout:
         number = target.stat().st_ino
-        done = completed(
-            *("sql", "SELECT 1 AS a", "--format", "csv", *(["-o", named] if named else [])),
+        done = subprocess.run(
+            [
+                *ALMANAC,
+                "sql",
+                "SELECT 1 AS a",
+                "--format",
+                "csv",
+                *(["-o", named] if named else []),
+            ],
             cwd=tmp_path,
             env=environment(home),
             stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=60,
         )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, b"")
     assert target.read_text() == ("before\n" if mode == "ab" else "") + "a\n1\n"
     assert target.stat().st_ino == number
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.csv", "link"]
@@ -113,12 +119,17 @@ def test_a_pipe_that_is_closed_early_ends_the_query_quietly(home: Path, tmp_path
     ],
 )
 def test_a_query_that_reads_files_writes_or_exhausts_ends_in_one_line(
-    home: Path, tmp_path: Path, sql: str, why: str, monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path, sql: str, why: str
 ) -> None:
-    usual = sql_cli._limits
-    monkeypatch.setattr(sql_cli, "_limits", lambda settings: replace(usual(settings), grace_s=0.1))
     limits = {"ALMANAC_SQL_TIMEOUT_S": "0.5", "ALMANAC_SQL_MEMORY": "200MB"}
-    done = completed("sql", sql, cwd=tmp_path, env={**environment(home), **limits})
+    done = subprocess.run(
+        [*WITH_LITTLE_GRACE, "sql", sql],
+        cwd=tmp_path,
+        env={**environment(home), **limits},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("almanac: ")
     assert why in done.stderr

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ import zstandard
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.pipeline.automation.daemon import ui, wait_for
-from tests.pipeline.forked_command import completed
 from tests.pipeline.secrecy.repeating_service import (
     ANSWERS,
     HOOK,
@@ -96,15 +95,6 @@ class Owner:
             umask=0o022,
         )
         output = (done.stdout + done.stderr).decode()
-        assert "Traceback" not in output, output
-        assert traces_in(output.encode()) == [], output
-        self.output.append(output)
-        return output
-
-    def show(self, *words: str) -> str:
-        """Run a command that shows what is received; its process has other arguments."""
-        done = completed(*words, cwd=self.folder, env=self.env, within_s=300)
-        output = done.stdout + done.stderr
         assert "Traceback" not in output, output
         assert traces_in(output.encode()) == [], output
         self.output.append(output)
@@ -194,13 +184,13 @@ def assert_private(owner: Owner) -> None:
     assert [path for path in paths if stat.S_IMODE(path.lstat().st_mode) & 0o077] == []
 
 
-def run_commands(run: Callable[..., str], commands: tuple[tuple[str, ...], ...]) -> None:
-    """Run the commands that show received data."""
+def run_commands(owner: Owner, commands: tuple[tuple[str, ...], ...]) -> None:
+    """Start the commands that show received data."""
     for words in commands:
-        run(*words)
-    listed = json.loads(run("batches", "list", "--json"))
+        owner.start(*words)
+    listed = json.loads(owner.start("batches", "list", "--json"))
     assert any(batch["why"] or batch["why_incomplete"] for batch in listed)
-    run("batches", "show", listed[0]["batch_id"])
+    owner.start("batches", "show", listed[0]["batch_id"])
 
 
 def test_the_key_is_found_nowhere(owner: tuple[Owner, RepeatingService]) -> None:
@@ -216,7 +206,7 @@ def test_the_key_is_found_nowhere(owner: tuple[Owner, RepeatingService]) -> None
     assert shown == []
     assert service.request_count > len(SPELLINGS)
     service.answers = {}
-    run_commands(user.show, QUICK_COMMANDS)
+    run_commands(user, QUICK_COMMANDS)
     assert "repeated the API key" in "".join(user.output)
     assert_kept_nowhere(user)
     assert_private(user)
@@ -236,7 +226,7 @@ def test_the_key_is_stored_nowhere_for_each_kind_of_answer(
     for words in (("run",), ("doctor",), ("backfill", "--from", "2026-03-01", "--yes")):
         user.start(*words)
     service.usual = "good"
-    run_commands(user.start, LONG_COMMANDS)
+    run_commands(user, LONG_COMMANDS)
     assert_kept_nowhere(user)
 
 

@@ -11,16 +11,22 @@ import pytest
 
 from pipeline.cli.maintenance import PACKAGES
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.forked_command import completed
 from tests.pipeline.small_home import SmallHome
-from tests.test_cli import ROOT, environment
+from tests.test_cli import ALMANAC, ROOT, environment
 from warehouse.files.file_modes import close_for_writing, readable_by_others
 
 
 def start(home: Path, *words: str, umask: int = 0o022, **given: str) -> str:
     """Run a command as from a shell with the usual mask."""
-    env = {**environment(home), "ALMANAC_COINS": "bitcoin", **given}
-    done = completed(*words, cwd=home.parent, env=env, umask=umask)
+    done = subprocess.run(
+        [*ALMANAC, *words],
+        cwd=home.parent,
+        env={**environment(home), "ALMANAC_COINS": "bitcoin", **given},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        umask=umask,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
