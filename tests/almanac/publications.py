@@ -14,13 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import duckdb
-
 from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
+from warehouse.connections import USUAL_LIMITS
+from warehouse.publish.full import declare
+from warehouse.publish.staged_file import Staged
 from warehouse.schema import ddl
-from warehouse.schema.macros import INTERNAL_MACROS, MACROS
-from warehouse.schema.tables import INTERNAL, INTERNAL_SCHEMA, TABLES
-from warehouse.schema.views import VIEWS
+from warehouse.schema.tables import INTERNAL, TABLES
 
 _BASES = {"event_versions": "observed", "event_claims": "claimed"}
 
@@ -75,21 +74,12 @@ def publish_by_hand(
 @cache
 def _declared() -> bytes:
     """Return a file with all declarations and no rows: making them takes longer than filling it."""
-    with TemporaryDirectory() as folder, duckdb.connect() as connection:
+    with TemporaryDirectory() as folder:
         path = Path(folder) / "declared.duckdb"
-        connection.execute(ddl.attach(path, "published", read_only=False))
-        connection.execute("USE published")
-        connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
-        for macro in INTERNAL_MACROS:
-            connection.execute(ddl.create_macro(macro))
-        for table in (*TABLES, *INTERNAL):
-            connection.execute(ddl.create(table))
-        for view in VIEWS:
-            connection.execute(ddl.create_view(view))
-        for declared in MACROS:
-            connection.execute(ddl.create_macro(declared.name))
-        for text in ("USE memory", "DETACH published"):
-            connection.execute(text)
+        staged = Staged(path, USUAL_LIMITS)
+        declare(staged)
+        staged.commit()
+        staged.close()
         return path.read_bytes()
 
 
