@@ -6,7 +6,7 @@ updated are left out: pulls change them, and they alone make no version. Tables 
 logs have none. Belongs here: these texts. Does not: what they are used for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from warehouse.publish.staged_file import Staged
@@ -26,14 +26,20 @@ def contents_of(staged: Staged) -> dict[str, str]:
     return {table.name: _text(*_sum(staged, table)) for table in _HASHED}
 
 
-def contents_after(staged: Staged, before: Mapping[str, str]) -> dict[str, str]:
+def contents_after(
+    staged: Staged, before: Mapping[str, str], differed: Collection[str]
+) -> dict[str, str]:
     """Return the content of every table after a delta, from the facts before it.
+
+    `differed` names the tables of which rows differed; the others keep their content.
 
     Raises:
         LookupError: the facts before do not have it.
     """
     return {
-        table.name: _text(*_after(staged, table, before[table.name]))
+        table.name: before[table.name]
+        if table.name not in differed
+        else _text(*_after(staged, table, before[table.name]))
         if table.delta in _SUMMED
         else _text(*_sum(staged, table))
         for table in _HASHED

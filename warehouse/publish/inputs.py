@@ -10,7 +10,7 @@ use (publish).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,7 +40,10 @@ class LakeDay(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Some days of the lake, and the state after the newest day."""
+    """Some days of the lake, and the state after the newest day.
+
+    `hashes` are the sha256 of the files of the state; none if an older Almanac wrote them.
+    """
 
     days: tuple[LakeDay, ...]
     state: dict[str, str]
@@ -48,6 +51,7 @@ class Inputs:
     snapshots: list[str]
     rejects: list[str]
     absences: list[str]
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # An empty lake has no files; any other lake has all of them.
@@ -82,6 +86,7 @@ def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]
         snapshots=_files_of_kind(lake, days, lake_paths.COIN_SNAPSHOTS),
         rejects=_files_of_kind(lake, days, lake_paths.REJECTS),
         absences=_files_of_kind(lake, days, lake_paths.EVENT_ABSENCES),
+        hashes=_state_hashes(chain[-1]) if chain else {},
     )
 
 
@@ -108,6 +113,12 @@ def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
         name: _checked_file(lake, lake_paths.checkpoint_table(checkpoint, name), files)
         for name in STATE
     }
+
+
+def _state_hashes(newest: LakeDay) -> dict[str, str]:
+    recorded = newest.meta.get("files") or {}
+    names = {name: lake_paths.checkpoint_table(newest.meta["checkpoint"], name) for name in STATE}
+    return {name: recorded[file] for name, file in names.items() if file in recorded}
 
 
 def _checked_file(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:

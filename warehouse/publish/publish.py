@@ -25,7 +25,14 @@ from warehouse.publish import delta, lake_events
 from warehouse.publish import full as publish_full
 from warehouse.publish.contents import FACT, contents_after, contents_in, contents_of
 from warehouse.publish.delta import DoesNotFit
-from warehouse.publish.inputs import Inputs, LakeDay, LocalState, find_inputs, find_local_state
+from warehouse.publish.inputs import (
+    STATE,
+    Inputs,
+    LakeDay,
+    LocalState,
+    find_inputs,
+    find_local_state,
+)
 from warehouse.publish.published import PUBLISHED_AT
 from warehouse.publish.staged_file import Staged, note_published, put_in_place, staging
 from warehouse.schema import ddl
@@ -84,6 +91,8 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
         )
 
 
+FILE: Final = "file:"
+"""Begins the names of the facts with the hashes of the checkpoint's files."""
 BLOAT_MAX: Final = 1.6
 """Size of the file relative to the last full build; above it, the next build is full."""
 SMALL_BYTES: Final = 32_000_000
@@ -210,10 +219,10 @@ class _Publication:
     def _fill(self, staged: Staged, why: str) -> PublishReport:
         inputs = find_inputs(self.lake, self.chain, self.chain)
         publish_full.build(staged, inputs, self.local)
-        _note(staged, {"signature": _signature(), "local": self.local.fingerprint})
         check(staged, inputs, everything=True)
         report = PublishReport("full", why_full=why, contents=contents_of(staged))
-        return self._put(staged, report, None)
+        facts = {"signature": _signature(), "local": self.local.fingerprint}
+        return self._put(staged, report, None, {**facts, **_made_from(inputs)})
 
     def _apply(self, staged: Staged) -> PublishReport:
         try:
@@ -228,17 +237,23 @@ class _Publication:
             return PublishReport("none", rows=_rows(staged), contents=contents_in(facts))
         months: set[str] = set()
         contents = contents_in(facts)
+        new_facts = dict[str, str]()
         if first_day is not None:
             days = [day_file for day_file in self.chain if day_file.day >= first_day]
             inputs = find_inputs(self.lake, self.chain, days)
-            delta.apply(staged, inputs, first_day)
+            made_from = _made_from(inputs)
+            same_state = frozenset(
+                name for name in inputs.hashes if made_from[FILE + name] == facts.get(FILE + name)
+            )
+            differed = delta.apply(staged, inputs, first_day, same_state)
             check(staged, inputs, everything=False)
-            contents = contents_after(staged, contents)
+            contents = contents_after(staged, contents, differed)
             months = lake_events.changed_months(staged)
+            new_facts |= made_from
         if facts["local"] != self.local.fingerprint:
             delta.apply_local(staged, self.local)
-            _note(staged, {"local": self.local.fingerprint})
-        return self._put(staged, PublishReport("delta", contents=contents), months)
+            new_facts["local"] = self.local.fingerprint
+        return self._put(staged, PublishReport("delta", contents=contents), months, new_facts)
 
     def _refuse_misfit(self, facts: dict[str, str]) -> None:
         if facts["signature"] != _signature():
@@ -251,18 +266,24 @@ class _Publication:
         if size > max(SMALL_BYTES, BLOAT_MAX * int(facts["full_bytes"])):
             raise DoesNotFit(f"it has grown to {size} bytes from {facts['full_bytes']}")
 
-    def _put(self, staged: Staged, report: PublishReport, months: set[str] | None) -> PublishReport:
-        """Write the lake's events, then rename the file."""
+    def _put(
+        self,
+        staged: Staged,
+        report: PublishReport,
+        months: set[str] | None,
+        facts: dict[str, str],
+    ) -> PublishReport:
+        """Note facts of the file, write the lake's events, then rename the file."""
         self.step("publish:built")
         report.rows = _rows(staged)
-        _note(staged, {FACT + name: content for name, content in report.contents.items()})
+        contents = {FACT + name: content for name, content in report.contents.items()}
+        _note(staged, {**facts, **contents, PUBLISHED_AT: self.now().isoformat()})
         staged.commit()
         report.months = lake_events.write_events(staged, self.lake, months)
         self.step("publish:lake_events_written")
         if report.mode == "full":
             staged.checkpoint()
             _note(staged, {"full_bytes": str(staged.path.stat().st_size)})
-        _note(staged, {PUBLISHED_AT: self.now().isoformat()})
         staged.close()
         self.step("publish:finished")
         note_published(self.notes, staged.path, self.warehouse)
@@ -290,8 +311,13 @@ def _note(staged: Staged, facts: dict[str, str]) -> None:
     staged.run(_SQL["note_facts"], {"names": list(facts), "values": list(facts.values())})
 
 
+def _made_from(inputs: Inputs) -> dict[str, str]:
+    """Return the facts of the state's files; one whose hash is not known matches no later one."""
+    return {FILE + name: inputs.hashes.get(name, "") for name in STATE}
+
+
 def _rows(staged: Staged) -> dict[str, int]:
-    return {table.name: int(staged.run(ddl.count(table))[0][0]) for table in TABLES}
+    return {str(name): int(rows) for name, rows in staged.run(ddl.counts(TABLES))}
 
 
 @cache

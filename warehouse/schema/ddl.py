@@ -4,7 +4,7 @@ Every name comes from a declaration and is quoted. Values are bound; comments ca
 are quoted as literals.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from almanac.reading.named_sql import quoted, quoted_text
@@ -98,6 +98,12 @@ def gone(table: Table) -> str:
     return _only(table, "gone_", _name(table), ("have_", "want_"))
 
 
+def differs_nowhere(table: Table) -> Iterator[str]:
+    """Yield the statements that make `gone_…` and `new_…` without rows."""
+    for prefix in ("gone_", "new_"):
+        yield _keep(table, prefix) + no_rows(table)
+
+
 def new(table: Table, query: str) -> str:
     """Store in `new_…` the rows that a table should have and does not have."""
     return _only(table, "new_", "(\n" + query + "\n)", ("want_", "have_"))
@@ -137,6 +143,13 @@ def update(table: Table, columns: tuple[str, ...], query: str) -> str:
 def count(table: Table, prefix: str = "") -> str:
     counted = quoted(prefix + table.name) if prefix else _name(table)
     return "SELECT count(*) FROM " + counted
+
+
+def counts(tables: Sequence[Table]) -> str:
+    """Return the query for the number of rows of each table: a row with its name and number."""
+    return " UNION ALL ".join(
+        "SELECT " + quoted_text(table.name) + ", count(*) FROM " + _name(table) for table in tables
+    )
 
 
 def content(table: Table, columns: tuple[str, ...], prefix: str = "") -> str:

@@ -81,12 +81,16 @@ class SmallLake:
         self.storage = Storage(home / "lake")
         self.warehouse = home / "warehouse.duckdb"
         self.chain: list[Day] = []
+        self.has_hashes = True
+        """Whether a day records its files with their hashes, as an older Almanac did not."""
+        self._hashes: dict[str, str] = {}
 
     def copied(self, home: Path) -> "SmallLake":
         """Return a lake with the same files, published or not, in another home, which is empty."""
         shutil.copytree(self.home, home, dirs_exist_ok=True)
         other = SmallLake(home)
         other.chain = [*self.chain]
+        other.has_hashes = self.has_hashes
         return other
 
     def set_plans(self, plans: Sequence[Plan]) -> None:
@@ -99,7 +103,10 @@ class SmallLake:
                 self._write_day(connection, state, FIRST_DAY + timedelta(days=number), plan)
         if self.chain:
             # Only the newest checkpoint is read.
+            self._hashes = {}
             self._write_state(connection, state, self.chain[-1].meta["checkpoint"])
+            if self.has_hashes:
+                self.chain[-1].meta["files"] |= self._hashes
         for name in old.keys() - {item.name for item in self.chain}:
             self.storage.remove(name)
         connection.close()
@@ -111,6 +118,7 @@ class SmallLake:
     def _write_day(
         self, connection: duckdb.DuckDBPyConnection, state: _State, day: date, plan: Plan
     ) -> None:
+        self._hashes = {}
         state.names, state.absences = plan.names, []
         versions = [row for op in plan.ops for row in _rows_of(state, op, day)]
         batches = [batch_record(day, "export", len(plan.ops), plan.rejects, sorted({"btc"}))]
@@ -146,9 +154,10 @@ class SmallLake:
             self._write(connection, f"rejects/{folder}/{export}.parquet", "rejects", rejects)
         else:
             self.storage.remove(f"rejects/{folder}/{export}.parquet")
+        recorded = {"files": dict(self._hashes)} if self.has_hashes else {}
         name = f"event_changes/{folder}/changes.parquet"
         sha256 = self._write(connection, name, "changes", versions, json.dumps(meta))
-        self.chain.append(Day(day, sha256, name, meta))
+        self.chain.append(Day(day, sha256, name, {**meta, **recorded}))
 
     def _write_state(self, connection: duckdb.DuckDBPyConnection, state: _State, name: str) -> None:
         at = observation_time(FIRST_DAY)
@@ -188,7 +197,8 @@ class SmallLake:
                 "COPY written TO $file (FORMAT parquet, KV_METADATA {almanac: $meta})",
                 {"file": str(file), "meta": meta},
             )
-        return hashlib.sha256(self.storage.read(name)).hexdigest()
+        self._hashes[name] = hashlib.sha256(self.storage.read(name)).hexdigest()
+        return self._hashes[name]
 
 
 @cache

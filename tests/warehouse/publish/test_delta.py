@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.publish import delta as publish_delta
 from warehouse.publish import lake_events
-from warehouse.schema.tables import FIRST_OBSERVED, PUBLISHED, TABLES
+from warehouse.schema import ddl
+from warehouse.schema.tables import FIRST_OBSERVED, PUBLISHED, TABLES, Table
 
 ops = st.builds(
     Op,
@@ -78,6 +79,7 @@ histories = given(
     after=st.lists(plans, min_size=1, max_size=3),
     whole_above=st.sampled_from([0, 10_000]),
     sorted_above=st.sampled_from([0, 8]),
+    hashed=st.sampled_from([(True, True), (True, True), (True, False), (False, True)]),
 )
 
 
@@ -90,9 +92,10 @@ def test_a_delta_equals_a_full_build_even_after_days_are_refolded(
     after: list[Plan],
     whole_above: int,
     sorted_above: int,
+    hashed: tuple[bool, bool],
 ) -> None:
     home = tmp_path_factory.mktemp("home")
-    check_history(home, before, kept, after, whole_above, sorted_above)
+    check_history(home, before, kept, after, whole_above, sorted_above, hashed)
 
 
 @pytest.mark.long
@@ -106,9 +109,10 @@ def test_a_delta_equals_a_full_build_for_many_histories(
     after: list[Plan],
     whole_above: int,
     sorted_above: int,
+    hashed: tuple[bool, bool],
 ) -> None:
     home = tmp_path_factory.mktemp("home")
-    check_history(home, before, kept, after, whole_above, sorted_above)
+    check_history(home, before, kept, after, whole_above, sorted_above, hashed)
 
 
 def check_history(
@@ -118,10 +122,13 @@ def check_history(
     after: list[Plan],
     whole_above: int,
     sorted_above: int,
+    hashed: tuple[bool, bool],
 ) -> None:
     lake = SmallLake(home)
+    lake.has_hashes = hashed[0]
     lake.set_plans(before)
     lake.publish()
+    lake.has_hashes = hashed[1]
     lake.set_plans([*before[:kept], *after])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publish_delta, "ROWS_ALWAYS", whole_above)
@@ -144,6 +151,42 @@ def test_many_deltas_in_a_row_equal_a_full_build(
         lake.set_plans(history)
         lake.publish()
     assert lake_events_differ(lake) == 0
+    check_against_full(lake, tmp_path / "delta.duckdb")
+
+
+def test_tables_whose_checkpoint_file_is_the_same_keep_their_rows_and_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = SmallLake(tmp_path)
+    history = [Plan((Op(0, seed=1), Op(1, "cancel")), coins=2)]
+    lake.set_plans(history)
+    lake.publish()
+    lake.set_plans([*history, Plan((Op(0, "change", seed=2),))])
+    compared: list[str] = []
+    want = ddl.want
+
+    def noting(table: Table, columns: tuple[str, ...], query: str) -> str:
+        compared.append(table.name)
+        return want(table, columns, query)
+
+    monkeypatch.setattr(ddl, "want", noting)
+    lake.publish()
+    assert {"events", "event_versions", "event_coins"} <= {*compared}
+    assert not {"coins", "categories", "cancellations", "event_claims"} & {*compared}
+    check_against_full(lake, tmp_path / "delta.duckdb")
+
+
+def test_a_file_is_not_the_same_as_one_before_an_older_almanac_published(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    history = [Plan((Op(0, seed=1),), coins=2)]
+    lake.set_plans(history)
+    lake.publish()
+    lake.has_hashes = False
+    lake.set_plans([*history, Plan((Op(0, "see"),), coins=2, names=1)])
+    renamed = lake.publish().contents["coins"]
+    lake.has_hashes = True
+    lake.set_plans([*history, Plan((Op(0, seed=3),))])
+    assert lake.publish().contents["coins"] != renamed
     check_against_full(lake, tmp_path / "delta.duckdb")
 
 

@@ -1,7 +1,7 @@
 -- The rows that a delta touches, and the updates of links to coins and categories.
 --
---     find_unknown_fields → find_changed_batches → find_touched | clear_touched (in full)
---     → update_coin_names, update_category_ids
+--     find_unknown_fields → find_changed_batches → find_first_versions
+--     → find_touched | clear_touched (in full) → update_coin_names, update_category_ids
 
 -- name: find_unknown_fields
 -- Grain: one row per set of known fields among versions and events, with the names of the others.
@@ -34,8 +34,17 @@ SELECT batch_id FROM have_batches
 UNION
 SELECT batch_id FROM want_batches
 
+-- name: find_first_versions
+-- Grain: one row, if a first version differs from what was published: claims are made from them.
+-- Parameters: none. Run twice: the same row.
+SELECT event_id FROM gone_event_versions WHERE version = 1
+UNION
+SELECT event_id FROM new_event_versions WHERE version = 1
+LIMIT 1
+
 -- name: find_touched
--- Grain: one row per event whose state or versions differ from what was published.
+-- Grain: one row per event whose state or versions differ from what was published. Its claims follow
+-- from its first version.
 -- Parameters: none. Run twice: made again.
 CREATE OR REPLACE TEMP TABLE touched AS
 SELECT event_id FROM gone_events
@@ -45,10 +54,6 @@ UNION
 SELECT event_id FROM gone_event_versions
 UNION
 SELECT event_id FROM new_event_versions
-UNION
-SELECT event_id FROM gone_event_claims
-UNION
-SELECT event_id FROM new_event_claims
 
 -- name: clear_touched
 -- Grain: no row. A full build checks everything, whatever was touched.
