@@ -176,6 +176,18 @@ def test_tables_whose_checkpoint_file_is_the_same_keep_their_rows_and_are_not_co
     check_against_full(lake, tmp_path / "delta.duckdb")
 
 
+def test_links_have_the_new_names_of_coins_that_only_events_name(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    history = [Plan((Op(0, seed=1), Op(1, seed=1)))]
+    lake.set_plans(history)
+    before = lake.publish().contents
+    lake.set_plans([*history, Plan((Op(0, "see"),), names=1)])
+    after = lake.publish().contents
+    assert after["coins"] == before["coins"]
+    assert after["event_coins"] != before["event_coins"]
+    check_against_full(lake, tmp_path / "delta.duckdb")
+
+
 def test_a_file_is_not_the_same_as_one_before_an_older_almanac_published(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     history = [Plan((Op(0, seed=1),), coins=2)]
