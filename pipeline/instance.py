@@ -43,10 +43,6 @@ _UNCAPTURED: Final = {
 }
 
 
-_EMPTY: Final[dict[str, bytes]] = {}
-"""The databases of an instance without runs, once this process has made them for a home."""
-
-
 def config() -> dict[str, Any]:
     """Return the configuration of the home's own instance, which is in SQLite in its folder."""
     return {
@@ -115,14 +111,7 @@ def _left_by_the_killed(home: Home) -> list[Path]:
 
 
 def _make_in(folder: Path) -> None:
-    """Make all databases in a folder; for the second home of a process, as of those of tests, they
-    are copied."""
-    known = dict(_EMPTY)
-    for name, content in known.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    if known:
-        return
+    """Make all databases in a folder."""
     (folder / CONFIG).write_text(yaml.safe_dump(config()), "utf-8")
     with _opened(folder) as instance:
         instance.get_runs_count()
@@ -131,7 +120,6 @@ def _make_in(folder: Path) -> None:
     for name in STORES:
         if (folder / f"{name}-wal").exists():
             raise RuntimeError(f"{folder / name} is still open")
-    _EMPTY.update({name: (folder / name).read_bytes() for name in STORES})
 
 
 def _adopt(made: Path, target: Path) -> None:

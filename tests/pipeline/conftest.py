@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipeline import console
+from pipeline import console, instance
 from pipeline.cli.main import app
 from pipeline.settings import described
+from tests.pipeline import empty_stores
 
 Almanac = Callable[..., Any]
 """Runs a command: its words, the expected exit code, settings by their short names."""
@@ -22,6 +23,14 @@ def private_files() -> Iterator[None]:
     before = os.umask(0o077)
     yield
     os.umask(before)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def copied_stores() -> Iterator[None]:
+    """Copy Dagster's empty databases into each home but the first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instance, "_make_in", empty_stores.make_or_copy)
+        yield
 
 
 @pytest.fixture

@@ -18,14 +18,16 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from assets.layout import Layout
+from pipeline import instance as instance_module
 from pipeline.daily_run import RunSummary, run_day
 from pipeline.health.run_checks import checked_runs, run_troubles
-from pipeline.instance import _EMPTY, instance_of, make_stores
+from pipeline.instance import instance_of, make_stores
 from pipeline.runs import store as run_store
 from pipeline.runs.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, fail_dead_runs
 from pipeline.runs.presence import announce
 from pipeline.runs.store import INDEX, RUNS, STORES, RunInProgress, check, damages
 from resources.http.retries import utc_now
+from tests.pipeline import empty_stores
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import (
     copied,
@@ -71,10 +73,10 @@ def opened(home: Home) -> None:
 
 
 def begun(work: Callable[[], object]) -> int:
-    """Run a function in a forked process that begins as a new one: with no databases to copy."""
+    """Run a function in a forked process that makes Dagster's databases, as a program does."""
 
     def begin() -> None:
-        _EMPTY.clear()
+        instance_module._make_in = empty_stores.make
         work()
 
     return forked(begin)
