@@ -37,11 +37,9 @@ def contents_after(
         LookupError: the facts before do not have it.
     """
     return {
-        table.name: before[table.name]
-        if table.name not in differed
-        else _text(*_after(staged, table, before[table.name]))
-        if table.delta in _SUMMED
-        else _text(*_sum(staged, table))
+        table.name: _after(staged, table, before[table.name])
+        if table.name in differed
+        else before[table.name]
         for table in _HASHED
     }
 
@@ -53,12 +51,14 @@ def contents_in(facts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _after(staged: Staged, table: Table, before: str) -> tuple[int, int]:
+def _after(staged: Staged, table: Table, before: str) -> str:
+    if table.delta not in _SUMMED:
+        return _text(*_sum(staged, table))
     rows, total = map(int, before.split("-"))
     for prefix, sign in (("gone_", -1), ("new_", 1)):
         count, part = _sum(staged, table, prefix)
         rows, total = rows + sign * count, total + sign * part
-    return rows, total
+    return _text(rows, total)
 
 
 def _sum(staged: Staged, table: Table, prefix: str = "") -> tuple[int, int]:

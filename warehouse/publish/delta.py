@@ -52,7 +52,7 @@ class DoesNotFit(Exception):
 
 
 def apply(
-    staged: Staged, inputs: Inputs, first_day: date, same_state: frozenset[str] = frozenset()
+    staged: Staged, inputs: Inputs, first_day: date, same_state: frozenset[str]
 ) -> frozenset[str]:
     """Apply the days that changed, from `first_day` on, and the state after the last day.
 

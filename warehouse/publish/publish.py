@@ -91,7 +91,7 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
         )
 
 
-FILE: Final = "file:"
+_FILE: Final = "file:"
 """Begins the names of the facts with the hashes of the checkpoint's files."""
 BLOAT_MAX: Final = 1.6
 """Size of the file relative to the last full build; above it, the next build is full."""
@@ -228,7 +228,7 @@ class _Publication:
         try:
             facts = _facts(staged)
         except duckdb.CatalogException:  # It has none, or in another schema.
-            raise DoesNotFit("another version of Almanac made it") from None
+            raise DoesNotFit("another version of Almanac or DuckDB made it") from None
         self._refuse_misfit(facts)
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
         same = first_day is None and facts["local"] == self.local.fingerprint
@@ -243,7 +243,7 @@ class _Publication:
             inputs = find_inputs(self.lake, self.chain, days)
             made_from = _made_from(inputs)
             same_state = frozenset(
-                name for name in inputs.hashes if made_from[FILE + name] == facts.get(FILE + name)
+                name for name in inputs.hashes if made_from[_FILE + name] == facts.get(_FILE + name)
             )
             differed = delta.apply(staged, inputs, first_day, same_state)
             check(staged, inputs, everything=False)
@@ -257,7 +257,7 @@ class _Publication:
 
     def _refuse_misfit(self, facts: dict[str, str]) -> None:
         if facts["signature"] != _signature():
-            raise DoesNotFit("another version of Almanac made it")
+            raise DoesNotFit("another version of Almanac or DuckDB made it")
         if not contents_in(facts):
             raise DoesNotFit("an older Almanac made it and did not hash its tables")
         if not self.chain:
@@ -277,13 +277,15 @@ class _Publication:
         self.step("publish:built")
         report.rows = _rows(staged)
         contents = {FACT + name: content for name, content in report.contents.items()}
-        _note(staged, {**facts, **contents, PUBLISHED_AT: self.now().isoformat()})
+        _note(staged, {**facts, **contents})
         staged.commit()
         report.months = lake_events.write_events(staged, self.lake, months)
         self.step("publish:lake_events_written")
+        last = {PUBLISHED_AT: self.now().isoformat()}
         if report.mode == "full":
             staged.checkpoint()
-            _note(staged, {"full_bytes": str(staged.path.stat().st_size)})
+            last["full_bytes"] = str(staged.path.stat().st_size)
+        _note(staged, last)
         staged.close()
         self.step("publish:finished")
         note_published(self.notes, staged.path, self.warehouse)
@@ -313,7 +315,7 @@ def _note(staged: Staged, facts: dict[str, str]) -> None:
 
 def _made_from(inputs: Inputs) -> dict[str, str]:
     """Return the facts of the state's files; one whose hash is not known matches no later one."""
-    return {FILE + name: inputs.hashes.get(name, "") for name in STATE}
+    return {_FILE + name: inputs.hashes.get(name, "") for name in STATE}
 
 
 def _rows(staged: Staged) -> dict[str, int]:
@@ -322,8 +324,12 @@ def _rows(staged: Staged) -> dict[str, int]:
 
 @cache
 def _signature() -> str:
-    """Return a hash of the file's form: the declarations and the SQL that fills it."""
-    digest = hashlib.sha256(repr((TABLES, INTERNAL, VIEWS, MACROS)).encode())
+    """Return a hash of the file's form: the declarations and the SQL that fills it.
+
+    Contents are sums of DuckDB's `hash`, which another version may compute otherwise.
+    """
+    form = (duckdb.__version__, TABLES, INTERNAL, VIEWS, MACROS)
+    digest = hashlib.sha256(repr(form).encode())
     for text in (*ddl.definitions(), *_SQL.texts.values()):
         digest.update(text.encode())
     return digest.hexdigest()

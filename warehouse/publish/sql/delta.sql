@@ -43,8 +43,8 @@ SELECT event_id FROM new_event_versions WHERE version = 1
 LIMIT 1
 
 -- name: find_touched
--- Grain: one row per event whose state or versions differ from what was published. Its claims follow
--- from its first version.
+-- Grain: one row per event whose state or versions differ from what was published. Claims need no
+-- place here: they differ only if a first version does.
 -- Parameters: none. Run twice: made again.
 CREATE OR REPLACE TEMP TABLE touched AS
 SELECT event_id FROM gone_events

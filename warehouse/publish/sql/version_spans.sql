@@ -1,8 +1,8 @@
 -- The end of each version, from the start of the next one.
 --
 --     in full    find_version_starts → find_version_spans
---     a delta    clear_version_spans → (rows are compared) → find_touched_starts
---                → find_version_spans → update_version_spans
+--     a delta    clear_version_spans → (rows are compared) → and if an event was touched:
+--                find_touched_starts → find_version_spans → update_version_spans
 
 -- name: find_version_starts
 -- Grain: one row per version, with the instant it became known.
