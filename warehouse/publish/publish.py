@@ -241,15 +241,14 @@ class _Publication:
         if first_day is not None:
             days = [day_file for day_file in self.chain if day_file.day >= first_day]
             inputs = find_inputs(self.lake, self.chain, days)
-            made_from = _made_from(inputs)
             same_state = frozenset(
-                name for name in inputs.hashes if made_from[_FILE + name] == facts.get(_FILE + name)
+                name for name, sha256 in inputs.hashes.items() if facts.get(_FILE + name) == sha256
             )
             differed = delta.apply(staged, inputs, first_day, same_state)
             check(staged, inputs, everything=False)
             contents = contents_after(staged, contents, differed)
             months = lake_events.changed_months(staged)
-            new_facts |= made_from
+            new_facts |= _made_from(inputs)
         if facts["local"] != self.local.fingerprint:
             delta.apply_local(staged, self.local)
             new_facts["local"] = self.local.fingerprint

@@ -140,9 +140,8 @@ def update(table: Table, columns: tuple[str, ...], query: str) -> str:
     )
 
 
-def count(table: Table, prefix: str = "") -> str:
-    counted = quoted(prefix + table.name) if prefix else _name(table)
-    return "SELECT count(*) FROM " + counted
+def count(table: Table) -> str:
+    return "SELECT count(*) FROM " + _name(table)
 
 
 def counts(tables: Sequence[Table]) -> str:
