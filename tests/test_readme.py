@@ -20,6 +20,7 @@ from pipeline.session import open_service
 from pipeline.settings import markdown
 from resources.feeds import pull
 from tests.free_ports import free_port
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import PULLED
 from tests.server.webhooks.receiver import Receiver
@@ -90,7 +91,7 @@ def run(command: str, folder: Path) -> str:
         env=scrubbed(folder),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=HANGS_AFTER_S,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -147,14 +148,14 @@ def test_what_the_sandbox_pushes_is_in_the_warehouse_of_the_receiver(home: Path)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANGS_AFTER_S
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 def wait_for_receiver() -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + HANGS_AFTER_S
     while time.monotonic() < deadline:
         try:
             httpx.get(with_free_ports("http://127.0.0.1:8651/"))
@@ -178,7 +179,7 @@ def test_the_python_example_of_the_sandbox_runs(tmp_path: Path) -> None:
             env=environment(tmp_path),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANGS_AFTER_S,
         )
     finally:
         receiver.close()
@@ -241,7 +242,7 @@ def run_the_python_example(folder: Path) -> None:
         env=scrubbed(folder),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert "displayed_date" in done.stdout, done.stderr
 

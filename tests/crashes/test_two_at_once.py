@@ -13,6 +13,7 @@ from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import ROOT, Prepared
 from tests.crashes.pulls import land_again
 from tests.crashes.tables import published, whole
+from tests.hangs import HANGS_AFTER_S
 from warehouse import queries
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -135,6 +136,6 @@ def test_a_long_query_in_another_process_continues_while_runs_replace_the_file(
     assert reader.stdout.readline() == "reading\n"
     merge(home)
     assert published(home.warehouse) != prepared.before["append"]
-    output, _ = reader.communicate("go on\n", timeout=100)
+    output, _ = reader.communicate("go on\n", timeout=HANGS_AFTER_S)
     assert (reader.returncode, output) == (0, "read\n")
     assert whole(home) == prepared.after

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.page import DEPLOY
+from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.landed_days import history, land
 from warehouse.history.merge import merge, replay
 from warehouse.home import Home
@@ -128,7 +129,7 @@ def back_up(home: Path, folder: Path, *, programs: Path | None = None, code: int
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert done.returncode == code, done.stderr
     return done.stderr if code else done.stdout

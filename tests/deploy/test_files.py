@@ -18,6 +18,7 @@ from pipeline.configuration.push import DEFAULT_PORT
 from pipeline.receiver.app import HEALTH_PATH
 from pipeline.settings import described
 from tests.deploy.page import DEPLOY, parse
+from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ROOT
 
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text("utf-8")
@@ -182,7 +183,7 @@ def test_the_customisation_with_push_has_both_containers(tmp_path: Path) -> None
     made = folder / "kustomization.yaml"
     made.write_text(made.read_text("utf-8").replace("# components:", "components:"), "utf-8")
     done = subprocess.run(
-        ["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=60
+        ["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=HANGS_AFTER_S
     )
     assert done.returncode == 0, done.stderr
     documents = list(yaml.safe_load_all(done.stdout))
@@ -240,7 +241,7 @@ def test_status_as_metrics_has_warnings_feeds_and_sizes() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=HANGS_AFTER_S,
     )
     assert [line for line in done.stdout.splitlines() if not line.startswith("#")] == [
         "almanac_home 1",

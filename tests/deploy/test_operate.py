@@ -22,6 +22,7 @@ from tests.deploy.page import (
     blocks_of,
     parse,
 )
+from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ROOT, environment
 from tests.warehouse.landed_days import history, land
 from warehouse.history.merge import merge
@@ -63,7 +64,7 @@ class Machine:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=HANGS_AFTER_S,
         )
         assert done.returncode in codes, f"{text}\n{done.stdout}{done.stderr}"
         return done.stdout

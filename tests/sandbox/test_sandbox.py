@@ -23,6 +23,7 @@ from catalog.server.exchange import Exchange, attach
 from catalog.server.hosting import HEADER_TIMEOUT_S
 from catalog.server.state_dir import ServiceDirError
 from catalog.server.store import EventQuery
+from tests.hangs import HANGS_AFTER_S
 from tests.server.test_hosting import SLACK_S, seconds_until_closed
 
 ALL_DATES = Window(datetime(2017, 1, 1, tzinfo=UTC), None)
@@ -37,7 +38,10 @@ def key(almanac_sandbox: Sandbox) -> str:
 def client(almanac_sandbox: Sandbox, key: str) -> Iterator[httpx.Client]:
     # Without `verify=False` each client reads the certificates of the machine, 20 ms.
     with httpx.Client(
-        base_url=almanac_sandbox.base_url, headers={"x-api-key": key}, timeout=60, verify=False
+        base_url=almanac_sandbox.base_url,
+        headers={"x-api-key": key},
+        timeout=HANGS_AFTER_S,
+        verify=False,
     ) as client:
         yield client
 
@@ -313,7 +317,7 @@ class TestFaults:
         self, hasty: Sandbox, path: str, faults: str
     ) -> None:
         headers = {"x-api-key": hasty.keys["elite"], "Sandbox-Faults": faults}
-        answer = httpx.get(hasty.base_url + path, headers=headers, timeout=60)
+        answer = httpx.get(hasty.base_url + path, headers=headers, timeout=HANGS_AFTER_S)
         assert answer.status_code == 500
         assert answer.json()["message"].startswith("The request ran longer than 30 seconds")
 

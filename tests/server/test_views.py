@@ -13,6 +13,7 @@ from catalog.sandbox.world.world import World
 from catalog.server.memory.coin_index import CoinBook
 from catalog.server.memory.view import MemoryView
 from catalog.server.store import EventQuery
+from tests.hangs import HANGS_AFTER_S
 from tests.server.small_catalog import COINS, DAY, NOW, TimedStore, coin, event, serving, view
 from tests.server.test_hosting import exchange
 
@@ -90,7 +91,9 @@ def test_the_export_of_another_catalog_has_another_tag() -> None:
 def test_a_running_clock_does_not_accumulate_views() -> None:
     with Sandbox(now=datetime(2018, 3, 1, tzinfo=UTC)) as sandbox:
         headers = {"x-api-key": sandbox.keys["enterprise"]}
-        with httpx.Client(base_url=sandbox.base_url, headers=headers, timeout=60) as client:
+        with httpx.Client(
+            base_url=sandbox.base_url, headers=headers, timeout=HANGS_AFTER_S
+        ) as client:
             for _ in range(60):
                 sandbox.advance(timedelta(hours=6))
                 assert client.get("/v2/events?limit=1").status_code == 200

@@ -18,6 +18,7 @@ import pytest
 from almanac.reading import answers, published
 from almanac.reading.connections import DUCKDB_MAJOR
 from almanac.reading.query_limits import QueryLimits
+from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.unclosable import BLOCKED_S, Refusing, Unclosable, opening
 from warehouse.connections import open_spilling
@@ -364,6 +365,6 @@ def test_no_thread_writes_a_file_that_its_query_could_wait_for_forever(
 def test_answers_interrupted_at_any_moment_end(warehouse: Path, tmp_path: Path) -> None:
     """If DuckDB writes with its own threads, about one in 180 waits forever."""
     command = [sys.executable, "-c", INTERRUPTED, ENDLESS, str(warehouse), str(tmp_path / "answer")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=HANGS_AFTER_S)
     assert (done.returncode, done.stderr) == (0, b"")
     assert list(tmp_path.iterdir()) == []

@@ -24,6 +24,7 @@ import pytest
 
 from almanac.reading import attaching
 from almanac.reading.query_limits import QueryLimits
+from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.run_apart import DATA_BYTES_MAX
 from warehouse.queries import (
@@ -292,7 +293,7 @@ def test_a_query_that_exhausts_resources_is_stopped_within_its_limits(
         input="".join(json.dumps(sql) + "\n" for sql in statements),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_AFTER_S,
     )
     ends = [json.loads(line) for line in run.stdout.splitlines()]
     assert len(ends) == len(statements), run.stderr

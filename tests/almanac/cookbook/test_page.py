@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.almanac.cookbook.page import PAGE, QUESTIONS, RUNNER, runner
+from tests.hangs import HANGS_AFTER_S
 
 
 def test_sql_python_and_page_agree_on_each_question_in_any_zone_of_the_machine(home: Path) -> None:
@@ -18,7 +19,7 @@ def test_sql_python_and_page_agree_on_each_question_in_any_zone_of_the_machine(h
         env={**os.environ, "TZ": "America/New_York"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_AFTER_S,
     )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     assert done.stdout.endswith(f"\n{QUESTIONS} questions, 0 with another answer, 0 not run\n")

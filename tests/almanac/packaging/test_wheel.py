@@ -14,6 +14,7 @@ import pytest
 
 from tests.almanac.packaging.wheel import ROOT, folder_of_a_user, make_wheel
 from tests.almanac.publications import publish_by_hand
+from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.answers.handmade import Known
 
 HEAVY: Final = ("pandas", "numpy", "pyarrow", "scipy", "matplotlib", "polars", "dagster", "typer")
@@ -82,7 +83,7 @@ def run(code: str, folder: Path, unpacked: Path, *words: str) -> str:
         env={**os.environ, "PYTHONPATH": str(unpacked)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

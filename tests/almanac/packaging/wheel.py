@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tests.hangs import HANGS_AFTER_S
+
 ROOT: Final = Path(__file__).parents[3]
 
 
@@ -18,7 +20,7 @@ def make_wheel(folder: Path) -> Path:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_AFTER_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = folder.glob("*.whl")

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ALMANAC
 
 BACKFILL = """
@@ -63,7 +64,7 @@ class Pages:
         answer = httpx.post(
             f"{self.address}/graphql",
             json={"query": query, "variables": values},
-            timeout=60,
+            timeout=HANGS_AFTER_S,
             trust_env=False,
         ).json()
         assert "errors" not in answer, answer

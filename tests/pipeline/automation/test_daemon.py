@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.automation.daemon import (
     BACKFILL,
     BACKFILL_STATUS,
@@ -33,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env=with_few_coins(folder),
         check=True,
         capture_output=True,
-        timeout=300,
+        timeout=HANGS_AFTER_S,
     )
     return folder
 

@@ -16,6 +16,7 @@ from pipeline.build import build_definitions, build_resources
 from pipeline.instance import config, instance_of, make_stores, write_config
 from pipeline.ui.names import LOCATION, MODULE
 from resources.http.retries import utc_now
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import run_sandbox_days, settings_of
 from tests.test_cli import ROOT, environment
 from warehouse.home import Home
@@ -52,7 +53,7 @@ def test_loading_the_definitions_has_no_warning_and_touches_no_file_or_network(
         env=environment(tmp_path / "home"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (tmp_path / "home").exists()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.hangs import HANGS_AFTER_S
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -17,7 +19,7 @@ def ended(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
 
 

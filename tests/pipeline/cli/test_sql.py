@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from almanac.forms.text_table import rounded
 from pipeline import console
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.test_cli import ALMANAC, environment, on_terminal
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
@@ -68,7 +69,7 @@ def test_csv_goes_into_the_file_that_output_is_redirected_to(
             env=environment(home),
             stdout=stdout,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=HANGS_AFTER_S,
         )
     assert (done.returncode, done.stderr) == (0, b"")
     assert target.read_text() == ("before\n" if mode == "ab" else "") + "a\n1\n"
@@ -83,7 +84,7 @@ def test_json_goes_into_a_pipe_whole(home: Path, tmp_path: Path) -> None:
         cwd=tmp_path,
         env=environment(home),
         capture_output=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(json.loads(done.stdout)) == 20_000
@@ -128,7 +129,7 @@ def test_a_query_that_reads_files_writes_or_exhausts_ends_in_one_line(
         env={**environment(home), **limits},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("almanac: ")

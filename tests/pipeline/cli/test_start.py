@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from pipeline.cli.main import COMMANDS
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.small_home import SmallHome
 from tests.test_cli import environment
 from warehouse.history.merge import merge
@@ -58,7 +59,7 @@ def started(
         env={**environment(home), **given},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
 
 

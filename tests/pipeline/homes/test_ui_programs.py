@@ -16,6 +16,7 @@ from pipeline.ui import programs
 from pipeline.ui.attached import ATTACHED
 from pipeline.ui.names import DAEMON, PagesAddress, ProgramWords, lock_of
 from pipeline.ui.programs import end_orphans
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes.run_records import forked, killed_after
 from warehouse.errors import LockHeld
 from warehouse.files.locks import hold_lock, holder
@@ -87,7 +88,9 @@ def test_a_lock_without_a_holder_is_reported_and_no_process_is_stopped(
 def test_a_program_whose_lock_another_holds_says_so_in_a_line(home: Home, orphan: int) -> None:
     given = ProgramWords(socket="", log_format="json").text()
     words = [sys.executable, "-m", ATTACHED, str(lock_of(home, DAEMON)), DAEMON, given]
-    done = subprocess.run(words, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        words, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=HANGS_AFTER_S
+    )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert f"(pid {orphan}, since " in done.stderr

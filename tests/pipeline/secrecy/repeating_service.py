@@ -20,6 +20,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx
 
+from tests.hangs import HANGS_AFTER_S
+
 KEY: Final = 'cnry/5F1c+9e"7b2A=Zq&'
 """It has characters that URLs, JSON, CSV and HTML each escape differently."""
 
@@ -190,7 +192,7 @@ class RepeatingService:
             base_url=upstream,
             headers={"x-api-key": key, "Accept-Encoding": "identity"},
             trust_env=False,
-            timeout=60,
+            timeout=HANGS_AFTER_S,
         )
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.base_url = f"http://127.0.0.1:{self._server.server_port}"

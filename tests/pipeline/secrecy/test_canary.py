@@ -19,6 +19,7 @@ import pytest
 import zstandard
 
 from catalog.sandbox.sandbox import Sandbox
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.automation.daemon import ui, wait_for
 from tests.pipeline.secrecy.repeating_service import (
     ANSWERS,
@@ -91,7 +92,7 @@ class Owner:
             cwd=self.folder,
             env={**self.env, **given},
             capture_output=True,
-            timeout=300,
+            timeout=HANGS_AFTER_S,
             umask=0o022,
         )
         output = (done.stdout + done.stderr).decode()

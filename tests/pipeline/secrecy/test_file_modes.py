@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.maintenance import PACKAGES
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import SmallHome
 from tests.test_cli import ALMANAC, ROOT, environment
@@ -24,7 +25,7 @@ def start(home: Path, *words: str, umask: int = 0o022, **given: str) -> str:
         env={**environment(home), "ALMANAC_COINS": "bitcoin", **given},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_AFTER_S,
         umask=umask,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.normalise.catalog_bodies import PLAIN, csv_body, json_event, plain
 from warehouse import queries
 from warehouse.bounds import COINS, DEPTH, ELEMENTS, KEYS, PAGE_BYTES, PAGE_ROWS, RECORD_CHARS
@@ -166,7 +167,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Merged:
         [sys.executable, "-c", _MERGE, str(home.root)],
         cwd=ROOT,
         check=True,
-        timeout=300,
+        timeout=HANGS_AFTER_S,
         capture_output=True,
         text=True,
     )
