@@ -27,6 +27,7 @@ class MakingLimits:
 
 USUAL_LIMITS: Final = MakingLimits()
 """Together with Python and Dagster they fit on a machine with 4 GB."""
+_SMALL_BYTES: Final = 16_000_000
 
 
 @cache
@@ -45,11 +46,28 @@ def open_for_footers() -> duckdb.DuckDBPyConnection:
     return _kept_open().cursor()
 
 
-def open_spilling(spill: Path, limits: MakingLimits = USUAL_LIMITS) -> duckdb.DuckDBPyConnection:
-    """Open as `open_memory`, with limits and a folder for spilled data."""
+def open_spilling(
+    spill: Path, limits: MakingLimits = USUAL_LIMITS, *, warehouse: Path | None = None
+) -> duckdb.DuckDBPyConnection:
+    """Open as `open_memory`, with limits and a folder for spilled data.
+
+    `warehouse` is the file whose rows the statements read or write; if it is small, the
+    connection is set for few rows.
+    """
     connection = open_memory()
+    if warehouse is not None and _is_small(warehouse):
+        # Each join clears the same tables for filters of its other side, however few the rows
+        # are: half of the memory that a merge of two rows touches.
+        connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
     connection.execute("SET memory_limit = $limit", {"limit": f"{limits.memory_bytes}B"})
     if limits.threads is not None:
         connection.execute("SET threads = $threads", {"threads": limits.threads})
     connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
     return connection
+
+
+def _is_small(warehouse: Path) -> bool:
+    try:
+        return warehouse.stat().st_size <= _SMALL_BYTES
+    except OSError:
+        return False

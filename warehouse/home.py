@@ -243,4 +243,4 @@ class Home:
         """Return a database in memory that spills into the home, on UTC."""
         spill = self.state / "spill" / str(os.getpid())
         spill.parent.mkdir(parents=True, exist_ok=True)
-        return open_spilling(spill, self.limits)
+        return open_spilling(spill, self.limits, warehouse=self.warehouse)

@@ -361,6 +361,22 @@ def test_no_thread_writes_a_file_that_its_query_could_wait_for_forever(
         assert making.sql("SELECT current_setting('async_threads')").fetchall() == [(0,)]
 
 
+@pytest.mark.parametrize(
+    ("size", "left_out"), [(16_000_000, True), (16_000_001, False), (None, False)]
+)
+def test_filters_from_joins_are_left_out_for_a_small_warehouse_alone(
+    size: int | None, left_out: bool, tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "warehouse.duckdb"
+    if size is not None:
+        warehouse.touch()
+        os.truncate(warehouse, size)
+    with open_spilling(tmp_path / "spill", warehouse=warehouse) as making:
+        ((disabled,),) = making.sql("SELECT current_setting('disabled_optimizers')").fetchall()
+    assert (disabled == "join_filter_pushdown") is left_out
+    assert left_out or disabled == ""
+
+
 @pytest.mark.long
 def test_answers_interrupted_at_any_moment_end(warehouse: Path, tmp_path: Path) -> None:
     """If DuckDB writes with its own threads, about one in 180 waits forever."""

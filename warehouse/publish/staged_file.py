@@ -70,7 +70,9 @@ class Staged:
 
     def __init__(self, path: Path, limits: MakingLimits) -> None:
         self.path = path
-        self.connection = open_spilling(path.with_name(f"{path.name}-spill"), limits)
+        self.connection = open_spilling(
+            path.with_name(f"{path.name}-spill"), limits, warehouse=path
+        )
         self.connection.execute(ddl.attach(path, "staged", read_only=False))
         self.connection.execute("USE staged")
         self.begin()
