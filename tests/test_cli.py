@@ -19,7 +19,6 @@ from typer.testing import CliRunner, Result
 
 from pipeline import console
 from pipeline.cli.main import app
-from tests.hangs import HANGS_AFTER_S
 from tests.server.webhooks.receiver import Receiver
 
 ROOT = Path(__file__).parent.parent
@@ -70,7 +69,7 @@ def almanac(home: Path, *words: str, code: int = 0) -> subprocess.CompletedProce
         env=environment(home),
         capture_output=True,
         text=True,
-        timeout=HANGS_AFTER_S,
+        timeout=60,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -125,7 +124,7 @@ def test_the_sandbox_prints_its_address_as_json_serves_and_stops_cleanly(
         assert answer.status_code == 200
         assert answer.headers["date"] == "Thu, 01 Mar 2018 12:00:00 GMT"
         process.send_signal(number)
-        assert process.wait(timeout=HANGS_AFTER_S) == 0
+        assert process.wait(timeout=10) == 0
         assert output.read() == ""
         assert process.stderr is not None
         assert process.stderr.read() == ""
@@ -194,7 +193,7 @@ def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
             words = ("endpoints", "add", url, "--account", "me", "--allow-private", "--json")
             added = json.loads(almanac(tmp_path, *words).stdout)
             httpx.put(base + "/sandbox/clock", json={"advance_s": 6 * 3600}).raise_for_status()
-            deadline = time.monotonic() + HANGS_AFTER_S
+            deadline = time.monotonic() + 15
             while len(received) < 3 and time.monotonic() < deadline:
                 time.sleep(0.05)
     finally:
@@ -214,7 +213,7 @@ def test_a_sandbox_with_a_webhook_sends_to_it_with_the_secret_of_a_file(tmp_path
             shown = output.readline()
             base = json.loads(shown)["base_url"]
             httpx.put(base + "/sandbox/clock", json={"advance_s": 86_400}).raise_for_status()
-            deadline = time.monotonic() + HANGS_AFTER_S
+            deadline = time.monotonic() + 15
             while not receiver.received and time.monotonic() < deadline:
                 time.sleep(0.02)
     finally:
@@ -292,7 +291,7 @@ def test_no_key_or_secret_is_left_in_the_folder_or_the_server_output(tmp_path: P
         for path in ("/metrics", "/sandbox/requests", "/sandbox/faults"):
             assert canary not in httpx.get(base + path).text
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=HANGS_AFTER_S)
+        process.wait(timeout=10)
         assert process.stderr is not None
         assert canary not in output.read() + process.stderr.read()
     for path in tmp_path.rglob("*"):

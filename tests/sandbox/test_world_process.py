@@ -11,16 +11,13 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.world.dates import month_of, seconds_of
 from catalog.sandbox.world.world import World
 from catalog.sandbox.world_process import WorldProcess
-from tests.hangs import HANGS_AFTER_S
 
 NOW = datetime(2019, 3, 10, tzinfo=UTC)
 BEFORE = datetime(2018, 12, 1, tzinfo=UTC)
 LAST = month_of(seconds_of(NOW))
 
 
-def generated(
-    months: int, world_process: WorldProcess, within_s: float = HANGS_AFTER_S
-) -> frozenset[int]:
+def generated(months: int, world_process: WorldProcess, within_s: float = 30.0) -> frozenset[int]:
     until = time.monotonic() + within_s
     while len(world_process.months) < months and time.monotonic() < until:
         time.sleep(0.01)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from datetime import datetime
 
 from catalog.sandbox.sandbox import Sandbox
-from tests.hangs import HANGS_AFTER_S
 
 Cut = Callable[[bytes, bytes], bytes]
 """Returns the bytes to send, from the head and the body of an answer."""
@@ -38,7 +37,7 @@ class CuttingUpstream:
     def __exit__(self, *raised: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(timeout=HANGS_AFTER_S)
+        self._thread.join(timeout=10)
 
     def _serve(self) -> None:
         while True:

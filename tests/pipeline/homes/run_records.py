@@ -17,7 +17,6 @@ from pipeline.instance import instance_of
 from pipeline.runs.place import LOCATION
 from pipeline.runs.presence import announce
 from pipeline.runs.store import REPOSITORY_TAG
-from tests.hangs import HANGS_AFTER_S
 from warehouse.home import Home
 
 
@@ -34,7 +33,7 @@ def forked(work: Callable[[], object]) -> int:
     os._exit(code)
 
 
-def exit_code(child: int, *, within_s: float = HANGS_AFTER_S) -> int | None:
+def exit_code(child: int, *, within_s: float = 60.0) -> int | None:
     """Wait for a process; None where it had to be killed because it did not end."""
     give_up_at = time.monotonic() + within_s
     while time.monotonic() < give_up_at:

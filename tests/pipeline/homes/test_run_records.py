@@ -27,7 +27,6 @@ from pipeline.runs.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, f
 from pipeline.runs.presence import announce
 from pipeline.runs.store import INDEX, RUNS, STORES, RunInProgress, check, damages
 from resources.http.retries import utc_now
-from tests.hangs import HANGS_AFTER_S
 from tests.pipeline import empty_stores
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import (
@@ -489,7 +488,7 @@ class TestDeadRuns:
             with instance_of(home) as instance:
                 assert job.execute_in_process(instance=instance).success
 
-        assert exit_code(forked(executed)) == 0
+        assert exit_code(forked(executed), within_s=30) == 0
 
 
 class TestWaiting:
@@ -548,7 +547,7 @@ class TestWaiting:
             line = process.stderr.readline()
             assert f"(pid {holding}, since " in line
             process.send_signal(number)
-            output = process.communicate(timeout=HANGS_AFTER_S)[1]
+            output = process.communicate(timeout=20)[1]
         finally:
             process.kill()
             process.wait()

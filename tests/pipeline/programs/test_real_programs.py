@@ -15,7 +15,6 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.ui.names import CODE_SERVER, DAEMON, lock_of
-from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.automation.daemon import Pages, programs_on, ui, wait_for
 from tests.test_cli import ALMANAC, environment
 from warehouse.files.locks import holder
@@ -61,7 +60,7 @@ def daemon(home: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline(), process.communicate(timeout=HANGS_AFTER_S)
+        assert process.stdout.readline(), process.communicate(timeout=30)
         yield process
     finally:
         if process.poll() is None:

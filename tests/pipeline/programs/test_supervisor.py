@@ -17,7 +17,6 @@ from pipeline.ui.names import CODE_SERVER, DAEMON, ProgramWords
 from pipeline.ui.programs import Program
 from pipeline.ui.supervisor import LandedDays, RestartWaits, Supervisor
 from resources.http.retries import utc_now
-from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import land_empty_list
 from warehouse.home import Home
 
@@ -72,7 +71,7 @@ def started(home: Home) -> Iterator[Callable[..., Supervisor]]:
     yield start
     for program in running:
         program.signal(signal.SIGKILL)
-        program.wait(time.monotonic() + HANGS_AFTER_S)
+        program.wait(time.monotonic() + 5)
 
 
 def log_of(home: Home, name: str) -> str:

@@ -14,11 +14,12 @@ from resources.inbox.inbox_file import Arrival, InboxWriter
 from resources.inbox.landing import LOCK_NAME, waiting_deliveries
 from resources.inbox.progress import progress_path
 from resources.inbox.sqlite_files import inbox_folder
-from tests.hangs import HANGS_AFTER_S
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
 from warehouse.queries import connected
+
+WITHIN_S = 30.0
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def merging_of(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setattr(MergeThread, "_merge", noted)
 
     def wait() -> None:
-        assert succeeded.acquire(timeout=HANGS_AFTER_S)
+        assert succeeded.acquire(timeout=WITHIN_S)
 
     thread = MergeThread(home, Clock().now)
     thread.start()
@@ -116,8 +117,8 @@ def test_a_delivery_that_arrives_during_a_merge_is_merged_next(
     store(home, 1)
     thread.start()
     try:
-        assert merges.acquire(timeout=HANGS_AFTER_S)
-        assert merges.acquire(timeout=HANGS_AFTER_S)
+        assert merges.acquire(timeout=WITHIN_S)
+        assert merges.acquire(timeout=WITHIN_S)
     finally:
         thread.stop()
     assert published(home) == 2
@@ -188,7 +189,7 @@ def test_a_stop_at_the_moment_in_which_a_merge_begins_waits_for_that_merge_alone
 
     thread._woken = StoppedWhenCleared()
     thread.start()
-    thread._thread.join(HANGS_AFTER_S)
+    thread._thread.join(WITHIN_S)
     assert not thread._thread.is_alive()
 
 

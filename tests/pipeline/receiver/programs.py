@@ -12,7 +12,6 @@ from pathlib import Path
 
 from resources.service_clock import ServiceClock
 from tests.free_ports import free_port
-from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ALMANAC, environment
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -76,9 +75,9 @@ class ReceiveProgram:
 
     def wait(self) -> None:
         """Wait until it has ended."""
-        self.process.communicate(timeout=HANGS_AFTER_S)
+        self.process.communicate(timeout=60)
 
-    def end(self, within_s: float = HANGS_AFTER_S) -> tuple[int, str, str]:
+    def end(self, within_s: float = 60) -> tuple[int, str, str]:
         """End it (SIGTERM); return its exit code and what it printed."""
         self.process.send_signal(signal.SIGTERM)
         output, errors = self.process.communicate(timeout=within_s)
