@@ -72,9 +72,23 @@ def pytest_configure(config: pytest.Config) -> None:
         # A worker has reported everything by then. A normal exit would only print complaints of
         # DuckDB about objects that failed tests, caches and fixtures still hold.
         atexit.register(os._exit, 0)
+    else:
+        config.pluginmanager.register(_Failures(config))
     # Unless TMPDIR is set. SQLite alone syncs a thousand times for each run of a job.
     if "TMPDIR" not in os.environ and _serves(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+class _Failures:
+    """Prints a failure when it happens, so that a run which is ended has said what failed."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+            terminal.write_line(f"\n{report.nodeid} failed ({report.when}):\n{report.longreprtext}")
 
 
 def pytest_unconfigure() -> None:
