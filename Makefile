@@ -3,7 +3,7 @@ PYTHON ?= $(or $(wildcard $(shell sed -n 's/^executable = //p' .venv/pyvenv.cfg 
 BIN := .venv/bin
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: setup tools run sandbox test test-long check bench bench-analyst bench-limits bench-push bench-server lock clean
+.PHONY: setup tools run sandbox test suite test-long check style types bench bench-analyst bench-limits bench-push bench-server lock clean
 
 # What the application needs, and what tests and benchmarks need.
 setup: LOCKS = requirements.lock
@@ -19,7 +19,11 @@ run: setup
 sandbox: setup
 	@$(BIN)/almanac sandbox
 
-test: check
+# Types are checked beside the tests: mypy uses one core only.
+test: style
+	@$(MAKE) --no-print-directory -j 2 types suite
+
+suite: tools
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder \
 		tests/test_readme.py tests/test_cli.py tests
 
@@ -38,9 +42,13 @@ test-long: tools
 	$(BIN)/python tests/mutants/run.py tests/mutants/audit --tests tests/almanac/audit
 	$(BIN)/python tests/mutants/run.py tests/mutants/study --tests tests/almanac/study
 
-check: tools
+check: style types
+
+style: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: tools
 	$(BIN)/mypy
 	@.ci/audit
 
