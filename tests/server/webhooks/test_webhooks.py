@@ -629,10 +629,12 @@ async def test_a_sender_killed_during_a_delivery_loses_nothing(
         target=_send_for_ever, args=(service.directory, service.store.listed)
     )
     process.start()
-    await eventually(lambda: len(receiver.received) == 8)
-    process.kill()
-    process.join()
-    killed.set()
+    try:
+        await eventually(lambda: len(receiver.received) == 8)
+    finally:
+        process.kill()
+        process.join()
+        killed.set()
     assert process.exitcode == -signal.SIGKILL
     assert len(service.outbox.pending()) == 16
 
