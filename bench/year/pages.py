@@ -3,6 +3,7 @@
 Each asks what the page of that name asks for its first screen, at the page's own limits.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from time import perf_counter, process_time
 from typing import Any, Final
 
 import dagster as dg
+import httpx
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import ModuleTarget
 from dagster_webserver.app import create_app_from_workspace_process_context
-from starlette.testclient import TestClient
 
 from pipeline.runs.place import LOCATION
 
@@ -77,13 +78,16 @@ class Asked:
 class Pages:
     """A web server over an instance, asked in this process."""
 
-    def __init__(self, client: TestClient) -> None:
+    def __init__(self, runner: asyncio.Runner, client: httpx.AsyncClient) -> None:
+        self._runner = runner
         self._client = client
 
     def ask(self, query: str, **variables: Any) -> Asked:
         """Return what a query took; each field must have an answer."""
         began, used = perf_counter(), process_time()
-        answer = self._client.post("/graphql", json={"query": query, "variables": variables})
+        answer = self._runner.run(
+            self._client.post("/graphql", json={"query": query, "variables": variables})
+        )
         asked = Asked(perf_counter() - began, process_time() - used)
         found = answer.json()
         assert "errors" not in found, found["errors"]
@@ -110,8 +114,11 @@ def opened_pages(instance: dg.DagsterInstance) -> Iterator[Pages]:
     target = ModuleTarget("pipeline.definitions", None, None, LOCATION)
     with WorkspaceProcessContext(instance, workspace_load_target=target) as workspace:
         app = create_app_from_workspace_process_context(workspace)
-        with TestClient(app) as client:
-            pages = Pages(client)
+        transport = httpx.ASGITransport(app)
+        with asyncio.Runner() as runner:
+            client = httpx.AsyncClient(transport=transport, base_url="http://dagster")
+            pages = Pages(runner, client)
             # The first query of all makes the schema, whatever it asks.
             pages.ask("query { version }")
             yield pages
+            runner.run(client.aclose())

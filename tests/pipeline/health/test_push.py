@@ -183,17 +183,19 @@ class TestSilence:
 
 
 class TestMissed:
-    def pulled(self, small: SmallHome, at: datetime, *events: dict[str, Any]) -> None:
+    @staticmethod
+    def pulled(small: SmallHome, at: datetime, *events: dict[str, Any]) -> None:
         """Pull a list of events at an instant, and merge it."""
         body = json.dumps({"data": events, "meta": {"total": len(events)}}).encode()
         small.land("events", at=at, body=body)
         merge(small.home)
 
     @pytest.fixture(scope="class")
-    def made(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def made(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """A home that knows one event, which was pulled at NOW; push began an hour later."""
         small = SmallHome(tmp_path_factory.mktemp("watched") / "home", coins=())
-        self.pulled(small, NOW, event(1, at=NOW - DAY))
+        cls.pulled(small, NOW, event(1, at=NOW - DAY))
         receive(small.home, NOW + HOUR, delivery(99, at=NOW + HOUR))
         return small.home.root
 

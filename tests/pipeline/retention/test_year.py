@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.year.__main__ import BAR_MB, BAR_S
-from bench.year.simulation import Year
+# The tests import the simulation: it brings Dagster's web server, for which each worker would wait
+# for seconds, and only these long tests need it.
 
 
 @pytest.mark.long
@@ -13,6 +13,9 @@ from bench.year.simulation import Year
 def test_records_stay_small_and_pages_quick_if_each_of_96_polls_a_day_brings_news(
     tmp_path: Path,
 ) -> None:
+    from bench.year.__main__ import BAR_MB, BAR_S
+    from bench.year.simulation import Year
+
     year = Year(tmp_path, news=96, failures=5)
     ends = list(year.days(7))
     assert max(end.mb_before for end in ends) < BAR_MB
@@ -28,6 +31,8 @@ def test_records_stay_small_and_pages_quick_if_each_of_96_polls_a_day_brings_new
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_each_fault_of_three_months_is_warned_of_until_it_is_remedied(tmp_path: Path) -> None:
+    from bench.year.simulation import Year
+
     year = Year(tmp_path, news=1, failures=2, fault_every=6)
     for _ in year.days(102):
         pass
