@@ -29,6 +29,11 @@ class ChildFailed(Exception):
     """The measured process failed; there is no figure."""
 
 
+def environment_without_settings() -> dict[str, str]:
+    """Return the variables for a program that gets all of its settings from the benchmark."""
+    return {name: v for name, v in os.environ.items() if not name.startswith("ALMANAC_")}
+
+
 def measure(module: str, *words: str) -> Measured:
     """Run `python -m module words…` and return its figures.
 

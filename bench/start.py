@@ -7,7 +7,6 @@ are of the wall clock, from the start of the process to its end, in seconds. `cp
 time of the process, which other work on the machine affects least.
 """
 
-import os
 import resource
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from bench.children import Measured
+from bench.children import Measured, environment_without_settings
 from bench.report import parse_arguments, show
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -49,10 +48,9 @@ def main() -> None:
     arguments = parse_arguments(__doc__ or "", starts=10)
     with TemporaryDirectory(dir=arguments.folder) as folder:
         home = home_in(Path(folder) / "data")
-        plain = {name: v for name, v in os.environ.items() if not name.startswith("ALMANAC_")}
         state = str(Path(folder) / "state")
         ours = {"ALMANAC_HOME": str(home), "ALMANAC_STATE": state, "ALMANAC_PLAN": "elite"}
-        given = {**plain, **ours}
+        given = {**environment_without_settings(), **ours}
         seconds: dict[str, list[float]] = {name: [] for name in STARTED}
         cpu: dict[str, list[float]] = {name: [] for name in STARTED}
         for _ in range(arguments.starts):

@@ -4,7 +4,6 @@ Belongs here: starting and stopping them. Does not: what is sent, and what is me
 """
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from bench.children import environment_without_settings
 from bench.push.deliveries import SECRET
 from resources.inbox.inbox_file import inbox_path
 from warehouse.home import Home
@@ -88,10 +88,8 @@ def group_sizes(home: Home, *, newest: int) -> tuple[int, float]:
 
 @contextmanager
 def _program(home: Home, *words: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    # Settings of whoever runs the benchmark would be used beside these.
-    plain = {name: v for name, v in os.environ.items() if not name.startswith("ALMANAC_")}
     environment = {
-        **plain,
+        **environment_without_settings(),
         **{"ALMANAC_HOME": str(home.root), "ALMANAC_STATE": str(home.root.with_name("state"))},
         **{"ALMANAC_BASE_URL": SOURCE, "ALMANAC_API_KEY": "bench-key-0123456789abcdef"},
         **{"ALMANAC_WEBHOOK_SECRETS": SECRET},
