@@ -121,4 +121,3 @@ def opened_pages(instance: dg.DagsterInstance) -> Iterator[Pages]:
             # The first query of all makes the schema, whatever it asks.
             pages.ask("query { version }")
             yield pages
-            runner.run(client.aclose())

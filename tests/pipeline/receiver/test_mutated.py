@@ -48,7 +48,7 @@ PIECES = (
 
 @dataclass(frozen=True, slots=True)
 class Mutated:
-    """A request; `is_genuine` if not a byte was changed."""
+    """A request with the delivery of a number; `is_genuine` if not a byte was changed."""
 
     number: int
     sent: bytes

@@ -4,15 +4,13 @@ from pathlib import Path
 
 import pytest
 
-# The tests import the simulation: it brings Dagster's web server, for which each worker would wait
-# for seconds, and only these long tests need it.
-
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_records_stay_small_and_pages_quick_if_each_of_96_polls_a_day_brings_news(
     tmp_path: Path,
 ) -> None:
+    # Not on top: it brings Dagster's web server, for which every worker would wait for seconds.
     from bench.year.__main__ import BAR_MB, BAR_S
     from bench.year.simulation import Year
 
