@@ -137,7 +137,7 @@ class Gateway:
             return
         if began:
             # Part of the body is sent: only a broken connection shows the client the failure.
-            raise ConnectionAbortedError("the response failed after it had started")
+            raise ConnectionAbortedError("the response failed after it had started") from failure
         await error_answer(failure, scope)(scope, receive, send_noting_start)
 
     def _admit(self, scope: Scope) -> None:

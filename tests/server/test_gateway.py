@@ -11,8 +11,10 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.types import Message, Send
 
 from catalog.contract import decisions
+from catalog.contract.errors import RequestTimeout
 from catalog.contract.plans import PLANS
 from catalog.server.accounts.json_file import JsonFile, JsonFileError
 from catalog.server.accounts.keys import KeyBook, KeyBookError, KeyRing, key_digest
@@ -484,6 +486,36 @@ class TestTimeLimit:
         body = json.loads(sent[1]["body"])  # type: ignore[arg-type]
         assert body["error"]["code"] == "internal_error"
         assert "reduce limit or narrow the filters" in body["message"]
+
+    def test_an_answer_that_fails_on_its_way_breaks_the_connection_and_names_the_cause(
+        self,
+    ) -> None:
+        """Only the exception reaches the log of the server: nothing else was answered."""
+
+        async def breaks(scope: object, receive: object, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            raise TimeoutError("the store")
+
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/v2/events",
+            "query_string": b"",
+            "headers": [(b"x-api-key", b"elite")],
+        }
+        attach(scope, Exchange(now=NOW))
+        ring = KeyRing(fixed=[grant("elite", "elite")])
+        gateway = Gateway(breaks, keys=ring, usage=UsageBook(), time_limit_s=5)
+        with pytest.raises(ConnectionAbortedError) as failed:
+            asyncio.run(gateway(scope, None, send))  # type: ignore[arg-type]
+        assert [message["type"] for message in sent] == ["http.response.start"]
+        assert isinstance(failed.value.__cause__, RequestTimeout)
+        assert str(failed.value.__cause__.__cause__) == "the store"
 
     def test_work_that_never_awaits_is_late_too(self) -> None:
         class Slow(MemoryView):
