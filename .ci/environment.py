@@ -132,13 +132,22 @@ class Environment:
 
     @cached_property
     def _settings_for_uv(self) -> dict[str, str]:
-        """Return pip's index, proxy and certificates as uv's, for what is not set for uv."""
+        """Return pip's index, proxy and certificates as uv's, for what is not set for uv.
+
+        Raises:
+            SetUpFailed: pip can't read its settings; without them uv would ask another index.
+        """
         asked = subprocess.run(
             [*self._pip, "config", "list"],
             capture_output=True,
             text=True,
             check=False,
         )
+        if asked.returncode:
+            raise SetUpFailed(
+                "`pip config list` failed, so the index, proxy and certificates of pip are not "
+                f"known: {asked.stderr.strip().rstrip('.')[-400:]}"
+            )
         found = {
             _NAME_FOR_UV[name]: value
             for key, value in _SET_FOR_PIP.findall(asked.stdout)

@@ -227,6 +227,21 @@ def test_uv_takes_the_index_proxy_and_certificates_of_pip_unless_it_has_its_own(
     assert made._settings_for_uv == {"ALL_PROXY": "http://proxy.example:3128"}
 
 
+def test_settings_of_pip_that_can_not_be_read_are_an_error_and_no_other_index_is_asked(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine.make()
+    monkeypatch.undo()
+    broken = tmp_path / "pip.conf"
+    broken.write_text("index-url without a section")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(broken))
+    made = environment.Environment(machine.root, machine.run)
+    ran = len(machine.ran)
+    with pytest.raises(environment.SetUpFailed, match="pip config list"):
+        made._change("-r", "requirements.lock")
+    assert len(machine.ran) == ran
+
+
 def test_a_failure_says_what_is_missing_and_that_make_goes_on(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
