@@ -144,9 +144,10 @@ class Environment:
             check=False,
         )
         if asked.returncode:
+            # What it printed may quote a line of the settings, with a password.
             raise SetUpFailed(
                 "`pip config list` failed, so the index, proxy and certificates of pip are not "
-                f"known: {asked.stderr.strip().rstrip('.')[-400:]}"
+                "known. Run it to see which of pip's settings can't be read"
             )
         found = {
             _NAME_FOR_UV[name]: value

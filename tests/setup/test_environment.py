@@ -233,12 +233,13 @@ def test_settings_of_pip_that_can_not_be_read_are_an_error_and_no_other_index_is
     machine.make()
     monkeypatch.undo()
     broken = tmp_path / "pip.conf"
-    broken.write_text("index-url without a section")
+    broken.write_text("index-url = https://user:canary@packages.example/simple")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(broken))
     made = environment.Environment(machine.root, machine.run)
     ran = len(machine.ran)
-    with pytest.raises(environment.SetUpFailed, match="pip config list"):
+    with pytest.raises(environment.SetUpFailed, match="pip config list") as failed:
         made._change("-r", "requirements.lock")
+    assert "canary" not in str(failed.value)
     assert len(machine.ran) == ran
 
 
