@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import dagster as dg
 
-from bench.children import measure
+from bench.children import environment_without_settings, measure
 from bench.year.daemon import megabytes
 from bench.year.deliveries import PLAN, Deliveries
 from bench.year.faults import DAILY_AT, DAY, MINUTE, SOON, Faults, Part, Planned, Step
@@ -120,7 +120,7 @@ class Year:
     def page_times(self) -> dict[str, tuple[Asked, Asked]]:
         """Return what the queries behind each page take: the first time, and again."""
         with (
-            patch.dict(os.environ, self._environment()),
+            patch.dict(os.environ, self._environment(), clear=True),
             dg.DagsterInstance.get() as instance,
             opened_pages(instance) as pages,
         ):
@@ -141,13 +141,14 @@ class Year:
             "ALMANAC_DIGEST_URL": _NOBODY,
             "MALLOC_ARENA_MAX": "2",
         }
-        with patch.dict(os.environ, given):
+        with patch.dict(os.environ, given, clear=True):
             figures = measure("bench.year.daemon", str(rounds)).figures
         return list(figures["memory"])
 
     def _environment(self) -> dict[str, str]:
         """Return the settings as the programs of the home read them."""
         return {
+            **environment_without_settings(),
             "ALMANAC_HOME": str(self.home.root),
             "ALMANAC_STATE": str(self.settings.state),
             "DAGSTER_HOME": str(self.home.dagster),
