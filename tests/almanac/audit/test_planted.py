@@ -1,6 +1,7 @@
 """Leaks planted into rows made from a sandbox's truth are all found, and clean rows are not."""
 
 import csv
+import re
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,6 +17,8 @@ from almanac.database import Database
 from tests.almanac.audit.planted import KINDS, PlantedRow, Planter
 from tests.almanac.publications import publish_by_hand
 from tests.warehouse.answers.watched_sandbox import LAST, PULLS, Watched, watch
+
+README = Path(__file__).parents[3] / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +133,11 @@ def test_the_rows_of_events_as_of_an_instant_are_clean(db: Database) -> None:
         known = db.events(at, status="all").df().assign(decided_at=at)
         audit = db.audit(known)
         assert audit.counts == {"clean": len(known)}
+
+
+def test_the_rows_that_the_readme_audits_all_look_ahead(db: Database) -> None:
+    (query,) = re.findall(r'<!-- audit -->\n.*\n\S+ sql "(.*) LIMIT 5"', README.read_text("utf-8"))
+    rows = db.sql(query).df()
+    audit = db.audit(rows)
+    assert sum(audit.counts.values()) == len(rows) > 0
+    assert set(audit.counts) <= {"date_not_moved_yet", "estimated_as_exact"}
