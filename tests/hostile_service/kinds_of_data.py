@@ -13,6 +13,7 @@ from tests.hostile_service.answers import (
     rows_kind,
     usage_kind,
 )
+from warehouse.bounds import PAGE_BYTES
 
 Row = dict[str, Any]
 
@@ -65,6 +66,18 @@ def raw_value(name: str, raw: str) -> Kind:
 
 def _duplicated_keys(answer: Answer, chance: Random) -> None:
     answer.body = answer.body.replace(b'"title":', b'"title":"another","title":')
+
+
+def _repeated(document: dict[str, Any], *_: Any) -> dict[str, Any]:
+    """Return a list of up to 20,000 rows.
+
+    Rows that another kind of the day made large, such as a title of a million, are repeated to
+    just over what the client reads of any page. 20,000 of them are 10 GB, and this process would
+    have them in memory twice.
+    """
+    rows = document["data"]
+    beyond = 1 + PAGE_BYTES // len(json.dumps(rows))
+    return {**document, "data": (rows * min(2_000, beyond))[:20_000]}
 
 
 def _many_coins(answer: Answer, chance: Random) -> None:
@@ -193,7 +206,7 @@ LISTS = (
     list_kind("data a number", lambda document, *_: {**document, "data": 7}),
     list_kind("no rows", lambda document, *_: {**document, "data": []}),
     list_kind("rows twice", lambda document, *_: {**document, "data": document["data"] * 2}),
-    list_kind("rows 2,000 times", lambda d, *_: {**d, "data": (d["data"] * 2_000)[:20_000]}),
+    list_kind("rows 2,000 times", _repeated),
     list_kind("millions of values", lambda d, *_: {**d, "data": [0] * 2_500_000}),
     list_kind("some rows left out", _some_rows),
     list_kind("an error under 200", _an_error),
