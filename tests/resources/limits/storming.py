@@ -10,15 +10,15 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock, Thread, local
 
 import msgspec
 
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
 from resources.http.retries import RetryPolicy
-from resources.limits.allowance import Pace
-from resources.limits.ledger import Ledger
+from resources.limits.allowance import Charged, Pace, Reservation
+from resources.limits.ledger import Entry, Ledger
 from resources.limits.shared_limiter import SharedLimiter
 
 
@@ -35,18 +35,61 @@ class Order(msgspec.Struct):
     calls: int = 40
 
 
+class Refused(msgspec.Struct):
+    """A request that was answered 429, on the ledger's clock: when it was allowed, and instants
+    just before and just after every process could read of the 429 in the ledger."""
+
+    allowed_ns: int
+    before_ns: int
+    after_ns: int
+
+
 class Report(msgspec.Struct):
-    """What one process saw: calls that were answered, errors, and the wall time of its end."""
+    """What one process saw: calls that were answered, errors, and the wall time of its end.
+
+    On the ledger's clock, in ns: when the limiter allowed each request, and the token that it used.
+    A thread that wakes late uses its token late.
+    """
 
     answered: int = 0
     errors: list[str] = []
     ended_at: float = 0.0
+    allowed_ns: list[int] = []
+    tokens_ns: list[int] = []
+    refused: list[Refused] = []
+
+
+class NotingLimiter(SharedLimiter):
+    """Notes in a report when it allows requests, and when it is told of a 429."""
+
+    def __init__(self, ledger: Ledger, report: Report) -> None:
+        super().__init__(ledger, clock=lambda: datetime.now(UTC))
+        self._report = report
+        self._own = local()
+
+    def _reserve(self, entry: Entry) -> Reservation | None:
+        reserved = super()._reserve(entry)
+        if reserved is not None:
+            self._own.token_ns = reserved.at_ns
+        return reserved
+
+    def _charge(self, entry: Entry, *, for_export: bool) -> Charged:
+        self._own.allowed_ns = entry.now_ns
+        self._report.allowed_ns.append(entry.now_ns)
+        self._report.tokens_ns.append(self._own.token_ns)
+        return super()._charge(entry, for_export=for_export)
+
+    def on_rate_limited(self, retry_after_s: float | None) -> None:
+        before_ns = self.ledger.now_ns()
+        super().on_rate_limited(retry_after_s)
+        refused = Refused(self._own.allowed_ns, before_ns, self.ledger.now_ns())
+        self._report.refused.append(refused)
 
 
 def call(order: Order) -> Report:
     report, lock = Report(), Lock()
     ledger = Ledger(Path(order.ledger), Pace(order.rate_per_s, order.burst))
-    limiter = SharedLimiter(ledger, clock=lambda: datetime.now(UTC))
+    limiter = NotingLimiter(ledger, report)
     client = CatalogClient(
         order.base_url, order.key, limiter=limiter, policy=RetryPolicy(attempts=50)
     )
