@@ -93,13 +93,13 @@ def _locked(
         if with_repair:
             repair_landing(home.landing, released_before(home))
             restore_whole(home.landing)
-        report = _Merge(home, step, refold_from).run()
+        merging = _Merge(home, step, refold_from)
+        report = merging.run()
         if publishing:
-            days = ChangeLog.of(home).days()
             report.published = publish(
                 home.lake,
                 home.warehouse,
-                chain=days,
+                chain=merging.days_after,
                 state_folder=home.state,
                 full=refold_from == date.min,
                 step=step,
@@ -176,6 +176,11 @@ class _Merge:
     def _days(self) -> list[DayFile]:
         """Return the existing days; a replay needs none, so it accepts unreadable ones."""
         return self._log.readable()[0] if self._is_replay else self._log.days()
+
+    @cached_property
+    def days_after(self) -> list[DayFile]:
+        """The days of the lake, once this merge has written its last."""
+        return self._log.days()
 
     @cached_property
     def _records(self) -> list[dict[str, Any]]:
@@ -343,12 +348,12 @@ class _Merge:
         return [manifest for manifest in found if manifest is not None]
 
     def _prune(self, keep: set[date]) -> None:
-        named = {day_file.head.checkpoint for day_file in self._log.days() if day_file.day in keep}
+        named = {day_file.head.checkpoint for day_file in self.days_after if day_file.day in keep}
         self._checkpoints.prune({name for name in named if name is not None})
 
     def _clear(self, pending: Iterable[str]) -> None:
         """Remove the markers of batches that took effect."""
-        folded = {day_file.day: day_file for day_file in self._log.days()}
+        folded = {day_file.day: day_file for day_file in self.days_after}
         for batch_id in pending:
             manifest = self._manifest(batch_id)
             day = None if manifest is None else folded.get(manifest.observed_at.date())
