@@ -101,6 +101,17 @@ FLOORS = {
 DAGSTERS_OWN = "almanac.adapters.dagster"
 """The resource for projects of users: the only module of a part without Dagster that imports it."""
 WITHOUT_DAGSTER = ("almanac", "catalog.contract", "catalog.server", "catalog.sandbox", "warehouse")
+WITHOUT_HTTP = ("almanac", "warehouse")
+HTTP = (
+    "aiohttp",
+    "granian",
+    "http.",
+    "httpcore",
+    "httpx",
+    "requests",
+    "starlette",
+    "urllib.request",
+)
 ROOMS_OF = ("bench", "tests")
 """Packages whose folders are bounded in size too, but not from below."""
 MODULES = range(3, 13)
@@ -148,6 +159,8 @@ def test_imports_point_one_way(path: Path) -> None:
         assert not name.startswith(DAGSTERS_OWN), f"{path} would need Dagster"
         if part in WITHOUT_DAGSTER and module_of(path) != DAGSTERS_OWN:
             assert not name.startswith("dagster"), f"{part} must not import Dagster"
+        if part in WITHOUT_HTTP:
+            assert not f"{name}.".startswith(HTTP), f"{part} must not import {name}"
 
 
 @pytest.mark.parametrize("part", FLOORS)

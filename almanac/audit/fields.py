@@ -33,11 +33,11 @@ FIELDS: Final = {
         *_fields("status_later", status="word", cancelled_at="instant"),
         *_fields("edited_later", title="text", slug="text", description="text"),
         *_fields("edited_later", categories="list", coins="list", impact_summary="text"),
-        *_fields("edited_later", source_url="text", snapshot_url="text"),
+        *_fields("edited_later", source_url="text", snapshot_url="text", created_at="instant"),
     )
 }
-"""By name. A change of `created_at`, `updated_at` or `last_verified_at` alone makes no version, so
-these are not judged."""
+"""By name. A change of `updated_at` or `last_verified_at` alone makes no version, so these are not
+judged."""
 
 EVENT: Final = "event_id"
 """The field of a finding about the event as a whole."""

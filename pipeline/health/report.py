@@ -7,8 +7,8 @@ Warnings have stable kinds:
     unmerged   unpublished   failed_runs   polls   ticks   long_runs   backfills   daemon
     push_silent   push_missed   dead_letters   inbox
 
-It is read only from landing, the change log and the home's own notes, so that it can be reported
-while a merge runs. No request is sent.
+It is read only from files of this machine (landing, change log, published file, inbox, Dagster's
+records, the home's own notes), so that it can be reported while a merge runs. No request is sent.
 """
 
 import os

@@ -3,9 +3,9 @@
     lake/events/event_month=YYYY-MM/events.parquet
     lake/events/_sha256.json          the hash of each of them when it was written
 
-Their columns are those of `events_as_of` without `missing_since`. A month is rewritten if an event
-in it differs from the published one. During the write a marker names the months: after a crash the
-next publication rewrites them too, whatever the comparison finds.
+Their columns are those of `events_as_of` without `missing_since` and `last_pull_at`. A month is
+rewritten if an event in it differs from the published one. During the write a marker names the
+months: after a crash the next publication rewrites them too, whatever the comparison finds.
 """
 
 from concurrent.futures import ThreadPoolExecutor

@@ -8,8 +8,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.audit.fields import FIELDS
 from almanac.database import Database
 from tests.almanac.audit.watched import at, audit_row, open_watched
+from warehouse.schema.columns import CONTENT, DATING
+from warehouse.schema.columns import FIELDS as EVENT_FIELDS
 
 INSTANT = timedelta(microseconds=1)
 
@@ -51,6 +54,9 @@ HISTORIES: list[tuple[str, Any, dict[str, Any], str]] = [
     ("edited", at(5), {"categories": "Meetup; AMA"}, "clean"),
     ("edited", at(5), {"categories": "['ama' 'meetup']"}, "clean"),
     ("edited", at(2), {"categories": '["AMA","Meetup"]'}, "edited_later"),
+    ("redated", at(2), {"created_at": at(1, 2)}, "clean"),
+    ("redated", at(2), {"created_at": at(1, 1)}, "edited_later"),
+    ("redated", at(5), {"created_at": at(1, 2)}, "outdated"),
     ("period", at(2), {"date": "2026-03-31T23:59:59Z"}, "estimated_as_exact"),
     ("period", at(2), {"date": "2026-03-31"}, "estimated_as_exact"),
     ("period", at(2), {"date": "2026-03-31", "is_estimated": True}, "clean"),
@@ -98,6 +104,11 @@ COINS: list[tuple[str, Any, Any, str]] = [
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def test_every_column_of_which_a_difference_makes_a_version_is_judged() -> None:
+    makes_none = {field.name for field in EVENT_FIELDS if field.change is None}
+    assert {column.name for column in (*CONTENT, *DATING)} - makes_none == FIELDS.keys()
 
 
 @pytest.mark.parametrize("fields", sorted({tuple(sorted(case[2])) for case in HISTORIES}), ids=str)

@@ -109,6 +109,7 @@ VERSIONS = [
         {"date": at(27), "impact": None, "unknown_fields": ("impact",)},
         {"known_from": at(4, 6), "impact": 9.0, "unknown_fields": ()},
     ),
+    *_versions("redated", {}, {"known_from": at(4, 6), "created_at": at(1, 1)}),
     *_versions("linked", {"date": at(25)}, {"known_from": at(4, 6), "coins": ("bitcoin", "terra")}),
 ]
 CLAIMS = [
