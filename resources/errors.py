@@ -192,7 +192,7 @@ class RequestRejected(Stop):
 
 class NotModified(RequestRejected):
     """The service answered 304: what the request named is still valid. It never ends a pull that
-    named something; an unasked one is the service's fault."""
+    named something; an unexpected one is the service's fault."""
 
 
 class ContractBroken(Stop):

@@ -64,8 +64,8 @@ def next_events(reader: Reader, rows: Rows, selection: Selection) -> "pa.Table":
     import pyarrow as pa
 
     micros = rows.moments.microseconds
-    is_asked = rows.moments.is_known & (rows.codes != NONE)
-    asked = micros[is_asked] if is_asked.any() else np.zeros(1, np.int64)
+    is_requested = rows.moments.is_known & (rows.codes != NONE)
+    asked = micros[is_requested] if is_requested.any() else np.zeros(1, np.int64)
     codes = pa.array(range(len(rows.slugs)), pa.int64())
     coins = pa.table({"coin": pa.array(rows.slugs, pa.string()), "code": codes})
     values = {
@@ -74,18 +74,18 @@ def next_events(reader: Reader, rows: Rows, selection: Selection) -> "pa.Table":
         "last_us": int(asked.max()),
         **selection.filters,
     }
-    spans = reader.query(_SQL["spans_ahead"], values, frames={"asked_coins": coins})
+    spans = reader.query(_SQL["spans_ahead"], values, frames={"requested_coins": coins})
     first_pull = reader.query(_SQL["first_pull"]).column("first_us")[0].as_py()
     if first_pull is None:
-        is_asked = np.zeros_like(is_asked)
+        is_requested = np.zeros_like(is_requested)
     else:
-        is_asked &= micros >= first_pull
+        is_requested &= micros >= first_pull
     steps = steps_of(spans)
     # The place NONE is the last one: before the first step nothing is ahead.
     places = steps.places(rows.codes, micros)
     found = np.append(steps.first, NONE)[places]
     counts = np.append(steps.counts, 0)[places]
-    found[~is_asked] = NONE
+    found[~is_requested] = NONE
     taken = spans.take(pa.array(found, mask=found == NONE))
     columns = {name: taken.column(column) for name, column in _OF_EVENT.items()}
     columns["next_event_impact"] = _floats(columns["next_event_impact"])
@@ -94,8 +94,8 @@ def next_events(reader: Reader, rows: Rows, selection: Selection) -> "pa.Table":
             **columns,
             "next_event_age_days": _days(micros - _micros(taken.column("first_seen_at")), found),
             "days_until": _days_until(taken, micros, found),
-            "events_ahead": pa.array(counts, mask=~is_asked),
-            "watched": is_asked & _is_watched(reader, rows, selection.horizon, coins),
+            "events_ahead": pa.array(counts, mask=~is_requested),
+            "watched": is_requested & _is_watched(reader, rows, selection.horizon, coins),
         }
     )
 
@@ -106,7 +106,7 @@ def _is_watched(reader: Reader, rows: Rows, horizon: timedelta, coins: "pa.Table
     import pyarrow.compute as pc
 
     values = {"horizon_us": horizon // US, "age_us": WATCHED_AGE // US}
-    spans = reader.query(_SQL["spans_watched"], values, frames={"asked_coins": coins})
+    spans = reader.query(_SQL["spans_watched"], values, frames={"requested_coins": coins})
     of_coins, micros = spans.filter(pc.field("code") != NONE), rows.moments.microseconds
     of_all, steps = steps_of(spans.filter(pc.field("code") == NONE)), steps_of(of_coins)
     at_all = np.append(of_all.counts, 0)[np.searchsorted(of_all.instants, micros, "right") - 1]

@@ -327,9 +327,9 @@ class Paginator:
         except NotModified as error:
             if is_first:
                 raise
-            unasked = ContractBroken(error.happened, expected="No page but the first can be 304")
-            unasked.attempts, unasked.evidence = error.attempts, error.evidence
-            raise unasked from error
+            unexpected = ContractBroken(error.happened, expected="No page but the first can be 304")
+            unexpected.attempts, unexpected.evidence = error.attempts, error.evidence
+            raise unexpected from error
 
     def _note(self, page: RawPage) -> None:
         duplicates = self._progress.take(page)

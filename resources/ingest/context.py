@@ -171,7 +171,7 @@ class Landed:
 
 
 _SNAPSHOT: Final = timedelta(minutes=EXPORT_SNAPSHOT_MINUTE)
-_OUT_BY: Final = timedelta(minutes=10)
+_EXPORT_OUT_BY: Final = timedelta(minutes=10)
 """An export fetched sooner after midnight may still be that of the previous day."""
 _FIRST_YEAR: Final = 2000
 
@@ -190,7 +190,7 @@ def export_content_at(last_modified: datetime | None, date: datetime) -> datetim
     if last_modified is not None and last_modified <= date and last_modified.year >= _FIRST_YEAR:
         return last_modified
     today = day_start(date)
-    day = today - timedelta(days=1) if date < today + _OUT_BY else today
+    day = today - timedelta(days=1) if date < today + _EXPORT_OUT_BY else today
     return day + _SNAPSHOT
 
 

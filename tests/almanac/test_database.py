@@ -236,7 +236,7 @@ class TestSql:
     def test_a_registered_frame_has_no_part_in_other_questions(self, file: Path) -> None:
         with almanac.open(file, clock=lambda: NOW) as db:
             before = db.events(as_of=at(5)).rows()
-            for name in ("v", "now", "wanted_coins", "asked_coins", "event_id"):
+            for name in ("v", "now", "wanted_coins", "requested_coins", "event_id"):
                 db.register(name, pd.DataFrame({"event_id": ["listing"], "coin": ["bitcoin"]}))
             assert db.events(as_of=at(5), coins="bitcoin").rows() == [
                 row for row in before if "bitcoin" in row["coins"]

@@ -122,7 +122,7 @@ class Fold:
         elif manifest.feed == "cancellations":
             self._note_cancellations(manifest)
         elif visible is not None and outcome.flagged is None:
-            if released or not self._flag_anyones(outcome, "id"):
+            if released or not self._flag_nameless(outcome, "id"):
                 self._fold_absent(manifest, visible, outcome)
             self._note_watched(manifest, visible)
 
@@ -209,7 +209,7 @@ class Fold:
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
         self._run("merge_coins", **times)
         top = plan_named(manifest.plan).coverage_top
-        if manifest.complete and (outcome.released or not self._flag_anyones(outcome, "slug")):
+        if manifest.complete and (outcome.released or not self._flag_nameless(outcome, "slug")):
             if top is None:
                 self._run("mark_coins_missing", **times)
             else:
@@ -217,7 +217,7 @@ class Fold:
         self._run("remove_from_snapshot")
         self._run("add_to_snapshot", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
 
-    def _flag_anyones(self, outcome: Outcome, naming: str) -> bool:
+    def _flag_nameless(self, outcome: Outcome, naming: str) -> bool:
         """Flag a batch with rejected rows that may belong to any event: none is surely absent."""
         count = self._rows("count_rejected_of_anyone", naming=naming)[0][0]
         if count:

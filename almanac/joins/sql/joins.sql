@@ -18,7 +18,7 @@ WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
 -- that was ahead: linked to the coin, scheduled, not missing, with an exact date that could still
 -- come, at most $horizon_us away. The spans of one coin and event do not overlap. In the order in
 -- which one goes before another as the next event.
--- Parameters: the frame asked_coins (coin, code); $horizon_us; $first_us and $last_us, the first and
+-- Parameters: the frame requested_coins (coin, code); $horizon_us; $first_us and $last_us, the first and
 -- the last instant of interest; $categories, names in small letters, or NULL; $min_impact and $bands
 -- as in events. Run twice: the same rows.
 WITH shown AS (
@@ -63,7 +63,7 @@ spans AS (
         greatest(d.known_us, d.date_us - $horizon_us::BIGINT, s.shown_us, $first_us::BIGINT) AS starts,
         least(d.replaced_us, d.begun_us, s.hidden_us, $last_us::BIGINT + 1) AS ends
     FROM dated AS d
-    JOIN asked_coins AS c ON c.coin = d.coin
+    JOIN requested_coins AS c ON c.coin = d.coin
     LEFT JOIN shown AS s ON s.event_id = d.event_id AND s.missing_since IS NULL
     WHERE starts < ends
 )
@@ -81,7 +81,7 @@ ORDER BY p.code, p.date, p.event_id, p.starts
 -- if to none): the instants at which it was at most $age_us old and had covered the dates from the
 -- day of the instant until $horizon_us after it. A pull of the plan Free covers the coins that a
 -- pull of the same day listed.
--- Parameters: the frame asked_coins (coin, code); $horizon_us, $age_us. Run twice: the same rows.
+-- Parameters: the frame requested_coins (coin, code); $horizon_us, $age_us. Run twice: the same rows.
 WITH pulls AS (
     SELECT
         plan, coins, observed_at,
@@ -102,13 +102,13 @@ WHERE coins IS NULL AND plan IS DISTINCT FROM 'free' AND starts < ends
 UNION ALL
 SELECT c.code, p.starts, p.ends
 FROM pulls AS p
-JOIN asked_coins AS c ON list_contains(p.coins, c.coin)
+JOIN requested_coins AS c ON list_contains(p.coins, c.coin)
 WHERE p.plan IS DISTINCT FROM 'free' AND p.starts < p.ends
 UNION ALL
 SELECT c.code, greatest(p.starts, epoch_us(s.observed_at)) AS starts, p.ends
 FROM pulls AS p
 JOIN coin_snapshots AS s ON s.observed_date = (p.observed_at AT TIME ZONE 'UTC')::DATE
-JOIN asked_coins AS c ON c.coin = s.coin
+JOIN requested_coins AS c ON c.coin = s.coin
 WHERE p.plan = 'free'
     AND (p.coins IS NULL OR list_contains(p.coins, c.coin))
     AND greatest(p.starts, epoch_us(s.observed_at)) < p.ends
