@@ -155,7 +155,7 @@ def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
     if found > now:
         raise InvalidArgument(
             f"{name}={given!r} is still to come: the time is {now.isoformat()}. Nobody knows yet "
-            "what will be known then; leave it out for what is known now."
+            "what will be known then; give an instant up to now."
         )
     return found
 

@@ -13,6 +13,8 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
+import duckdb
+
 from almanac.forms.answer_forms import FileForm, finish_file, in_form
 from almanac.reading.connections import close_within
 from almanac.reading.named_sql import NamedStatements
@@ -93,10 +95,22 @@ def write_own_file(
             relation = reading_relation(connection, sql, values)
             connection.register("answer", in_form(relation, form, formulas=formulas))
             file = {"file": str(target)}
-            rows = connection.execute(_SQL[f"copy_{form}"], file).fetchall()
+            rows = _copied(connection, _SQL[f"copy_{form}"], file)
             connection.unregister("answer")
             types = [str(column_type) for column_type in relation.types]
     finally:
         close_within(connection, limits.grace_s)
     finish_file(target, form, types)
-    return int(rows[0][0])
+    return rows
+
+
+def _copied(connection: duckdb.DuckDBPyConnection, copy: str, file: dict[str, str]) -> int:
+    """Write the answer; an error of the user's statement does not show ours around it."""
+    try:
+        ((rows,),) = connection.execute(copy, file).fetchall()
+    except duckdb.Error as error:
+        message, shows_line, _ = str(error).partition("\n\nLINE ")
+        if not shows_line:
+            raise
+        raise type(error)(message) from error
+    return int(rows)

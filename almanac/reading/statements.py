@@ -126,6 +126,8 @@ def reading_relation(
         # DuckDB before 2.0 splits a PIVOT into two statements without a text.
         kind = "MULTI"
     elif len(statements) != 1:
+        if not statements:
+            raise QueryRefused("expected one statement, got none")
         raise QueryRefused(f"expected one statement, got {len(statements)}; run them one by one")
     else:
         kind = _kind(statements[0])

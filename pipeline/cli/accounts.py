@@ -40,6 +40,11 @@ def _key_book(folder: Path | None) -> KeyBook:
     return ServiceDir(folder or read_settings().service_dir).key_book()
 
 
+def _is_there(folder: Path | None) -> bool:
+    """Whether the folder exists: a list makes none."""
+    return (folder or read_settings().service_dir).exists()
+
+
 @keys_app.command()
 def create(
     account: Annotated[str, typer.Argument(help="The account; created if it is new.")],
@@ -64,7 +69,7 @@ def create(
 def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
     with errors_as_messages(KeyBookError, JsonFileError, ServiceDirError):
-        accounts = _key_book(folder).read().accounts
+        accounts = _key_book(folder).read().accounts if _is_there(folder) else ()
     now = datetime.now(UTC)
     rows: list[dict[str, Any]] = [
         {
@@ -164,8 +169,9 @@ def add_endpoint(
 def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = False) -> None:
     """List the endpoints."""
     with errors_as_messages(*_PLAIN):
-        found = _endpoint_book(directory).endpoints()
-        plans = _service_dir(directory).key_book().plans()
+        is_there = _is_there(directory)
+        found = _endpoint_book(directory).endpoints() if is_there else []
+        plans = _service_dir(directory).key_book().plans() if is_there else {}
     if as_json:
         print_json([_endpoint_fields(endpoint, plans) for endpoint in found])
         return

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -227,6 +227,7 @@ def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
     }
 
 
+_STATUSES: Final = ("pending", "merged", "quarantined", "damaged")
 batches_app = typer.Typer(
     help="List, show and release landed batches.", no_args_is_help=True, add_completion=False
 )
@@ -244,9 +245,10 @@ def list_batches(
     as_json: JsonOption = False,
 ) -> None:
     """List batches, the newest first."""
-    rows = _rows(home_there(), days)
-    if status is not None:
-        rows = [row for row in rows if row["status"] == status]
+    if status is not None and status not in _STATUSES:
+        fail(f"--status {status}: expected one of {', '.join(_STATUSES)}", code=EXIT_USAGE)
+    listed = _rows(home_there(), days)
+    rows = [row for row in listed if status in (None, row["status"])]
     if as_json:
         print_json(rows)
         return
@@ -259,6 +261,9 @@ def list_batches(
             row["status"],
             row["why"] or row["flagged"] or row["why_incomplete"] or "",
         )
+    if listed and not rows:
+        people.print(f"No batch of these days is {status}; {len(listed):,} in all.")
+        return
     people.print(table if rows else "No batches. Run `almanac run` to land some.")
 
 

@@ -83,6 +83,16 @@ def test_a_reading_statement_is_run(connection: duckdb.DuckDBPyConnection, sql: 
     assert run_sql(connection, sql).rows
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_an_error_of_a_file_does_not_show_the_statement_that_writes_it(
+    warehouse: Path, tmp_path: Path, form: FileForm
+) -> None:
+    with pytest.raises(QueryRefused, match="Could not convert string 'a'") as caught:
+        write_answer(warehouse, "SELECT 'a'::INT AS wrong", tmp_path / "answer", form=form)
+    assert "LINE" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -119,7 +129,7 @@ def test_a_statement_that_does_more_than_read_is_refused(
     ("sql", "why"),
     [
         ("SELECT 1; SELECT 2", "expected one statement, got 2"),
-        ("", "expected one statement, got 0"),
+        ("", "expected one statement, got none"),
         ("SELECT nonsense FROM events", "nonsense"),
         ("SELEC 1", "syntax error"),
     ],

@@ -31,7 +31,8 @@ _WATCHED: Final = Column(
 
 RESCHEDULES: Final = Table(
     "reschedules",
-    "one row per version with another date, end or interval than the version before it",
+    "one row per version with another date, end or interval than the version before it; versions "
+    "that were known at no time (known_from = known_to) do not count",
     ("event_id", "version"),
     (
         *(EVENT_ID, TITLE),

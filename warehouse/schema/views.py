@@ -107,14 +107,15 @@ MISSING_EVENTS: Final = Table(
 )
 TODAY: Final = Table(
     "today",
-    "one row per scheduled event with an exact date that takes place on the UTC day of now(), also "
-    "if it is over or began before",
+    "one row per scheduled event with an exact date that is not missing and takes place on the UTC "
+    "day of now(), also if it is over or began before",
     ("event_id",),
     (*_EXACT, IMPACT, _BAND),
 )
 UNDER_WAY: Final = Table(
     "under_way",
-    "one row per scheduled event with an exact date that has begun and is not over at now()",
+    "one row per scheduled event with an exact date that is not missing, has begun and is not over "
+    "at now()",
     ("event_id",),
     (*_EXACT, IMPACT, _BAND),
 )

@@ -77,8 +77,9 @@ def list_deliveries(
     waiting = waiting_deliveries(home).count
     if waiting:
         people.print(f"{waiting:,} wait to be landed. Next: almanac merge")
-    if view.count_dead() and not dead:
-        people.print(f"{view.count_dead():,} dead letters: almanac inbox list --dead")
+    if (count := view.count_dead()) and not dead:
+        noun = "dead letter" if count == 1 else "dead letters"
+        people.print(f"{count:,} {noun}: almanac inbox list --dead")
 
 
 def _none(view: InboxView, *, dead: bool, unknown: bool) -> str:

@@ -99,9 +99,11 @@ def _announce(settings: Settings, base_url: str, *, merge: bool, as_json: bool) 
         print_json({"url": url, "health": f"{base_url}/healthz", "merge": merge})
         return
     people.print(f"Receiving webhooks on {url}", soft_wrap=True)
+    count = len(settings.signing_secrets())
+    secrets = "1 secret" if count == 1 else f"{count} secrets"
     people.print(
         f"Accepted: {settings.signature_header} of the forms "
-        f"{', '.join(settings.signature_forms)}, by {len(settings.signing_secrets())} secret(s).",
+        f"{', '.join(settings.signature_forms)}, by {secrets}.",
         soft_wrap=True,
     )
     if merge:

@@ -82,7 +82,7 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
 
 def _push(push: PushHealth) -> Iterator[tuple[str, str]]:
     """Yield what is received by push."""
-    runs = f"runs since {_when(push.started_at)} UTC" if push.is_running else "does not run"
+    runs = f"has run since {_when(push.started_at)} UTC" if push.is_running else "does not run"
     yield "Push", f"last delivery (UTC) {_when(push.last_at)}; the receiver {runs}"
     waiting = f"{push.waiting:,} wait to be landed"
     if push.failures:

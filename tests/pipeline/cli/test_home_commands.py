@@ -91,6 +91,23 @@ def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
     assert batch_id in almanac(*hint.split()).stdout
 
 
+def test_a_list_without_batches_of_a_status_says_so_and_refuses_other_words(
+    almanac: Almanac, page: str
+) -> None:
+    landed(almanac, page)
+    printed = almanac("batches", "list", "--status", "quarantined").stdout
+    assert printed == "No batch of these days is quarantined; 1 in all.\n"
+    done = almanac("batches", "list", "--status", "lost", code=2)
+    assert "expected one of pending, merged, quarantined, damaged" in done.stderr
+
+
+@pytest.mark.parametrize("room", ["keys", "endpoints"])
+def test_a_list_makes_no_folder(almanac: Almanac, tmp_path: Path, room: str) -> None:
+    assert f"No {room} yet" in almanac(room, "list").stdout
+    assert json.loads(almanac(room, "list", "--json").stdout) == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_batch_is_shown_as_lines_or_as_json(almanac: Almanac, page: str) -> None:
     batch_id = landed(almanac, page)
     lines = almanac("batches", "show", batch_id).stdout.splitlines()

@@ -345,7 +345,7 @@ class TestShown:
         with receiver_runs(home):
             shown = " ".join(almanac("status").stdout.split())
             found = json.loads(almanac("status", "--json").stdout)["push"]
-        assert f"last delivery (UTC) {now:%Y-%m-%d %H:%M}; the receiver runs since " in shown
+        assert f"last delivery (UTC) {now:%Y-%m-%d %H:%M}; the receiver has run since " in shown
         assert "2 wait to be landed; 1 dead letter" in shown
         assert f"4 not found, last {now:%Y-%m-%d %H:%M}; 2 mismatch, last " in shown
         assert (found["is_running"], found["waiting"], len(found["dead_letters"])) == (True, 2, 1)
