@@ -160,7 +160,8 @@ def _what(kind: str, entry: Entry) -> str:
     """Return what changed, as `old → new`, or the date where there is nothing older."""
     row = entry.last
     if kind in _DATED:
-        return " → ".join(map(_dates, entry.values)) + _moved(entry)
+        moved = _moved(entry) or ("" if len(entry.values) > 1 else _time_of_day(row))
+        return " → ".join(map(_dates, entry.values)) + moved
     if kind == "rescored":
         return f"impact {' → '.join(entry.values)}, {_date(row)}"
     if kind in ("cancelled", "withdrawn"):
@@ -194,6 +195,13 @@ def _moved(entry: Entry) -> str:
     if least > 0:
         return f", {rounded(least)} to {_amount(most)} later"
     return f", {rounded(-most)} to {_amount(-least)} earlier" if most < 0 else ""
+
+
+def _time_of_day(row: dict[str, Any]) -> str:
+    """Return what changed of a date that reads as before."""
+    if row["date_precision"] == "instant":
+        return f", now at {row['earliest'].astimezone(UTC):%H:%M} UTC"
+    return ", now without a time of day" if row["date_precision"] == "day" else ""
 
 
 def _amount(days: float) -> str:

@@ -106,6 +106,20 @@ def section_lines(text: str, title: str) -> list[str]:
     return [line.strip() for line in part.splitlines()[1:]]
 
 
+def test_a_time_of_day_that_became_known_or_unknown_is_said(tmp_path: Path) -> None:
+    versions = [
+        *event("refined", ("rescheduled", date(20, hour=8)), **date(20)),
+        *event("loosened", ("rescheduled", date(21)), **date(21, hour=18)),
+    ]
+    path = publish_by_hand(
+        tmp_path / "warehouse.duckdb", versions, pulls=[FIRST, YESTERDAY, LAST], coins=[]
+    )
+    assert section_lines(as_text(digest(path)), "Rescheduled (2)") == [
+        "refined: 20 Mar 2026, now at 08:00 UTC",
+        "loosened: 21 Mar 2026, now without a time of day",
+    ]
+
+
 def test_every_kind_of_change_is_said_in_words_with_old_and_new(file: Path) -> None:
     text = as_text(digest(file))
     assert section_lines(text, "Cancelled (2)") == [
