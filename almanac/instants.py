@@ -75,9 +75,10 @@ def instant(
         try:
             moment = datetime.fromisoformat(given.strip())
         except ValueError as error:
+            words = "" if now is None else ", or now, today, yesterday or tomorrow"
             raise InvalidArgument(
                 f"{name}={given!r} is no instant; expected ISO 8601, such as 2026-03-02 or "
-                "2026-03-02T12:00:00Z"
+                f"2026-03-02T12:00:00Z{words}"
             ) from error
     elif isinstance(given, date) and not isinstance(given, datetime):
         moment = datetime.combine(given, time())

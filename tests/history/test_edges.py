@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.history.stories.handmade import HandmadeHome, at, coin, event
+from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import replay
 from warehouse.publish import delta
 
@@ -33,6 +34,20 @@ def test_a_pull_between_two_deliveries_of_one_batch_is_folded_between_them(
     ]
     replay(story.home)
     assert story.versions("b", "title, known_from") == versions
+
+
+def test_the_days_are_read_where_their_index_cannot_be_written(
+    story: HandmadeHome, tmp_path: Path
+) -> None:
+    story.listed("01 10:00", event("a"))
+    story.listed("02 10:00", event("a", title="Second a"))
+    story.merge()
+    folder = tmp_path / "no folder"
+    folder.write_text("")
+    by_reading = ChangeLog(story.home.lake, folder / "change_log.json").days()
+    days = ChangeLog.of(story.home).days()
+    assert [day.sha256 for day in by_reading] == [day.sha256 for day in days]
+    assert len(days) == 2
 
 
 def test_withdrawn_events_are_not_expected_in_an_export(story: HandmadeHome) -> None:

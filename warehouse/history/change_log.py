@@ -7,6 +7,7 @@ takes effect when its day's file is renamed into place; a broken chain is detect
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
@@ -149,8 +150,10 @@ class ChangeLog:
                 damaged.append(error)
         fresh = {lake_paths.folder_of_day(day_file.day): day_file.indexed for day_file in found}
         if fresh != known:
-            self._index.parent.mkdir(parents=True, exist_ok=True)
-            Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
+            # It only saves reading: who may not write here, or has a full disk, reads the files.
+            with suppress(OSError):
+                self._index.parent.mkdir(parents=True, exist_ok=True)
+                Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
         return found, damaged
 
     def records_on(self, day: date) -> dict[str, dict[str, Any]]:
