@@ -41,6 +41,10 @@ REPOSITORY_TAG: Final = ".dagster/repository"
 """The tag of a run with repository@location."""
 BESIDE: Final = ("-wal", "-shm")
 _NOT_OURS: Final = "this user can't read and write it"
+_AS_ITS_OWNER: Final = (
+    "Run the command as the user who owns the home. If the file is this user's, `almanac doctor "
+    "--fix` makes it readable and writable"
+)
 _BUSY_S: Final = 10.0
 _WAY_OUT: Final = (
     "It holds the history of runs and no data of the warehouse. `almanac doctor --fix` sets it "
@@ -66,7 +70,7 @@ class Damage:
         return self.what == _NOT_OURS
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.what}. {_WAY_OUT}"
+        return f"{self.path}: {self.what}. {_AS_ITS_OWNER if self.is_unreadable else _WAY_OUT}"
 
     def error(self, home: Home) -> RunRecordsUnusable:
         """Return the error to raise."""

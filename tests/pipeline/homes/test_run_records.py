@@ -229,7 +229,8 @@ def test_a_database_that_may_not_be_written_is_kept_and_opened_up(
     path.chmod(0o444)
     # Root may write everywhere, so permission is decided by the mode.
     monkeypatch.setattr(os, "access", lambda at, mode: bool(Path(at).stat().st_mode & 0o200))
-    with pytest.raises(RunRecordsDamaged, match=r"runs\.db.*this user can't read and write it"):
+    denied = r"runs\.db: this user can't read and write it\. Run the command as the user who owns"
+    with pytest.raises(RunRecordsDamaged, match=denied):
         opened(home)
     (records, _) = checked_runs(home, fix=True)
     assert records.holds
