@@ -2,7 +2,8 @@
 
 They have no partitions, since each holds all days. They follow from the tables of the warehouse.
 Each has the hash of its content as its data version; a table that a merge did not change is not
-materialised again, so that an asset that follows it runs only after a change.
+materialised again, so that an asset that follows it runs only after a change. A backfill of Dagster
+materialises each table that was selected for it: it counts others as failed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ _LOCAL: Final = (tables.REQUESTS, tables.USAGE)
 """Tables made from this machine's logs, not from the catalog."""
 PUBLISHED: Final = tuple(table for table in tables.TABLES if table not in _LOCAL)
 _STALE_AFTER: Final = timedelta(hours=26)
+_BACKFILL_TAG: Final = "dagster/backfill"
+"""The tag that Dagster gives to each run of a backfill."""
 
 
 def spec_of(layout: Layout, table: Table) -> dg.AssetSpec:
@@ -107,7 +110,9 @@ def _publish(
     record_other_days(context, layout.key(CHANGES), home, report)
     assert report.published is not None
     contents, unchanged = report.published.contents, list[str]()
-    recorded = recorded_versions(context.instance, [*context.selected_asset_keys])
+    recorded = dict[dg.AssetKey, str | None]()
+    if _BACKFILL_TAG not in context.run.tags:
+        recorded = recorded_versions(context.instance, [*context.selected_asset_keys])
     with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
             key = layout.key(table.name)

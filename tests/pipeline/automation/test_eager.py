@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -55,7 +56,7 @@ class Followed:
         self.small.land("events", at=at, body=listed(title))
         return self.run("merge")
 
-    def run(self, job: str, **given: str) -> set[str]:
+    def run(self, job: str, **given: Any) -> set[str]:
         with kept_engines():
             done = self.defs.resolve_job_def(job).execute_in_process(
                 instance=self.instance, run_config=QUIET, **given
@@ -102,6 +103,14 @@ def test_it_runs_once_for_each_change_of_events(followed: Followed) -> None:
     assert [followed.fired(), followed.fired()] == [1, 0]
     assert followed.run("merge") == set()
     assert followed.fired() == 0
+
+
+def test_a_backfill_materialises_tables_that_did_not_change(followed: Followed) -> None:
+    """Dagster fails a backfill of which a run succeeded without a materialisation."""
+    followed.pull("Listing", NOW)
+    assert followed.run("merge") == set()
+    tables = {table.name for table in PUBLISHED}
+    assert followed.run("merge", tags={"dagster/backfill": "b"}) >= tables
 
 
 def test_it_does_not_run_after_old_runs_are_deleted(tmp_path: Path) -> None:
