@@ -160,7 +160,7 @@ def _what(kind: str, entry: Entry) -> str:
     """Return what changed, as `old → new`, or the date where there is nothing older."""
     row = entry.last
     if kind in _DATED:
-        moved = _moved(entry) or ("" if len(entry.values) > 1 else _time_of_day(row))
+        moved = _moved(entry) or ("" if len(entry.values) > 1 else _time_of_day(entry))
         return " → ".join(map(_dates, entry.values)) + moved
     if kind == "rescored":
         return f"impact {' → '.join(entry.values)}, {_date(row)}"
@@ -197,8 +197,11 @@ def _moved(entry: Entry) -> str:
     return f", {rounded(-most)} to {_amount(-least)} earlier" if most < 0 else ""
 
 
-def _time_of_day(row: dict[str, Any]) -> str:
-    """Return what changed of a date that reads as before."""
+def _time_of_day(entry: Entry) -> str:
+    """Return what changed of a date that reads as before, empty if only its end did."""
+    row = entry.last
+    if not any("date" in (change["changed_fields"] or ()) for change in entry.rows):
+        return ""
     if row["date_precision"] == "instant":
         return f", now at {row['earliest'].astimezone(UTC):%H:%M} UTC"
     return ", now without a time of day" if row["date_precision"] == "day" else ""

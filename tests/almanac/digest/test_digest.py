@@ -110,13 +110,15 @@ def test_a_time_of_day_that_became_known_or_unknown_is_said(tmp_path: Path) -> N
     versions = [
         *event("refined", ("rescheduled", date(20, hour=8)), **date(20)),
         *event("loosened", ("rescheduled", date(21)), **date(21, hour=18)),
+        *event("end alone", ("rescheduled", {"date_end": on(22, hour=20)}), **date(22, hour=8)),
     ]
     path = publish_by_hand(
         tmp_path / "warehouse.duckdb", versions, pulls=[FIRST, YESTERDAY, LAST], coins=[]
     )
-    assert section_lines(as_text(digest(path)), "Rescheduled (2)") == [
+    assert section_lines(as_text(digest(path)), "Rescheduled (3)") == [
         "refined: 20 Mar 2026, now at 08:00 UTC",
         "loosened: 21 Mar 2026, now without a time of day",
+        "end alone: 22 Mar 2026",
     ]
 
 
