@@ -113,6 +113,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: _place(item.nodeid, order))
 
 
+def pytest_collection_finish() -> None:
+    # The tests and what they import stay until the end: no collection need walk them.
+    gc.freeze()
+
+
 def _place(nodeid: str, order: tuple[str, ...]) -> int:
     """Return the place of the first start of a path that a test has; the others are last."""
     found = (place for place, start in enumerate(order) if nodeid.startswith(start))

@@ -8,6 +8,7 @@ modules.
 """
 
 import atexit
+import gc
 import os
 import sys
 import threading
@@ -31,6 +32,10 @@ from pipeline.console import (
     warnings,
 )
 from warehouse.errors import WarehouseError
+
+_COLLECTED_AFTER: Final = (50_000, 20, 50)
+"""Objects, then collections of the younger generation, before the garbage collector runs. By
+default it walks the modules of Dagster again and again while they are imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +262,7 @@ def almanac() -> None:
 
 
 def main() -> None:
+    gc.set_threshold(*_COLLECTED_AFTER)
     try:
         with interruptible():
             interrupt_by_signals()
