@@ -1,9 +1,11 @@
 # The Python that .venv was made with, unless one is named.
 PYTHON ?= $(or $(wildcard $(shell sed -n 's/^executable = //p' .venv/pyvenv.cfg 2>/dev/null)),python3)
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder
+FAULTS := $(BIN)/python tests/mutants/run.py --jobs 2 tests/mutants
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: setup tools run sandbox test suite test-long check style types bench bench-analyst bench-limits bench-push bench-server lock clean
+.PHONY: setup tools run sandbox test suite test-long test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server lock clean
 
 # What the application needs, and what tests and benchmarks need.
 setup: LOCKS = requirements.lock
@@ -24,23 +26,27 @@ test: style
 	@$(MAKE) --no-print-directory -j 2 types suite
 
 suite: tools
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder \
-		tests/test_readme.py tests/test_cli.py tests
+	$(PYTEST) -n 3 tests/test_readme.py tests/test_cli.py tests
 
 test-long: tools
-	$(BIN)/python -m pytest -q -m "long"
-	$(BIN)/python tests/mutants/run.py
-	$(BIN)/python tests/mutants/run.py tests/mutants/history --tests tests/history tests/warehouse
-	$(BIN)/python tests/mutants/run.py tests/mutants/safety
-	$(BIN)/python tests/mutants/run.py tests/mutants/retention
-	$(BIN)/python tests/mutants/run.py tests/mutants/polls
-	$(BIN)/python tests/mutants/run.py tests/mutants/push
-	$(BIN)/python tests/mutants/run.py tests/mutants/inbox
+	$(PYTEST) -n 2 -m "long and not mass" tests
 	$(BIN)/python -m tests.almanac.packaging.clean_environments
-	$(BIN)/python tests/mutants/run.py tests/mutants/joins --tests tests/almanac/joins
-	$(BIN)/python tests/mutants/run.py tests/mutants/digest --tests tests/almanac/digest tests/pipeline/health/test_digests.py
-	$(BIN)/python tests/mutants/run.py tests/mutants/audit --tests tests/almanac/audit
-	$(BIN)/python tests/mutants/run.py tests/mutants/study --tests tests/almanac/study
+
+test-mass: tools
+	$(PYTEST) -n 2 -m mass tests
+
+test-faults: tools
+	$(FAULTS)/server
+	$(FAULTS)/history --tests tests/history tests/warehouse
+	$(FAULTS)/safety
+	$(FAULTS)/retention
+	$(FAULTS)/polls
+	$(FAULTS)/push
+	$(FAULTS)/inbox
+	$(FAULTS)/joins --tests tests/almanac/joins
+	$(FAULTS)/digest --tests tests/almanac/digest tests/pipeline/health/test_digests.py
+	$(FAULTS)/audit --tests tests/almanac/audit
+	$(FAULTS)/study --tests tests/almanac/study
 
 check: style types
 

@@ -54,6 +54,7 @@ def test_damage_to_any_file_is_detected_and_repaired_from_landing(
 
 
 @pytest.mark.long
+@pytest.mark.mass
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("chunk", range(CHUNKS_LONG))
 def test_damage_to_any_file_is_detected_and_repaired_in_a_long_run(

@@ -120,6 +120,7 @@ def test_killed_commands_run_again_and_the_warehouse_is_the_same_as_without_kill
 
 
 @pytest.mark.long
+@pytest.mark.mass
 @pytest.mark.parametrize("chunk", range(LONG_CHUNKS))
 def test_a_thousand_killed_commands(service: Service, tmp_path: Path, chunk: int) -> None:
     killer = kill_all(service, tmp_path, LONG_KILLS, seed=1000 + chunk)

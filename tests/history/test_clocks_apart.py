@@ -46,6 +46,7 @@ def test_clocks_apart_and_broken_answers_make_no_false_history(
 
 
 @pytest.mark.long
+@pytest.mark.mass
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("first", range(RUNS, LONG_RUNS, EACH))
 def test_thousands_of_runs_make_no_false_history(

@@ -72,6 +72,7 @@ def test_days_with_a_hostile_service_publish_nothing_false(
 
 
 @pytest.mark.long
+@pytest.mark.mass
 @pytest.mark.parametrize("first", range(MORE_LIVES, MORE_LIVES + LONG_LIVES, LIVES_A_PART))
 def test_thousands_of_days_with_a_hostile_service_publish_nothing_false(
     first: int, almanac_sandbox: Sandbox, key: str
