@@ -66,7 +66,7 @@ VERDICTS: Final = (
     ),
     AuditVerdict("unreadable", "unjudged", "the row, or the value, can't be read"),
     AuditVerdict("unknown_event", "unjudged", "no such event was ever seen"),
-    AuditVerdict("never_known", "unjudged", "no version ever had this value"),
+    AuditVerdict("never_known", "unjudged", "this value was known at no time"),
     AuditVerdict("not_watched", "unjudged", "nobody had looked yet: the event may have been known"),
     AuditVerdict("unknown_field", "unjudged", "the plan hid this field then"),
     AuditVerdict("after_last_pull", "unjudged", "no pull was made after the decision"),
