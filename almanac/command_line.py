@@ -231,8 +231,8 @@ def _changes(given: argparse.Namespace) -> int:
             reader,
             since=given.since,
             until=given.until,
-            coins=words_of(given.coins),
-            kinds=words_of(given.kinds),
+            coins=words_of("--coins", given.coins),
+            kinds=words_of("--kinds", given.kinds),
             min_impact=given.min_impact,
             limit=limit,
         )
@@ -242,9 +242,18 @@ def _changes(given: argparse.Namespace) -> int:
     return 0
 
 
-def words_of(given: str | None) -> list[str] | None:
-    """Return the words of a comma list; None if there are none."""
-    return [word.strip() for word in (given or "").split(",") if word.strip()] or None
+def words_of(option: str, given: str | None) -> list[str] | None:
+    """Return the words of a comma list, None if the option is not given.
+
+    Raises:
+        InvalidArgument: it has no word, as one of an unset variable of a shell.
+    """
+    if given is None:
+        return None
+    words = [word.strip() for word in given.split(",") if word.strip()]
+    if not words:
+        raise InvalidArgument(f"{option} is empty; expected {option} a,b, or no {option} for all")
+    return words
 
 
 def _add_coverage(commands: Any) -> None:

@@ -77,10 +77,10 @@ def changes(
     try:
         digest = digest_of(
             reader,
-            since=since or "yesterday",
+            since="yesterday" if since is None else since,
             until=until,
-            coins=words_of(coins),
-            kinds=words_of(kinds),
+            coins=words_of("--coins", coins),
+            kinds=words_of("--kinds", kinds),
             min_impact=min_impact,
             limit=limit or (None if form is DigestFormat.JSON else LISTED),
         )

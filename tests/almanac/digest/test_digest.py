@@ -295,3 +295,13 @@ def test_the_command_of_the_wheel_prints_each_form(
         assert json.loads(shown)["text"].endswith("1 cancelled.")
     assert main([*words, "--kinds", "moved"]) == 2
     assert "kinds='moved'; expected cancelled" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--coins", "--kinds", "--since", "--until"])
+def test_an_empty_option_is_refused_and_not_taken_as_none_given(
+    file: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert main(["changes", "--home", str(file), option, ""]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "expected" in shown.err
