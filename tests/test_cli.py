@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 from pipeline import console
 from pipeline.cli.main import app
+from tests.in_process import own_process
 from tests.server.webhooks.receiver import Receiver
 
 ROOT = Path(__file__).parent.parent
@@ -87,9 +88,8 @@ def almanac_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
     for stream in (console.people, console.warnings):
         # A console made while COLUMNS was set keeps that width, as in the workers of xdist.
         monkeypatch.setattr(stream, "_width", None)
-    mask = os.umask(0o077)
-    yield lambda *words: CliRunner().invoke(app, list(words))
-    os.umask(mask)  # A command sets it for its own process.
+    with own_process():
+        yield lambda *words: CliRunner().invoke(app, list(words))
 
 
 @contextmanager

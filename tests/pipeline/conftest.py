@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from pipeline import console, instance
 from pipeline.cli.main import app
 from pipeline.settings import described
+from tests.in_process import own_process
 from tests.pipeline import empty_stores
 
 Almanac = Callable[..., Any]
@@ -54,11 +55,8 @@ def almanac(
         with pytest.MonkeyPatch.context() as patch:
             for name, value in given.items():
                 patch.setenv(f"ALMANAC_{name.upper()}", value)
-            mask = os.umask(0o077)
-            try:
+            with own_process():
                 done = CliRunner().invoke(app, list(words))
-            finally:
-                os.umask(mask)  # A command sets it for its own process.
         assert done.exit_code == code, done.output
         assert isinstance(done.exception, SystemExit | None)
         return done

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert lake.warehouse == Home(folder).warehouse
     Home(folder).claim("sandbox:1")
     return folder
+
+
+def test_its_bound_of_memory_ends_with_it_where_a_test_runs_it_in_its_own_process(
+    home: Path, almanac: Almanac
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    almanac("sql", "SELECT 1", home=str(home))
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])

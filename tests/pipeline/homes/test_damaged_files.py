@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli.main import app
+from tests.in_process import own_process
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.conftest import CopyTo
 from tests.pipeline.small_home import SmallHome
@@ -52,7 +53,8 @@ def test_no_command_ends_in_a_traceback_over_a_damaged_file(
         path.unlink()
         path.mkdir() if data is None else path.write_bytes(data)
         for words in COMMANDS:
-            done = CliRunner().invoke(app, list(words))
+            with own_process():
+                done = CliRunner().invoke(app, list(words))
             assert isinstance(done.exception, SystemExit | None), (words, data)
             assert done.exit_code in (0, 1), done.output
         almanac("replay", code=int("landing/ba" in name or "landing/bo" in name))

@@ -1,0 +1,22 @@
+"""Running a command in the process of the tests."""
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def own_process() -> Iterator[None]:
+    """Undo at the end what a command sets for its own process: file modes and memory.
+
+    `almanac sql` bounds the memory of its process; left in that of the tests, the bound fails tests
+    that come long after it.
+    """
+    mask = os.umask(0o077)
+    memory = resource.getrlimit(resource.RLIMIT_DATA)
+    try:
+        yield
+    finally:
+        os.umask(mask)
+        resource.setrlimit(resource.RLIMIT_DATA, memory)
