@@ -228,7 +228,7 @@ def _rows_of(state: _State, op: Op, day: date) -> list[Row]:
     if old is not None and op.kind in ("see", "look", "miss"):
         observed = {"last_seen_at": at, "content_at": at, "missing_since": None}
         missing = {"missing_since": old.get("missing_since") or at}
-        changes = {"see": seen, "look": observed, "miss": missing}
+        changes = {"see": {**observed, **seen}, "look": observed, "miss": missing}
         state.events[event_id] = {**old, **changes[op.kind]}
         return []
     content = content_of(op.event, op.seed, at)
