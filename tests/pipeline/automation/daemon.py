@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from tests.free_ports import free_port
 from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ALMANAC
 
@@ -102,11 +102,8 @@ def ui(
     home: Path, env: dict[str, str], *words: str
 ) -> Iterator[tuple[subprocess.Popen[str], Pages]]:
     """Run `almanac ui` on a home: its process, and its pages."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [*ALMANAC, "ui", "--port", str(port), "--json", *words],
+        [*ALMANAC, "ui", "--port", str(free_port()), "--json", *words],
         cwd=home.parent,
         env=env,
         stdout=subprocess.PIPE,
@@ -115,7 +112,9 @@ def ui(
     )
     try:
         assert process.stdout is not None
-        yield process, Pages(json.loads(process.stdout.readline())["address"])
+        started = process.stdout.readline()
+        assert started, f"almanac ui ended before it served: {process.communicate()[1]}"
+        yield process, Pages(json.loads(started)["address"])
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
