@@ -311,6 +311,13 @@ class TestCommand:
         wrong = almanac("changes", "--kinds", "moved", code=2)
         assert "almanac: kinds='moved'; expected cancelled" in wrong.stderr
 
+    @pytest.mark.parametrize("option", ["--since", "--until", "--coins", "--kinds"])
+    def test_an_empty_option_is_refused_and_not_taken_as_none_given(
+        self, almanac: Almanac, tmp_path: Path, published: list[Path], option: str
+    ) -> None:
+        publish(SmallHome(tmp_path / "data"), published[3])
+        assert "expected" in almanac("changes", option, "", code=2).stderr
+
     def test_post_posts_once_and_says_what(
         self, almanac: Almanac, tmp_path: Path, receiver: Receiver, published: list[Path]
     ) -> None:
