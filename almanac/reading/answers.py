@@ -20,7 +20,7 @@ from almanac.reading.connections import close_within
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.published import explained, open_published
 from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
-from almanac.reading.statements import reading_relation
+from almanac.reading.statements import lists_names, reading_relation
 from almanac.reading.temporary import own_folder
 
 _SQL = NamedStatements("almanac.reading")
@@ -93,7 +93,10 @@ def write_own_file(
     try:
         with explained(QueryWatch(connection, limits, program, answer=target)):
             relation = reading_relation(connection, sql, values)
-            connection.register("answer", in_form(relation, form, formulas=formulas))
+            answer = in_form(relation, form, formulas=formulas)
+            # A list of tables is made first: it would have the name that is registered here.
+            fetched = answer.to_arrow_table() if lists_names(sql) else answer
+            connection.register("answer", fetched)
             file = {"file": str(target)}
             rows = _copied(connection, _SQL[f"copy_{form}"], file)
             connection.unregister("answer")

@@ -24,6 +24,7 @@ _OPENING_WORDS: Final = frozenset(
         *("union", "except", "intersect", "order", "limit", "offset"),
     }
 )
+_LISTING: Final = frozenset({"show", "describe", "desc"})
 _WRITING: Final = frozenset({"copy", "insert", "update", "delete", "merge", "truncate"})
 _BEFORE_A_BODY: Final = frozenset({"as", "materialized"})
 _PAST_A_LOCK: Final = frozenset(
@@ -46,6 +47,11 @@ def begins_as_reading(sql: str) -> bool:
             return word in _OPENING_WORDS
     # The whole statement is in brackets, which only a SELECT can be.
     return True
+
+
+def lists_names(sql: str) -> bool:
+    """Whether it shows the names of tables or columns; such an answer is small."""
+    return next(_words(sql), "") in _LISTING
 
 
 def writes_inside(sql: str) -> bool:

@@ -83,6 +83,19 @@ def test_a_reading_statement_is_run(connection: duckdb.DuckDBPyConnection, sql: 
     assert run_sql(connection, sql).rows
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv", "json"])
+@pytest.mark.parametrize("sql", ["SHOW TABLES", "-- all\nSHOW ALL TABLES", "DESCRIBE"])
+def test_a_list_of_the_tables_is_the_same_in_a_file(
+    warehouse: Path, connection: duckdb.DuckDBPyConnection, tmp_path: Path, sql: str, form: FileForm
+) -> None:
+    listed = run_sql(connection, sql)
+    target = tmp_path / f"tables.{form}"
+    assert write_answer(warehouse, sql, target, form) == len(listed.rows)
+    read = "read_json" if form == "json" else "read_csv"
+    names = {name for (name,) in duckdb.sql(f"SELECT name FROM {read}('{target}')").fetchall()}
+    assert names == {row[listed.columns.index("name")] for row in listed.rows}
+
+
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_an_error_of_a_file_does_not_show_the_statement_that_writes_it(
     warehouse: Path, tmp_path: Path, form: FileForm
