@@ -32,13 +32,16 @@ def attach_published(connection: duckdb.DuckDBPyConnection, warehouse: Path, ali
     """Attach a published file read-only; a foreign `.wal` is set aside first.
 
     Raises:
-        duckdb.Error: it can't be opened.
+        duckdb.Error: it can't be opened. The text names the file, not our link to it.
     """
     set_aside_foreign_wal(warehouse)
     with _linked(warehouse) as path:
         # No value can be bound in it.
         name = quoted(alias)
-        connection.execute("ATTACH " + quoted_text(str(path)) + " AS " + name + " (READ_ONLY)")
+        try:
+            connection.execute("ATTACH " + quoted_text(str(path)) + " AS " + name + " (READ_ONLY)")
+        except duckdb.Error as error:
+            raise type(error)(str(error).replace(str(path), str(warehouse))) from error
 
 
 def set_aside_foreign_wal(warehouse: Path) -> Path | None:

@@ -121,8 +121,9 @@ def open_published(
             restrict(connection, limits, writable)
     except duckdb.Error as error:
         connection.close()
+        reason = str(error).rstrip("!.")
         raise WarehouseError(
-            f"{warehouse} can't be opened: {error}. If another process writes to it, stop that "
+            f"{warehouse} can't be opened: {reason}. If another process writes to it, stop that "
             "process: a warehouse is read-only. If it is damaged, `almanac replay` rebuilds it."
         ) from error
     return connection

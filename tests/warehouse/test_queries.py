@@ -291,8 +291,9 @@ def test_the_error_without_a_warehouse_says_what_makes_one(tmp_path: Path) -> No
 
 def test_a_damaged_warehouse_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "warehouse.duckdb").write_bytes(b"not a database" * 1000)
-    with pytest.raises(WarehouseError, match="can't be opened"):
+    with pytest.raises(WarehouseError, match="can't be opened") as caught:
         connect(tmp_path / "warehouse.duckdb")
+    assert f'"{tmp_path}/warehouse.duckdb"' in str(caught.value)
 
 
 def test_a_lent_connection_is_closed(warehouse: Path) -> None:
