@@ -200,7 +200,7 @@ class Health:
     deprecated: Deprecated | None = None
     clock: ClockHealth | None = None
     push: PushHealth | None = None
-    put_off: list[DeferredWork] = field(default_factory=list)
+    deferred: list[DeferredWork] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     run_troubles: list[Warned] = field(default_factory=list)
     runs: RunHistory = field(default_factory=RunHistory)

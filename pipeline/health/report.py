@@ -172,7 +172,7 @@ def _are(count: int) -> str:
 def _deferred(health: Health, now: datetime) -> Iterator[Warned]:
     due = [
         (deferred.resume_at + OVERDUE, deferred)
-        for deferred in health.put_off
+        for deferred in health.deferred
         if deferred.resume_at is not None and deferred.resume_at + OVERDUE < now
     ]
     if due:
@@ -312,7 +312,7 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
         undated_lately=_lately(seen, now, lambda batch: batch.date_doubt),
         deprecated=Deprecated.of(usage),
         push=push_of(settings, home, now, shown),
-        put_off=deferred_work(home, now),
+        deferred=deferred_work(home, now),
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
         runs=runs,

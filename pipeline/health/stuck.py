@@ -183,7 +183,7 @@ def _long_runs(history: RunHistory, health: Health) -> Iterator[Warned]:
 def _backfills(health: Health, now: datetime) -> Iterator[Warned]:
     stopped = [
         (work.stopped_at, work.what)
-        for work in health.put_off
+        for work in health.deferred
         if work.stopped_at is not None and now - work.stopped_at > STUCK_AFTER
     ]
     if stopped:

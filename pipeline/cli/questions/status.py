@@ -62,7 +62,7 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     for feed in health.feeds:
         if feed.refused:
             yield "Refused", f"{feed.feed}: {feed.refused}; the other feeds go on without it"
-    for number, deferred in enumerate(health.put_off):
+    for number, deferred in enumerate(health.deferred):
         yield "" if number else "Deferred", _deferred_text(deferred)
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
@@ -176,7 +176,7 @@ def status(
     if health.source is not None:
         health.bytes = sizes_of(home)
     if as_json:
-        print_json({**asdict(health), **({} if changes is None else {"told": changes.kinds})})
+        print_json({**asdict(health), **({} if changes is None else {"posted": changes.kinds})})
     elif health.source is None:
         people.print(f"There is no home at {home.root} yet: almanac run", soft_wrap=True)
         show_warnings(health)

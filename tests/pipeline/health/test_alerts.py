@@ -305,7 +305,7 @@ class TestCommand:
         assert "Posted: +coverage +stale:cancellations" in done.stdout
         assert CANARY not in done.output
         record = json.loads(almanac("status", "--alert", "--json", **given).stdout)
-        assert record["told"] == []
+        assert record["posted"] == []
         assert len(receiver.bodies) == 1
 
     def test_a_post_that_fails_ends_with_1_after_what_is_shown(

@@ -292,7 +292,7 @@ class TestDeferredWork:
             BackfillState(scope=scope, plan="elite", source="sandbox:1", started_at=NOW)
         )
         health = health_at(small, NOW + DAY)
-        assert [deferred.what for deferred in health.put_off] == [
+        assert [deferred.what for deferred in health.deferred] == [
             "export",
             "events of 2026-01-01 to 2026-03-02",
         ]

@@ -196,7 +196,7 @@ def test_status_and_the_sensor_ignore_damaged_notes(
                     HARMS[harm](small.home.state / name)
                 if status_first:
                     health = health_of(small.settings, small.home, NOW + timedelta(hours=1))
-                    assert list(health.put_off) == []
+                    assert list(health.deferred) == []
                 result = sensor(build_sensor_context(instance=instance, definitions=definitions))
                 assert isinstance(result, dg.SensorResult)
                 assert result.skip_reason == dg.SkipReason("Nothing is deferred.")
