@@ -112,8 +112,8 @@ CANCELLATION_STATS: Final = Table(
         Column(
             "due",
             "BIGINT",
-            "Of watched, those that by their date as first known are over by now(). The others may "
-            "still be cancelled.",
+            "Of watched, those whose date as first known was over by the last complete pull of "
+            "events. The others may have been cancelled since.",
             "events",
         ),
         Column("cancelled", "BIGINT", "Of due, those that were cancelled.", "events"),

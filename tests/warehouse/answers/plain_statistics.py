@@ -218,14 +218,18 @@ def category_stats(history: History, missing: set[str], now: datetime) -> dict[s
     return rows
 
 
-def cancellation_stats(history: History, missing: set[str], now: datetime) -> dict[str, Row]:
+def cancellation_stats(
+    history: History, missing: set[str], now: datetime, pulled: datetime
+) -> dict[str, Row]:
+    """Return the rows by category; `pulled` is the last pull at or before `now`."""
     rows = {}
     for category, events in _by_category(history.known_at(now)).items():
         cohort = {item.event_id for item in events if history.watched(item.event_id)}
         due = [
             item
             for item in events
-            if item.event_id in cohort and (over_at(history.events[item.event_id][0]) or now) <= now
+            if item.event_id in cohort
+            and (over_at(history.events[item.event_id][0]) or pulled) <= pulled
         ]
         cancelled = {item.event_id for item in events if item.status == "cancelled"}
         counted = {item.event_id for item in due} & cancelled

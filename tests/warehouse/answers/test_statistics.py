@@ -291,7 +291,8 @@ def cohort() -> Handmade:
         Known(**{**{name: getattr(item, name) for name in item.__slots__}, "categories": ("AMA",)})
         for item in (*COHORT, *LATER)
     ]
-    return Handmade(versions, absences=[Absence("missing", MOVED, MOVED)])
+    pulls = [SEEN, SEEN + timedelta(hours=41), SEEN.replace(day=4, hour=0), MOVED]
+    return Handmade(versions, absences=[Absence("missing", MOVED, MOVED)], pulls=pulls)
 
 
 def test_the_share_of_cancelled_events_is_of_those_that_were_watched_until_they_were_due(
@@ -311,6 +312,16 @@ def test_the_share_of_cancelled_events_is_of_those_that_were_watched_until_they_
         ("ama", "AMA", 11, 7, 2, 0, 0, 0, 0, 0, 1)
     ]
     assert cohort.at(SEEN).rows("SELECT due, share FROM cancellation_stats") == [(0, None)]
+
+
+def test_no_event_is_due_that_was_over_after_the_last_pull(cohort: Handmade) -> None:
+    # The quarter of two events has ended by then, and one of them was cancelled.
+    for later in (MOVED, MOVED + timedelta(days=365)):
+        assert cohort.at(later).rows("SELECT due, cancelled FROM cancellation_stats") == [(5, 1)]
+    unpulled = Handmade(
+        [Known(event_id="a", known_from=SEEN, categories=("AMA",), **dated("2026-03-03"))]
+    )
+    assert unpulled.at(MOVED).rows("SELECT watched, due FROM cancellation_stats") == [(1, 0)]
 
 
 def test_moves_of_a_category_are_of_the_events_that_were_watched(cohort: Handmade) -> None:

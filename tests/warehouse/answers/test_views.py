@@ -42,6 +42,9 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...
     return connection.sql(sql).fetchall()
 
 
+COPIED = ("event_coins", "event_categories", "event_versions", "event_claims", "coins", "coverage")
+
+
 def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the views again over copies of the tables in which events are a hundred years later."""
     connection.execute("USE memory")
@@ -54,7 +57,7 @@ def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:
     for name in INTERNAL_MACROS:
         connection.execute(ddl.create_macro(name))
     date_again(connection)
-    for table in ("event_coins", "event_categories", "event_versions", "event_claims", "coins"):
+    for table in COPIED:
         connection.execute(f"CREATE TABLE {table} AS FROM {_alias(connection)}.{table}")
     for view in VIEWS:
         connection.execute(ddl.create_view(view))

@@ -1,7 +1,7 @@
 -- name: view_cancellation_stats
 -- Grain: one row per category of any event.
--- Parameters: none. Read twice: moves with the clock.
--- An event that may still take place is left out: it may still be cancelled.
+-- Parameters: none. Read twice: the same rows.
+-- An event that was not over by the last complete pull is left out: it may have been cancelled since.
 SELECT
     any_value(category_id) AS category_id,
     category,
@@ -17,7 +17,7 @@ SELECT
         AS cancelled_not_due,
     count(*) FILTER (WHERE NOT is_watched AND status = 'cancelled') AS cancelled_unwatched
 FROM (
-    SELECT *, is_watched AND first_latest <= now() AS is_due
+    SELECT *, is_watched AND first_latest <= last_at AS is_due
     FROM (
         SELECT
             c.category_id,
@@ -33,5 +33,6 @@ FROM (
             AND v.known_from = v.first_seen_at
             AND _almanac.was_known(v.known_from, v.known_to)
     )
+    CROSS JOIN (SELECT max(observed_at) AS last_at FROM coverage WHERE feed IN ('export', 'events'))
 )
 GROUP BY category
