@@ -15,7 +15,7 @@ from almanac import events
 from almanac.coins import Coin
 from almanac.coverage import Coverage, coverage_at
 from almanac.events import Basis, Coins, Names
-from almanac.instants import Duration, Instant, zone
+from almanac.instants import Duration, Instant, refuse_without_zone, zone
 from almanac.joins.questions import Joins
 from almanac.reader import Reader, find_file
 from almanac.reading.query_limits import QueryLimits
@@ -100,18 +100,23 @@ class Database(EventStudies, Joins):
     def sql(self, query: str, **params: Any) -> Result:
         """Run one statement that reads; `$name` in it takes its value from `params`.
 
-        The statement can access the warehouse and registered frames only, as `almanac sql`.
+        The statement can access the warehouse and registered frames only, as `almanac sql`. In its
+        text, an instant without a zone is UTC, whatever the zone of `open`.
 
         Raises:
+            InvalidArgument: a value is an instant without a zone, and `open` had another than UTC.
             QueryRefused: it would write, fails, or takes too long; the message says how.
         """
+        for name, value in params.items():
+            refuse_without_zone(value, name, self._reader.tz)
         return self._reader.result(query, params, own=False)
 
     def register(self, name: str, frame: Any) -> None:
         """Make a frame (pandas, Polars, Arrow) a table of `sql`, until the database is closed.
 
         Raises:
-            InvalidArgument: the warehouse has a table of this name, or it is no frame.
+            InvalidArgument: the warehouse has a table of this name, it is no frame, or a column has
+                timestamps without a zone, and `open` had another than UTC.
         """
         self._reader.register(name, frame)
 

@@ -6,6 +6,7 @@ another was named; it is never the zone of the machine, which would be look-ahea
 """
 
 import re
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, Final, SupportsFloat
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -92,6 +93,30 @@ def instant(
         return _placed(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
+
+
+def refuse_without_zone(given: Any, name: str, tz: tzinfo) -> None:
+    """Refuse a value that SQL would read as an instant in UTC, where `tz` is another zone.
+
+    Raises:
+        InvalidArgument: it is, or has in a list, a date, or a datetime or text without a zone.
+    """
+    if str(tz) == "UTC":
+        return
+    if isinstance(given, list | tuple):
+        for item in given:
+            refuse_without_zone(item, name, tz)
+        return
+    moment = given
+    if isinstance(given, str):
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(given.strip())
+    is_missing = moment != moment  # NaT is a datetime unequal to itself.
+    if isinstance(moment, date) and not is_missing and getattr(moment, "tzinfo", None) is None:
+        raise InvalidArgument(
+            f"{name}={given!r} has no zone. SQL reads it as UTC, and not as {tz}, the zone of the "
+            "database. Give it one, such as 2026-03-02T12:00:00Z, or write it into the statement."
+        )
 
 
 def _placed(local: datetime, tz: tzinfo) -> datetime:

@@ -4,6 +4,7 @@ Belongs here: where the file is, one connection to the newest publication, runni
 Does not: the questions (events, coins, joins and others).
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _SQL = NamedStatements("almanac")
 FILE: Final = "warehouse.duckdb"
+_ZONELESS: Final = re.compile(r"TIMESTAMP(_(S|MS|NS))?")
 _PROGRAM: Final = QueryHooks()
 _NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
 _NO_FRAMES: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -89,7 +91,8 @@ class Reader:
         """Make a frame (pandas, Polars, Arrow) a table of the caller's queries.
 
         Raises:
-            InvalidArgument: the warehouse has a table of this name, or it is no frame.
+            InvalidArgument: the warehouse has a table of this name, it is no frame, or a column has
+                timestamps without a zone, which SQL reads as UTC, and the database has another.
         """
         with self.connection() as connection:
             named = connection.execute(_SQL["published_names"], {"name": name}).fetchall()
@@ -101,9 +104,18 @@ class Reader:
                 )
             try:
                 connection.register(name, frame)
+                shown = connection.view(name)
+                types = dict(zip(shown.columns, map(str, shown.types), strict=True))
                 connection.unregister(name)
             except duckdb.Error as error:
                 raise InvalidArgument(f"{name!r} can't be a table: {error}") from error
+            naive = [column for column, kind in types.items() if _ZONELESS.fullmatch(kind)]
+            if naive and str(self.tz) != "UTC":
+                raise InvalidArgument(
+                    f"the column {naive[0]!r} of {name!r} has no zone. SQL reads it as UTC, and "
+                    f"not as {self.tz}, the zone of the database. Give it one; in pandas: "
+                    f"frame[{naive[0]!r}].dt.tz_localize({str(self.tz)!r})"
+                )
             self._frames[name] = frame
 
     @contextmanager

@@ -455,6 +455,53 @@ class TestZones:
             (row,) = db.events(as_of="2026-03-05 01:00", categories="Exchange Listing").rows()
             assert row["date"] == at(10, 12)
 
+    @pytest.mark.parametrize(
+        "given",
+        [
+            *("2026-03-05 01:00", "2026-03-05", at(5, 1).replace(tzinfo=None), at(5).date()),
+            *(pd.Timestamp("2026-03-05 01:00"), ["2026-03-05T01:00:00"]),
+        ],
+        ids=str,
+    )
+    def test_sql_takes_no_instant_without_a_zone_where_the_database_has_another_than_utc(
+        self, file: Path, given: Any
+    ) -> None:
+        query = "SELECT last_pull_at FROM events_as_of($at) LIMIT 1"
+        with (
+            almanac.open(file, clock=lambda: NOW, tz="Asia/Tokyo") as db,
+            pytest.raises(almanac.InvalidArgument, match="SQL reads it as UTC, and not as Asia"),
+        ):
+            db.sql(query, at=given)
+        with almanac.open(file, clock=lambda: NOW, tz="UTC") as db:
+            assert db.sql("SELECT $at IS NULL AS missing", at=given).rows() == [{"missing": False}]
+
+    def test_sql_takes_instants_with_a_zone_and_other_values_in_every_zone(
+        self, file: Path
+    ) -> None:
+        query = "SELECT last_pull_at FROM events_as_of($at) LIMIT 1"
+        with almanac.open(file, clock=lambda: NOW, tz="Asia/Tokyo") as db:
+            for given in ("2026-03-05T10:00:00+09:00", at(5, 1), pd.Timestamp(at(5, 1))):
+                (row,) = db.sql(query, at=given).rows()
+                assert row["last_pull_at"] == at(4, 6)
+            for other in ("BTC", "2026", 7, None, pd.NaT, ["a", 1.5]):
+                assert len(db.sql("SELECT $x AS x", x=other)) == 1
+
+    def test_a_registered_frame_has_a_zone_where_the_database_has_another_than_utc(
+        self, file: Path
+    ) -> None:
+        naive = pd.DataFrame({"ts": pd.to_datetime(["2026-03-05 01:00"])})
+        zoned = naive.assign(ts=naive["ts"].dt.tz_localize("Asia/Tokyo"))
+        with almanac.open(file, clock=lambda: NOW, tz="Asia/Tokyo") as db:
+            for frame in (naive, naive.astype("datetime64[ns]"), pa.Table.from_pandas(naive)):
+                with pytest.raises(almanac.InvalidArgument, match="tz_localize\\('Asia/Tokyo'\\)"):
+                    db.register("mine", frame)
+            with pytest.raises(almanac.QueryRefused, match="mine"):
+                db.sql("FROM mine")
+            db.register("mine", zoned)
+            assert db.sql("SELECT ts = $at AS same FROM mine", at=at(4, 16)).rows() == [
+                {"same": True}
+            ]
+
     def test_a_zone_of_pytz_is_that_of_its_name(self, file: Path) -> None:
         class Pytz(tzinfo):
             """As pytz's zones are before `localize`: with the mean time of the place."""
