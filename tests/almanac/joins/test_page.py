@@ -13,7 +13,7 @@ from tests.warehouse.answers.handmade import Known
 
 PAGE = (Path(__file__).parents[3] / "docs/analyst.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, re.M | re.S)
-COINS = [NamedCoin("bitcoin", "BTC", "Bitcoin", 1), NamedCoin("first-sun", "SUN", "First Sun")]
+COINS = [NamedCoin("bitcoin", "BTC", "Bitcoin", 1), NamedCoin("ethereum", "ETH", "Ethereum")]
 
 
 def at(day: int, hour: int) -> datetime:
