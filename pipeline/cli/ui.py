@@ -6,8 +6,6 @@ too often; of `--check`, 0 if the daemon is well, 1 if it is not.
 
 import sys
 import threading
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
@@ -18,7 +16,7 @@ from pipeline.session import home_of
 from pipeline.settings import read_settings
 from pipeline.ui.alive import faults_of, last_report
 from pipeline.ui.logs import LogFormat, ProgramLog
-from pipeline.ui.names import CODE_SERVER, DAEMON, PagesAddress, ProgramWords, socket_in
+from pipeline.ui.names import CODE_SERVER, DAEMON, PagesAddress, ProgramWords, socket_path
 from pipeline.ui.programs import Program, end_orphans
 from pipeline.ui.supervisor import Supervisor, prepare
 from resources.http.retries import utc_now
@@ -108,16 +106,15 @@ def _serve(
     home.check(settings.source)
     stop = threading.Event()
     # Two daemons on one home would each launch the same runs.
-    with home.ui_lock(), TemporaryDirectory(prefix="almanac-") as folder:
+    with home.ui_lock(), socket_path(home) as socket:
         end_orphans(home)
         prepare(home)
         stop_by_signals(stop.set)
         home.dagster.mkdir(parents=True, exist_ok=True)
-        socket = str(socket_in(home, Path(folder)))
 
         def program(name: str, pages: PagesAddress | None = None) -> Program:
             logged = "json" if log_format == "json" else "colored"
-            words = ProgramWords(socket=socket, log_format=logged, pages=pages)
+            words = ProgramWords(socket=str(socket), log_format=logged, pages=pages)
             log = ProgramLog(
                 home.dagster / f"{name}.log",
                 log_format=log_format,

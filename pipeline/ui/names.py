@@ -1,8 +1,11 @@
 """Names and addresses that the programs share. This module imports no Dagster."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Self
 
 import msgspec
@@ -18,14 +21,17 @@ __all__ = [
     "PagesAddress",
     "ProgramWords",
     "lock_of",
-    "socket_in",
+    "socket_path",
 ]
 
 DAEMON: Final = "dagster-daemon"
 CODE_SERVER: Final = "dagster-code-server"
 MODULE: Final = "pipeline.definitions"
+_SOCKET: Final = "code-server.socket"
 _SOCKET_PATH_MAX: Final = 100
 """Linux allows 107 bytes for the path of a socket, macOS 103."""
+_PREFIX: Final = "almanac-"
+_SHORT_FOLDER: Final = Path("/tmp")
 
 
 class PagesAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +78,22 @@ def lock_of(home: Home, name: str) -> Path:
     return home.dagster.resolve() / f"{name}.lock"
 
 
-def socket_in(home: Home, folder: Path) -> Path:
-    """Return the path of the code server's socket: in the home, or in a folder with a short path.
+@contextmanager
+def socket_path(home: Home) -> Iterator[Path]:
+    """Yield the path of the code server's socket: in the home, or in a temporary folder.
 
-    The home is the better place, since the path is part of what Dagster records of a run.
+    The home is the better place, since the path is part of what Dagster records of a run, but its
+    path may be too long for a socket; so may that of the folder for temporary files.
     """
-    path = home.dagster.resolve() / "code-server.socket"
-    return path if len(str(path).encode()) <= _SOCKET_PATH_MAX else folder / path.name
+    path = home.dagster.resolve() / _SOCKET
+    if _fits(path):
+        yield path
+        return
+    usual = Path(tempfile.gettempdir())
+    parent = usual if _fits(usual / f"{_PREFIX}12345678" / _SOCKET) else _SHORT_FOLDER
+    with TemporaryDirectory(prefix=_PREFIX, dir=parent) as folder:
+        yield Path(folder) / _SOCKET
+
+
+def _fits(path: Path) -> bool:
+    return len(str(path).encode()) <= _SOCKET_PATH_MAX

@@ -1,11 +1,14 @@
 """What pages and daemon load: the code server of the home, and the locations of a person."""
 
+import socket
+import stat
+import tempfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from pipeline.ui.names import LOCATION, socket_in
+from pipeline.ui.names import LOCATION, socket_path
 from warehouse.home import Home
 
 GENERATED = {"python_module": {"module_name": "pipeline.definitions", "location_name": LOCATION}}
@@ -38,7 +41,20 @@ def test_locations_of_a_person_are_added_and_the_homes_own_is_its_code_server(
     assert (file.read_bytes() if entries else b"") == before
 
 
-def test_the_socket_is_in_the_home_unless_its_path_is_too_long(tmp_path: Path) -> None:
-    short, long = Home(Path("/h")), Home(Path("/h") / ("x" * 120))
-    assert socket_in(short, tmp_path) == Path("/h/dagster/code-server.socket")
-    assert socket_in(long, tmp_path).parent == tmp_path
+def test_the_socket_is_in_the_home() -> None:
+    with socket_path(Home(Path("/h"))) as path:
+        assert path == Path("/h/dagster/code-server.socket")
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_socket_whose_path_in_the_home_is_too_long_is_in_a_temporary_folder(
+    is_long: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_long:
+        folder = tmp_path / ("x" * 120)
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with socket_path(Home(tmp_path / ("y" * 120))) as path, socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert not path.parent.exists()
