@@ -90,6 +90,11 @@ WEBHOOK_MEANINGS: Final[dict[str, Literal["created", "updated", "cancelled"]]] =
     "event.high-impact": "updated",
 }
 """What each kind means to a receiver. We send `WEBHOOK_KINDS`; other names are accepted."""
+WEBHOOK_MATERIAL: Final = (
+    *("date", "date_end", "date_type", "is_estimated"),
+    *("impact", "description", "source_url"),
+)
+"""The fields whose change is an `events.updated`: date, score, description, source."""
 WEBHOOK_TIMEOUT_S: Final = 15.0
 WEBHOOK_RETRY_AFTER_S: Final = (
     5.0,

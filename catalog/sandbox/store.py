@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from threading import Lock
+from typing import Final
 
-from catalog.contract.decisions import IMPACT_MAJOR
+from catalog.contract.decisions import IMPACT_MAJOR, WEBHOOK_MATERIAL
 from catalog.sandbox.world.gc_pause import collector_paused
 from catalog.sandbox.world.records import Change, TrueEvent
 from catalog.sandbox.world.world import World
@@ -133,7 +134,7 @@ class SandboxStore:
         return self._views.at(instant)
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
-        """Return the changes that webhooks report; withdrawn and verified are none of them."""
+        """Return the changes that webhooks report: those that are material, and no withdrawal."""
         return [
             reported
             for change in self._world.changes(after, until)
@@ -149,16 +150,26 @@ class SandboxStore:
             yield CatalogChange(change.at, "events.cancelled", stored_event(last), cancelled_at)
             return
         event = self._world.event_at(change.event_id, change.at)
-        if event is None or kinds <= {"verified"}:
+        if event is None or not (kinds & _OF_THE_WHOLE or self._is_material(change)):
             return
         kind: ChangeKind = "events.created" if "created" in kinds else "events.updated"
         yield CatalogChange(change.at, kind, stored_event(event))
         if _is_major(event) and not self._was_major_before(change):
             yield CatalogChange(change.at, "events.high-impact", stored_event(event))
 
+    def _is_material(self, change: Change) -> bool:
+        before, after = self._world.history(change.event_id, change.at)[-2:]
+        return any(
+            getattr(before.event, name) != getattr(after.event, name) for name in WEBHOOK_MATERIAL
+        )
+
     def _was_major_before(self, change: Change) -> bool:
         *earlier, _ = self._world.history(change.event_id, change.at)
         return any(_is_major(version.event) for version in earlier)
+
+
+_OF_THE_WHOLE: Final = frozenset({"created", "restored"})
+"""Changes that are reported whatever the fields are."""
 
 
 def _is_major(event: TrueEvent) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 import duckdb
 
 from almanac.forms.plain_text import plain_line
+from catalog.contract.decisions import WEBHOOK_MATERIAL
 from catalog.contract.plans import PLANS
 from pipeline.health.records import Health, MissedChange, PushHealth, Warned
 from pipeline.health.waiting import STUCK_AFTER
@@ -35,11 +36,6 @@ GRACE: Final = timedelta(hours=1)
 """By then the first three retries were sent."""
 MISSED_FOR: Final = timedelta(days=4)
 """The last retry is sent after a little more than three days."""
-MATERIAL: Final = (
-    *("date", "date_end", "date_type", "is_estimated"),
-    *("impact", "description", "source_url"),
-)
-"""The columns whose change the service reports as `events.updated`."""
 _MARGIN: Final = timedelta(minutes=5)
 """By how much the clocks of a change and of its receipt may differ."""
 _READ_MAX: Final = 1_000
@@ -118,7 +114,7 @@ def _missed(home: Home, reader: InboxReader, push: PushHealth, now: datetime) ->
             "since": since,
             "until": now - GRACE,
             "began": began,
-            "material": list(MATERIAL),
+            "material": list(WEBHOOK_MATERIAL),
             "limit": _READ_MAX,
         }
         rows = connection.execute(_SQL["list_pulled_changes"], values).fetchall()

@@ -3,12 +3,14 @@
 import gc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 import httpx
 
 from catalog.contract.windows import Window
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.store import SandboxStore
+from catalog.sandbox.world.records import Change
 from catalog.sandbox.world.world import World
 from catalog.server.memory.coin_index import CoinBook
 from catalog.server.memory.view import MemoryView
@@ -102,7 +104,18 @@ def test_a_running_clock_does_not_accumulate_views() -> None:
     assert alive <= 40
 
 
-def test_every_change_but_a_verification_is_reported_once() -> None:
+WHOLE = {"created", "restored", "cancelled"}
+MATERIAL = attrgetter(
+    *("date", "date_end", "date_type", "is_estimated"), *("impact", "description", "source_url")
+)
+
+
+def is_material(world: World, change: Change) -> bool:
+    before, after = world.history(change.event_id, change.at)[-2:]
+    return MATERIAL(before.event) != MATERIAL(after.event)
+
+
+def test_every_material_change_is_reported_once() -> None:
     after, until = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
     world = World(1)
     found = [
@@ -111,9 +124,10 @@ def test_every_change_but_a_verification_is_reported_once() -> None:
         if change.kind != "events.high-impact"  # a second report of the same change
     ]
     happened = world.changes(after, until)
-    verified = {(c.at, c.event_id) for c in happened if set(c.kinds) <= {"verified"}}
-    withdrawn = {(c.at, c.event_id) for c in happened if "withdrawn" in c.kinds}
-    assert len(verified) > 50
-    assert sorted(found) == sorted(
-        key for c in happened if (key := (c.at, c.event_id)) not in verified | withdrawn
-    )
+    whole = [c for c in happened if WHOLE & set(c.kinds)]
+    edited = [c for c in happened if not (WHOLE | {"withdrawn"}) & set(c.kinds)]
+    reported = [c for c in edited if is_material(world, c)]
+    unreported = {kind for c in edited if c not in reported for kind in c.kinds}
+    assert unreported == {"revised", "verified"}
+    assert len(edited) - len(reported) > 50 < len(reported)
+    assert sorted(found) == sorted((c.at, c.event_id) for c in whole + reported)

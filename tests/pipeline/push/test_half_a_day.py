@@ -157,7 +157,7 @@ def half_day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HalfDay]:
                 yield story
 
 
-def test_push_brings_every_change_and_slow_polls_and_look_ups_the_withdrawals(
+def test_push_brings_every_material_change_and_slow_polls_and_look_ups_the_withdrawals(
     half_day: HalfDay,
 ) -> None:
     until = START + 12 * HOUR
@@ -166,18 +166,23 @@ def test_push_brings_every_change_and_slow_polls_and_look_ups_the_withdrawals(
     assert len(withdrawn) == 3
     found = half_day.versions(START + MINUTE)
     pushed = {(event_id, kinds) for event_id, kinds, feed in found if feed == "deliveries"}
-    assert pushed == {
+    happened = {
         (change.event_id, kinds)
         for change in changes
         if (kinds := frozenset(change.kinds) - {"verified"}) and kinds != {"withdrawn"}
     }
+    # A change of a title, coins or categories alone is not pushed.
+    unpushed = happened - pushed
+    assert pushed < happened
+    assert {kinds for _, kinds in unpushed} == {frozenset({"revised"})}
+    assert len(unpushed) < len(pushed) / 5
     assert {kind for _, kinds in pushed for kind in kinds} >= {
         "created",
         "rescheduled",
         "cancelled",
     }
     pulled = {(event_id, kinds) for event_id, kinds, feed in found if feed != "deliveries"}
-    assert pulled == {(event_id, frozenset({"withdrawn"})) for event_id in withdrawn}
+    assert pulled - unpushed == {(event_id, frozenset({"withdrawn"})) for event_id in withdrawn}
     assert {half_day.statuses()[event_id] for event_id in withdrawn} == {"withdrawn"}
 
     windows = [at for at, what in half_day.polls if isinstance(what, EventsPull)]
