@@ -280,8 +280,8 @@ def described() -> list[tuple[str, str, str]]:
 
 _HEAD = """# Settings
 
-Generated from `pipeline/settings.py`. To change this page, edit that file and run
-`python -m pipeline.settings > docs/settings.md`.
+Generated from `pipeline/settings.py` and `pipeline/configuration`. To change this page, edit them
+and run `python -m pipeline.settings > docs/settings.md`.
 
 Set each as an environment variable, or in the file `.env` of the folder where you start `almanac`.
 

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 from unittest.mock import patch
 
@@ -33,7 +32,7 @@ from pipeline.runs.store import SCHEDULES, opened
 from pipeline.session import home_of
 from pipeline.settings import read_settings
 from pipeline.ui.logs import ProgramLog
-from pipeline.ui.names import CODE_SERVER, ProgramWords, socket_in
+from pipeline.ui.names import CODE_SERVER, ProgramWords, socket_path
 from pipeline.ui.programs import Program
 from pipeline.ui.workspace import OwnLocation, SharedWorkspace
 from resources.http.retries import utc_now
@@ -60,10 +59,12 @@ class Memory:
 def main() -> None:
     rounds = int(sys.argv[1])
     home = home_of(read_settings())
-    with TemporaryDirectory(prefix="almanac-") as folder:
-        socket = str(socket_in(home, Path(folder)))
-        with _code_server(home, socket) as pid, dg.DagsterInstance.get() as instance:
-            measured = list(_memory(home, instance, socket, pid, rounds))
+    with (
+        socket_path(home) as socket,
+        _code_server(home, str(socket)) as pid,
+        dg.DagsterInstance.get() as instance,
+    ):
+        measured = list(_memory(home, instance, str(socket), pid, rounds))
     print_figures(memory=[asdict(each) for each in measured])
 
 

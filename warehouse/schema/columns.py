@@ -155,9 +155,7 @@ DATING: Final = (
 )
 """What is known of when an event takes place; it follows from the content."""
 DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL = DATING
-FIRST_SEEN_AT: Final = Column(
-    "first_seen_at", INSTANT, "When we first saw it; NULL if it is only claimed.", "UTC"
-)
+FIRST_SEEN_AT: Final = Column("first_seen_at", INSTANT, "When we first saw it.", "UTC")
 LAST_SEEN_AT: Final = Column("last_seen_at", INSTANT, "When a pull last showed it.", "UTC")
 MISSING_SINCE: Final = Column(
     "missing_since",

@@ -14,7 +14,6 @@ from warehouse.schema.columns import (
     CONTENT,
     DATING,
     EVENT_ID,
-    FIRST_SEEN_AT,
     INSTANT,
     OBSERVED_AT,
     RANK,
@@ -42,7 +41,10 @@ EVENTS_AS_OF: Final = Table(
     "one row per event known at an instant, as it was known then",
     ("event_id",),
     (
-        *(EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT),
+        *(EVENT_ID, *CONTENT, *DATING),
+        Column(
+            "first_seen_at", INSTANT, "When we first saw it; NULL if it is only claimed.", "UTC"
+        ),
         Column(
             "missing_since",
             INSTANT,
