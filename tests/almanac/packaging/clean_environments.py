@@ -5,7 +5,8 @@
 For each environment: a new virtual environment in a temporary folder, the wheel with its
 dependencies from the package index, `smoke.py`, the command `almanac`, and the cookbook, in a
 folder with a `pipeline.py` and an `assets` of the user. Needs a package index. Exit code 1 if any
-environment fails. Belongs here: making the environments and running in them.
+environment fails; one whose Python this machine lacks is not run. Belongs here: making the
+environments and running in them.
 """
 
 import argparse
@@ -43,6 +44,11 @@ class Environment:
         extra = (f"[{self.extra}]",) if self.extra else ()
         return " ".join((*self.requirements, *extra, *python))
 
+    @property
+    def base(self) -> str:
+        """The program that makes the environment."""
+        return sys.executable if self.python is None else f"python{self.python}"
+
 
 ENVIRONMENTS: Final = (
     *(
@@ -71,6 +77,9 @@ def main() -> int:
         for number, environment in enumerate(ENVIRONMENTS):
             if given.only not in environment.name:
                 continue
+            if not runs(environment.base, user):
+                sys.stdout.write(f"{environment.name}: not run, there is no {environment.base}\n")
+                continue
             try:
                 line = tried(environment, folder / f"environment-{number}", wheel, home, user)
             except (subprocess.CalledProcessError, OSError) as error:
@@ -88,10 +97,9 @@ def tried(environment: Environment, folder: Path, wheel: Path, home: Path, user:
 
     Raises:
         CalledProcessError: a step failed; its output says why.
-        OSError: there is no such Python.
+        OSError: a program can't be started.
     """
-    base = sys.executable if environment.python is None else f"python{environment.python}"
-    run([base, "-m", "venv", str(folder)], user)
+    run([environment.base, "-m", "venv", str(folder)], user)
     python = str(folder / "bin" / "python")
     package = f"{wheel}[{environment.extra}]" if environment.extra else str(wheel)
     run([python, "-m", "pip", "install", "-q", package, *environment.requirements], user)
@@ -110,6 +118,15 @@ def tried(environment: Environment, folder: Path, wheel: Path, home: Path, user:
         f"{versions}; import and open in {median(taken):.2f} s, the shortest of {_STARTS} in "
         f"{min(taken):.2f} s{slow}; {cookbook.splitlines()[-1]}"
     )
+
+
+def runs(python: str, folder: Path) -> bool:
+    """Whether there is such a Python: a wrapper of its name may exist that has none to run."""
+    try:
+        run([python, "-c", ""], folder)
+    except (subprocess.CalledProcessError, OSError):
+        return False
+    return True
 
 
 def run(words: Sequence[str], folder: Path) -> str:
