@@ -99,20 +99,25 @@ def refuse_without_zone(given: Any, name: str, tz: tzinfo) -> None:
     """Refuse a value that SQL would read as an instant in UTC, where `tz` is another zone.
 
     Raises:
-        InvalidArgument: it is, or has in a list, a date, or a datetime or text without a zone.
+        InvalidArgument: it is, or contains, a date, or a datetime or text without a zone.
     """
     if str(tz) == "UTC":
         return
-    if isinstance(given, list | tuple):
-        for item in given:
+    # A datetime64 of NumPy has no zone, and as a Python value it may be a number.
+    is_datetime64 = getattr(getattr(given, "dtype", None), "kind", "") == "M"
+    if not is_datetime64 and hasattr(given, "tolist"):
+        given = given.tolist()
+    if isinstance(given, list | tuple | dict):
+        for item in given.values() if isinstance(given, dict) else given:
             refuse_without_zone(item, name, tz)
         return
     moment = given
     if isinstance(given, str):
         with suppress(ValueError):
             moment = datetime.fromisoformat(given.strip())
-    is_missing = moment != moment  # NaT is a datetime unequal to itself.
-    if isinstance(moment, date) and not is_missing and getattr(moment, "tzinfo", None) is None:
+    # NaT is a datetime unequal to itself.
+    is_date = isinstance(moment, date) and moment == moment
+    if is_datetime64 or (is_date and getattr(moment, "tzinfo", None) is None):
         raise InvalidArgument(
             f"{name}={given!r} has no zone. SQL reads it as UTC, and not as {tz}, the zone of the "
             "database. Give it one, such as 2026-03-02T12:00:00Z, or write it into the statement."

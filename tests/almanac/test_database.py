@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -460,6 +461,8 @@ class TestZones:
         [
             *("2026-03-05 01:00", "2026-03-05", at(5, 1).replace(tzinfo=None), at(5).date()),
             *(pd.Timestamp("2026-03-05 01:00"), ["2026-03-05T01:00:00"]),
+            *(np.datetime64("2026-03-05T01:00", "ns"), np.array(["2026-03-05"], "datetime64[us]")),
+            *(np.array(["2026-03-05T01:00"]), {"at": "2026-03-05 01:00"}),
         ],
         ids=str,
     )
@@ -483,7 +486,7 @@ class TestZones:
             for given in ("2026-03-05T10:00:00+09:00", at(5, 1), pd.Timestamp(at(5, 1))):
                 (row,) = db.sql(query, at=given).rows()
                 assert row["last_pull_at"] == at(4, 6)
-            for other in ("BTC", "2026", 7, None, pd.NaT, ["a", 1.5]):
+            for other in ("BTC", "2026", 7, None, pd.NaT, ["a", 1.5], np.array([3]), {"a": 1}):
                 assert len(db.sql("SELECT $x AS x", x=other)) == 1
 
     def test_a_registered_frame_has_a_zone_where_the_database_has_another_than_utc(
