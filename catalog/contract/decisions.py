@@ -94,7 +94,7 @@ WEBHOOK_MATERIAL: Final = (
     *("date", "date_end", "date_type", "is_estimated"),
     *("impact", "description", "source_url"),
 )
-"""The fields whose change is an `events.updated`: date, score, description, source."""
+"""The columns of what is an `events.updated` if it changes: date, score, description, source."""
 WEBHOOK_TIMEOUT_S: Final = 15.0
 WEBHOOK_RETRY_AFTER_S: Final = (
     5.0,
