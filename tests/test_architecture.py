@@ -112,13 +112,7 @@ HTTP = (
     "starlette",
     "urllib.request",
 )
-ROOMS_OF = ("bench", "tests")
-"""Packages whose folders are bounded in size too, but not from below."""
-MODULES = range(3, 13)
-LINES_MAX = 400
-CRUMB_LINES = 60
-CRUMBS_MAX = 0.1
-"""At most this share of the modules is shorter than a crumb."""
+LINES_MAX = 600
 
 
 @cache
@@ -223,30 +217,12 @@ def test_the_gateway_shares_no_code_with_a_client() -> None:
 
 
 @pytest.mark.parametrize("path", sources(), ids=module_of)
-def test_a_module_has_a_docstring_and_at_most_400_lines(path: Path) -> None:
+def test_a_module_has_a_docstring_and_at_most_600_lines(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= LINES_MAX
     if path.name != "__main__.py":
         assert ast.get_docstring(ast.parse(text)), "a module begins with a docstring"
     assert path.stem != "utils"
-
-
-def test_a_folder_has_3_to_12_modules() -> None:
-    for folder in {path.parent for path in sources()} - {ROOT / "catalog"}:
-        assert len(modules_in(folder)) in MODULES, folder
-    others = {path.parent for name in ROOMS_OF for path in (ROOT / name).rglob("*.py")}
-    for folder in others:
-        assert len(modules_in(folder)) <= max(MODULES), folder
-
-
-def modules_in(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*.py") if not path.name.startswith("__")]
-
-
-def test_at_most_a_tenth_of_the_modules_are_short() -> None:
-    modules = [path for path in sources() if not path.name.startswith("__")]
-    crumbs = [path for path in modules if path.read_text().count("\n") < CRUMB_LINES]
-    assert len(crumbs) <= CRUMBS_MAX * len(modules), sorted(map(module_of, crumbs))
 
 
 @pytest.mark.parametrize("packages", [("almanac",), tuple(set(PACKAGES) - {"almanac"})])
