@@ -1,4 +1,4 @@
-"""Each command of the README and of the sandbox's tour runs unchanged with the real program."""
+"""Each command of the README, the sandbox tour and the push page runs with the real program."""
 
 import json
 import os
@@ -31,6 +31,9 @@ from warehouse.queries import QueryRefused, connected, run_sql
 
 README = (ROOT / "README.md").read_text()
 TOUR = (ROOT / "docs" / "sandbox.md").read_text()
+PUSH = (ROOT / "docs" / "push.md").read_text()
+COMMANDS_PAGE = (ROOT / "docs" / "commands.md").read_text()
+WORDS_MAX = 700
 
 
 COINS = (
@@ -68,7 +71,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (tools / "python").symlink_to(sys.executable)
     (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
     (tools / "almanac").chmod(0o755)
-    (sandbox,) = blocks("push sandbox", page=README)
+    (sandbox,) = blocks("push sandbox", page=PUSH)
     with subprocess.Popen(
         [*shlex.split(sandbox), "--json", "--port", PORTS["8650"]],
         cwd=folder,
@@ -133,8 +136,8 @@ def test_every_command_of_the_tour_answers_with_data_and_the_webhook_arrives(hom
 
 
 def test_what_the_sandbox_pushes_is_in_the_warehouse_of_the_receiver(home: Path) -> None:
-    (receive,) = blocks("push receiver", page=README)
-    move, query = blocks("pushed", page=README)[0].splitlines()
+    (receive,) = blocks("push receiver", page=PUSH)
+    move, query = blocks("pushed", page=PUSH)[0].splitlines()
     with subprocess.Popen(
         ["bash", "-c", f"export {receive.strip().replace(' .venv', '; exec .venv')} --json"],
         cwd=home,
@@ -295,7 +298,20 @@ def test_the_settings_page_equals_its_generated_text() -> None:
 
 def test_every_command_and_make_target_that_is_named_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"`?make ([a-z-]+)", README + TOUR):
+    pages = README + TOUR + PUSH + COMMANDS_PAGE
+    for target in re.findall(r"(?:`|^)make ([a-z-]+)", pages, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    for name in re.findall(r"almanac ([a-z]+)", README + TOUR):
+    for name in re.findall(r"(?:`|bin/)almanac ([a-z]+)", pages):
         assert name in COMMANDS, name
+
+
+def test_the_page_of_commands_lists_each_command() -> None:
+    rows = [row for row in COMMANDS_PAGE.splitlines() if row.startswith("| `almanac")]
+    listed = {
+        name for row in rows for name in re.findall(r"`(?:almanac )?([a-z]+)", row.split("|")[1])
+    }
+    assert set(COMMANDS) <= listed
+
+
+def test_the_readme_has_at_most_700_words() -> None:
+    assert len(README.split()) <= WORDS_MAX

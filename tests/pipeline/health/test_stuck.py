@@ -445,9 +445,6 @@ def test_each_kind_of_warning_has_a_row_that_says_what_to_do() -> None:
     assert all(len(row) == 4 and all(row) for row in rows)
     documented = {kind for row in rows for kind in re.findall("`([a-z_]+)", row[0])}
     assert documented == kinds
-    readme = (ROOT / "README.md").read_text().partition("\n## Warnings\n")[2].partition("\n## ")[0]
-    listed = re.findall(r"^\| (`.+?) \|", readme, re.MULTILINE)
-    assert {kind for names in listed for kind in re.findall("`([a-z_]+)", names)} == kinds
 
 
 class TestUnfinished:
