@@ -35,7 +35,7 @@ FLOORS = {
         "instants reading results",
         "frames reader",
         "coins",
-        "coverage events",
+        "coverage events pairs",
         "audit digest joins study",
         "database",
         "adapters command_line",

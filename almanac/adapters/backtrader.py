@@ -11,9 +11,10 @@ first use, since it is derived from one of backtrader.
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from almanac.adapters.bars import NUMBERS, Coins, Wanted, coin_of_pair, features_of, framework
+from almanac.adapters.bars import NUMBERS, Wanted, coin_of_pair, features_of, framework
 from almanac.errors import InvalidArgument
 from almanac.instants import Duration
+from almanac.pairs import Coins
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,23 +4,22 @@ Belongs here: checks of an index of bars, the coin of a pair, the import of a fr
 any framework's own form (one module for each).
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from almanac.coins import Coin
-from almanac.errors import InvalidArgument, UnknownName
+from almanac.errors import InvalidArgument
 from almanac.events import Names
 from almanac.instants import Duration, duration
+from almanac.pairs import Coins, resolve_pair
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from almanac.database import Database
 
-Coins = Mapping[Any, str | Coin]
-"""The coin of each label of the caller: a pair, a column, a number of an asset."""
 NUMBERS: Final = {
     "days_until": "days_until",
     "events_ahead": "events_ahead",
@@ -100,22 +99,9 @@ def coin_of_pair(db: "Database", pair: str, coins: Coins | None = None) -> Coin:
 
     `coins` goes first: the coins of the pairs, or of their tickers, that the caller names.
 
-    Raises:
-        AmbiguousCoin: several coins have the ticker.
-        UnknownName: none has it. A coin whose name, not ticker, is this text does not count.
+    Raises: as `resolve_pair`.
     """
-    ticker = _ticker(pair)
-    for label in (pair, ticker):
-        if coins is not None and label in coins:
-            return db.resolve(coins[label])
-    if "/" not in pair and (whole := _exact(db, pair.strip())) is not None:
-        return whole  # A slug may have a hyphen, as a pair may.
-    if (base := _exact(db, ticker)) is not None:
-        return base
-    raise UnknownName(
-        f"no coin has the ticker {ticker!r} of {pair!r}. Name the coin, by its slug: "
-        f"coins={{{pair!r}: …}}"
-    )
+    return resolve_pair(db.reader, pair, coins)
 
 
 def coins_of_labels(
@@ -140,21 +126,6 @@ def framework(name: str, package: str) -> Any:
             f"{name.partition('.')[0]} is not installed, and this adapter needs it: "
             f"pip install {package}"
         ) from error
-
-
-def _exact(db: "Database", text: str) -> Coin | None:
-    """Return the coin with this slug or ticker, None if there is none."""
-    try:
-        coin = db.resolve(text)
-    except UnknownName:
-        return None
-    return coin if text == coin.slug or text.lower() == (coin.symbol or "").lower() else None
-
-
-def _ticker(pair: str) -> str:
-    for mark in ":/-_":
-        pair = pair.partition(mark)[0] or pair
-    return pair.strip()
 
 
 def _with_texts(coins: Coins | None) -> Coins | None:

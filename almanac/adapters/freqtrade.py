@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from almanac.adapters.bars import INSTANT, Coins, Wanted, coin_of_pair, features_of
+from almanac.adapters.bars import INSTANT, Wanted, coin_of_pair, features_of
 from almanac.errors import InvalidArgument
+from almanac.pairs import Coins
 
 if TYPE_CHECKING:
     import pandas as pd

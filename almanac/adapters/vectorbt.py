@@ -12,9 +12,10 @@ vectorbt itself is not imported.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from almanac.adapters.bars import Coins, Wanted, coins_of_labels, features_of
+from almanac.adapters.bars import Wanted, coins_of_labels, features_of
 from almanac.errors import InvalidArgument
 from almanac.instants import Duration
+from almanac.pairs import Coins
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,83 @@
+"""Coins of pairs: one rule for the adapters and for the doors that take a column of coins."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from almanac.database import Database
+from almanac.errors import AmbiguousCoin, UnknownName
+from almanac.pairs import resolve_pair, resolve_pairs, tickers_of_pair
+from tests.almanac.adapters.stories import PULLS, opened, versions_at_random
+from tests.almanac.publications import NamedCoin, publish_by_hand
+
+COINS = [
+    NamedCoin("bitcoin", "BTC", "Bitcoin", 1),
+    NamedCoin("btcb", "BTCB", "Pegged", 30),
+    NamedCoin("ethereum", "ETH", "Ethereum", 2),
+    NamedCoin("first-sun", "SUN", "First Sun", 40),
+    NamedCoin("other-sun", "SUN", "Other Sun", 90),
+    NamedCoin("wormhole", "W", "Wormhole", 91),
+    NamedCoin("gravity", "G", "Gravity", 92),
+    NamedCoin("true-chain", "TRUE", "TrueChain", 93),
+    NamedCoin("galaxy", "GLX", "Gas", 99),
+]
+BITCOIN = (
+    *(
+        "BTC/USDT",
+        "btc/usdt",
+        " BTC/USDT ",
+        "BTC/USDT:USDT",
+        "BTC/USDT:USDT-260925",
+        "bitcoin/USDT",
+    ),
+    *("BTC-USD", "BTC-USDT-SWAP", "BTC-PERP", "BTC_USDT", "btc_usdt", "BTC:USD", "bitcoin/USDT"),
+    *("BTCUSDT", "btcusdt", "BTCUSD", "BTCUSDC", "BTCEUR", "BTCUSDT.P", "BTCUSDT_260626"),
+    *("BTC", "btc", "bitcoin"),
+)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    versions, absences = versions_at_random(1)
+    path = tmp_path_factory.mktemp("home") / "warehouse.duckdb"
+    publish_by_hand(path, versions, absences=absences, pulls=PULLS, coins=COINS)
+    with opened(path, now=PULLS[-1]) as db:
+        yield db
+
+
+@pytest.mark.parametrize("pair", BITCOIN)
+def test_a_pair_is_the_coin_of_its_first_part(db: Database, pair: str) -> None:
+    assert resolve_pair(db.reader, pair).slug == "bitcoin"
+
+
+def test_many_pairs_are_resolved_together(db: Database) -> None:
+    found = resolve_pairs(db.reader, [*BITCOIN, "Gas", "ETHUSDT", "NOBODY/USDT"])
+    assert {pair for pair, coin in found.items() if coin.slug == "bitcoin"} == set(BITCOIN)
+    assert (found["Gas"].slug, found["ETHUSDT"].slug) == ("galaxy", "ethereum")
+    assert "NOBODY/USDT" not in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("WBTC", "GUSD", "true-usd", "first-token", "true_token", "slug:true", "GAS/USDT"),
+        *("USDT", "/", "-", "", "USDT/BTC", "BTC-2", "TRUE-2"),
+    ],
+)
+def test_a_text_that_may_be_another_coin_is_no_pair(db: Database, text: str) -> None:
+    assert resolve_pairs(db.reader, [text]) == {}
+    with pytest.raises(UnknownName):
+        resolve_pair(db.reader, text)
+
+
+def test_an_ambiguous_ticker_of_a_pair_is_an_error_with_its_slugs(db: Database) -> None:
+    for pair in ("SUN/USDT", "SUNUSDT", "SUN-USD"):
+        with pytest.raises(AmbiguousCoin, match="first-sun"):
+            resolve_pairs(db.reader, ["BTC/USDT", pair])
+
+
+def test_a_text_that_two_pairs_share_is_ambiguous(db: Database) -> None:
+    with pytest.raises(AmbiguousCoin, match="with a slash"):
+        resolve_pair(db.reader, "BTCBUSD")
+    assert tickers_of_pair("BTCBUSD") == ["BTCB", "BTC"]
+    assert resolve_pair(db.reader, "BTC/BUSD").slug == "bitcoin"
