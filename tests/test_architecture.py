@@ -32,7 +32,7 @@ ALLOWED = {
 FLOORS = {
     "almanac": (
         "errors forms",
-        "instants reading results",
+        "instants reading results streams",
         "frames reader",
         "coins",
         "coverage events pairs",

@@ -3,6 +3,7 @@
 Belongs here: the order of the steps. Does not: the steps (signals, places, judge).
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,20 +30,29 @@ def audit(
 ) -> Audit:
     if basis not in _BASES:
         raise InvalidArgument(f"basis={basis!r}; expected {', '.join(_BASES)}")
+    import pyarrow as pa
+
     report = progress or (lambda step: None)
     report("reading the rows")
     signals = read_signals(source, decided_at=decided_at, fields=fields)
+    findings, verdicts = [], []
+    naive: Counter[str] = Counter()
+    other: Counter[str] = Counter()
     with reader.pinned():
         pulls = pulls_of(reader)
-        judged = judge(reader, signals, pulls, claimed=basis == "claimed", progress=report)
-        other = _other_basis(reader, signals, pulls, judged, basis, report)
+        for batch in signals.batches:
+            judged = judge(reader, batch, pulls, claimed=basis == "claimed", progress=report)
+            findings.append(judged.findings)
+            verdicts.append(judged.verdicts)
+            naive.update(judged.naive)
+            other.update(_other_basis(reader, batch, pulls, judged, basis, report))
     return Audit(
-        judged.findings,
-        judged.verdicts,
+        pa.concat_tables(findings),
+        pa.concat_tables(verdicts),
         basis=basis,
         columns=signals.columns,
         ignored=signals.ignored,
-        naive={signals.columns[name]: count for name, count in judged.naive.items()},
+        naive={signals.columns[name]: count for name, count in naive.items()},
         tz=str(reader.tz),
         pulls=(pulls.first, pulls.last),
         other_basis=other,
@@ -67,7 +77,7 @@ def _other_basis(
     if len(differing) == 0:
         return counts
     progress("judging by the other basis")
-    part = Signals(signals.table.take(differing), signals.columns, signals.ignored, {})
+    part = Signals(signals.table.take(differing), signals.columns, {})
     other = judge(reader, part, pulls, claimed=basis != "claimed", progress=lambda step: None)
     counts["rows"] = len(differing)
     for verdict in other.verdicts["verdict"].to_pylist():

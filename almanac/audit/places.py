@@ -128,8 +128,9 @@ def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int])
             signals.table[name].cast(pa.string()) if is_given else pa.nulls(count, pa.string())
         )
     broken: list[str | None] = [None] * count
+    first = signals.table["row"][0].as_py() if count else 1
     for row, reason in signals.broken.items():
-        broken[row - 1] = reason
+        broken[row - first] = reason
     columns["broken"] = pa.array(broken, pa.string())
     given = pa.table({**columns, "value": signals.table[DECIDED_AT]})
     read = read_instants(reader, given, signals.columns[DECIDED_AT])

@@ -6,7 +6,8 @@ Belongs here: reading, naming columns. Does not: the values in them (judge).
 import csv
 import gzip
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ from almanac.audit.fields import COIN, EVENT, FIELDS
 from almanac.audit.values import joined_lists
 from almanac.errors import InvalidArgument
 from almanac.results import Result
+from almanac.streams import PARQUET, SLICE_ROWS, Stream, of_table, open_stream, regrouped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,25 +24,26 @@ if TYPE_CHECKING:
 DECIDED_AT: Final = "decided_at"
 _DECISIONS: Final = (DECIDED_AT, "ts")
 _NAMES: Final = (EVENT, COIN, *FIELDS)
-_SUFFIXES: Final = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz")
+_TEXT_SUFFIXES: Final = (".csv", ".tsv", ".csv.gz")
+_SUFFIXES: Final = (*PARQUET, *_TEXT_SUFFIXES)
+_BLOCK_BYTES: Final = 32_000_000
+"""A record of a CSV is no longer than a block."""
 _NOT_LETTERS: Final = re.compile(r"[^a-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The rows to judge.
+    """Rows to judge: some of those given.
 
     Attributes:
-        table: one row per row, with the columns `row` (1 is the first), `decided_at`, `event_id`
-            and `coin` where there are any, and one for each field used.
+        table: one row per row, with the columns `row` (1 is the first of the input), `decided_at`,
+            `event_id` and `coin` where there are any, and one for each field used.
         columns: the name in the input of each of them.
-        ignored: names in the input that are not judged.
         broken: why a row could not be read, by row; it is in `table` without values.
     """
 
     table: "pa.Table"
     columns: dict[str, str]
-    ignored: list[str]
     broken: dict[int, str]
 
     @property
@@ -48,22 +51,69 @@ class Signals:
         return [name for name in FIELDS if name in self.columns]
 
 
+@dataclass(frozen=True, slots=True)
+class SignalBatches:
+    """The rows to judge, in batches.
+
+    Attributes:
+        columns: the name in the input of each column of `Signals.table`.
+        ignored: names in the input that are not judged.
+        rows: how many rows there are; None if only reading them tells.
+        batches: the rows in order, to be read once; at least one batch, perhaps without rows.
+    """
+
+    columns: dict[str, str]
+    ignored: list[str]
+    rows: int | None
+    batches: Iterator[Signals]
+
+
 def read_signals(
-    source: Any, *, decided_at: str | None, fields: Mapping[str, str | None] | None
-) -> Signals:
-    """Read rows from a frame (pandas, Polars, Arrow), a list of dicts, or a file.
+    source: Any,
+    *,
+    decided_at: str | None,
+    fields: Mapping[str, str | None] | None,
+    rows_max: int = SLICE_ROWS,
+) -> SignalBatches:
+    """Open rows: a frame (pandas, Polars, Arrow), a list of dicts, a reader, a dataset, or a file.
+
+    A batch has at most `rows_max` rows.
 
     Raises:
-        InvalidArgument: it can't be read, or lacks a column; the message lists what it has.
+        InvalidArgument: it can't be read, or lacks a column; the message lists what it has. Reading
+            the batches raises it, too.
     """
-    if isinstance(source, (str, Path)):
-        return _read_file(Path(source).expanduser(), decided_at, fields)
-    frame = _as_frame(source)
-    names = list(map(str, frame.columns if _is_pandas(frame) else frame.column_names))
-    columns = _columns(names, decided_at, fields, "the frame")
-    wanted = list(dict.fromkeys(columns.values()))
-    table = _from_pandas(frame, wanted) if _is_pandas(frame) else frame.select(wanted)
-    return _signals(table, columns, names)
+    if isinstance(source, (str, Path)) and Path(source).name.lower().endswith(_TEXT_SUFFIXES):
+        return _open_csv(Path(source).expanduser(), decided_at, fields, rows_max)
+    stream = open_stream(source)
+    if stream is None:
+        if isinstance(source, (str, Path)):
+            raise InvalidArgument(
+                f"{source}: expected a file whose name ends in {', '.join(_SUFFIXES)}"
+            )
+        frame = _as_frame(source)
+        names = list(map(str, frame.columns if _is_pandas(frame) else frame.column_names))
+        columns = _columns(names, decided_at, fields, "the frame")
+        wanted = list(dict.fromkeys(columns.values()))
+        # As a whole: the type of a column of objects depends on all of them.
+        stream = of_table(_from_pandas(frame, wanted) if _is_pandas(frame) else frame)
+    else:
+        names = stream.schema.names
+        columns = _columns(names, decided_at, fields, stream.where)
+    ignored = [name for name in names if name not in columns.values()]
+    batches = _batches(stream, columns, rows_max)
+    return SignalBatches(columns, ignored, stream.rows, batches)
+
+
+def _batches(stream: Stream, columns: dict[str, str], rows_max: int) -> "Iterator[Signals]":
+    import numpy
+    import pyarrow as pa
+
+    first = 1
+    for table in stream.slices(list(dict.fromkeys(columns.values())), rows_max):
+        rows = pa.array(numpy.arange(first, first + table.num_rows))
+        first += table.num_rows
+        yield _signals(table, rows, columns, {})
 
 
 def _columns(
@@ -119,25 +169,12 @@ def _listed(names: list[str]) -> str:
 
 
 def _signals(
-    table: "pa.Table",
-    columns: dict[str, str],
-    names: list[str],
-    broken: dict[int, str] | None = None,
+    table: "pa.Table", rows: "pa.Array", columns: dict[str, str], broken: dict[int, str]
 ) -> Signals:
-    import numpy
     import pyarrow as pa
 
     plain = {name: _plain(table.column(column), column) for name, column in columns.items()}
-    count = table.num_rows + len(broken or {})
-    rows = numpy.arange(1, count + 1)
-    if broken:
-        readable = rows[~numpy.isin(rows, list(broken))]
-        places = numpy.full(count, -1)
-        places[readable - 1] = numpy.arange(table.num_rows)
-        taken = pa.array(places, mask=places < 0)
-        plain = {name: column.take(taken) for name, column in plain.items()}
-    ignored = [name for name in names if name not in columns.values()]
-    return Signals(pa.table({"row": pa.array(rows), **plain}), columns, ignored, broken or {})
+    return Signals(pa.table({"row": rows, **plain}), columns, broken)
 
 
 def _plain(column: "pa.ChunkedArray", name: str) -> "pa.ChunkedArray":
@@ -210,38 +247,44 @@ def _from_pandas(frame: Any, wanted: list[str]) -> "pa.Table":
     return pa.table(columns)
 
 
-def _read_file(
-    path: Path, decided_at: str | None, fields: Mapping[str, str | None] | None
-) -> Signals:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _open_csv(
+    path: Path,
+    decided_at: str | None,
+    fields: Mapping[str, str | None] | None,
+    rows_max: int,
+) -> SignalBatches:
     if not path.is_file():
         raise InvalidArgument(f"there is no file {path}")
-    if not path.name.lower().endswith(_SUFFIXES):
-        raise InvalidArgument(f"{path}: expected a file whose name ends in {', '.join(_SUFFIXES)}")
+    with _explained(path):
+        names, delimiter = _header(path)
+    columns = _columns(names, decided_at, fields, str(path))
+    ignored = [name for name in names if name not in columns.values()]
+    batches = _csv_batches(path, delimiter, columns, rows_max)
+    return SignalBatches(columns, ignored, None, batches)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
     try:
-        if path.suffix.lower() not in (".parquet", ".pq"):
-            return _read_csv(path, decided_at, fields)
-        names = pq.read_schema(path).names
-        columns = _columns(names, decided_at, fields, str(path))
-        table = pq.read_table(path, columns=list(dict.fromkeys(columns.values())))
+        yield
     except UnicodeDecodeError:
         raise InvalidArgument(f"{path} is not UTF-8 text; save it as UTF-8") from None
-    except (pa.ArrowException, csv.Error) as error:
+    except (pa.ArrowException, csv.Error, OSError) as error:
         raise InvalidArgument(f"{path} can't be read: {error}") from error
-    return _signals(table, columns, names)
 
 
-def _read_csv(
-    path: Path, decided_at: str | None, fields: Mapping[str, str | None] | None
-) -> Signals:
-    """Read a CSV as texts. A row with a wrong number of fields is kept as one that is broken."""
+def _csv_batches(
+    path: Path, delimiter: str, columns: dict[str, str], rows_max: int
+) -> "Iterator[Signals]":
+    """Yield the rows of a CSV as texts. A row with a wrong number of fields is one that is broken.
+
+    Arrow leaves such a row out. Rows have numbers only where one thread reads.
+    """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    names, delimiter = _header(path)
-    columns = _columns(names, decided_at, fields, str(path))
     broken: dict[int, str] = {}
 
     def keep(row: Any) -> str:
@@ -251,25 +294,48 @@ def _read_csv(
         return "skip"
 
     wanted = list(dict.fromkeys(columns.values()))
-
-    def read(**options: Any) -> pa.Table:
-        return arrow_csv.read_csv(
+    first = 1
+    with _explained(path):
+        reader = arrow_csv.open_csv(
             path,
-            read_options=arrow_csv.ReadOptions(use_threads=not options),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, **options
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
             ),
         )
+        for table in regrouped(reader, reader.schema, rows_max):
+            batch = _with_broken_rows(table, first, columns, broken)
+            first += batch.table.num_rows
+            yield batch
+        if broken:
+            yield _with_broken_rows(reader.schema.empty_table(), first, columns, broken)
 
-    try:
-        table = read()
-    except pa.ArrowInvalid:
-        # Rows have numbers only where one thread reads.
-        table = read(invalid_row_handler=keep)
-    return _signals(table, columns, names, broken)
+
+def _with_broken_rows(
+    table: "pa.Table", first: int, columns: dict[str, str], broken: dict[int, str]
+) -> Signals:
+    """Return rows, of which the first has the number `first`, with those that are broken.
+
+    Broken rows among them and directly after them are taken out of `broken`.
+    """
+    import numpy
+    import pyarrow as pa
+
+    here: dict[int, str] = {}
+    for row in sorted(broken):
+        if row > first + table.num_rows + len(here):
+            break
+        here[row] = broken.pop(row)
+    rows = numpy.arange(first, first + table.num_rows + len(here))
+    if here:
+        is_readable = ~numpy.isin(rows, list(here))
+        places = numpy.full(len(rows), -1)
+        places[is_readable] = numpy.arange(table.num_rows)
+        table = table.take(pa.array(places, mask=~is_readable))
+    return _signals(table, pa.array(rows), columns, here)
 
 
 def _header(path: Path) -> tuple[list[str], str]:

@@ -1,0 +1,173 @@
+"""Rows of the caller that are read in batches: Parquet, CSV, Arrow readers and datasets.
+
+Belongs here: opening a source, its columns, slices of a bounded number of rows. Does not: frames in
+memory (frames), what the columns mean (joins, audit).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from almanac.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SLICE_ROWS: Final = 1_000_000
+PARQUET: Final = (".parquet", ".pq")
+_WILDCARDS: Final = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows that are read once, in order.
+
+    Attributes:
+        schema: the names and types of the columns.
+        rows: how many rows there are; None if only reading them tells.
+        where: the source in messages, such as a path.
+        read: returns the batches, with these columns.
+    """
+
+    schema: "pa.Schema"
+    rows: int | None
+    where: str
+    read: Callable[[list[str]], "Iterable[pa.RecordBatch | pa.Table]"]
+
+    def slices(self, columns: list[str], rows: int = SLICE_ROWS) -> "Iterator[pa.Table]":
+        """Yield tables of `rows` rows, the last one shorter; one without rows if there are none.
+
+        Raises:
+            InvalidArgument: the source can't be read any further.
+        """
+        import pyarrow as pa
+
+        try:
+            yield from regrouped(self.read(columns), self._selected(columns), rows)
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidArgument(f"{self.where} can't be read: {error}") from error
+
+    def _selected(self, columns: list[str]) -> "pa.Schema":
+        import pyarrow as pa
+
+        return pa.schema([self.schema.field(name) for name in columns])
+
+
+def open_stream(source: Any) -> Stream | None:
+    """Return the rows of an Arrow reader or dataset, a Parquet file, or a path; None for another.
+
+    A path is a Parquet file, a folder of Parquet files, or a pattern such as `bars/*.parquet`.
+
+    Raises:
+        InvalidArgument: there is no such file, or it can't be read.
+    """
+    import pyarrow as pa
+
+    try:
+        if isinstance(source, (str, Path)):
+            return _parquet_path(Path(source).expanduser())
+        kind = type(source).__name__
+        if isinstance(source, pa.RecordBatchReader):
+            return Stream(source.schema, None, "the reader", lambda names: _selected(source, names))
+        if isinstance(source, pa.RecordBatch):
+            return of_table(pa.Table.from_batches([source]))
+        if kind == "ParquetFile" and hasattr(source, "iter_batches"):
+            return _parquet_file(source, "the Parquet file")
+        if hasattr(source, "scanner") and hasattr(source, "get_fragments"):
+            return _dataset(source, "the dataset")
+    except (pa.ArrowException, OSError) as error:
+        where = source if isinstance(source, (str, Path)) else f"the {type(source).__name__}"
+        raise InvalidArgument(f"{where} can't be read: {error}") from error
+    return None
+
+
+def of_table(table: "pa.Table") -> Stream:
+    """Return the rows of a table in memory."""
+    return Stream(table.schema, table.num_rows, "the frame", lambda names: [table.select(names)])
+
+
+def regrouped(
+    batches: "Iterable[pa.RecordBatch | pa.Table]", schema: "pa.Schema", rows: int
+) -> "Iterator[pa.Table]":
+    """Yield the rows of batches of any size as tables of `rows` rows; the last may be shorter.
+
+    Without any row it yields one table of `schema`.
+    """
+    import pyarrow as pa
+
+    held: list[pa.Table] = []
+    count, is_first = 0, True
+    for batch in batches:
+        table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+        while table.num_rows:
+            taken = table.slice(0, rows - count)
+            held.append(taken)
+            count += taken.num_rows
+            table = table.slice(taken.num_rows)
+            if count == rows:
+                yield pa.concat_tables(held)
+                held, count, is_first = [], 0, False
+    if held:
+        yield pa.concat_tables(held)
+    elif is_first:
+        yield schema.empty_table()
+
+
+def _parquet_path(path: Path) -> Stream | None:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    if path.is_file():
+        if path.suffix.lower() not in PARQUET:
+            return None
+        return _parquet_file(pq.ParquetFile(path), str(path))
+    if path.is_dir():
+        files = [file for file in path.rglob("*") if file.suffix.lower() in PARQUET]
+    elif _WILDCARDS & set(str(path)):
+        root = Path(path.anchor)
+        files = [file for file in root.glob(str(path.relative_to(root))) if file.is_file()]
+    else:
+        raise InvalidArgument(f"there is no file {path}")
+    if not files:
+        raise InvalidArgument(f"{path}: no Parquet file is there")
+    if others := [file for file in files if file.suffix.lower() not in PARQUET]:
+        raise InvalidArgument(
+            f"{path} also means {others[0]}; expected Parquet files only, such as bars/*.parquet"
+        )
+    # One file may lack values, and so the type of a column, that another has.
+    names = [str(file) for file in sorted(files)]
+    schema = pa.unify_schemas(
+        [pq.read_schema(name) for name in names], promote_options="permissive"
+    )
+    base = str(path) if path.is_dir() else None
+    partitions = ds.partitioning(flavor="hive")
+    found = ds.dataset(names, partitioning=partitions, partition_base_dir=base)
+    for field in found.schema:
+        if field.name not in schema.names:
+            schema = schema.append(field)
+    return _dataset(found.replace_schema(schema), str(path))
+
+
+def _parquet_file(file: Any, where: str) -> Stream:
+    return Stream(
+        file.schema_arrow,
+        file.metadata.num_rows,
+        where,
+        lambda names: file.iter_batches(SLICE_ROWS, columns=names),
+    )
+
+
+def _dataset(dataset: Any, where: str) -> Stream:
+    def read(names: list[str]) -> Any:
+        # More read ahead would be held in memory.
+        options = {"batch_readahead": 1, "fragment_readahead": 1}
+        return dataset.scanner(columns=names, batch_size=SLICE_ROWS // 8, **options).to_batches()
+
+    return Stream(dataset.schema, dataset.count_rows(), where, read)
+
+
+def _selected(reader: "pa.RecordBatchReader", names: list[str]) -> "Iterator[pa.RecordBatch]":
+    for batch in reader:
+        yield batch.select(names)
