@@ -5,6 +5,7 @@ the arguments that they share. Does not: joins with the caller's rows (joins).
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, Literal
@@ -166,11 +167,15 @@ def bounds_of(
     """Return the bounds of a window of event dates, the second exclusive; None is no bound."""
     if window is None:
         return None, None
-    if isinstance(window, (str, datetime)) or len(window) != 2:
+    bounds: list[Any] = []
+    if not isinstance(window, str | set | dict):
+        with suppress(TypeError):
+            bounds = list(window)
+    if len(bounds) != 2:
         raise InvalidArgument(f"window={window!r}: expected two instants, (from, to)")
     now = reader.now()
     lower, upper = (
-        None if bound is None else instant(bound, "window", reader.tz, now=now) for bound in window
+        None if bound is None else instant(bound, "window", reader.tz, now=now) for bound in bounds
     )
     if lower is not None and upper is not None and upper <= lower:
         raise InvalidArgument(f"window={window!r} is empty: its end is not after its start")
@@ -198,7 +203,7 @@ def category_names(reader: Reader, categories: Names | None) -> list[str] | None
 
 def listed(given: Names | None, name: str, allowed: Sequence[str]) -> list[str] | None:
     """Return the words of a filter as a list; None and `all` select everything."""
-    if given is None or given == "all":
+    if given is None or (isinstance(given, str) and given == "all"):
         return None
     return [one_of(word, name, allowed) for word in _words(given)]
 

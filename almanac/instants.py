@@ -8,15 +8,22 @@ another was named; it is never the zone of the machine, which would be look-ahea
 import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from typing import Any, Final, SupportsFloat
+from typing import TYPE_CHECKING, Any, Final, SupportsFloat
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from almanac.errors import InvalidArgument
 
-Instant = datetime | date | str
-"""An instant as a caller may give it; a pandas Timestamp is a datetime."""
-Duration = timedelta | str
-"""A duration as a caller may give it: a timedelta, or a text such as `30m`, `3d`, `1w 2d`."""
+if TYPE_CHECKING:
+    import numpy as np
+
+    Instant = datetime | date | np.datetime64 | str
+    Duration = timedelta | np.timedelta64 | str
+else:
+    Instant = datetime | date | str
+    """An instant as a caller may give it; a pandas Timestamp is a datetime. `datetime64`, too."""
+    Duration = timedelta | str
+    """A duration as a caller may give it: a timedelta, a `timedelta64`, or a text such as `30m`,
+    `3d`, `1w 2d`."""
 
 _UNITS: Final = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), timedelta(seconds=1)),
@@ -65,7 +72,7 @@ def instant(
     Raises:
         InvalidArgument: it is no instant; the message names the argument.
     """
-    moment: Any = given
+    moment: Any = plain_time(given)
     if isinstance(given, str):
         word = given.strip().lower()
         if now is not None and word == "now":
@@ -81,11 +88,12 @@ def instant(
                 f"{name}={given!r} is no instant; expected ISO 8601, such as 2026-03-02 or "
                 f"2026-03-02T12:00:00Z{words}"
             ) from error
-    elif isinstance(given, date) and not isinstance(given, datetime):
-        moment = datetime.combine(given, time())
+    elif isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time())
     if not isinstance(moment, datetime) or moment != moment:  # NaT is a datetime unequal to itself.
         raise InvalidArgument(
-            f"{name}={given!r} is no instant; expected a datetime, a date or ISO 8601 text"
+            f"{name}={given!r} is no instant; expected a datetime, a date, a datetime64 or ISO "
+            "8601 text"
         )
     if hasattr(moment, "to_pydatetime"):
         moment = moment.to_pydatetime(warn=False)  # Versions are dated in microseconds.
@@ -93,6 +101,24 @@ def instant(
         return _placed(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
+
+
+def plain_time(given: Any) -> Any:
+    """Return Python's form of a `datetime64` or `timedelta64` of NumPy, or of an Arrow scalar.
+
+    Everything else is returned as it is. NaT, a time outside of Python's years, and a length in
+    months, years or no unit are None.
+    """
+    if hasattr(given, "as_py"):
+        given = given.as_py()
+    kind = getattr(getattr(given, "dtype", None), "kind", "")
+    if kind not in ("M", "m") or given.shape:
+        return given
+    if kind == "m" and given.dtype.str[3:] in ("", "[M]", "[Y]"):
+        return None
+    # In nanoseconds, and outside of Python's years, NumPy would return a number.
+    found = given.astype(f"{kind}8[us]").item()
+    return found if isinstance(found, date | timedelta) else None
 
 
 def refuse_without_zone(given: Any, name: str, tz: tzinfo) -> None:
@@ -148,7 +174,8 @@ def duration(given: Duration, name: str) -> timedelta:
         InvalidArgument: it is no duration, or negative, or longer than a thousand years.
     """
     try:
-        found = given if isinstance(given, timedelta) else _parsed(given)
+        length = plain_time(given)
+        found = length if isinstance(length, timedelta) else _parsed(length)
     except OverflowError:
         found = timedelta.max
     if found is not None and found > _LONGEST:

@@ -38,7 +38,8 @@ def blackouts(
             "before and after are both 0: an event with a time of day would take no time"
         )
     with reader.pinned():
-        at = None if as_of == EACH else known_at(reader, as_of, "as_of")
+        is_each = isinstance(as_of, str) and as_of == EACH
+        at = None if is_each else known_at(reader, as_of, "as_of")
         selection = selected(reader, timedelta(0), categories, min_impact)
         values = {
             "at_us": None if at is None else (at - ORIGIN) // US,

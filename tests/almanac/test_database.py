@@ -339,6 +339,80 @@ class TestEvents:
         ]
 
 
+TIMES = [
+    np.datetime64("2026-03-05T07:00"),
+    np.datetime64("2026-03-05T07:00:00.000000001", "ns"),
+    np.array(["2026-03-05T07:00"], "datetime64[s]")[0],
+    pa.scalar(at(5, 7), pa.timestamp("ms", "UTC")),
+    pa.scalar(at(5, 7), pa.timestamp("ns", "UTC")),
+    pd.Timestamp(at(5, 7)),
+]
+
+
+class TestTimesOfOtherLibraries:
+    @pytest.mark.parametrize("time", TIMES, ids=repr)
+    def test_each_question_takes_times_of_numpy_pandas_and_arrow(
+        self, db: almanac.Database, time: Any
+    ) -> None:
+        same = at(5, 7)
+        assert db.events(as_of=time).rows() == db.events(as_of=same).rows()
+        assert db.upcoming(as_of=time).rows() == db.upcoming(as_of=same).rows()
+        assert db.changes(time).rows() == db.changes(same).rows()
+        assert db.changes(at(1, 6), time).rows() == db.changes(at(1, 6), same).rows()
+        assert db.coverage(time).at == same
+        assert db.coverage().covers(time) == db.coverage().covers(same)
+        options = {"min_impact": None}
+        assert db.blackouts(as_of=time, **options).rows() == (
+            db.blackouts(as_of=same, **options).rows()
+        )
+        assert db.events(window=(time, None)).rows() == db.events(window=(same, None)).rows()
+
+    def test_a_window_is_any_pair(self, db: almanac.Database) -> None:
+        expected = ids(db.events(window=(at(8), at(11))))
+        stamps = pd.DatetimeIndex([at(8), at(11)])
+        pairs = [stamps, pd.Series(stamps), stamps.tz_localize(None).to_numpy(), [at(8), at(11)]]
+        for pair in pairs:
+            assert ids(db.events(window=pair)) == expected
+
+    @pytest.mark.parametrize("length", [np.timedelta64(3, "D"), np.timedelta64(72, "h")], ids=repr)
+    def test_a_duration_of_numpy_is_a_duration(self, db: almanac.Database, length: Any) -> None:
+        assert db.upcoming(within=length).rows() == db.upcoming(within="3d").rows()
+        assert db.known_before(lead=length).rows() == db.known_before(lead="3d").rows()
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"as_of": np.datetime64("NaT")},
+            {"as_of": np.datetime64("30000-01-01")},
+            {"as_of": np.array(["2026-03-05"], "datetime64[s]")},
+            {"as_of": np.timedelta64(1, "D")},
+            {"as_of": pa.scalar(None, pa.timestamp("us"))},
+            {"window": np.datetime64("2026-03-05")},
+            {"window": {at(3), at(4)}},
+        ],
+        ids=repr,
+    )
+    def test_what_is_no_instant_is_refused(
+        self, db: almanac.Database, wrong: dict[str, Any]
+    ) -> None:
+        with pytest.raises(almanac.InvalidArgument, match=next(iter(wrong))):
+            db.events(**wrong)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [np.timedelta64("NaT"), np.timedelta64(1, "M"), np.timedelta64(3), np.datetime64(1, "s")],
+        ids=repr,
+    )
+    def test_what_has_no_length_is_no_duration(self, db: almanac.Database, wrong: Any) -> None:
+        with pytest.raises(almanac.InvalidArgument, match="is no duration"):
+            db.upcoming(within=wrong)
+
+    def test_filters_may_be_arrays(self, db: almanac.Database) -> None:
+        statuses = np.array(["scheduled", "cancelled"])
+        assert ids(db.events(status=statuses)) == ids(db.events(status="all"))
+        assert ids(db.events(coins=pd.Series(["terra"]))) == ids(db.events(coins="terra"))
+
+
 class TestUpcoming:
     def test_what_is_missing_cancelled_or_over_is_left_out(self, db: almanac.Database) -> None:
         then = ["quarter", "day", "off", "listing", "lost", "twice"]
