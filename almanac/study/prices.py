@@ -1,11 +1,11 @@
 """The prices that the user brings, as arrays of bars and coins.
 
-Belongs here: reading a frame, Parquet or CSV in long or wide form, the grid of bars, what is done
-with gaps and bad prices. Does not: returns (returns), events (selection). A bar is half open: it
-covers its start, not its end. Instants are microseconds since 1970, UTC.
+Belongs here: reading a frame, Parquet or CSV, the grid of bars, what is done with gaps and bad
+prices. Does not: which column is what (layouts), returns (returns), events (selection). A bar is
+half open: it covers its start, not its end. Instants are microseconds since 1970, UTC.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
 from pathlib import Path
@@ -15,17 +15,26 @@ import numpy as np
 import pandas as pd
 
 from almanac.errors import InvalidArgument
+from almanac.events import Coins
 from almanac.frames import moments_of
 from almanac.instants import Duration, duration
+from almanac.study.layouts import (
+    Arranged,
+    arrange,
+    coin_columns,
+    epoch_unit,
+    frame_of_rows,
+)
 
 Stamp = Literal["start", "end"]
 Bars = Literal["grid", "frame"]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
-_TS: Final = ("ts", "timestamp", "time", "datetime", "date", "open_time")
-_COIN: Final = ("coin", "symbol", "slug", "ticker")
 MICROSECOND: Final = timedelta(microseconds=1)
+_MISSING: Final = ("", "NA", "N/A", "#N/A", "n/a", "<NA>", "NaN", "nan", "-nan", "NULL", "null")
+_MISSING_TOO: Final = ("None", "-")
+"""Texts of a CSV file that are no price; in a column of coins they are tickers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,7 @@ class Prices:
         close: the last price of each bar.
         open: the first price of each bar; None if the user brought none.
         counts: rows read, bars, coins, missing prices, and prices that were not positive numbers.
+        beside: columns that were not read, beside the bars of one coin.
     """
 
     starts: Integers
@@ -47,6 +57,7 @@ class Prices:
     close: Floats
     open: Floats | None
     counts: dict[str, int]
+    beside: tuple[str, ...] = ()
 
     def bar_of(self, instants: Integers) -> Integers:
         """Return the bar in which each instant lies, or the next one where the market was closed.
@@ -65,6 +76,7 @@ class Prices:
 def read_prices(
     given: Any,
     *,
+    coins: Coins | None = None,
     bar: Duration | None = None,
     stamp: Stamp = "start",
     bars: Bars = "grid",
@@ -73,15 +85,14 @@ def read_prices(
 ) -> Prices:
     """Return the prices of a frame (pandas, Polars, Arrow), or of a Parquet or CSV file.
 
+    Bars (OHLCV) of one coin may also be lists of numbers, and of several coins a mapping of them;
+    `coins` says whose bars they are, and which columns are coins though they are named as fields.
+
     Raises:
-        InvalidArgument: it has no instants or prices, a coin has two prices of one bar, or an
-            instant is not on the grid of bars.
+        InvalidArgument: it has no instants or prices, it does not say of which coin they are, a
+            coin has two prices of one bar, or an instant is not on the grid of bars.
     """
-    frame = _frame(given, name)
-    long = _column(frame, _COIN) is not None and "close" in frame.columns
-    if len(frame) == 0:
-        raise InvalidArgument(f"{name} has no rows; expected ts, coin, close, or one column a coin")
-    close, opened = _long(frame, name, tz) if long else _wide(frame, name, tz)
+    close, opened, beside = _close_and_open(given, name, coins, tz)
     instants = _microseconds(close.index)
     bar_us = _bar(instants, bar, name)
     starts = instants if stamp == "start" else instants - bar_us
@@ -96,7 +107,8 @@ def read_prices(
         "missing_prices": int(np.isnan(prices).sum()),
         "bad_prices": bad,
     }
-    return Prices(grid, bar_us, tuple(map(str, close.columns)), prices, at_open, counts)
+    names = tuple(map(str, close.columns))
+    return Prices(grid, bar_us, names, prices, at_open, counts, beside)
 
 
 def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floats:
@@ -117,7 +129,9 @@ def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floa
             "a Series of prices, or None for the mean of the other coins"
         )
     bar = prices.bar_us * MICROSECOND
-    found = read_prices(given, bar=bar, stamp=stamp, bars="frame", tz=tz, name="market")
+    found = read_prices(
+        given, coins="market", bar=bar, stamp=stamp, bars="frame", tz=tz, name="market"
+    )
     if len(found.coins) != 1:
         raise InvalidArgument(f"market has {len(found.coins)} series; expected one")
     series = pd.Series(found.close[:, 0], index=found.starts)
@@ -127,20 +141,64 @@ def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floa
     return on_bars
 
 
-def _frame(given: Any, name: str) -> pd.DataFrame:
+def _close_and_open(
+    given: Any, name: str, coins: Coins | None, tz: tzinfo
+) -> tuple[pd.DataFrame, pd.DataFrame | None, tuple[str, ...]]:
+    if isinstance(given, Mapping) and not isinstance(given.get("prices"), list):
+        return _joined(given, name, tz)
+    frame = read_frame(given, name)
+    if len(frame) == 0:
+        raise InvalidArgument(f"{name} has no rows; expected ts, coin, close, or one column a coin")
+    found = arrange(frame, name, coins)
+    instants = _instants(found.instants, name, tz)
+    read = _wide if found.coin is None else _long
+    close, opened = (
+        None if part is None else read(found, part, instants, name)
+        for part in (found.close, found.open)
+    )
+    assert close is not None
+    return close, opened, found.beside
+
+
+def _joined(
+    given: Mapping[Any, Any], name: str, tz: tzinfo
+) -> tuple[pd.DataFrame, pd.DataFrame | None, tuple[str, ...]]:
+    """Read the bars of several coins, each under its name."""
+    if not given:
+        raise InvalidArgument(f"{name} has no coins; expected {{'bitcoin': frame, …}}")
+    closes, opens = [], []
+    for coin, bars in given.items():
+        close, opened, _ = _close_and_open(bars, f"{name}[{coin!r}]", str(coin), tz)
+        if close.shape[1] != 1:
+            raise InvalidArgument(f"{name}[{coin!r}] has {close.shape[1]} coins; expected one")
+        closes.append(close.set_axis([str(coin)], axis=1))
+        if opened is not None:
+            opens.append(opened.set_axis([str(coin)], axis=1))
+    close = pd.concat(closes, axis=1, sort=True)
+    return close, pd.concat(opens, axis=1, sort=True) if opens else None, ()
+
+
+def read_frame(given: Any, name: str) -> pd.DataFrame:
+    """Return what the caller gave as a pandas frame: a frame, rows, or a Parquet or CSV file.
+
+    Raises:
+        InvalidArgument: it is none of these, or can't be read.
+    """
     if isinstance(given, str | Path):
         path = Path(given).expanduser()
         if not path.is_file():
             raise InvalidArgument(f"{name}={str(given)!r}: there is no such file")
         if path.suffix.lower() in (".parquet", ".pq"):
             return _parquet(path)
-        return pd.read_csv(path)
+        return _csv(path)
     if isinstance(given, pd.DataFrame):
         return given
     if hasattr(given, "to_pandas"):
         frame = given.to_pandas()
         if isinstance(frame, pd.DataFrame):
             return frame
+    if (rows := frame_of_rows(given, name)) is not None:
+        return rows
     raise InvalidArgument(
         f"{name} is a {type(given).__name__}; expected a frame, or the path of a Parquet or CSV "
         "file, with ts, coin, close, or with one column a coin"
@@ -159,68 +217,77 @@ def _parquet(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _column(frame: pd.DataFrame, names: Iterable[str]) -> Any:
-    lower = {str(column).lower(): column for column in frame.columns}
-    return next((lower[name] for name in names if name in lower), None)
+def _csv(path: Path) -> pd.DataFrame:
+    names = pd.read_csv(path, nrows=0).columns
+    coins = coin_columns(names)
+    missing = {column: [*_MISSING, *_MISSING_TOO] for column in names if column not in coins}
+    frame: pd.DataFrame = pd.read_csv(
+        path, dtype=dict.fromkeys(coins, str), keep_default_na=False, na_values=missing
+    )
+    return frame
 
 
-def _long(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    ts, coin = _column(frame, _TS), _column(frame, _COIN)
-    index = frame.index if ts is None else frame[ts]
-    row, instants = pd.factorize(_instants(index, name, tz), sort=True)
-    column, names = pd.factorize(frame[coin])
+def _long(
+    found: Arranged, prices: pd.DataFrame, instants: pd.DatetimeIndex, name: str
+) -> pd.DataFrame:
+    row, bars = pd.factorize(instants, sort=True)
+    column, names = pd.factorize(found.coin)
     if (column < 0).any():
-        raise InvalidArgument(f"{name} has {int((column < 0).sum())} rows without a coin")
+        raise InvalidArgument(
+            f"{name} has {int((column < 0).sum())} rows without a coin. If they are of coins "
+            "called NA or null, read the file with keep_default_na=False"
+        )
+    strange = [value for value in names if not isinstance(value, str)]
+    if strange:
+        raise InvalidArgument(
+            f"{name} has coins that are no texts, such as {strange[0]!r}; a coin may be called "
+            "TRUE or 1E5: read the column as texts"
+        )
     names = np.asarray(names, dtype=str)
     order = np.argsort(names)
     column, names = np.argsort(order)[column], names[order]
     place = row.astype(np.int64) * len(names) + column
-    times = np.bincount(place, minlength=len(instants) * len(names))
+    times = np.bincount(place, minlength=len(bars) * len(names))
     if len(place) and times.max() > 1:
         when, which = divmod(int(times.argmax()), len(names))
         raise InvalidArgument(
-            f"{name} has {times.max()} rows of {names[which]} at {instants[when].isoformat()}; "
+            f"{name} has {times.max()} rows of {names[which]} at {bars[when].isoformat()}; "
             "expected at most one a bar and coin"
         )
-
-    def wide(prices: str) -> pd.DataFrame:
-        found = np.full(len(times), np.nan)
-        try:
-            found[place] = frame[prices].to_numpy(np.float64, na_value=np.nan)
-        except (ValueError, TypeError) as error:
-            raise InvalidArgument(
-                f"{name}: {prices!r} has values that are no numbers: {error}"
-            ) from error
-        return pd.DataFrame(found.reshape(len(instants), -1), instants, names)
-
-    return wide("close"), wide("open") if "open" in frame.columns else None
+    values = np.full(len(times), np.nan)
+    values[place] = _numbers(prices, name)[:, 0]
+    return pd.DataFrame(values.reshape(len(bars), -1), bars, names)
 
 
-def _wide(frame: pd.DataFrame, name: str, tz: tzinfo) -> tuple[pd.DataFrame, None]:
-    ts = _column(frame, _TS)
-    index = frame.index if ts is None else frame[ts]
-    values = frame if ts is None else frame.drop(columns=[ts])
-    if ts is None and not isinstance(frame.index, pd.DatetimeIndex):
-        raise InvalidArgument(
-            f"{name} has no instants: expected a column ts or an index of instants; its columns "
-            f"are {', '.join(map(str, frame.columns[:8]))}"
-        )
-    wrong = [str(c) for c in values.columns if not pd.api.types.is_numeric_dtype(values[c])]
-    if wrong or values.shape[1] == 0:
-        raise InvalidArgument(
-            f"{name} has columns that are no prices ({', '.join(wrong[:5]) or 'none at all'}); "
-            "expected ts, coin, close, or one column of prices a coin"
-        )
-    wide = values.set_axis(_instants(index, name, tz), axis=0).sort_index()
+def _wide(
+    found: Arranged, prices: pd.DataFrame, instants: pd.DatetimeIndex, name: str
+) -> pd.DataFrame:
+    wide = pd.DataFrame(_numbers(prices, name), instants, prices.columns).sort_index()
     if wide.index.has_duplicates:
         when = wide.index[wide.index.duplicated()][0]
         raise InvalidArgument(f"{name} has two rows at {when.isoformat()}; expected one a bar")
-    return wide, None
+    return wide
+
+
+def _numbers(prices: pd.DataFrame, name: str) -> Floats:
+    try:
+        return np.asarray(prices.to_numpy(np.float64, na_value=np.nan))
+    except (ValueError, TypeError) as error:
+        raise InvalidArgument(
+            f"{name}: {', '.join(map(repr, map(str, prices.columns[:5])))} has values that are no "
+            f"numbers: {error}"
+        ) from error
 
 
 def _instants(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
+    if (unit := epoch_unit(values)) is not None:
+        counted = pd.to_numeric(pd.Series(values)).to_numpy()
+        return pd.DatetimeIndex(pd.to_datetime(counted, unit=unit, utc=True)).as_unit("us")
     if pd.api.types.is_numeric_dtype(values):
-        raise InvalidArgument(f"{name}: the instants are numbers; convert them with a unit first")
+        raise InvalidArgument(
+            f"{name}: the instants are numbers that are no seconds, ms, us or ns since 1970; "
+            "convert them first"
+        )
     try:
         found = pd.DatetimeIndex(pd.to_datetime(values, utc=False, format="ISO8601"))
     except (ValueError, TypeError):

@@ -195,7 +195,12 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     options = Draws(request.rounds, request.seed, request.confidence)
     _check(request)
     prices = read_prices(
-        given, bar=request.bar, stamp=request.stamp, bars=request.bars, tz=reader.tz
+        given,
+        coins=request.coins,
+        bar=request.bar,
+        stamp=request.stamp,
+        bars=request.bars,
+        tz=reader.tz,
     )
     spans = _spans(request, prices.bar_us)
     market = None
